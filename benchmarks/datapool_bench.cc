@@ -63,8 +63,8 @@ void Fail(const absl::Status& status) {
   std::exit(1);
 }
 
-v1::OpenEpisodeRequest Opening(const std::string& id, int64_t group, size_t task_bytes) {
-  v1::OpenEpisodeRequest open;
+v1::StoreEpisodeRequest Opening(const std::string& id, int64_t group, size_t task_bytes) {
+  v1::StoreEpisodeRequest open;
   open.mutable_episode()->set_episode_id(id);
   open.mutable_episode()->mutable_ref()->set_group_id(group);
   open.mutable_episode()->mutable_task()->set_payload_json(std::string(task_bytes, 'x'));
@@ -97,7 +97,7 @@ Result Write(datapool::Client& pool, int writer, int round, Clock::time_point en
   for (int episode = 0; Clock::now() < end; ++episode) {
     const std::string id = std::to_string(round) + "-" + std::to_string(writer) + "-" + std::to_string(episode);
     const int64_t group = (round * 100 + writer) * int64_t{1000000} + episode;
-    if (const auto status = pool.OpenEpisode(Opening(id, group, 0)); !status.ok()) Fail(status);
+    if (const auto status = pool.StoreEpisode(Opening(id, group, 0)); !status.ok()) Fail(status);
     int64_t tokens = 0;
     for (int call = 0; call < kCallsPerEpisode && Clock::now() < end; ++call) {
       const v1::AppendCallRequest request = NextCall(rng, id, call, tokens);
@@ -173,7 +173,7 @@ void MeasureByTask(datapool::Client& pool, size_t task_bytes, int round) {
   std::vector<std::string> ids;
   for (int i = 0; i < kEpisodes; ++i) {
     ids.push_back("task-" + std::to_string(round) + "-" + std::to_string(i));
-    const auto status = pool.OpenEpisode(Opening(ids.back(), (1000 + round) * int64_t{1000000} + i, task_bytes));
+    const auto status = pool.StoreEpisode(Opening(ids.back(), (1000 + round) * int64_t{1000000} + i, task_bytes));
     if (!status.ok()) Fail(status);
   }
   std::vector<v1::AppendCallRequest> calls;
@@ -188,10 +188,10 @@ void MeasureByTask(datapool::Client& pool, size_t task_bytes, int round) {
   PrintEach("append", task_bytes, calls.size(), appends);
   const Usage rewards = Used();
   for (int i = 0; i < kRewards; ++i) {
-    v1::RewardEpisodeRequest reward;
+    v1::StoreRewardRequest reward;
     reward.set_episode_id(ids[i % kEpisodes]);
     (*reward.mutable_signals())["progress"] = i + 1;
-    if (const auto status = pool.RewardEpisode(reward); !status.ok()) Fail(status);
+    if (const auto status = pool.StoreReward(reward); !status.ok()) Fail(status);
   }
   PrintEach("reward", task_bytes, kRewards, rewards);
 }
@@ -223,9 +223,9 @@ void MeasureBySystemPrompt(const std::string& path, int system_tokens, int calls
     if (!pool.ok()) Fail(pool.status());
     for (int i = 0; i < kGroups * kGroupSize; ++i) {
       const std::string id = std::to_string(i);
-      v1::OpenEpisodeRequest open = Opening(id, i / kGroupSize, 0);
+      v1::StoreEpisodeRequest open = Opening(id, i / kGroupSize, 0);
       open.mutable_episode()->mutable_ref()->set_sample_index(i % kGroupSize);
-      if (const auto status = (*pool)->OpenEpisode(open); !status.ok()) Fail(status);
+      if (const auto status = (*pool)->StoreEpisode(open); !status.ok()) Fail(status);
       int64_t tokens = 0;
       for (int call = 0; call < calls; ++call) {
         v1::AppendCallRequest request = NextCall(rng, id, call, tokens);

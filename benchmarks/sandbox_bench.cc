@@ -1,12 +1,12 @@
-// Starts of agents in rooms: CPU time, rate and latency of one command that ends at once, by strength of the rung.
+// Starts of agents in sandboxes: CPU time, rate and latency of one command that ends at once, by strength of the isolation level.
 //
 //   sandbox_bench [starts per line, default 400]
 //
-// Each line prepares a room, runs /bin/true in it and removes it, as often as asked, by 1, 2 or 24 threads. CPU is of all
-// processes: this one, the launcher, the rooms' first processes, and /bin/true itself. `posix_spawn` is the least that a
+// Each line prepares a sandbox, runs /bin/true in it and removes it, as often as asked, by 1, 2 or 24 threads. CPU is of all
+// processes: this one, the launcher, the sandboxes' first processes, and /bin/true itself. `posix_spawn` is the least that a
 // start can cost; it has no room. Strengths that this machine does not grant are left out.
 //
-// `ingot bench sandbox` measures the stronger rungs. Not measured: programs that do something; a machine whose other work takes the cores.
+// `ingot bench sandbox` measures the stronger isolation levels. Not measured: programs that do something; a machine whose other work takes the cores.
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -83,13 +83,13 @@ bool SpawnTrue() {
 
 struct Strength {
   const char* name;
-  uint32_t refused;
+  uint32_t rejected;
   uint32_t wanted;
 };
 
-uint32_t Granted(const sandbox::Grant& grant) {
-  return (grant.own_uid ? sandbox::kOwnUid : 0u) | (grant.pid_namespace ? sandbox::kPidNamespace : 0u) |
-         (grant.user_namespace ? sandbox::kUserNamespace : 0u);
+uint32_t Probed(const sandbox::ProbeResult& probe_result) {
+  return (probe_result.own_uid ? sandbox::kOwnUid : 0u) | (probe_result.pid_namespace ? sandbox::kPidNamespace : 0u) |
+         (probe_result.user_namespace ? sandbox::kUserNamespace : 0u);
 }
 
 }  // namespace
@@ -97,13 +97,13 @@ uint32_t Granted(const sandbox::Grant& grant) {
 int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 400;
   char folder[] = "/tmp/ingot-sandbox-bench-XXXXXX";
-  if (count <= 0 || mkdtemp(folder) == nullptr || chmod(folder, 0711) != 0) return 1;  // rooms pass it
+  if (count <= 0 || mkdtemp(folder) == nullptr || chmod(folder, 0711) != 0) return 1;  // sandboxes pass it
   std::printf("%-42s %7s %9s %9s %9s %9s\n", "", "threads", "CPU ms", "starts/s", "p50 ms", "p99 ms");
   for (const int threads : {1, 2, 24}) Measure("posix_spawn", threads, count, SpawnTrue, [] {});
   constexpr uint32_t kNamespaces = sandbox::kPidNamespace | sandbox::kMountNamespace;
   const Strength strengths[] = {
-      {"uid per room, PID and mount namespaces", 0, sandbox::kOwnUid | sandbox::kPidNamespace},
-      {"uid per room", kNamespaces, sandbox::kOwnUid},
+      {"uid per sandbox, PID and mount namespaces", 0, sandbox::kOwnUid | sandbox::kPidNamespace},
+      {"uid per sandbox", kNamespaces, sandbox::kOwnUid},
       {"user, PID and mount namespaces", sandbox::kOwnUid, sandbox::kUserNamespace | sandbox::kPidNamespace},
       {"shared uid, PID and mount namespaces", sandbox::kOwnUid, sandbox::kPidNamespace},
       {"shared uid", sandbox::kOwnUid | kNamespaces, 0}};
@@ -111,17 +111,17 @@ int main(int argc, char** argv) {
     for (const int threads : {1, 2, 24}) {
       sandbox::SubstrateOptions options;
       options.work_root = std::string(folder) + "/work";
-      options.rung = "process";
-      auto substrate = sandbox::LocalSubstrate::Make(options, strength.refused);
-      if (!substrate.ok() || Granted((*substrate)->grant()) != strength.wanted) continue;
+      options.isolation = "process";
+      auto substrate = sandbox::LocalSubstrate::Make(options, strength.rejected);
+      if (!substrate.ok() || Probed((*substrate)->probe_result()) != strength.wanted) continue;
       const sandbox::Command command{
           .argv = {"/bin/true"}, .env = {{"PATH", "/usr/bin:/bin"}}, .working_dir = "", .stdin_text = ""};
       Measure(
           strength.name, threads, count,
           [&] {
-            auto room = (*substrate)->Prepare();
-            if (!room.ok()) return false;
-            const auto outcome = (*room)->Run(command, sandbox::Limits{}, nullptr);
+            auto sandbox = (*substrate)->Prepare();
+            if (!sandbox.ok()) return false;
+            const auto outcome = (*sandbox)->Run(command, sandbox::Limits{}, nullptr);
             return outcome.ok() && outcome->ok();
           },
           [&] { substrate->reset(); });  // the launcher ends, and its children's time is counted with its own

@@ -82,7 +82,7 @@ class Model {
       for (size_t i = gap(rng_); i < words.size(); i += 1 + gap(rng_)) words[i] += rng_() % 2 == 0 ? 1 : -1;
     }
   }
-  std::shared_ptr<const Snapshot> Take(int64_t version) {
+  std::shared_ptr<const Snapshot> TakeSnapshot(int64_t version) {
     for (size_t i = 0; i < views_.size(); ++i) views_[i].bytes = std::as_bytes(std::span<const uint16_t>(words_[i]));
     return Snapshot::Copy(version, views_).value();
   }
@@ -171,9 +171,9 @@ void MeasureBroadcast(const EncodedDelta& delta) {
 
 void Run(double changed, int shards, const std::vector<std::pair<const char*, std::shared_ptr<ObjectStore>>>& stores) {
   Model model;
-  const std::shared_ptr<const Snapshot> zero = model.Take(0);
+  const std::shared_ptr<const Snapshot> zero = model.TakeSnapshot(0);
   model.Change(changed);
-  const std::shared_ptr<const Snapshot> one = model.Take(1);
+  const std::shared_ptr<const Snapshot> one = model.TakeSnapshot(1);
   EncodedDelta full, delta;
   const double full_s = Seconds([&] { full = Encode(nullptr, *zero, false).value(); });
   const double delta_s = Seconds([&] { delta = Encode(zero.get(), *one, false).value(); });

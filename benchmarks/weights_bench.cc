@@ -146,7 +146,7 @@ struct XorZstd {
       const size_t size = base.bytes(i).size();
       planes.resize(size);
       if (!zstd.Decompress(frames[i], planes).ok()) std::exit(1);
-      made.push_back(OrDie(buffers.Take(static_cast<int64_t>(size))));
+      made.push_back(OrDie(buffers.Acquire(static_cast<int64_t>(size))));
       weights::XorFromPlanes(base.bytes(i).data(), planes.data(), static_cast<int64_t>(size) / 2, 2, made.back().get());
       checksum ^= base::Checksum64({made.back().get(), size});
     }

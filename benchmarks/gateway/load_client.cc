@@ -21,7 +21,7 @@
 namespace ingot::bench {
 namespace {
 
-constexpr std::chrono::seconds kPatience(20);  // with a server that answers nothing
+constexpr std::chrono::seconds kTimeout(20);  // with a server that answers nothing
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "gateway_bench: %s\n", what.c_str());
@@ -84,7 +84,7 @@ LoadClient::LoadClient(int port, const LoadOptions& options, const Api& api)
     Open(*agent);
     agents_.push_back(std::move(agent));
   }
-  while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
+  while (free_.size() < agents_.size()) Poll(Clock::now() + kTimeout);
   result_ = {};
 }
 
@@ -216,7 +216,7 @@ void LoadClient::Poll(Clock::time_point until) {
   when.it_value.tv_nsec = left.count() % 1'000'000'000;
   timerfd_settime(timer_, 0, &when, nullptr);
   epoll_event events[64];
-  const int count = epoll_wait(epoll_, events, 64, kPatience / std::chrono::milliseconds(1));
+  const int count = epoll_wait(epoll_, events, 64, kTimeout / std::chrono::milliseconds(1));
   if (count == 0) Die("the server answers nothing for 20 s");
   for (int i = 0; i < count; ++i) {
     auto* agent = static_cast<Agent*>(events[i].data.ptr);
@@ -257,7 +257,7 @@ LoadResult LoadClient::Run(double rate, double seconds) {
   result_.seconds = Milliseconds(Clock::now() - start) / 1000;
   result_.unsent = static_cast<int64_t>(waiting_.size());
   waiting_.clear();
-  while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
+  while (free_.size() < agents_.size()) Poll(Clock::now() + kTimeout);
   return std::move(result_);
 }
 
@@ -266,8 +266,8 @@ std::vector<std::string> LoadClient::Record(int pieces) {
   free_.pop_front();
   agent.phase = Agent::Phase::kAsking;
   Ask(agent, Clock::now());
-  agent.reader.Keep();
-  while (free_.size() < agents_.size()) Poll(Clock::now() + kPatience);
+  agent.reader.KeepEvents();
+  while (free_.size() < agents_.size()) Poll(Clock::now() + kTimeout);
   const std::string& stream = agent.reader.stream();
   std::vector<std::string> parts(static_cast<size_t>(pieces));
   size_t at = 0;

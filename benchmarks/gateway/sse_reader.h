@@ -14,7 +14,7 @@ class SseReader {
   explicit SseReader(const Api& api) : api_(&api) {}
   void Reset() { *this = SseReader(*api_); }
   // A stream's text is kept, and can be had from stream().
-  void Keep() { keep_ = true; }
+  void KeepEvents() { keep_ = true; }
   // False: this is no response.
   bool Push(std::string_view bytes);
   bool done() const { return done_; }

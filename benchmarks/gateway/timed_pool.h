@@ -45,10 +45,10 @@ class TimedPool final : public datapool::Client {
     appends_->Add(std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count());
     return status;
   }
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override { return pool_->OpenEpisode(request); }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override { return pool_->RewardEpisode(request); }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override { return pool_->EndEpisode(request); }
-  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override { return pool_->GradeGroup(request); }
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override { return pool_->StoreEpisode(request); }
+  absl::Status StoreReward(const v1::StoreRewardRequest& request) override { return pool_->StoreReward(request); }
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override { return pool_->StoreEnd(request); }
+  absl::Status StoreGrades(const v1::StoreGradesRequest& request) override { return pool_->StoreGrades(request); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     return pool_->GetEpisode(request);
   }

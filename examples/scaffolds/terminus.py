@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs Terminus 2, of the package harbor, in the room of an episode: terminus.py PROMPT, with OPENAI_BASE_URL and
+"""Runs Terminus 2, of the package harbor, in the sandbox of an episode: terminus.py PROMPT, with OPENAI_BASE_URL and
 OPENAI_API_KEY set. Terminus types into a tmux session of this machine; Harbor's own environments, containers and trials are
 not used. Prints the agent's last message. MAX_TURNS bounds its turns, 8 by default."""
 import asyncio
@@ -14,7 +14,7 @@ from harbor.environments.base import ExecResult
 from harbor.models.agent.context import AgentContext
 
 
-class Room:
+class Sandbox:
     """The part of Harbor's BaseEnvironment that Terminus uses, over processes beside this one."""
 
     default_user = None
@@ -56,9 +56,9 @@ async def main():
                       max_turns=int(os.environ.get("MAX_TURNS", "8")), record_terminal_session=False,
                       enable_summarize=False, suppress_max_turns_warning=True,
                       model_info={"max_input_tokens": 100000, "max_output_tokens": 4096})
-    room = Room(os.getcwd())
-    await agent.setup(room)
-    await agent.run(sys.argv[1], room, AgentContext())
+    sandbox = Sandbox(os.getcwd())
+    await agent.setup(sandbox)
+    await agent.run(sys.argv[1], sandbox, AgentContext())
     chat = agent._chat  # the public result has token counts alone
     said = [message["content"] for message in chat.messages if message["role"] == "assistant"] if chat else []
     print(said[-1] if said else "")

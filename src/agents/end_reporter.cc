@@ -21,7 +21,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     ended = End(episode, v1::EPISODE_FORKED, "").status();
     if (ended.ok()) return ended;
     report.fork = nullptr;
-    report.cause = base::IsTransientOrMoved(ended) && patience_.stopped() ? kStopped : "gateway";
+    report.cause = base::IsTransientOrMoved(ended) && retry_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the fork was not taken: ", ended.message());
   } else if (report.cause.empty()) {
     // Without a verdict here, the agent posted its own reward, which must stand.
@@ -29,9 +29,9 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     const absl::Status posted = verdict ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
     if (posted.ok() && ended.ok()) return ended;
-    const absl::Status& refused = posted.ok() ? ended : posted;
-    report.cause = base::IsTransientOrMoved(refused) && patience_.stopped() ? kStopped : "gateway";
-    report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", refused.message());
+    const absl::Status& rejected = posted.ok() ? ended : posted;
+    report.cause = base::IsTransientOrMoved(rejected) && retry_.stopped() ? kStopped : "gateway";
+    report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", rejected.message());
   }
   if (ended.ok() ||
       !base::IsTransientOrMoved(ended)) {  // after a transient error the gateway may have accepted the end
@@ -39,8 +39,8 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
                                    : IsOfSetup(report.cause) ? v1::EPISODE_INFRASTRUCTURE_FAILED
                                                              : v1::EPISODE_FAILED;
     const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail), report.cause);
-    if (failed.ok() && !failed->last_refusal().empty()) {
-      absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_refusal());
+    if (failed.ok() && !failed->last_rejection().empty()) {
+      absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_rejection());
     }
     ended = failed.status();
   }
@@ -56,7 +56,7 @@ absl::Status EndReporter::Post(const v1::EpisodeOpenResponse& episode, double ea
   reward.set_reward(earned);
   for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
   for (const auto& [name, json] : facts) (*reward.mutable_facts())[name] = json;
-  return patience_.Persist(kEndTaker, [&] { return episodes_.Reward(reward); });
+  return retry_.Persist(kEndTaker, [&] { return episodes_.Reward(reward); });
 }
 
 absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {
@@ -83,7 +83,7 @@ absl::StatusOr<v1::EpisodeEndResponse> EndReporter::End(const v1::EpisodeOpenRes
   request.set_cause(cause);
   if (unless_rewarded != nullptr) *request.mutable_unless_rewarded() = *unless_rewarded;
   absl::StatusOr<v1::EpisodeEndResponse> ended;
-  INGOT_RETURN_IF_ERROR(patience_.Persist(kEndTaker, [&] {
+  INGOT_RETURN_IF_ERROR(retry_.Persist(kEndTaker, [&] {
     ended = episodes_.End(request);
     return ended.status();
   }));

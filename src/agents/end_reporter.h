@@ -6,7 +6,7 @@
 
 #include "agents/episode_run.h"
 #include "agents/episodes.h"
-#include "agents/gateway_patience.h"
+#include "agents/gateway_retry.h"
 #include "base/status.h"
 #include "proto/gateway.pb.h"
 
@@ -15,7 +15,7 @@ namespace ingot::agents {
 class EndReporter {
  public:
   // Both outlive it.
-  EndReporter(Episodes& episodes, GatewayPatience& patience) : episodes_(episodes), patience_(patience) {}
+  EndReporter(Episodes& episodes, GatewayRetry& retry) : episodes_(episodes), retry_(retry) {}
 
   // Posts the verifier's reward and the end. Any other reward goes with the end as EpisodeEndRequest.unless_rewarded, so that
   // it never replaces one that was posted. An episode that cannot be ended as finished is ended as failed. Afterwards the
@@ -32,7 +32,7 @@ class EndReporter {
                                              const v1::DefaultOutcome* unless_rewarded = nullptr);
 
   Episodes& episodes_;
-  GatewayPatience& patience_;
+  GatewayRetry& retry_;
 };
 
 }  // namespace ingot::agents

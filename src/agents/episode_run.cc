@@ -7,12 +7,12 @@
 
 #include "absl/strings/ascii.h"
 #include "agents/episode_servers.h"
-#include "agents/judges_room.h"
-#include "agents/last_words.h"
+#include "agents/exit_output.h"
+#include "agents/verifier_sandbox.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "sandbox/room_fault.h"
+#include "sandbox/sandbox_fault.h"
 
 namespace ingot::agents {
 namespace {
@@ -30,7 +30,7 @@ std::string Message(const absl::Status& status) { return std::string(status.mess
 
 // "crash" for a fault of the files that an agent left, which a second try would meet again.
 std::string CauseOf(const absl::Status& status, const char* otherwise) {
-  return sandbox::IsRoomFault(status) ? "crash" : otherwise;
+  return sandbox::IsSandboxFault(status) ? "crash" : otherwise;
 }
 
 class EpisodeRunner {
@@ -41,7 +41,7 @@ class EpisodeRunner {
     for (const char* way : {"agent/timeout", "agent/crash", "agent/flood"}) report_.signals[way] = 0;
   }
   ~EpisodeRunner() {
-    if (context_.live != nullptr) context_.live->SetRoom(nullptr);
+    if (context_.live != nullptr) context_.live->SetSandbox(nullptr);
   }
 
   EpisodeReport Run() {
@@ -50,9 +50,9 @@ class EpisodeRunner {
       report_.detail = trouble->detail;
       report_.has_reward = false;
     }
-    TellWhatRoomsSee();
+    ReportWhatSandboxesSee();
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
-    if (room_ != nullptr) {
+    if (sandbox_ != nullptr) {
       if (report_.fork == nullptr) CleanUp();  // leaves go on with what set-up took, and each gives it back
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
         PreserveFolder();
@@ -62,10 +62,10 @@ class EpisodeRunner {
   }
 
  private:
-  // A failure for want of a file that the room does not show says how to show it.
-  void TellWhatRoomsSee() {
+  // A failure for want of a file that the sandbox does not show says how to show it.
+  void ReportWhatSandboxesSee() {
     const bool failed = !report_.cause.empty() || report_.signals["agent/crash"] > 0;
-    if (!failed || !wish_.image.empty() || !context_.substrate->grant().root_folder) return;
+    if (!failed || !wish_.image.empty() || !context_.substrate->probe_result().root_folder) return;
     report_.detail += MissingFilesHint(report_.detail);
   }
 
@@ -74,21 +74,21 @@ class EpisodeRunner {
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
     if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
-    wish_.takes_snapshots = HasJudgesRoom() || episode_.fork_at() > 0;
+    wish_.takes_snapshots = HasVerifierSandbox() || episode_.fork_at() > 0;
     wish_.from = context_.from;
     if (!recipe_.options.work_at.empty()) wish_.binds = {{"work", recipe_.options.work_at}};
     if (auto trouble = ReadHarbor()) return trouble;
     if (auto trouble = FindImage()) return trouble;
-    auto room = context_.substrate->Prepare(wish_);
-    if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
-    room_ = *std::move(room);
-    if (context_.live != nullptr) context_.live->SetRoom(room_.get());
-    places_ = {.work = room_->work(),
-               .home = room_->home(),
-               .tmp = room_->tmp(),
+    auto sandbox = context_.substrate->Prepare(wish_);
+    if (!sandbox.ok()) return Trouble{"sandbox", Message(sandbox.status())};
+    sandbox_ = *std::move(sandbox);
+    if (context_.live != nullptr) context_.live->SetSandbox(sandbox_.get());
+    places_ = {.work = sandbox_->work(),
+               .home = sandbox_->home(),
+               .tmp = sandbox_->tmp(),
                .cwd = context_.cwd,
-               .base_url = room_->InsideUrl(episode_.base_url())};
-    if (sandbox::Fd listener = room_->TakeListener(); listener.valid() && context_.door != nullptr) {
+               .base_url = sandbox_->InsideUrl(episode_.base_url())};
+    if (sandbox::Fd listener = sandbox_->TakeListener(); listener.valid() && context_.door != nullptr) {
       auto entrance = context_.door->Open(std::move(listener), episode_.base_url());
       if (!entrance.ok()) return Trouble{"sandbox", Message(entrance.status())};
       entrance_ = *std::move(entrance);
@@ -136,10 +136,10 @@ class EpisodeRunner {
   }
 
   // The folder that commands start in.
-  const std::string& WorkingDir() const { return image_.rootfs.empty() ? room_->work() : image_.working_dir; }
+  const std::string& WorkingDir() const { return image_.rootfs.empty() ? sandbox_->work() : image_.working_dir; }
 
   std::optional<Trouble> DeclareServers() {
-    const absl::Status declared = servers_.Declare(recipe_, variables_, *room_, context_.mcp);
+    const absl::Status declared = servers_.Declare(recipe_, variables_, *sandbox_, context_.mcp);
     if (!declared.ok()) return Trouble{absl::IsInvalidArgument(declared) ? "task" : "sandbox", Message(declared)};
     variables_.json.emplace("mcp", base::JsonText(servers_.text()));
     return std::nullopt;
@@ -148,7 +148,7 @@ class EpisodeRunner {
   // No command runs between these servers and the agent: its end would end them.
   std::optional<Trouble> StartServers() {
     const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
-    const absl::Status started = servers_.Start(recipe_, like, *room_, context_.cancel);
+    const absl::Status started = servers_.Start(recipe_, like, *sandbox_, context_.cancel);
     if (started.ok()) return std::nullopt;
     const std::string kind = servers_.failed_kind();
     return Trouble{context_.from != nullptr ? CauseOf(started, kind.c_str()) : kind, Message(started)};
@@ -177,9 +177,9 @@ class EpisodeRunner {
       const auto content = text.Render(variables_);
       if (!content.ok()) return Trouble{"task", absl::StrCat("files.", path, ": ", Message(content.status()))};
       if (context_.from != nullptr && text.Render(of_any).value_or("") == *content) continue;
-      absl::Status written = room_->WriteFile(path, *content);
+      absl::Status written = sandbox_->WriteFile(path, *content);
       if (context_.from != nullptr)
-        written = sandbox::AsRoomFault(std::move(written));  // the trunk's agent made the folders
+        written = sandbox::AsSandboxFault(std::move(written));  // the trunk's agent made the folders
       if (!written.ok()) return Trouble{CauseOf(written, "sandbox"), Message(written)};
     }
     return std::nullopt;
@@ -195,13 +195,14 @@ class EpisodeRunner {
     for (size_t i = 0; i < recipe_.setup.size(); ++i) {
       const auto command = MakeCommand(recipe_.setup[i]);
       if (!command.ok()) return Trouble{"task", absl::StrCat("setup[", i, "]: ", Message(command.status()))};
-      const auto outcome = room_->Run(*command, limits, context_.cancel);
+      const auto outcome = sandbox_->Run(*command, limits, context_.cancel);
       if (!outcome.ok())
         return Trouble{"setup", absl::StrCat("setup[", i, "] did not run: ", Message(outcome.status()))};
       if (outcome->ending == Ending::kNoSpace) return FullDisk(*outcome);
       if (!outcome->ok()) {
-        return Trouble{"setup", absl::StrCat("setup[", i, "] (", command->argv[0], ") ",
-                                             sandbox::Describe(*outcome, limits), LastWords("stderr", outcome->err))};
+        return Trouble{"setup",
+                       absl::StrCat("setup[", i, "] (", command->argv[0], ") ", sandbox::Describe(*outcome, limits),
+                                    DescribeExitOutput("stderr", outcome->err))};
       }
     }
     return std::nullopt;
@@ -210,18 +211,19 @@ class EpisodeRunner {
   std::optional<Trouble> CheckHealth() {
     if (!harbor_.health_check.has_value()) return std::nullopt;
     const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
-    const absl::Status healthy = AwaitHealth(*harbor_.health_check, like, *room_, context_.cancel);
+    const absl::Status healthy = AwaitHealth(*harbor_.health_check, like, *sandbox_, context_.cancel);
     return healthy.ok() ? std::nullopt : std::optional(Trouble{"setup", Message(healthy)});
   }
 
   // Nobody knows who filled it, so that no agent fails for it.
   static Trouble FullDisk(const Outcome& outcome) {
-    return {"disk", absl::StrCat("a command ", sandbox::Describe(outcome, {}), LastWords("stderr", outcome.err))};
+    return {"disk",
+            absl::StrCat("a command ", sandbox::Describe(outcome, {}), DescribeExitOutput("stderr", outcome.err))};
   }
 
   // The agent of a trunk has ended at its fork, between two calls.
   std::optional<Trouble> Fork() {
-    auto files = room_->TakeSnapshot();
+    auto files = sandbox_->TakeSnapshot();
     if (!files.ok()) {
       const std::string cause = CauseOf(files.status(), "sandbox");
       return Trouble{cause, absl::StrCat("no snapshot of the trunk: ", Message(files.status()))};
@@ -236,7 +238,7 @@ class EpisodeRunner {
     limits_ = recipe_.agent_limits;
     if (harbor_.agent_timeout_s > 0) limits_ = recipe_.LimitsFor(harbor_.agent_timeout_s);
     auto outcome =
-        room_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
+        sandbox_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
     if (!outcome.ok()) {
       // Of a leaf, the files are those that the trunk's agent left.
       const std::string cause = context_.from != nullptr ? CauseOf(outcome.status(), "sandbox") : "sandbox";
@@ -268,7 +270,7 @@ class EpisodeRunner {
 
   std::optional<Trouble> Misbehaved(const std::string& cause, const std::string& fate) {
     const std::string what =
-        absl::StrCat("the agent ", sandbox::Describe(agent_, limits_), LastWords("stderr", agent_.err));
+        absl::StrCat("the agent ", sandbox::Describe(agent_, limits_), DescribeExitOutput("stderr", agent_.err));
     if (fate == "fail") return Trouble{cause, what};
     report_.signals[absl::StrCat("agent/", cause)] = 1;
     if (fate == "verify") return std::nullopt;
@@ -279,9 +281,9 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // Whether the verifier has a room of its own.
-  bool HasJudgesRoom() const {
-    const std::string kind = JudgesRoomOf(recipe_.options);
+  // Whether the verifier has a sandbox of its own.
+  bool HasVerifierSandbox() const {
+    const std::string kind = VerifierSandboxOf(recipe_.options);
     return kind == "changed" || kind == "pristine";
   }
 
@@ -297,36 +299,36 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // The room of the verifier. With a reward the episode needs none.
-  std::optional<Trouble> EnterJudgesRoom() {
-    judge_ = room_.get();
-    if (!HasJudgesRoom()) return std::nullopt;
-    auto room = OpenJudgesRoom(JudgesRoomOf(recipe_.options), *context_.substrate, *room_, wish_, image_.working_dir,
-                               recipe_.options.verifier.kind == "harbor");
-    if (sandbox::IsRoomFault(room.status())) return Unjudgeable(room.status());
-    if (!room.ok()) return Trouble{"sandbox", Message(room.status())};
-    fresh_room_ = *std::move(room);
-    judge_ = fresh_room_.get();
+  // The sandbox of the verifier. With a reward the episode needs none.
+  std::optional<Trouble> EnterVerifierSandbox() {
+    verifier_sandbox_ = sandbox_.get();
+    if (!HasVerifierSandbox()) return std::nullopt;
+    auto sandbox = OpenVerifierSandbox(VerifierSandboxOf(recipe_.options), *context_.substrate, *sandbox_, wish_,
+                                       image_.working_dir, recipe_.options.verifier.kind == "harbor");
+    if (sandbox::IsSandboxFault(sandbox.status())) return Unjudgeable(sandbox.status());
+    if (!sandbox.ok()) return Trouble{"sandbox", Message(sandbox.status())};
+    fresh_sandbox_ = *std::move(sandbox);
+    verifier_sandbox_ = fresh_sandbox_.get();
     return std::nullopt;
   }
 
   std::optional<Trouble> Verify() {
     if (!recipe_.verifier->decides()) return std::nullopt;
-    if (auto trouble = EnterJudgesRoom()) return trouble;
+    if (auto trouble = EnterVerifierSandbox()) return trouble;
     if (report_.has_reward) return std::nullopt;
     reward::VerifierInput input;
     input.task = task_;
-    input.room = judge_;
-    input.workdir = image_.rootfs.empty() ? judge_->work() : image_.working_dir;
+    input.sandbox = verifier_sandbox_;
+    input.workdir = image_.rootfs.empty() ? verifier_sandbox_->work() : image_.working_dir;
     if (!recipe_.options.work_at.empty()) input.workdir = recipe_.options.work_at;
-    input.home = judge_->home();
+    input.home = verifier_sandbox_->home();
     input.substrate = context_.substrate;
-    input.env = VariablesOfJudge(image_);
-    if (!JudgesRoomOf(recipe_.options).empty()) {
+    input.env = VariablesOfVerifier(image_);
+    if (!VerifierSandboxOf(recipe_.options).empty()) {
       for (const auto& [name, folder] :
            {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
-        auto made = judge_->AddFolder(name);
-        if (sandbox::IsRoomFault(made.status())) return Unjudgeable(made.status());
+        auto made = verifier_sandbox_->AddFolder(name);
+        if (sandbox::IsSandboxFault(made.status())) return Unjudgeable(made.status());
         if (!made.ok()) return Trouble{"sandbox", Message(made.status())};
         *folder = *std::move(made);
       }
@@ -335,7 +337,8 @@ class EpisodeRunner {
     input.cwd = context_.cwd;
     input.cancel = context_.cancel;
     if (recipe_.options.answer_from == "file") {
-      const auto content = judge_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
+      const auto content =
+          verifier_sandbox_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);
       if (content.ok()) input.answer = *content;
       input.no_answer_reason = Message(content.status());
     } else {
@@ -343,7 +346,7 @@ class EpisodeRunner {
       input.no_answer_reason = "the agent printed nothing";
     }
     auto verdict = recipe_.verifier->Verify(input);
-    if (sandbox::IsRoomFault(verdict.status())) return Unjudgeable(verdict.status());
+    if (sandbox::IsSandboxFault(verdict.status())) return Unjudgeable(verdict.status());
     if (!verdict.ok()) return Trouble{"verifier", Message(verdict.status())};
     report_.has_reward = true;
     report_.reward = verdict->reward;
@@ -360,20 +363,20 @@ class EpisodeRunner {
       const double seconds = recipe_.options.cleanup_timeout_s;
       const sandbox::Limits limits = recipe_.LimitsFor(stopping ? std::min(seconds, 1.0) : seconds);
       const auto command = MakeCommand(step);
-      const auto outcome = command.ok() ? room_->Run(*command, limits, nullptr) : command.status();
+      const auto outcome = command.ok() ? sandbox_->Run(*command, limits, nullptr) : command.status();
       if (!outcome.ok() || !outcome->ok()) {
         INGOT_LOG(warn, "clean-up of episode {}: {}", episode_.episode_id(),
-                  outcome.ok() ? sandbox::Describe(*outcome, limits) + LastWords("stderr", outcome->err)
+                  outcome.ok() ? sandbox::Describe(*outcome, limits) + DescribeExitOutput("stderr", outcome->err)
                                : Message(outcome.status()));
       }
     }
   }
 
   void PreserveFolder() {
-    const auto kept =
-        room_->Keep(episode_.episode_id(), {{"stdout.txt", agent_.out},
-                                            {"stderr.txt", agent_.err},
-                                            {"failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n")}});
+    const auto kept = sandbox_->KeepFolders(episode_.episode_id(),
+                                            {{"stdout.txt", agent_.out},
+                                             {"stderr.txt", agent_.err},
+                                             {"failure.txt", absl::StrCat(report_.cause, ": ", report_.detail, "\n")}});
     INGOT_LOG(info, "episode {} failed ({}); {}", episode_.episode_id(), report_.cause,
               kept.ok() ? "its folder is " + *kept : Message(kept.status()));
   }
@@ -382,12 +385,12 @@ class EpisodeRunner {
   const v1::EpisodeOpenResponse& episode_;
   const EpisodeContext& context_;
   std::string task_ = "{}";  // the task's payload, JSON
-  std::unique_ptr<sandbox::Room> room_;
-  std::unique_ptr<sandbox::Room> fresh_room_;  // of the verifier; null = it has the agent's
-  sandbox::Room* judge_ = nullptr;
-  std::shared_ptr<void> entrance_;  // the room's way to the gateway
+  std::unique_ptr<sandbox::Sandbox> sandbox_;
+  std::unique_ptr<sandbox::Sandbox> fresh_sandbox_;  // of the verifier; null = it has the agent's
+  sandbox::Sandbox* verifier_sandbox_ = nullptr;
+  std::shared_ptr<void> entrance_;  // the sandbox's way to the gateway
   sandbox::Image image_;            // rootfs empty = none
-  sandbox::RoomOptions wish_;
+  sandbox::SandboxOptions wish_;
   reward::HarborTask harbor_;  // of another verifier's recipe: nothing is named
   sandbox::Limits limits_;     // of the agent
   EpisodePlaces places_;

@@ -21,13 +21,13 @@ namespace ingot::agents {
 
 // The result of an episode, for the gateway and for metrics. Causes of a failure:
 //   task      the task's payload is no JSON object, or lacks a field that a template names
-//   sandbox   a room, file or process could not be made, or broke
+//   sandbox   a sandbox, file or process could not be made, or broke
 //   setup     a set-up command did not exit with 0
 //   mcp       an MCP server did not start or answer
 //   disk      the disk of the work folders was full while a command ran
 //   crash     the agent exited with another code than 0, died of a signal, or left files that cannot be judged
 //   timeout   the agent ran past its time
-//   flood     the agent wrote more output than its limit, or more files than its room may
+//   flood     the agent wrote more output than its limit, or more files than its sandbox may
 //   verifier  the verifier broke
 //   gateway   the gateway did not accept the reward or the end
 //   snapshot  the runner does not hold the snapshot on which the episode begins
@@ -52,8 +52,8 @@ struct EpisodeReport {
 struct EpisodeContext {
   sandbox::Substrate* substrate = nullptr;  // never null
   sandbox::ImageStore* images = nullptr;    // null = recipes name none
-  Door* door = nullptr;                     // null = rooms share the network
-  McpBridge* mcp = nullptr;                 // null = rooms reach MCP servers elsewhere themselves, or have none
+  Door* door = nullptr;                     // null = sandboxes share the network
+  McpBridge* mcp = nullptr;                 // null = sandboxes reach MCP servers elsewhere themselves, or have none
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
   LiveEpisode* live = nullptr;                    // null = nobody else takes snapshots or ends the agent

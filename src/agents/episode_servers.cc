@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "agents/last_words.h"
+#include "agents/exit_output.h"
 #include "agents/mcp_http.h"
 
 namespace ingot::agents {
@@ -35,10 +35,10 @@ bool IsGoneAfterPause(const sandbox::Companion* companion) {
 using Greeting = EpisodeServers::Greeting;
 
 // Asks until the server answers, is gone, or its time is over.
-absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Room& room,
+absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Sandbox& sandbox,
                          const sandbox::Cancellation* cancel, Greeting greet) {
   http::ClientRequest request{.url = server.url, .headers = server.headers, .uses_proxies = true};
-  if (companion != nullptr) request.make_socket = [&room] { return room.NewSocket(); };
+  if (companion != nullptr) request.make_socket = [&sandbox] { return sandbox.NewSocket(); };
   const auto limit =
       std::chrono::duration_cast<Steady::duration>(std::chrono::duration<double>(server.start_timeout_s));
   const Steady::time_point deadline = Steady::now() + limit;
@@ -65,39 +65,42 @@ sandbox::Command CommandOf(const StartedMcpServer& server, const sandbox::Comman
 }
 
 constexpr char kListensInside[] =
-    " listens inside the room, which needs a network of its own (sandbox.require: namespaces, sandbox.network: none); "
+    " listens inside the sandbox, which needs a network of its own (sandbox.require: namespaces, sandbox.network: "
+    "none); "
     "agents have the ";
 
 }  // namespace
 
-absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Grant& grant) {
-  if (!recipe.services.empty() && !grant.own_network) {
+absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::ProbeResult& probe_result) {
+  if (!recipe.services.empty() && !probe_result.own_network) {
     return absl::FailedPreconditionError(absl::StrCat("recipe '", recipe.name, "': the service '",
-                                                      recipe.services[0].name, "'", kListensInside, grant.Describe()));
+                                                      recipe.services[0].name, "'", kListensInside,
+                                                      probe_result.Describe()));
   }
   for (const McpServerOptions& server : recipe.mcp) {
-    if (server.url.empty() || grant.own_network) continue;
+    if (server.url.empty() || probe_result.own_network) continue;
     const std::string who = absl::StrCat("recipe '", recipe.name, "': the MCP server '", server.name, "'");
-    const std::string have = absl::StrCat("; agents have the ", grant.Describe());
+    const std::string have = absl::StrCat("; agents have the ", probe_result.Describe());
     if (!server.command.empty()) {
-      return absl::FailedPreconditionError(absl::StrCat(who, kListensInside, grant.Describe()));
+      return absl::FailedPreconditionError(absl::StrCat(who, kListensInside, probe_result.Describe()));
     }
-    if (grant.landlock > 0) {
+    if (probe_result.landlock > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
-          who, " has an address that rooms cannot reach; the rungs namespaces and process reach it", have));
+          who, " has an address that sandboxes cannot reach; the isolation levels namespaces and process reach it",
+          have));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,
-                                     McpBridge* bridge) {
+absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variables& variables,
+                                     sandbox::Sandbox& sandbox, McpBridge* bridge) {
   INGOT_ASSIGN_OR_RETURN(servers_, RenderMcpServers(recipe.mcp, variables));
   INGOT_ASSIGN_OR_RETURN(services_, RenderMcpServers(recipe.services, variables));
   std::vector<StartedMcpServer> shown = servers_;
   for (StartedMcpServer& server : shown) {
     if (!server.argv.empty() || bridge == nullptr) continue;
-    INGOT_ASSIGN_OR_RETURN(McpBridge::Way way, bridge->Open(room, server.url, server.headers));
+    INGOT_ASSIGN_OR_RETURN(McpBridge::Way way, bridge->Open(sandbox, server.url, server.headers));
     server.url = way.url;
     server.headers.clear();
     ways_.push_back(std::move(way));
@@ -106,7 +109,7 @@ absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variab
   return absl::OkStatus();
 }
 
-absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Room& room,
+absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Sandbox& sandbox,
                                    const sandbox::Cancellation* cancel) {
   const auto failed = [](const absl::Status& why, const char* what, const StartedMcpServer& server) {
     const std::string& shown = server.argv.empty() ? server.url : server.argv[0];
@@ -116,7 +119,7 @@ absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command&
   for (const bool listens : {false, true}) {
     for (size_t i = 0; listens && i < services_.size(); ++i) {
       failed_kind_ = "service";
-      const absl::Status started = StartListening(recipe, services_[i], true, like, room, cancel, GreetService);
+      const absl::Status started = StartListening(recipe, services_[i], true, like, sandbox, cancel, GreetService);
       if (!started.ok()) return failed(started, "service", services_[i]);
     }
     failed_kind_ = "mcp";
@@ -124,8 +127,9 @@ absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command&
       const StartedMcpServer& server = servers_[i];
       if ((!server.argv.empty() && !server.url.empty()) != listens) continue;
       const bool check = recipe.options.mcp[i].check_start;
-      const absl::Status started = listens ? StartListening(recipe, server, check, like, room, cancel, GreetMcpServer)
-                                           : AskOther(recipe, server, check, like, room, cancel);
+      const absl::Status started = listens
+                                       ? StartListening(recipe, server, check, like, sandbox, cancel, GreetMcpServer)
+                                       : AskOther(recipe, server, check, like, sandbox, cancel);
       if (!started.ok()) return failed(started, "MCP server", server);
     }
   }
@@ -133,28 +137,28 @@ absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command&
 }
 
 absl::Status EpisodeServers::AskOther(const Recipe& recipe, const StartedMcpServer& server, bool check,
-                                      const sandbox::Command& like, sandbox::Room& room,
+                                      const sandbox::Command& like, sandbox::Sandbox& sandbox,
                                       const sandbox::Cancellation* cancel) const {
   if (!check) return absl::OkStatus();
-  if (server.argv.empty()) return AwaitAnswer(server, nullptr, room, cancel, GreetMcpServer);
+  if (server.argv.empty()) return AwaitAnswer(server, nullptr, sandbox, cancel, GreetMcpServer);
   sandbox::Command command = CommandOf(server, like);
   command.stdin_text = McpGreeting();
   const sandbox::Limits limits = recipe.LimitsFor(server.start_timeout_s);
-  INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room.Run(command, limits, cancel));
+  INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, sandbox.Run(command, limits, cancel));
   return CheckMcpAnswer(outcome, limits);
 }
 
 absl::Status EpisodeServers::StartListening(const Recipe& recipe, const StartedMcpServer& server, bool check,
-                                            const sandbox::Command& like, sandbox::Room& room,
+                                            const sandbox::Command& like, sandbox::Sandbox& sandbox,
                                             const sandbox::Cancellation* cancel, Greeting greet) {
   INGOT_ASSIGN_OR_RETURN(sandbox::Companion companion,
-                         room.StartCompanion(CommandOf(server, like), recipe.LimitsFor(server.start_timeout_s)));
+                         sandbox.StartCompanion(CommandOf(server, like), recipe.LimitsFor(server.start_timeout_s)));
   companions_.push_back(std::move(companion));
   if (!check) return absl::OkStatus();
-  absl::Status answered = AwaitAnswer(server, &companions_.back(), room, cancel, greet);
+  absl::Status answered = AwaitAnswer(server, &companions_.back(), sandbox, cancel, greet);
   if (answered.ok()) return answered;
-  return absl::Status(answered.code(),
-                      absl::StrCat(answered.message(), LastWords("its output", EndOfOutput(companions_.back()))));
+  return absl::Status(answered.code(), absl::StrCat(answered.message(),
+                                                    DescribeExitOutput("its output", EndOfOutput(companions_.back()))));
 }
 
 }  // namespace ingot::agents

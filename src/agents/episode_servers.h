@@ -15,24 +15,24 @@
 
 namespace ingot::agents {
 
-// FAILED_PRECONDITION: rooms of this grant cannot have the recipe's servers. The message names the server.
-absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Grant& grant);
+// FAILED_PRECONDITION: sandboxes of this grant cannot have the recipe's servers. The message names the server.
+absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::ProbeResult& probe_result);
 
 class EpisodeServers {
  public:
   // Asks a server whether it answers: OK, INTERNAL = it never will, or another error = it may yet.
   using Greeting = absl::Status (*)(http::ClientRequest request);
 
-  // Opens ways to servers elsewhere. `bridge`: null = rooms share the machine's network.
-  absl::Status Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Room& room,
+  // Opens ways to servers elsewhere. `bridge`: null = sandboxes share the machine's network.
+  absl::Status Declare(const Recipe& recipe, const sandbox::Variables& variables, sandbox::Sandbox& sandbox,
                        McpBridge* bridge);
 
   // ${mcp} as JSON; lasts as long as this object.
   const std::string& text() const { return text_; }
 
-  // Starts services and servers that listen inside the room, and asks all of them whether they answer. `like` has the agent's
-  // environment and working folder. No other command may run in the room before the agent. The error names the server.
-  absl::Status Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Room& room,
+  // Starts services and servers that listen inside the sandbox, and asks all of them whether they answer. `like` has the agent's
+  // environment and working folder. No other command may run in the sandbox before the agent. The error names the server.
+  absl::Status Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Sandbox& sandbox,
                      const sandbox::Cancellation* cancel);
 
   // After an error of Start: "mcp" or "service".
@@ -41,10 +41,10 @@ class EpisodeServers {
  private:
   // A server of stdin, or elsewhere.
   absl::Status AskOther(const Recipe& recipe, const StartedMcpServer& server, bool check, const sandbox::Command& like,
-                        sandbox::Room& room, const sandbox::Cancellation* cancel) const;
+                        sandbox::Sandbox& sandbox, const sandbox::Cancellation* cancel) const;
   absl::Status StartListening(const Recipe& recipe, const StartedMcpServer& server, bool check,
-                              const sandbox::Command& like, sandbox::Room& room, const sandbox::Cancellation* cancel,
-                              Greeting greet);
+                              const sandbox::Command& like, sandbox::Sandbox& sandbox,
+                              const sandbox::Cancellation* cancel, Greeting greet);
 
   std::string failed_kind_;
   std::vector<StartedMcpServer> servers_, services_;

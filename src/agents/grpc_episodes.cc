@@ -69,14 +69,14 @@ class GrpcEpisodes final : public Episodes {
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
     v1::SnapshotTakenRequest named = request;
     named.set_admin_key(options_.admin_key);
-    return Tell(KeyOf(request.snapshot_id(), ""), true, named, &v1::Gateway::Stub::SnapshotTaken);
+    return Report(KeyOf(request.snapshot_id(), ""), true, named, &v1::Gateway::Stub::SnapshotTaken);
   }
 
   absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
     v1::SnapshotFilesPart named = part;
     named.set_admin_key(options_.admin_key);
     const bool last = part.done() || !part.error().empty();
-    return Tell(KeyOf("", part.transfer_id()), last, named, &v1::Gateway::Stub::SendSnapshotFiles);
+    return Report(KeyOf("", part.transfer_id()), last, named, &v1::Gateway::Stub::SendSnapshotFiles);
   }
 
  private:
@@ -107,10 +107,10 @@ class GrpcEpisodes final : public Episodes {
   // Tells the gateway that asked: no other one knows of the matter. Of an ask that is not known any more, such as one whose
   // answer is sent twice, each gateway is told until one takes it. `last`: nothing follows about the ask.
   template <typename Request, typename Response>
-  absl::Status Tell(const std::string& ask, bool last, const Request& request,
-                    grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+  absl::Status Report(const std::string& ask, bool last, const Request& request,
+                      grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
     const std::optional<size_t> asker = AskerOf(ask);
-    absl::Status told;
+    absl::Status reported;
     for (size_t i = 0; i < gateways_.size(); ++i) {
       if (asker.has_value() && i != *asker) continue;
       grpc::ClientContext context;
@@ -119,9 +119,9 @@ class GrpcEpisodes final : public Episodes {
       const absl::Status status = v1::FromGrpc((gateways_[i].Now().get()->*method)(&context, request, &response));
       if (absl::IsNotFound(status) || (status.ok() && last)) ForgetAsk(ask);
       if (status.ok()) return status;
-      if (told.ok() || !absl::IsNotFound(status)) told = status;
+      if (reported.ok() || !absl::IsNotFound(status)) reported = status;
     }
-    return told;
+    return reported;
   }
 
   // An ask's id: that of its transfer, else that of its snapshot.

@@ -55,13 +55,13 @@ class HeldSnapshots {
   }
 
  private:
-  struct Held {
+  struct HeldSnapshot {
     int64_t group_id = 0;
     Files files;
   };
   const size_t most_;
   mutable base::Mutex mu_;
-  std::map<std::string, Held> held_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, HeldSnapshot> held_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::agents

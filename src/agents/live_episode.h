@@ -1,4 +1,4 @@
-// A LiveEpisode is the runner's hold on an episode that runs: its room, for snapshots, and its agent, which can be ended.
+// A LiveEpisode is the runner's hold on an episode that runs: its sandbox, for snapshots, and its agent, which can be ended.
 // Thread safe.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace ingot::agents {
 
 class LiveEpisode {
  public:
-  // For the episode's own thread: null before the room goes. Waits for a snapshot that is being taken.
-  void SetRoom(sandbox::Room* room) {
+  // For the episode's own thread: null before the sandbox goes. Waits for a snapshot that is being taken.
+  void SetSandbox(sandbox::Sandbox* sandbox) {
     base::MutexLock lock(mu_);
-    room_ = room;
+    sandbox_ = sandbox;
   }
   // Ends the agent, and nothing else of the episode.
   const sandbox::Cancellation& end_of_agent() const { return end_of_agent_; }
@@ -25,8 +25,8 @@ class LiveEpisode {
   // FAILED_PRECONDITION: the episode has no room yet, or no more.
   absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() {
     base::MutexLock lock(mu_);
-    if (room_ == nullptr) return absl::FailedPreconditionError("the episode has no room at the moment");
-    return room_->TakeSnapshot();
+    if (sandbox_ == nullptr) return absl::FailedPreconditionError("the episode has no sandbox at the moment");
+    return sandbox_->TakeSnapshot();
   }
   // Ends the agent of a trunk: `snapshot_id` names the files that it leaves.
   void Fork(const std::string& snapshot_id) {
@@ -45,7 +45,7 @@ class LiveEpisode {
  private:
   sandbox::Cancellation end_of_agent_;
   mutable base::Mutex mu_;
-  sandbox::Room* room_ ABSL_GUARDED_BY(mu_) = nullptr;
+  sandbox::Sandbox* sandbox_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string fork_id_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -22,7 +22,7 @@
 namespace ingot::agents {
 namespace {
 
-constexpr size_t kMostWaiting = 256 * 1024;       // bytes of a stream that the room has not read
+constexpr size_t kMostWaiting = 256 * 1024;       // bytes of a stream that the sandbox has not read
 constexpr size_t kMostAnswer = size_t{64} << 20;  // bytes of an answer that is no stream
 constexpr std::chrono::milliseconds kConnect{10'000};
 constexpr std::array kPassedOn = {"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID"};
@@ -33,7 +33,7 @@ http::Reply Problem(int status, const std::string& why) {
   return {.status = status, .content_type = "application/json", .fields = {}, .body = base::PrintJson(body)};
 }
 
-// A room's way to one server.
+// A sandbox's way to one server.
 struct Target {
   std::string url;
   std::map<std::string, std::string> headers;
@@ -42,9 +42,10 @@ struct Target {
 };
 
 // One request that is repeated to the server on a thread of its own. The thread and the connection share it.
-class Repeated final : public http::Exchange, public std::enable_shared_from_this<Repeated> {
+class RepeatedExchange final : public http::Exchange, public std::enable_shared_from_this<RepeatedExchange> {
  public:
-  Repeated(std::shared_ptr<Target> target, http::ClientRequest request, std::function<bool(std::function<void()>)> post)
+  RepeatedExchange(std::shared_ptr<Target> target, http::ClientRequest request,
+                   std::function<bool(std::function<void()>)> post)
       : target_(std::move(target)), request_(std::move(request)), post_(std::move(post)) {}
 
   void Body(std::string body, std::function<void()> wake) override {
@@ -185,23 +186,23 @@ class McpBridge::Impl final : public http::Handler {
       const auto found = path.empty() ? targets_.end() : targets_.find(path.substr(1));
       if (found != targets_.end()) target = found->second;
     }
-    if (target == nullptr) return {.exchange = nullptr, .refusal = Problem(404, "no MCP server has this address")};
+    if (target == nullptr) return {.exchange = nullptr, .rejection = Problem(404, "no MCP server has this address")};
     if (head.method != "GET" && head.method != "POST" && head.method != "DELETE") {
-      return {.exchange = nullptr, .refusal = Problem(405, "MCP knows GET, POST and DELETE")};
+      return {.exchange = nullptr, .rejection = Problem(405, "MCP knows GET, POST and DELETE")};
     }
     http::ClientRequest request{.url = target->url, .method = head.method};
     for (const char* const name : kPassedOn) {
       if (const std::string_view text = head.Find(name); !text.empty()) request.headers[name] = std::string(text);
     }
     for (const auto& [name, text] : target->headers) request.headers[name] = text;
-    return {.exchange = std::make_shared<Repeated>(
+    return {.exchange = std::make_shared<RepeatedExchange>(
                 target, std::move(request),
                 [this, target](std::function<void()> work) { return Post(target, std::move(work)); })};
   }
 
-  absl::StatusOr<Way> Open(sandbox::Room& room, const std::string& url,
+  absl::StatusOr<Way> Open(sandbox::Sandbox& sandbox, const std::string& url,
                            const std::map<std::string, std::string>& headers) {
-    INGOT_ASSIGN_OR_RETURN(sandbox::Fd listener, room.NewSocket());
+    INGOT_ASSIGN_OR_RETURN(sandbox::Fd listener, sandbox.NewSocket());
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -209,7 +210,7 @@ class McpBridge::Impl final : public http::Handler {
     if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
         listen(listener.get(), SOMAXCONN) != 0 ||
         getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      return sandbox::ErrnoStatus(errno, "cannot listen inside the room");
+      return sandbox::ErrnoStatus(errno, "cannot listen inside the sandbox");
     }
     INGOT_ASSIGN_OR_RETURN(std::shared_ptr<void> accepts, server_->AcceptOn(listener.Release()));
     const auto target = std::make_shared<Target>();
@@ -264,9 +265,9 @@ absl::StatusOr<std::unique_ptr<McpBridge>> McpBridge::Make() {
   return std::unique_ptr<McpBridge>(new McpBridge(std::move(impl)));
 }
 
-absl::StatusOr<McpBridge::Way> McpBridge::Open(sandbox::Room& room, const std::string& url,
+absl::StatusOr<McpBridge::Way> McpBridge::Open(sandbox::Sandbox& sandbox, const std::string& url,
                                                const std::map<std::string, std::string>& headers) {
-  return impl_->Open(room, url, headers);
+  return impl_->Open(sandbox, url, headers);
 }
 
 }  // namespace ingot::agents

@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "agents/last_words.h"
+#include "agents/exit_output.h"
 #include "sandbox/launch_messages.h"
 
 namespace ingot::agents {
@@ -85,7 +85,7 @@ std::string UrlFault(const StartedMcpServer& server) {
     if (!absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) return "names no port";
     return port == sandbox::kInsidePort ? "names the port of the gateway" : "";
   }
-  return "must begin with http://127.0.0.1:PORT: its command listens inside the room";
+  return "must begin with http://127.0.0.1:PORT: its command listens inside the sandbox";
 }
 
 absl::StatusOr<std::map<std::string, sandbox::Template>> ParseTexts(const std::map<std::string, std::string>& texts,
@@ -246,7 +246,7 @@ absl::Status CheckMcpAnswer(const sandbox::Outcome& outcome, const sandbox::Limi
     if (!absl::IsNotFound(answer)) return answer;
   }
   const std::string why = absl::StrCat("it did not answer and ", sandbox::Describe(outcome, limits));
-  return absl::InternalError(absl::StrCat(why, LastWords("stderr", outcome.err)));
+  return absl::InternalError(absl::StrCat(why, DescribeExitOutput("stderr", outcome.err)));
 }
 
 }  // namespace ingot::agents

@@ -1,9 +1,9 @@
 // MCP servers of a recipe give the agent tools over the Model Context Protocol. Templates of the recipe's `files` name them
 // to the scaffold. Before the agent each must answer `initialize`.
 //
-//   command         speaks over stdin and stdout; the scaffold starts it in the room, Ingot once before
-//   command, url    listens inside the room, beside the agent; Ingot starts it (episode_servers.h)
-//   url             runs elsewhere; rooms with a network of their own reach it through Ingot (mcp_bridge.h)
+//   command         speaks over stdin and stdout; the scaffold starts it in the sandbox, Ingot once before
+//   command, url    listens inside the sandbox, beside the agent; Ingot starts it (episode_servers.h)
+//   url             runs elsewhere; sandboxes with a network of their own reach it through Ingot (mcp_bridge.h)
 #pragma once
 
 #include <map>
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServ
                                                        const std::vector<std::string>& known,
                                                        std::string_view list = "mcp");
 
-// The recipe's services as servers that listen inside the room: no client names them, and they speak what they like.
+// The recipe's services as servers that listen inside the sandbox: no client names them, and they speak what they like.
 absl::StatusOr<std::vector<McpServer>> ParseServices(const std::vector<ServiceOptions>& options,
                                                      const std::vector<std::string>& known);
 

@@ -17,7 +17,7 @@ class OpenGate {
   // REQUIRES: 0 < initial <= longest.
   OpenGate(nanoseconds initial, nanoseconds longest) : initial_(initial), longest_(longest), wait_(initial) {}
 
-  // True: the caller may ask now, and reports the answer by OnAdmitted or OnRefused. A closed gate lets one caller at a
+  // True: the caller may ask now, and reports the answer by OnAdmitted or OnRejected. A closed gate lets one caller at a
   // time pass.
   bool TryPass(nanoseconds now) {
     if (!closed_) return true;
@@ -33,7 +33,7 @@ class OpenGate {
   }
 
   // `retry_after`: the wait that the refusal named; nullopt = it named none.
-  void OnRefused(nanoseconds now, std::optional<nanoseconds> retry_after) {
+  void OnRejected(nanoseconds now, std::optional<nanoseconds> retry_after) {
     asking_ = false;
     // Slots that asked before the gate closed are refused too: these refusals count as one.
     if (closed_ && now < next_) return;

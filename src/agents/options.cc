@@ -43,9 +43,10 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
   INGOT_RETURN_IF_ERROR(OneOfFates("on_crash", recipe.on_crash));
   INGOT_RETURN_IF_ERROR(OneOfFates("on_timeout", recipe.on_timeout));
   INGOT_RETURN_IF_ERROR(OneOfFates("on_flood", recipe.on_flood));
-  if (recipe.verifier.kind == "harbor" && recipe.verifier_room == "agent") {
+  if (recipe.verifier.kind == "harbor" && recipe.verifier_sandbox == "agent") {
     return absl::InvalidArgumentError(
-        "verifier_room is agent: tests of harbor come into a room of their own, so it is auto, pristine or changed");
+        "verifier_sandbox is agent: tests of harbor come into a sandbox of their own, so it is auto, pristine or "
+        "changed");
   }
   if (recipe.answer_from != "stdout" && recipe.answer_from != "file") {
     return absl::InvalidArgumentError(absl::StrCat("answer_from is '", recipe.answer_from, "': stdout or file"));

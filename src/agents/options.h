@@ -23,10 +23,10 @@ struct McpServerOptions {
   std::string name;
   // argv, each a template. Empty: the server runs elsewhere, at `url`.
   std::vector<std::string> command;
-  // A template. With a command: "http://127.0.0.1:PORT/PATH", where the command listens inside the room; it runs beside the
-  // agent. Without: the address of a running server, which rooms reach through Ingot. Empty = stdin and stdout.
+  // A template. With a command: "http://127.0.0.1:PORT/PATH", where the command listens inside the sandbox; it runs beside the
+  // agent. Without: the address of a running server, which sandboxes reach through Ingot. Empty = stdin and stdout.
   std::string url = {};
-  // Headers (templates) of requests to `url`. Of a server elsewhere Ingot adds them, outside the room.
+  // Headers (templates) of requests to `url`. Of a server elsewhere Ingot adds them, outside the sandbox.
   std::map<std::string, std::string> headers = {};
   // Environment variables (templates) beside those that its scaffold hands on; with `url`, beside the agent's.
   std::map<std::string, std::string> env;
@@ -41,9 +41,9 @@ struct McpServerOptions {
 struct ServiceOptions {
   // Letters, digits, '-' and '_'. Unique in its recipe.
   std::string name;
-  // argv, each a template. It listens inside the room, and ends with the agent.
+  // argv, each a template. It listens inside the sandbox, and ends with the agent.
   std::vector<std::string> command;
-  // A template: "http://127.0.0.1:PORT/PATH" inside the room. The agent starts once a GET of it is answered with a status
+  // A template: "http://127.0.0.1:PORT/PATH" inside the sandbox. The agent starts once a GET of it is answered with a status
   // below 500.
   std::string url;
   // Environment variables (templates) beside the agent's.
@@ -78,15 +78,15 @@ struct RecipeOptions {
   // Files made in ${workdir} before set-up: relative path to template of the content. Content that begins with "#!"
   // becomes executable.
   std::map<std::string, std::string> files;
-  // MCP servers of the agent. They run in the episode's room and end with it.
+  // MCP servers of the agent. They run in the episode's sandbox and end with it.
   std::vector<McpServerOptions> mcp;
-  // Programs of the episode beside its agent. They start after set-up, in this order, and need a network of the room's own.
+  // Programs of the episode beside its agent. They start after set-up, in this order, and need a network of the sandbox's own.
   std::vector<ServiceOptions> services;
-  // The image whose files are the room's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
+  // The image whose files are the sandbox's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
   // themselves as root, and run in the image's working folder. Empty = the machine's programs.
   std::string image;
-  // A second path of ${workdir} in the room: empty, or /app, where Harbor's tasks without an image have their files. Needs
-  // the rung `namespaces`.
+  // A second path of ${workdir} in the sandbox: empty, or /app, where Harbor's tasks without an image have their files. Needs
+  // the isolation level `namespaces`.
   std::string work_at;
   // Commands that run before the agent, in order, with its environment. A command that does not exit with 0 fails the
   // episode.
@@ -126,10 +126,10 @@ struct RecipeOptions {
   // True: an agent that is started on a fork of another one's ${workdir} and HOME goes on where that one was, such as
   // by its last session. Only then its episodes branch (BranchingOptions).
   bool resumes = false;
-  // The room of a verifier that runs a program among the agent's files (agents/judges_room.h): "agent" = the agent's own,
+  // The sandbox of a verifier that runs a program among the agent's files (agents/verifier_sandbox.h): "agent" = the agent's own,
   // "changed" = a new one with all files that the agent left, "pristine" = a new one whose image is as it was but for the
   // work folder, "auto" = "pristine" for harbor, "agent" for command.
-  std::string verifier_room = "auto";
+  std::string verifier_sandbox = "auto";
   // True: the folder of a failed episode stays, with stdout.txt, stderr.txt and failure.txt beside the agent's home/
   // and work/, up to the runner's keep_failed_max.
   bool keep_failed = false;

@@ -23,10 +23,10 @@ int RecipeMix::Next(const Share& share) const {
     if (options.max_concurrent > 0 && running_[static_cast<size_t>(i)] >= options.max_concurrent) continue;
     const auto started = share.started.find(i);
     const int64_t count = started == share.started.end() ? 0 : started->second;
-    const double behind = static_cast<double>(count + 1) / options.weight;
-    if (best != kNone && behind >= best_share) continue;
+    const double share_after = static_cast<double>(count + 1) / options.weight;
+    if (best != kNone && share_after >= best_share) continue;
     best = i;
-    best_share = behind;
+    best_share = share_after;
   }
   return best;
 }
@@ -52,7 +52,7 @@ std::optional<RecipeMix::Choice> RecipeMix::Choose() {
   return choice;
 }
 
-int RecipeMix::Take(const Choice& choice, const std::string& domain) {
+int RecipeMix::TakeRecipe(const Choice& choice, const std::string& domain) {
   const int taken = RecipeFor(choice, domain);
   Drop(choice);
   if (taken == kNone) return kNone;

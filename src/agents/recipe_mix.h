@@ -35,7 +35,7 @@ class RecipeMix {
   // For each domain the recipe furthest behind its share; nullopt without room.
   std::optional<Choice> Choose();
   // The recipe of `choice` for a task of `domain` (its field: empty = `default`), whose episode begins; the places of the others are free again.
-  int Take(const Choice& choice, const std::string& domain);
+  int TakeRecipe(const Choice& choice, const std::string& domain);
   // No episode begins. A recipe that was passed over for the choice is not behind because of it.
   void Drop(const Choice& choice);
   void Ended(int recipe) { --running_[static_cast<size_t>(recipe)]; }

@@ -1,4 +1,4 @@
-// The door to a gateway of another process: a thread of this one relays the connections of rooms (sandbox/relay.h).
+// The door to a gateway of another process: a thread of this one relays the connections of sandboxes (sandbox/relay.h).
 #pragma once
 
 #include <memory>

@@ -54,11 +54,11 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
   for (const RecipeOptions& recipe : options.recipes) {
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
     recipes.push_back(std::move(made));
-    INGOT_RETURN_IF_ERROR(CheckServersReach(recipe, substrate->grant()));
+    INGOT_RETURN_IF_ERROR(CheckServersReach(recipe, substrate->probe_result()));
     for (const McpServerOptions& server : recipe.mcp) has_remote = has_remote || server.command.empty();
   }
   std::unique_ptr<McpBridge> bridge;
-  if (has_remote && substrate->grant().own_network) {
+  if (has_remote && substrate->probe_result().own_network) {
     INGOT_ASSIGN_OR_RETURN(bridge, McpBridge::Make());
   }
   std::unique_ptr<Runner> runner(
@@ -75,17 +75,17 @@ Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const R
       recipes_(std::move(recipes)),
       episodes_(episodes),
       clock_(clock),
-      own_door_(door == nullptr && substrate_->grant().own_network ? std::make_unique<RelayDoor>() : nullptr),
+      own_door_(door == nullptr && substrate_->probe_result().own_network ? std::make_unique<RelayDoor>() : nullptr),
       door_(door != nullptr ? door : own_door_.get()),
       images_(std::make_unique<sandbox::ImageStore>(
           ImageStoreOf(options),
           sandbox::ImageStoreOptions{
               .limits = {}, .build_hosts = options.image_build_hosts, .folders = options.image_folders})),
       cwd_(CurrentFolder()),
-      metadata_(absl::StrCat(R"({"sandbox":)", substrate_->grant().Json(), "}")),
-      patience_(options_, clock),
-      snapshots_(options_, episodes, patience_, clock),
-      reporter_(episodes, patience_),
+      metadata_(absl::StrCat(R"({"sandbox":)", substrate_->probe_result().Json(), "}")),
+      retry_(options_, clock),
+      snapshots_(options_, episodes, retry_, clock),
+      reporter_(episodes, retry_),
       gate_(base::FromSeconds(options.backoff_initial_s), base::FromSeconds(options.backoff_max_s)),
       mix_(options_.recipes),
       tally_(metrics),
@@ -112,7 +112,7 @@ absl::Status Runner::Start() {
 absl::Status Runner::Stop() {
   cancel_.Cancel();
   images_->Stop();
-  patience_.Stop();
+  retry_.Stop();
   snapshots_.StopEpisodes();
   base::MutexLock lock(mu_);
   changed_.SignalAll();
@@ -154,7 +154,7 @@ void Runner::Slot() {
       penalty = base::FromSeconds(options_.backoff_initial_s);
       continue;
     }
-    patience_.WaitUntil(clock_.Now() + penalty);
+    retry_.WaitUntil(clock_.Now() + penalty);
     penalty = std::min(penalty * 2, base::FromSeconds(options_.backoff_max_s));
   }
   base::MutexLock lock(mu_);
@@ -164,7 +164,7 @@ void Runner::Slot() {
 
 bool Runner::AwaitTurn(Opening& opening) {
   base::MutexLock lock(mu_);
-  while (!patience_.stopped() && !tally_.stats().done) {
+  while (!retry_.stopped() && !tally_.stats().done) {
     const bool has_room = opening.choice.has_value() || mix_.HasRoom();
     const nanoseconds now = clock_.Now();
     if (has_room && gate_.TryPass(now)) {
@@ -210,7 +210,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   if (opened.ok()) {
     no_gateway_.reset();
     gate_.OnAdmitted();
-    opening.recipe = mix_.Take(*opening.choice, opened->task().domain());
+    opening.recipe = mix_.TakeRecipe(*opening.choice, opened->task().domain());
     last_open_error_ = absl::StatusCode::kOk;
     tally_.CountOpened();
     return true;
@@ -227,11 +227,11 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   }
   std::optional<nanoseconds> retry_after;
   if (const auto ms = base::RetryAfterMs(status)) retry_after = std::chrono::milliseconds(std::max<int64_t>(*ms, 0));
-  gate_.OnRefused(clock_.Now(), retry_after);
-  const bool refused = status.code() == absl::StatusCode::kResourceExhausted;
-  NoteGateway(refused ? absl::OkStatus() : status);
-  refused ? tally_.CountRefused() : tally_.CountOpenError();
-  if (!refused && status.code() != last_open_error_) {
+  gate_.OnRejected(clock_.Now(), retry_after);
+  const bool rejected = status.code() == absl::StatusCode::kResourceExhausted;
+  NoteGateway(rejected ? absl::OkStatus() : status);
+  rejected ? tally_.CountRejected() : tally_.CountOpenError();
+  if (!rejected && status.code() != last_open_error_) {
     INGOT_LOG(warn, "cannot open an episode, trying again: {}", status.ToString());
   }
   last_open_error_ = status.code();

@@ -32,7 +32,7 @@
 #include "agents/end_reporter.h"
 #include "agents/episode_run.h"
 #include "agents/episodes.h"
-#include "agents/gateway_patience.h"
+#include "agents/gateway_retry.h"
 #include "agents/open_gate.h"
 #include "agents/options.h"
 #include "agents/recipe.h"
@@ -53,7 +53,7 @@ namespace ingot::agents {
 class Runner {
  public:
   // INVALID_ARGUMENT: RunnerOptions::Validate refuses the options, or there is no recipe. `episodes`, `clock`,
-  // `metrics` (null = none) and `door` (null = connections of rooms are relayed) outlive the runner.
+  // `metrics` (null = none) and `door` (null = connections of sandboxes are relayed) outlive the runner.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options,
                                                       std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
                                                       const base::Clock& clock, base::Metrics* metrics = nullptr,
@@ -113,19 +113,19 @@ class Runner {
   // Constant after construction.
   const RunnerOptions options_;
   const std::unique_ptr<sandbox::Substrate> substrate_;
-  const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may hold rooms of the substrate
+  const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may hold sandboxes of the substrate
   Episodes& episodes_;
   const base::Clock& clock_;
   const std::unique_ptr<Door> own_door_;  // null: another one is used
   Door* const door_;
-  std::unique_ptr<McpBridge> bridge_;  // null: no recipe has an MCP server elsewhere, or rooms share the network
+  std::unique_ptr<McpBridge> bridge_;  // null: no recipe has an MCP server elsewhere, or sandboxes share the network
   const std::unique_ptr<sandbox::ImageStore> images_;
   const std::string cwd_;
-  const std::string metadata_;  // of every episode: {"sandbox": the substrate's grant}
+  const std::string metadata_;  // of every episode: {"sandbox": what the substrate's probe found}
 
   // Own synchronisation.
   sandbox::Cancellation cancel_;
-  GatewayPatience patience_;
+  GatewayRetry retry_;
   Snapshots snapshots_;
   EndReporter reporter_;
 

@@ -10,7 +10,7 @@ struct RunnerTally::Series {
   base::Metrics& metrics;
   base::Gauge& running = metrics.GetGauge("agents/running", "Episodes open now");
   base::Counter& opened = metrics.GetCounter("agents/opened", "Episodes opened");
-  base::Counter& refused = metrics.GetCounter("agents/refused", "Admissions refused for lack of room");
+  base::Counter& rejected = metrics.GetCounter("agents/rejected", "Admissions refused for lack of room");
   base::Counter& open_errors = metrics.GetCounter("agents/open_errors", "Admissions that failed otherwise");
   base::Counter& cpu_s = metrics.GetCounter("agents/cpu_seconds", "CPU time of agents");
 
@@ -46,9 +46,9 @@ void RunnerTally::CountOpened() {
   series_->running.Set(static_cast<double>(stats_.running));
 }
 
-void RunnerTally::CountRefused() {
-  ++stats_.refused;
-  if (series_ != nullptr) series_->refused.Increment();
+void RunnerTally::CountRejected() {
+  ++stats_.rejected;
+  if (series_ != nullptr) series_->rejected.Increment();
 }
 
 void RunnerTally::CountOpenError() {

@@ -19,7 +19,7 @@ struct RunnerStats {
   int64_t snapshots = 0;  // held now
   int64_t failed = 0;
   std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
-  int64_t refused = 0;                      // admissions answered with RESOURCE_EXHAUSTED
+  int64_t rejected = 0;                     // admissions answered with RESOURCE_EXHAUSTED
   int64_t open_errors = 0;                  // admissions answered with another error
   int64_t unreported = 0;                   // episodes whose end the gateway did not accept
   double completion_s = 0;                  // sum over episodes whose agent ran
@@ -35,7 +35,7 @@ class RunnerTally {
   ~RunnerTally();
 
   void CountOpened();
-  void CountRefused();    // for lack of room
+  void CountRejected();   // for lack of room
   void CountOpenError();  // an admission that failed otherwise
   // An episode that was open. Logs the first failures of each cause.
   void CountEnded(const std::string& scaffold, const EpisodeReport& report);

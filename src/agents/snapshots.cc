@@ -16,11 +16,10 @@ constexpr int kFileSenders = 4;
 
 }  // namespace
 
-Snapshots::Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayPatience& patience,
-                     const base::Clock& clock)
+Snapshots::Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayRetry& retry, const base::Clock& clock)
     : options_(options),
       episodes_(episodes),
-      patience_(patience),
+      retry_(retry),
       clock_(clock),
       held_(static_cast<size_t>(options.max_snapshots)),
       senders_({.name = "files", .threads = kFileSenders}, clock),
@@ -57,18 +56,18 @@ void Snapshots::Leave(const v1::EpisodeOpenResponse& episode) {
 void Snapshots::TakeAll() {
   v1::NextSnapshotRequest request;
   request.set_wait_ms(kAskWaitMs);
-  while (!patience_.stopped()) {
+  while (!retry_.stopped()) {
     const auto ask = episodes_.NextSnapshot(request);
     if (ask.ok() && ask->episode_id().empty()) continue;
     if (ask.ok()) {
-      Take(*ask);
+      TakeSnapshot(*ask);
       continue;
     }
-    patience_.WaitUntil(clock_.Now() + base::FromSeconds(options_.backoff_max_s));
+    retry_.WaitUntil(clock_.Now() + base::FromSeconds(options_.backoff_max_s));
   }
 }
 
-void Snapshots::Take(const v1::NextSnapshotResponse& ask) {
+void Snapshots::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
   if (!ask.transfer_id().empty()) return PostFilesOf(ask);
   if (ask.ends()) {
     base::MutexLock lock(mu_);
@@ -81,10 +80,10 @@ void Snapshots::Take(const v1::NextSnapshotResponse& ask) {
   v1::SnapshotTakenRequest taken;
   taken.set_snapshot_id(ask.snapshot_id());
   if (!held.ok()) taken.set_error(base::ToUtf8(std::string(held.message())));
-  const absl::Status told =
-      patience_.Persist("a gateway that takes snapshots", [&] { return episodes_.SnapshotTaken(taken); });
-  if (!told.ok() && !absl::IsNotFound(told)) {
-    INGOT_LOG(warn, "the gateway does not know of snapshot {}: {}", ask.snapshot_id(), told.ToString());
+  const absl::Status reported =
+      retry_.Persist("a gateway that takes snapshots", [&] { return episodes_.SnapshotTaken(taken); });
+  if (!reported.ok() && !absl::IsNotFound(reported)) {
+    INGOT_LOG(warn, "the gateway does not know of snapshot {}: {}", ask.snapshot_id(), reported.ToString());
   }
 }
 
@@ -124,8 +123,8 @@ void Snapshots::PostFilesOf(const v1::NextSnapshotResponse& ask) {
 void Snapshots::SendFilesOf(const v1::NextSnapshotResponse& ask) {
   const HeldSnapshots::Files files = held_.Find(ask.snapshot_id());
   const absl::Status sent = SendFiles(files.get(), ask, [this](const v1::SnapshotFilesPart& part) {
-    if (patience_.stopped()) return absl::CancelledError("the runner was stopped");
-    return patience_.Persist("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
+    if (retry_.stopped()) return absl::CancelledError("the runner was stopped");
+    return retry_.Persist("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
   });
   if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or was told
     INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());

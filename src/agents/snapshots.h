@@ -1,4 +1,4 @@
-// The snapshots of a runner. A thread asks the gateway for snapshots that are to be taken, takes them of the rooms of running
+// The snapshots of a runner. A thread asks the gateway for snapshots that are to be taken, takes them of the sandboxes of running
 // episodes, and ends the agents of trunks at their forks. Others send the files of held snapshots to readers. Thread safe.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "agents/episodes.h"
-#include "agents/gateway_patience.h"
+#include "agents/gateway_retry.h"
 #include "agents/held_snapshots.h"
 #include "agents/live_episode.h"
 #include "agents/options.h"
@@ -24,7 +24,7 @@ namespace ingot::agents {
 class Snapshots {
  public:
   // All arguments outlive it.
-  Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayPatience& patience, const base::Clock& clock);
+  Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayRetry& retry, const base::Clock& clock);
   ~Snapshots();  // REQUIRES: the patience is stopped
 
   // Starts to ask the gateway. To be called once.
@@ -46,7 +46,7 @@ class Snapshots {
   };
 
   void TakeAll();
-  void Take(const v1::NextSnapshotResponse& ask);
+  void TakeSnapshot(const v1::NextSnapshotResponse& ask);
   // The error that the gateway is told.
   absl::Status HoldOne(const v1::NextSnapshotResponse& ask);
   // Has a thread of its own run SendFilesOf, or tells the reader at once that none is free.
@@ -56,7 +56,7 @@ class Snapshots {
 
   const RunnerOptions& options_;
   Episodes& episodes_;
-  GatewayPatience& patience_;
+  GatewayRetry& retry_;
   const base::Clock& clock_;
   HeldSnapshots held_;
 

@@ -103,7 +103,7 @@ void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
   schema.Field("command", &o.command, "argv, templates; speaks MCP over stdin and stdout, or listens at url");
   schema.Field(
       "url", &o.url,
-      "template of an address that speaks MCP over HTTP; with command: http://127.0.0.1:PORT/PATH in the room");
+      "template of an address that speaks MCP over HTTP; with command: http://127.0.0.1:PORT/PATH in the sandbox");
   schema.Field("headers", &o.headers, "headers (templates) of requests to url");
   schema.Field("env", &o.env, "environment variables (templates) of the server");
   schema.Field("check_start", &o.check_start,
@@ -113,7 +113,7 @@ void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
 
 void BindService(base::Schema& schema, agents::ServiceOptions& o) {
   schema.Field("name", &o.name, "letters, digits, - and _");
-  schema.Field("command", &o.command, "argv, templates; listens inside the room");
+  schema.Field("command", &o.command, "argv, templates; listens inside the sandbox");
   schema.Field("url", &o.url, "template of http://127.0.0.1:PORT/PATH; the agent starts once it is answered below 500");
   schema.Field("env", &o.env, "environment variables (templates) beside the agent's");
   schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
@@ -134,7 +134,7 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.List<agents::McpServerOptions>("mcp", &o.mcp, BindMcpServer,
                                         "MCP servers of the agent, which files: hands to it as ${mcp.servers}");
   schema.List<agents::ServiceOptions>("services", &o.services, BindService,
-                                      "programs that run beside the agent in the room and end with it");
+                                      "programs that run beside the agent in the sandbox and end with it");
   schema.Field("image", &o.image,
                "template of the image that is the episode's root folder, such as ${task.image} or oci-archive:FILE");
   schema.Field("work_at", &o.work_at, "second path of ${workdir}: empty, or /app for Harbor's tasks without an image");
@@ -164,8 +164,8 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
                "an agent that is started on a fork of another one's folders goes on where that one was, so that its "
                "episodes may branch");
   schema.Choice(
-      "verifier_room", &o.verifier_room, {"auto", "agent", "changed", "pristine"},
-      "room of a verifier that runs a program: agent: the agent's own; changed: a new one with all files that the "
+      "verifier_sandbox", &o.verifier_sandbox, {"auto", "agent", "changed", "pristine"},
+      "sandbox of a verifier that runs a program: agent: the agent's own; changed: a new one with all files that the "
       "agent left; pristine: a new one whose image is as it was but for the work folder; auto: pristine for "
       "harbor, agent for command");
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
@@ -200,21 +200,22 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
 
 void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string& require) {
   schema.Choice("sandbox.require", &require, {"any", "none", "landlock", "namespaces", "full"},
-                "least rung of the wall around agents; a run that would get less is refused at its start; none: the "
+                "least isolation level around agents; a run that would get less is refused at its start; none: the "
                 "weakest is enough, also for verifiers that run the model's programs; any: not for those");
-  schema.Choice("sandbox.rung", &o.rung, {"auto", "process", "landlock", "namespaces", "full"},
-                "strongest rung to try, which sandbox.require raises; auto: whatever the machine grants");
+  schema.Choice("sandbox.isolation", &o.isolation, {"auto", "process", "landlock", "namespaces", "full"},
+                "strongest isolation level to try, which sandbox.require raises; auto: whatever the machine grants");
   schema.Choice("sandbox.network", &o.network, {"none", "host"},
-                "none: with namespaces a room reaches the gateway alone; host: it has the machine's network");
+                "none: with namespaces a sandbox reaches the gateway alone; host: it has the machine's network");
   schema.Field("sandbox.visible", &o.visible,
                "paths that agents see beside the system's programs, the recipes' own and the folder of the start");
   schema.Field("sandbox.memory_bytes", &o.totals.memory_bytes,
-               "memory of an episode in total, below the rung full summed twice a second; 0: no limit");
+               "memory of an episode in total, below the isolation level full summed twice a second; 0: no limit");
   schema.Field("sandbox.processes", &o.totals.processes, "processes and threads of an episode; 0: no limit");
-  schema.Field("sandbox.cpus", &o.totals.cpus, "rung full: cores' worth of CPU time of an episode; 0: no limit");
+  schema.Field("sandbox.cpus", &o.totals.cpus,
+               "isolation level full: cores' worth of CPU time of an episode; 0: no limit");
   schema.Field("sandbox.disk_bytes", &o.disk.bytes, "disk of an episode, counted about once a second; 0: no limit");
   schema.Field("sandbox.files", &o.disk.files, "files and folders of an episode; 0: no limit");
-  schema.Field("sandbox.pool", &o.pool, "rooms opened ahead; -1: a quarter of agents.concurrency, at least 2");
+  schema.Field("sandbox.pool", &o.pool, "sandboxes opened ahead; -1: a quarter of agents.concurrency, at least 2");
   schema.Choice("sandbox.agent_uid", &o.agent_uid, {"auto", "own", "shared"},
                 "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
                 "auto: own where the machine grants it and it reaches every recipe's program, else ingot's uid without "

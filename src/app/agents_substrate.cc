@@ -58,29 +58,30 @@ absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& 
 }
 
 // Says on the terminal which paths of the run agents can read.
-void WarnOfReadable(const sandbox::Grant& grant, const std::vector<std::string>& hidden) {
-  const std::vector<std::string> readable = ReadableByAgents(grant, hidden);
+void WarnOfReadable(const sandbox::ProbeResult& probe_result, const std::vector<std::string>& hidden) {
+  const std::vector<std::string> readable = ReadableByAgents(probe_result, hidden);
   if (readable.empty()) return;
   INGOT_LOG(warn, "agents can read these paths of the run, as this machine grants no mount namespace: {}{}",
-            absl::StrJoin(readable, ", "), grant.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
+            absl::StrJoin(readable, ", "), probe_result.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
 }
 
 // A verifier that runs programs of the model wants a stronger wall than a process, unless someone has written otherwise.
-absl::Status CheckModelCode(const RunConfig& config, const sandbox::Grant& grant) {
-  if (grant.rung > sandbox::Rung::kProcess || config.sandbox_require != "any") return absl::OkStatus();
+absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
+  if (probe_result.isolation > sandbox::IsolationLevel::kProcess || config.sandbox_require != "any")
+    return absl::OkStatus();
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     if (!recipe.verifier.runs_model_code()) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("agents.recipes '", recipe.name, "': the verifier ", recipe.verifier.kind,
-                     " runs programs that the model wrote, and this machine grants ", grant.Describe(),
+                     " runs programs that the model wrote, and this machine grants ", probe_result.Describe(),
                      "; write `sandbox: {require: none}` if that is wall enough for you (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
 
 // Images and Harbor's tasks need files at paths of their own.
-absl::Status CheckPlaces(const RunConfig& config, const sandbox::Grant& grant) {
-  if (grant.root_folder) return absl::OkStatus();
+absl::Status CheckPlaces(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
+  if (probe_result.root_folder) return absl::OkStatus();
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     const char* const key = !recipe.image.empty()              ? "its image"
                             : !recipe.work_at.empty()          ? "its work_at"
@@ -88,8 +89,8 @@ absl::Status CheckPlaces(const RunConfig& config, const sandbox::Grant& grant) {
                                                                : nullptr;
     if (key == nullptr) continue;
     return absl::FailedPreconditionError(absl::StrCat("agents.recipes '", recipe.name, "': ", key,
-                                                      " needs the rung namespaces, and this machine grants ",
-                                                      grant.Describe(), " (docs/guide/sandbox.md)"));
+                                                      " needs the isolation level namespaces, and this machine grants ",
+                                                      probe_result.Describe(), " (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
@@ -110,31 +111,31 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   options.hidden = FilesOfRun(config);
   options.hidden.push_back(folder);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
-  const sandbox::Grant& grant = substrate->grant();
-  INGOT_RETURN_IF_ERROR(CheckPlaces(config, grant));
-  INGOT_RETURN_IF_ERROR(CheckModelCode(config, grant));
-  if (grant.own_uid && !grant.mount_namespace && chmod(dir.path().c_str(), 0700) != 0) {
+  const sandbox::ProbeResult& probe_result = substrate->probe_result();
+  INGOT_RETURN_IF_ERROR(CheckPlaces(config, probe_result));
+  INGOT_RETURN_IF_ERROR(CheckModelCode(config, probe_result));
+  if (probe_result.own_uid && !probe_result.mount_namespace && chmod(dir.path().c_str(), 0700) != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot close ", dir.path(), " to the agents' uids: ", std::strerror(errno)));
   }
-  std::printf("agents: %s\n", grant.Describe().c_str());
-  INGOT_LOG(info, "agents: {}", grant.Describe());
-  if (grant.is_open()) {
+  std::printf("agents: %s\n", probe_result.Describe().c_str());
+  INGOT_LOG(info, "agents: {}", probe_result.Describe());
+  if (probe_result.is_open()) {
     INGOT_LOG(
         warn,
         "agents can read, signal and change what this user can, the run included. Run only agents that you trust, "
         "or start ingot as root or where user namespaces are allowed (docs/guide/sandbox.md)");
-  } else if (geteuid() == 0 && !grant.own_uid) {
+  } else if (geteuid() == 0 && !probe_result.own_uid) {
     INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/guide/sandbox.md)");
   }
-  if (grant.rung != sandbox::Rung::kFull && options.totals.memory_bytes > 0) {
-    INGOT_LOG(
-        info,
-        "below the rung full the memory of an episode is summed twice a second: one that grows faster may use up the "
-        "machine's, and the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process "
-        "(docs/guide/sandbox.md)");
+  if (probe_result.isolation != sandbox::IsolationLevel::kFull && options.totals.memory_bytes > 0) {
+    INGOT_LOG(info,
+              "below the isolation level full the memory of an episode is summed twice a second: one that grows faster "
+              "may use up the "
+              "machine's, and the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process "
+              "(docs/guide/sandbox.md)");
   }
-  WarnOfReadable(grant, options.hidden);
+  WarnOfReadable(probe_result, options.hidden);
   if (folder != AbsolutePath(config.root)) {
     INGOT_LOG(warn,
               "agents can read what other runs left in {}, as a program of theirs or their work folder lies there",
@@ -151,18 +152,19 @@ agents::RunnerOptions RunnerOptionsOf(const RunConfig& config) {
   return options;
 }
 
-void ReportGrant(const sandbox::Grant& grant, base::Metrics& metrics) {
-  const auto flag = [](bool granted) { return std::string(granted ? "yes" : "no"); };
+void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& metrics) {
+  const auto flag = [](bool probed) { return std::string(probed ? "yes" : "no"); };
   metrics
-      .GetGauge("agents/sandbox", "1, labelled with the rung and with the parts of it that this machine grants",
-                {{"rung", std::string(sandbox::RungName(grant.rung))},
-                 {"own_uid", flag(grant.own_uid)},
-                 {"user_namespace", flag(grant.user_namespace)},
-                 {"pid_namespace", flag(grant.pid_namespace)},
-                 {"mount_namespace", flag(grant.mount_namespace)},
-                 {"own_network", flag(grant.own_network)},
-                 {"seccomp", flag(grant.seccomp)},
-                 {"groups", absl::StrCat(grant.groups)}})
+      .GetGauge("agents/sandbox",
+                "1, labelled with the isolation level and with the parts of it that this machine grants",
+                {{"isolation", std::string(sandbox::IsolationLevelName(probe_result.isolation))},
+                 {"own_uid", flag(probe_result.own_uid)},
+                 {"user_namespace", flag(probe_result.user_namespace)},
+                 {"pid_namespace", flag(probe_result.pid_namespace)},
+                 {"mount_namespace", flag(probe_result.mount_namespace)},
+                 {"own_network", flag(probe_result.own_network)},
+                 {"seccomp", flag(probe_result.seccomp)},
+                 {"groups", absl::StrCat(probe_result.groups)}})
       .Set(1);
 }
 

@@ -21,6 +21,6 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
 agents::RunnerOptions RunnerOptionsOf(const RunConfig& config);
 
 // The grant as a gauge of 1, with its parts as labels.
-void ReportGrant(const sandbox::Grant& grant, base::Metrics& metrics);
+void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& metrics);
 
 }  // namespace ingot::app

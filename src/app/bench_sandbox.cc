@@ -38,15 +38,15 @@ struct Round {
   int failed = 0;
 };
 
-// A start, and its room, which is removed after the start was timed. Null: it failed.
-using Started = std::shared_ptr<void>;
-using SharedRoom = std::shared_ptr<sandbox::Room>;
+// A start, and its sandbox, which is removed after the start was timed. Null: it failed.
+using StartedPart = std::shared_ptr<void>;
+using SharedSandbox = std::shared_ptr<sandbox::Sandbox>;
 
 struct Way {
   std::string name;
-  std::function<Started(const SharedRoom& prepared)> start;
-  int pause_ms = 0;                          // before each start: time for the pool to fill
-  std::function<SharedRoom()> prepare = {};  // before each start, and not timed
+  std::function<StartedPart(const SharedSandbox& prepared)> start;
+  int pause_ms = 0;                             // before each start: time for the pool to fill
+  std::function<SharedSandbox()> prepare = {};  // before each start, and not timed
   std::vector<Round> rounds = {};
 };
 
@@ -59,9 +59,9 @@ Round Measure(const Way& way, int count, int threads) {
     workers.emplace_back([&] {
       for (int i; (i = next++) < count;) {
         if (way.pause_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(way.pause_ms));
-        const SharedRoom prepared = way.prepare ? way.prepare() : nullptr;
+        const SharedSandbox prepared = way.prepare ? way.prepare() : nullptr;
         const auto from = Clock::now();
-        const Started started = way.start(prepared);
+        const StartedPart started = way.start(prepared);
         if (started == nullptr) ++failed;
         latencies[static_cast<size_t>(i)] = std::chrono::duration<double, std::milli>(Clock::now() - from).count();
       }
@@ -109,14 +109,14 @@ std::string Load() {
   return load;
 }
 
-void Print(const Way& way, const std::string& rung, const SandboxBenchArgs& args, std::ostream& out) {
+void Print(const Way& way, const std::string& isolation, const SandboxBenchArgs& args, std::ostream& out) {
   std::vector<Round> rounds = way.rounds;
   std::sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.p50_ms < b.p50_ms; });
   const Round& middle = rounds[rounds.size() / 2];
   int failed = 0;
   for (const Round& round : rounds) failed += round.failed;
   out << base::PrintJson({{"way", way.name},
-                          {"rung", rung},
+                          {"isolation", isolation},
                           {"threads", args.threads},
                           {"p50_ms", middle.p50_ms},
                           {"p99_ms", middle.p99_ms},
@@ -135,11 +135,11 @@ int64_t AvailableBytes() {
   return 0;
 }
 
-// Holds idle rooms, each with one sleeping process, and prints the memory that the machine has less.
+// Holds idle sandboxes, each with one sleeping process, and prints the memory that the machine has less.
 int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::ostream& errors) {
   const int64_t before = AvailableBytes();
   const auto begin = Clock::now();
-  std::vector<std::unique_ptr<sandbox::Room>> rooms;
+  std::vector<std::unique_ptr<sandbox::Sandbox>> sandboxes;
   std::vector<std::thread> runs;
   sandbox::Cancellation cancel;
   const sandbox::Command command{.argv = {"sleep", "1000"}, .env = {}, .working_dir = "", .stdin_text = ""};
@@ -147,15 +147,15 @@ int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::o
   limits.wall_time = std::chrono::seconds(1000);
   std::atomic<int> failed{0};
   for (int i = 0; i < count; ++i) {
-    auto room = substrate.Prepare();
-    if (!room.ok()) {
-      errors << "ingot bench sandbox: room " << i << ": " << room.status().message() << "\n";
+    auto sandbox = substrate.Prepare();
+    if (!sandbox.ok()) {
+      errors << "ingot bench sandbox: sandbox " << i << ": " << sandbox.status().message() << "\n";
       ++failed;
       break;
     }
-    rooms.push_back(*std::move(room));
-    runs.emplace_back([&, room = rooms.back().get()] {
-      const auto outcome = room->Run(command, limits, &cancel);
+    sandboxes.push_back(*std::move(sandbox));
+    runs.emplace_back([&, sandbox = sandboxes.back().get()] {
+      const auto outcome = sandbox->Run(command, limits, &cancel);
       if (!outcome.ok() || outcome->ending != sandbox::Ending::kCancelled) ++failed;
     });
   }
@@ -164,11 +164,11 @@ int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::o
   const int64_t used = before - AvailableBytes();
   cancel.Cancel();
   for (std::thread& run : runs) run.join();
-  out << base::PrintJson({{"idle_rooms", std::ssize(rooms)},
-                          {"rung", std::string(sandbox::RungName(substrate.grant().rung))},
+  out << base::PrintJson({{"idle_sandboxes", std::ssize(sandboxes)},
+                          {"isolation", std::string(sandbox::IsolationLevelName(substrate.probe_result().isolation))},
                           {"opened_in_s", seconds},
                           {"memory_bytes", used},
-                          {"bytes_per_room", used / std::max<int64_t>(1, std::ssize(rooms))},
+                          {"bytes_per_sandbox", used / std::max<int64_t>(1, std::ssize(sandboxes))},
                           {"failed", failed.load()},
                           {"load", Load()}})
       << std::endl;
@@ -185,89 +185,90 @@ class Ways {
   absl::StatusOr<std::vector<Way>> Make(const std::string& folder) {
     INGOT_RETURN_IF_ERROR(MakeTrunk());
     std::vector<Way> ways;
-    AddRooms(ways);
+    AddSandboxes(ways);
     AddForks(ways);
-    ways.push_back({"spawn", [](const SharedRoom&) { return Spawned({"/bin/true"}); }});
+    ways.push_back({"spawn", [](const SharedSandbox&) { return Spawned({"/bin/true"}); }});
     AddOthers(folder, ways);
     return ways;
   }
 
  private:
-  Started Fail(const std::string& why) const {
+  StartedPart Fail(const std::string& why) const {
     errors_ << "a start failed: " << why << std::endl;
     return nullptr;
   }
-  static Started Spawned(std::vector<std::string> words) {
+  static StartedPart Spawned(std::vector<std::string> words) {
     return SpawnAndWait(std::move(words)) ? std::make_shared<int>(0) : nullptr;
   }
-  Started RunIn(SharedRoom room) const {
-    const auto outcome = room->Run(True(), sandbox::Limits{}, nullptr);
+  StartedPart RunIn(SharedSandbox sandbox) const {
+    const auto outcome = sandbox->Run(True(), sandbox::Limits{}, nullptr);
     if (!outcome.ok()) return Fail(outcome.status().ToString());
-    return outcome->ok() ? room : Fail(sandbox::Describe(*outcome, sandbox::Limits{}) + outcome->err);
+    return outcome->ok() ? sandbox : Fail(sandbox::Describe(*outcome, sandbox::Limits{}) + outcome->err);
   }
-  Started RunOn(sandbox::Substrate& substrate, const sandbox::RoomOptions& wish = {}) const {
-    auto room = substrate.Prepare(wish);
-    return room.ok() ? RunIn(*std::move(room)) : Fail(room.status().ToString());
+  StartedPart RunOn(sandbox::Substrate& substrate, const sandbox::SandboxOptions& wish = {}) const {
+    auto sandbox = substrate.Prepare(wish);
+    return sandbox.ok() ? RunIn(*std::move(sandbox)) : Fail(sandbox.status().ToString());
   }
   static sandbox::Command True() { return {.argv = {"/bin/true"}, .env = {}, .working_dir = "", .stdin_text = ""}; }
 
-  void AddRooms(std::vector<Way>& ways) {
-    ways.push_back({"pool", [this](const SharedRoom&) { return RunOn(pooled_); }, kPoolPauseMs});
-    ways.push_back({"pool, at full rate", [this](const SharedRoom&) { return RunOn(pooled_); }});
-    ways.push_back({"room", [this](const SharedRoom&) { return RunOn(plain_); }});
-    if (plain_.grant().root_folder) {
-      sandbox::RoomOptions bound;
+  void AddSandboxes(std::vector<Way>& ways) {
+    ways.push_back({"pool", [this](const SharedSandbox&) { return RunOn(pooled_); }, kPoolPauseMs});
+    ways.push_back({"pool, at full rate", [this](const SharedSandbox&) { return RunOn(pooled_); }});
+    ways.push_back({"sandbox", [this](const SharedSandbox&) { return RunOn(plain_); }});
+    if (plain_.probe_result().root_folder) {
+      sandbox::SandboxOptions bound;
       bound.binds = {{"work", "/app"}};
-      ways.push_back({"pool, work_at", [=, this](const SharedRoom&) { return RunOn(pooled_, bound); }, kPoolPauseMs});
-      ways.push_back({"room, work_at", [=, this](const SharedRoom&) { return RunOn(plain_, bound); }});
+      ways.push_back(
+          {"pool, work_at", [=, this](const SharedSandbox&) { return RunOn(pooled_, bound); }, kPoolPauseMs});
+      ways.push_back({"sandbox, work_at", [=, this](const SharedSandbox&) { return RunOn(plain_, bound); }});
     }
-    const auto second = [this](const SharedRoom&) -> Started {
-      thread_local SharedRoom room;  // ends with the thread
-      if (room == nullptr) {
+    const auto second = [this](const SharedSandbox&) -> StartedPart {
+      thread_local SharedSandbox sandbox;  // ends with the thread
+      if (sandbox == nullptr) {
         auto made = plain_.Prepare();
         if (!made.ok()) return Fail(made.status().ToString());
-        room = *std::move(made);
+        sandbox = *std::move(made);
       }
-      return RunIn(room);
+      return RunIn(sandbox);
     };
     ways.push_back({"second", second});
   }
 
-  // A room with some files, and a snapshot of them.
+  // A sandbox with some files, and a snapshot of them.
   absl::Status MakeTrunk() {
-    sandbox::RoomOptions wish;
+    sandbox::SandboxOptions wish;
     wish.takes_snapshots = true;
-    INGOT_ASSIGN_OR_RETURN(const auto room, plain_.Prepare(wish));
+    INGOT_ASSIGN_OR_RETURN(const auto sandbox, plain_.Prepare(wish));
     const std::string script = "for i in $(seq 1000); do head -c 16384 /dev/zero > f$i || exit 1; done";
     const sandbox::Command command{.argv = {"/bin/sh", "-c", script},
                                    .env = {{"PATH", "/usr/bin:/bin"}},
-                                   .working_dir = room->work(),
+                                   .working_dir = sandbox->work(),
                                    .stdin_text = ""};
-    INGOT_ASSIGN_OR_RETURN(const auto outcome, room->Run(command, sandbox::Limits{}, nullptr));
-    if (!outcome.ok()) return absl::FailedPreconditionError("a room takes no files: " + outcome.err);
-    INGOT_ASSIGN_OR_RETURN(trunk_.from, room->TakeSnapshot());
+    INGOT_ASSIGN_OR_RETURN(const auto outcome, sandbox->Run(command, sandbox::Limits{}, nullptr));
+    if (!outcome.ok()) return absl::FailedPreconditionError("a sandbox takes no files: " + outcome.err);
+    INGOT_ASSIGN_OR_RETURN(trunk_.from, sandbox->TakeSnapshot());
     return absl::OkStatus();
   }
 
   void AddForks(std::vector<Way>& ways) {
-    const auto fork = [this]() -> SharedRoom {
-      auto room = plain_.Prepare(trunk_);
-      if (!room.ok() || !(*room)->WriteFile("new", "a change").ok()) return nullptr;
-      return *std::move(room);
+    const auto fork = [this]() -> SharedSandbox {
+      auto sandbox = plain_.Prepare(trunk_);
+      if (!sandbox.ok() || !(*sandbox)->WriteFile("new", "a change").ok()) return nullptr;
+      return *std::move(sandbox);
     };
-    const auto keep = [this](const SharedRoom& room) -> Started {
-      if (room == nullptr) return Fail("a fork for a snapshot");
-      auto taken = room->TakeSnapshot();
+    const auto keep = [this](const SharedSandbox& sandbox) -> StartedPart {
+      if (sandbox == nullptr) return Fail("a fork for a snapshot");
+      auto taken = sandbox->TakeSnapshot();
       return taken.ok() ? std::make_shared<std::shared_ptr<const sandbox::Snapshot>>(*taken)
                         : Fail(taken.status().ToString());
     };
     ways.push_back({"snapshot", keep, 0, fork});
-    ways.push_back({"fork", [this](const SharedRoom&) { return RunOn(plain_, trunk_); }});
+    ways.push_back({"fork", [this](const SharedSandbox&) { return RunOn(plain_, trunk_); }});
   }
 
   void AddOthers(const std::string& folder, std::vector<Way>& ways) const {
     if (SpawnAndWait({"sh", "-c", "command -v bwrap >/dev/null"})) {
-      ways.push_back({"bubblewrap", [](const SharedRoom&) {
+      ways.push_back({"bubblewrap", [](const SharedSandbox&) {
                         return Spawned({"bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-all",
                                         "--die-with-parent", "/bin/true"});
                       }});
@@ -277,7 +278,7 @@ class Ways {
     if (const std::string script = MakeBundle(folder); !script.empty()) {
       auto next = std::make_shared<std::atomic<int>>(0);
       const std::string name = "ingot-bench-" + std::to_string(getpid()) + "-";
-      ways.push_back({"crun", [=](const SharedRoom&) {
+      ways.push_back({"crun", [=](const SharedSandbox&) {
                         return Spawned({"unshare", "-m", "sh", script, folder, name + std::to_string((*next)++)});
                       }});
     } else {
@@ -288,7 +289,7 @@ class Ways {
   sandbox::Substrate& pooled_;
   sandbox::Substrate& plain_;
   std::ostream& errors_;
-  sandbox::RoomOptions trunk_;  // of a fork
+  sandbox::SandboxOptions trunk_;  // of a fork
 };
 
 }  // namespace
@@ -305,7 +306,7 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
   for (auto* const each : {&pooled, &plain}) {
     sandbox::SubstrateOptions options;
     options.work_root = root + (each == &pooled ? "/pooled" : "/plain");
-    options.rung = args.rung;
+    options.isolation = args.isolation;
     if (each == &pooled) options.pool = 16;
     auto made = sandbox::MakeSubstrate(options);
     if (!made.ok()) {
@@ -314,7 +315,7 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
     }
     *each = *std::move(made);
   }
-  errors << plain->grant().Describe() << "\n";
+  errors << plain->probe_result().Describe() << "\n";
   if (args.idle > 0) {
     pooled.reset();
     const int code = HoldIdle(*plain, args.idle, out, errors);
@@ -337,7 +338,8 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
     }
     measuring.reset();
     if (ways.ok()) {
-      for (const Way& way : *ways) Print(way, std::string(sandbox::RungName(plain->grant().rung)), args, out);
+      for (const Way& way : *ways)
+        Print(way, std::string(sandbox::IsolationLevelName(plain->probe_result().isolation)), args, out);
     }
   }
   pooled.reset();

@@ -210,17 +210,17 @@ class ChatVendor final : public gateway::TextModel {
 
 absl::StatusOr<object> VendorRequest(const gateway::ModelOptions& model, const gateway::GatewayRequest& request,
                                      const v1::SamplingParams& sampling) {
-  const auto refuse = [&](std::string_view what) {
+  const auto reject = [&](std::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", model.name, "' speaks text alone (gateway.models, url), and cannot be asked ", base::View(what)));
   };
-  if (!request.raw_prompts.empty()) return refuse("to continue a prompt without messages");
-  if (request.conversation.ends_begun) return refuse("to go on with an answer that the client began");
-  if (request.logprobs || request.top_logprobs > 0) return refuse("for log-probs");
-  if (request.regex.has_value() || !request.choice_texts.empty()) return refuse("for a text of a given form");
+  if (!request.raw_prompts.empty()) return reject("to continue a prompt without messages");
+  if (request.conversation.ends_begun) return reject("to go on with an answer that the client began");
+  if (request.logprobs || request.top_logprobs > 0) return reject("for log-probs");
+  if (request.regex.has_value() || !request.choice_texts.empty()) return reject("for a text of a given form");
   if (sampling.top_k() > 0 || sampling.min_p() > 0 || sampling.min_new_tokens() > 0 || !sampling.logit_bias().empty() ||
       (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1)) {
-    return refuse("to sample by top_k, min_p, min_tokens, repetition_penalty or logit_bias");
+    return reject("to sample by top_k, min_p, min_tokens, repetition_penalty or logit_bias");
   }
   object body{{"model", model.served_model.empty() ? model.name : model.served_model},
               {"temperature", sampling.temperature()},
@@ -237,7 +237,7 @@ absl::StatusOr<object> VendorRequest(const gateway::ModelOptions& model, const g
     if (choice.mode == gateway::ToolChoice::Mode::kRequired && choice.names.size() == 1) {
       body["tool_choice"] = object{{"type", "function"}, {"function", object{{"name", choice.names[0]}}}};
     } else if (!choice.names.empty()) {
-      return refuse("to call some of its tools alone");
+      return reject("to call some of its tools alone");
     } else if (choice.mode == gateway::ToolChoice::Mode::kRequired) {
       body["tool_choice"] = "required";
     }

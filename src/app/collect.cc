@@ -107,7 +107,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
 
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenCollection(config));
   base::InitLogging("collect", config.log_level, dir.logs() + "/ingot.log");
-  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
+  for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
   base::json::object record{{"checkpoint", args.checkpoint},

@@ -173,7 +173,7 @@ struct TasksCasesArgs {
   int agreeing = 7, cases = 40, passing = 9;
   double timeout_s = 10;       // of one submission on one case
   int threads = 2;             // at a time
-  bool allow_process = false;  // the rung `process` is wall enough
+  bool allow_process = false;  // the isolation level `process` is wall enough
 };
 int TasksCases(const TasksCasesArgs& args);
 

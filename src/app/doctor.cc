@@ -72,10 +72,10 @@ Finding ExamineSandbox(const RunConfig& config) {
     fs::remove_all(options.work_root, ignored);
     return {Health::kBroken, "sandbox", std::string(substrate.status().message()), "docs/guide/sandbox.md"};
   }
-  const sandbox::Grant grant = (*substrate)->grant();
+  const sandbox::ProbeResult probe_result = (*substrate)->probe_result();
   fs::remove_all(options.work_root, ignored);
-  Finding finding{Health::kGood, "sandbox", grant.Describe(), ""};
-  if (grant.is_open()) {
+  Finding finding{Health::kGood, "sandbox", probe_result.Describe(), ""};
+  if (probe_result.is_open()) {
     finding.health = Health::kLimited;
     finding.remedy =
         "agents could read what this user can: run only agents that you trust, or start ingot as root or where user "
@@ -106,17 +106,17 @@ bool OnPath(const std::string& program) {
 }  // namespace
 
 Finding ExaminePorts(const RunConfig& config) {
-  struct Wanted {
+  struct WantedPort {
     const char* key;
     std::string host;
     int port;
   };
-  std::vector<Wanted> wanted = {{"http.port", config.http.host, config.http.port},
-                                {"cluster.datapool_port", config.cluster.host, config.cluster.datapool_port},
-                                {"cluster.scheduler_port", config.cluster.host, config.cluster.scheduler_port},
-                                {"cluster.rewards_port", config.cluster.host, config.cluster.rewards_port},
-                                {"cluster.gateway_port", config.cluster.host, config.cluster.gateway_port},
-                                {"cluster.rollout_port", config.cluster.host, config.cluster.rollout_port}};
+  std::vector<WantedPort> wanted = {{"http.port", config.http.host, config.http.port},
+                                    {"cluster.datapool_port", config.cluster.host, config.cluster.datapool_port},
+                                    {"cluster.scheduler_port", config.cluster.host, config.cluster.scheduler_port},
+                                    {"cluster.rewards_port", config.cluster.host, config.cluster.rewards_port},
+                                    {"cluster.gateway_port", config.cluster.host, config.cluster.gateway_port},
+                                    {"cluster.rollout_port", config.cluster.host, config.cluster.rollout_port}};
   if (config.page.enabled) wanted.push_back({"http.dashboard_port", config.page.host, config.page.port});
   if (config.metrics.port != 0) wanted.push_back({"metrics.port", config.metrics.host, config.metrics.port});
   std::string taken;
@@ -127,7 +127,7 @@ Finding ExaminePorts(const RunConfig& config) {
                       wanted[i].port);
     }
   }
-  for (const Wanted& one : wanted) {
+  for (const WantedPort& one : wanted) {
     if (const absl::Status free = CheckPort(one.key, one.host, one.port); !free.ok()) {
       absl::StrAppend(&taken, taken.empty() ? "" : "; ", free.message());
     }

@@ -23,7 +23,7 @@
 
 namespace ingot::app {
 
-// The gateway accepts on the sockets of rooms as on its own.
+// The gateway accepts on the sockets of sandboxes as on its own.
 class HttpDoor final : public agents::Door {
  public:
   explicit HttpDoor(gateway::HttpServer& server) : server_(server) {}
@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
   if (!config.agents.recipes.empty()) {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
-    ReportGrant(substrate->grant(), metrics);
+    ReportProbeResult(substrate->probe_result(), metrics);
     parts->door = std::make_unique<HttpDoor>(*parts->http);
     INGOT_ASSIGN_OR_RETURN(parts->runner,
                            agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *parts->episodes,

@@ -27,20 +27,20 @@ absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string
   namespace fs = std::filesystem;
   const std::string root = absl::StrCat(config.root, "/", config.name, "-eval");
   const std::string name = fs::path(checkpoint).filename();
-  const auto refuse = [](const std::string& path, const char* what) {
+  const auto reject = [](const std::string& path, const char* what) {
     return absl::AlreadyExistsError(
         absl::StrCat("'", path, "' holds ", what, ": choose another name for the evaluation, --set run.name=NAME"));
   };
   std::error_code none;
-  if (fs::exists(root + "/config.yaml", none)) return refuse(root, "a run");
+  if (fs::exists(root + "/config.yaml", none)) return reject(root, "a run");
   const std::string path = absl::StrCat(root, "/", name);
   if (fs::exists(path + "/config.yaml", none)) {
     const absl::StatusOr<std::string> before = base::ReadFile(absl::StrCat(path, "/", kEvaluation));
-    if (!before.ok()) return refuse(path, "a run");
+    if (!before.ok()) return reject(path, "a run");
     const absl::StatusOr<base::json::value> parsed = base::ParseJson(*before);
     const base::json::value* of = parsed.ok() ? base::Find(*parsed, "checkpoint") : nullptr;
     if (of == nullptr || *of != base::json::value(checkpoint))
-      return refuse(path, "the evaluation of another checkpoint");
+      return reject(path, "the evaluation of another checkpoint");
   }
   return RunDir::Open(root, name, IfExists::kReplace);
 }
@@ -90,7 +90,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   const std::string path = std::filesystem::canonical(checkpoint);  // it exists: it was read above
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
-  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
+  for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
   base::json::object record{
       {"checkpoint", path}, {"eval/tasks", check.data.eval_tasks}, {"eval/tasks_left_out", check.data.eval_left_out}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));

@@ -31,14 +31,14 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_RETURN_IF_ERROR(run->StartAgents());
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   if (begun) INGOT_RETURN_IF_ERROR(begun());
-  const Patience patience{.stop = &StopFlag()};
+  const RetryPolicy retry{.stop = &StopFlag()};
   Progress progress(command);
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
         progress.Clear();
         return report(result, *seams.pool);
       },
-      patience,
+      retry,
       [&](const std::string& text) {
         progress.Clear();
         std::printf("%s\n", base::Printable(text).c_str());

@@ -12,7 +12,7 @@
 namespace ingot::app {
 namespace {
 
-constexpr std::chrono::seconds kTellOfWait{20};
+constexpr std::chrono::seconds kReportWaitAfter{20};
 
 }  // namespace
 
@@ -54,7 +54,7 @@ absl::Status Evaluations::OnLive(int64_t version, bool retained) {
     INGOT_LOG(warn, "version {} is not evaluated: not every engine retains it", version);
     return absl::OkStatus();
   }
-  return LeaveOutIfRefused(version, Start(version));
+  return LeaveOutIfRejected(version, Start(version));
 }
 
 absl::Status Evaluations::Start(int64_t version) {
@@ -70,7 +70,7 @@ absl::Status Evaluations::RequestStart(int64_t version) {
   return base::Annotate(DropTransient(scheduler_->StartEval(request).status()), "starting an evaluation");
 }
 
-absl::Status Evaluations::LeaveOutIfRefused(int64_t version, const absl::Status& asked) {
+absl::Status Evaluations::LeaveOutIfRejected(int64_t version, const absl::Status& asked) {
   if (!absl::IsInvalidArgument(asked) && !absl::IsAlreadyExists(asked)) return asked;
   INGOT_LOG(warn, "version {} is not evaluated: {}", version, asked.ToString());
   running_.erase(version);
@@ -91,7 +91,7 @@ absl::Status Evaluations::Poll(const Report& report) {
     const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
     if (!result.ok() || !result->done()) {
       // It was not started yet, or the scheduler restarted and forgot it.
-      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRefused(version, RequestStart(version))
+      INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRejected(version, RequestStart(version))
                                                               : DropTransient(result.status()));
       continue;
     }
@@ -103,7 +103,7 @@ absl::Status Evaluations::Poll(const Report& report) {
   return absl::OkStatus();
 }
 
-absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, const Patience& patience) {
+absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, const RetryPolicy& retry) {
   reported_ = std::move(reported);
   const auto engines = std::ssize(publisher_->engines());
   for (const auto& [version, holding] : publisher_->HeldVersions()) {
@@ -118,7 +118,7 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
   for (const int64_t version : DueBefore(first)) {
     if (running_.contains(version) || reported_.contains(version)) continue;
     absl::StatusOr<v1::EvalStatusResponse> result;
-    INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for the evaluation of version ", version), [&] {
+    INGOT_RETURN_IF_ERROR(Persist(retry, absl::StrCat("asking for the evaluation of version ", version), [&] {
       result = scheduler_->EvalStatus(version);
       return absl::IsNotFound(result.status()) ? absl::OkStatus() : result.status();
     }));
@@ -142,31 +142,31 @@ void Evaluations::Release(int64_t version) {
   }
 }
 
-absl::Status Evaluations::Finish(const Report& report, const Patience& patience,
-                                 const std::function<void(const std::string&)>& tell,
+absl::Status Evaluations::Finish(const Report& report, const RetryPolicy& retry,
+                                 const std::function<void(const std::string&)>& on_line,
                                  const std::function<void(const v1::EvalStatusResponse&)>& watch) {
   constexpr std::chrono::milliseconds kPause{20}, kWatchEvery{500};
-  const std::chrono::nanoseconds start = patience.clock->Now();
+  const std::chrono::nanoseconds start = retry.clock->Now();
   const base::Wait wait("the end of evaluations", base::WaitKind::kWork);
-  auto told = start, watched = start;
+  auto last_report = start, watched = start;
   while (true) {
     INGOT_RETURN_IF_ERROR(Poll(report));
     if (running_.empty()) return absl::OkStatus();
-    if (patience.stopped()) return absl::CancelledError("stopped during an evaluation");
-    if (const auto now = patience.clock->Now(); watch != nullptr && now - watched >= kWatchEvery) {
+    if (retry.stopped()) return absl::CancelledError("stopped during an evaluation");
+    if (const auto now = retry.clock->Now(); watch != nullptr && now - watched >= kWatchEvery) {
       watched = now;
       const auto so_far = scheduler_->EvalStatus(*running_.begin());
       if (so_far.ok()) watch(*so_far);
     }
-    if (const auto now = patience.clock->Now(); now - told >= kTellOfWait) {
-      told = now;
+    if (const auto now = retry.clock->Now(); now - last_report >= kReportWaitAfter) {
+      last_report = now;
       const auto so_far = scheduler_->EvalStatus(*running_.begin());
       if (so_far.ok()) {
-        tell(DescribeEvaluation(*running_.begin(), std::chrono::duration<double>(now - start).count(), *so_far));
+        on_line(DescribeEvaluation(*running_.begin(), std::chrono::duration<double>(now - start).count(), *so_far));
       }
     }
-    if (patience.sleep) {
-      patience.sleep(kPause);
+    if (retry.sleep) {
+      retry.sleep(kPause);
     } else {
       std::this_thread::sleep_for(kPause);
     }

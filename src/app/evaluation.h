@@ -57,7 +57,7 @@ class Evaluations {
   // - the log names the versions without either.
   //
   // All other versions that engines hold are released, unless RetainAfterwards names them.
-  absl::Status Resume(int64_t first, std::set<int64_t> reported, const Patience& patience);
+  absl::Status Resume(int64_t first, std::set<int64_t> reported, const RetryPolicy& retry);
 
   // Asks for the running evaluations, and calls `report` for each that ended; when `report` returns OK, its version is
   // released, otherwise the next Poll reports it again. A transient error of the scheduler is none here: the next Poll
@@ -65,10 +65,10 @@ class Evaluations {
   using Report = std::function<absl::Status(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
 
-  // Waits until no evaluation runs; `tell` gets a line now and then about the wait, and `watch`, if it is set, the oldest
+  // Waits until no evaluation runs; `on_line` gets a line now and then about the wait, and `watch`, if it is set, the oldest
   // one's state twice a second. CANCELLED once the run is stopped.
-  absl::Status Finish(const Report& report, const Patience& patience,
-                      const std::function<void(const std::string&)>& tell,
+  absl::Status Finish(const Report& report, const RetryPolicy& retry,
+                      const std::function<void(const std::string&)>& on_line,
                       const std::function<void(const v1::EvalStatusResponse&)>& watch = nullptr);
 
  private:
@@ -81,7 +81,7 @@ class Evaluations {
 
   absl::Status RequestStart(int64_t version);
   // Returns OK if the scheduler refused the version, which is then left out; otherwise `asked`.
-  absl::Status LeaveOutIfRefused(int64_t version, const absl::Status& asked);
+  absl::Status LeaveOutIfRejected(int64_t version, const absl::Status& asked);
   void Release(int64_t version);
   // Returns OK for a transient error, which it logs; otherwise `status`.
   absl::Status DropTransient(const absl::Status& status);

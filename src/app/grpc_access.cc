@@ -111,8 +111,8 @@ struct Caller {
   std::shared_ptr<RunningCalls> calls;  // null = nobody closes the channel
 };
 
-std::string Explain(const Caller& caller, const std::string& refusal) {
-  return absl::StrCat("the role at ", caller.address, " refuses this process: ", refusal,
+std::string Explain(const Caller& caller, const std::string& rejection) {
+  return absl::StrCat("the role at ", caller.address, " refuses this process: ", rejection,
                       ". A role of `ingot launch` gets the token from it; one that was started by hand, and a command, "
                       "from ",
                       caller.token_key, ", which must hold the same token for all");

@@ -5,8 +5,8 @@
 #include <memory>
 #include <ostream>
 
-#include "agents/judges_room.h"
 #include "agents/options.h"
+#include "agents/verifier_sandbox.h"
 #include "app/image_command.h"
 #include "app/progress.h"
 #include "base/json.h"
@@ -56,68 +56,69 @@ class Attempt {
  public:
   Attempt(sandbox::Substrate& substrate, const Exam& exam) : substrate_(substrate), exam_(exam) {}
 
-  // The verdict on the solution, or on nothing, in a verifier's room of this kind.
-  absl::StatusOr<reward::Verdict> Run(bool solves, const std::string& judges_room) {
-    sandbox::RoomOptions options;
+  // The verdict on the solution, or on nothing, in a verifier sandbox of this kind.
+  absl::StatusOr<reward::Verdict> Run(bool solves, const std::string& verifier_sandbox) {
+    sandbox::SandboxOptions options;
     options.image = exam_.image.rootfs;
     options.takes_snapshots = true;
     if (options.image.empty()) options.binds.push_back({"work", kWorkAt});
     agents::Limit(exam_.harbor, substrate_.options(), options);
-    sandbox::RoomOptions of_agent = options;
+    sandbox::SandboxOptions of_agent = options;
     of_agent.binds.push_back({"solution", "/solution"});
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_.Prepare(of_agent));
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Sandbox> sandbox, substrate_.Prepare(of_agent));
     if (exam_.harbor.health_check.has_value()) {
       INGOT_RETURN_IF_ERROR(
-          agents::AwaitHealth(*exam_.harbor.health_check, CommandOf(*room, ""), *room, /*cancel=*/nullptr));
+          agents::AwaitHealth(*exam_.harbor.health_check, CommandOf(*sandbox, ""), *sandbox, /*cancel=*/nullptr));
     }
-    if (solves) INGOT_RETURN_IF_ERROR(Solve(*room));
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> judge,
-                           agents::OpenJudgesRoom(judges_room, substrate_, *room, options, exam_.image.working_dir,
-                                                  /*is_harbor=*/true));
+    if (solves) INGOT_RETURN_IF_ERROR(Solve(*sandbox));
+    INGOT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<sandbox::Sandbox> judge,
+        agents::OpenVerifierSandbox(verifier_sandbox, substrate_, *sandbox, options, exam_.image.working_dir,
+                                    /*is_harbor=*/true));
     return Judge(*judge);
   }
 
  private:
-  sandbox::Command CommandOf(const sandbox::Room& room, const std::string& script) const {
+  sandbox::Command CommandOf(const sandbox::Sandbox& sandbox, const std::string& script) const {
     sandbox::Command command{.argv = {"sh", "-c", reward::kRunHarborScript, "sh", script},
                              .env = exam_.image.env,
                              .working_dir = exam_.image.working_dir,
                              .stdin_text = ""};
     command.env.emplace("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    command.env["HOME"] = room.home();
+    command.env["HOME"] = sandbox.home();
     for (const auto& [name, text] : exam_.harbor.env) command.env[name] = text;
     return command;
   }
 
-  absl::Status Solve(sandbox::Room& room) const {
+  absl::Status Solve(sandbox::Sandbox& sandbox) const {
     INGOT_ASSIGN_OR_RETURN(const auto files, dataset::TaskFolder::Open(exam_.task_dir));
     INGOT_RETURN_IF_ERROR(files.CheckFolder("solution", dataset::Links::kInside));
     INGOT_ASSIGN_OR_RETURN(const std::string solution, files.PathOf("solution"));
-    INGOT_RETURN_IF_ERROR(room.FillBound("solution", solution));
-    sandbox::Command command = CommandOf(room, "/solution/solve.sh");
+    INGOT_RETURN_IF_ERROR(sandbox.FillBound("solution", solution));
+    sandbox::Command command = CommandOf(sandbox, "/solution/solve.sh");
     for (const auto& [name, text] : exam_.harbor.solution_env) command.env[name] = text;
     sandbox::Limits limits;
     limits.wall_time = std::chrono::seconds(kUsualSeconds);
     if (exam_.harbor.agent_timeout_s > 0)
       limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(exam_.harbor.agent_timeout_s * 1e9));
-    INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room.Run(command, limits, nullptr));
+    INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, sandbox.Run(command, limits, nullptr));
     if (outcome.ending == sandbox::Ending::kExited) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("/solution/solve.sh ", sandbox::Describe(outcome, limits)));
   }
 
-  absl::StatusOr<reward::Verdict> Judge(sandbox::Room& room) const {
+  absl::StatusOr<reward::Verdict> Judge(sandbox::Sandbox& sandbox) const {
     reward::VerifierOptions options;
     options.kind = "harbor";
     options.timeout_s = kUsualSeconds;
     INGOT_ASSIGN_OR_RETURN(const auto verifier, reward::Verifier::Make(options));
     reward::VerifierInput input;
     input.task = exam_.payload;
-    input.room = &room;
+    input.sandbox = &sandbox;
     input.workdir = exam_.image.working_dir;
-    input.env = agents::VariablesOfJudge(exam_.image);
+    input.env = agents::VariablesOfVerifier(exam_.image);
     input.episode_id = exam_.id;
     for (const auto& [name, folder] : {std::pair("verifier-home", &input.own_home), {"verifier-tmp", &input.own_tmp}}) {
-      INGOT_ASSIGN_OR_RETURN(*folder, room.AddFolder(name));
+      INGOT_ASSIGN_OR_RETURN(*folder, sandbox.AddFolder(name));
     }
     return verifier->Verify(input);
   }
@@ -146,7 +147,7 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
     if (changed.ok() && changed->reward == 1) {
       return Finding{
           "its tests look at what the solution changed outside of the work folder: recipes need "
-          "verifier_room: changed",
+          "verifier_sandbox: changed",
           ""};
     }
     INGOT_RETURN_IF_ERROR(solved.status());
@@ -160,13 +161,13 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
 }
 
 // What this machine does not hold of the limits that tasks name.
-void SayUnheld(const sandbox::Grant& grant, const dataset::HarborFolder& read, std::ostream& out) {
-  if (grant.groups > 0) return;
+void SayUnheld(const sandbox::ProbeResult& probe_result, const dataset::HarborFolder& read, std::ostream& out) {
+  if (probe_result.groups > 0) return;
   for (const v1::Task& task : read.tasks) {
     const auto harbor = reward::ReadHarborTask(task.payload_json());
     if (!harbor.ok() || harbor->cpus == 0) continue;
-    out << "note " << task.task_id() << ": environment.cpus: not held, as this machine grants the rung "
-        << sandbox::RungName(grant.rung) << "\n";
+    out << "note " << task.task_id() << ": environment.cpus: not held, as this machine grants the isolation level "
+        << sandbox::IsolationLevelName(probe_result.isolation) << "\n";
   }
 }
 
@@ -178,14 +179,14 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     errors << "ingot tasks check: " << read.status().message() << "\n";
     return 2;
   }
-  for (const auto& refusal : read->refused) out << "refused " << refusal.name << ": " << refusal.text << "\n";
+  for (const auto& rejection : read->rejected) out << "refused " << rejection.name << ": " << rejection.text << "\n";
   for (const auto& note : read->notes) out << "note " << note.name << ": " << note.text << "\n";
   std::unique_ptr<sandbox::Substrate> substrate;
   if (!args.only_read && !read->tasks.empty()) {
     sandbox::SubstrateOptions options;
     options.work_root = agents::DefaultWorkRoot();
     options.images = fs::absolute(ImageStoreFolder(args.store)).string();
-    options.rung = "auto";
+    options.isolation = "auto";
     options.require = "namespaces";
     auto made = sandbox::MakeSubstrate(options);
     if (!made.ok()) {
@@ -193,7 +194,7 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
       return 2;
     }
     substrate = *std::move(made);
-    SayUnheld(substrate->grant(), *read, out);
+    SayUnheld(substrate->probe_result(), *read, out);
   }
   // The texts of images are the tasks' own.
   sandbox::ImageStore images(ImageStoreFolder(args.store), {.build_hosts = args.build_hosts, .folders = {args.folder}});
@@ -210,7 +211,7 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     out << (reason.empty() ? "ok " : "wrong ") << task.task_id() << (reason.empty() ? "" : ": ") << reason << std::endl;
     if (!reason.empty()) ++wrong;
   }
-  out << read->tasks.size() - static_cast<size_t>(wrong) << " of " << read->tasks.size() + read->refused.size()
+  out << read->tasks.size() - static_cast<size_t>(wrong) << " of " << read->tasks.size() + read->rejected.size()
       << " tasks run here\n";
   return wrong == 0 ? 0 : 1;
 }

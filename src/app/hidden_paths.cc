@@ -61,12 +61,13 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
   return files;
 }
 
-std::vector<std::string> ReadableByAgents(const sandbox::Grant& grant, const std::vector<std::string>& paths) {
+std::vector<std::string> ReadableByAgents(const sandbox::ProbeResult& probe_result,
+                                          const std::vector<std::string>& paths) {
   std::vector<std::string> readable;
   for (const std::string& path : paths) {
     std::error_code error;
-    if (grant.mount_namespace || !fs::exists(path, error)) continue;
-    if (!grant.own_uid || IsOpenToOthers(path)) readable.push_back(path);
+    if (probe_result.mount_namespace || !fs::exists(path, error)) continue;
+    if (!probe_result.own_uid || IsOpenToOthers(path)) readable.push_back(path);
   }
   return readable;
 }

@@ -15,9 +15,10 @@ std::string AbsolutePath(const std::string& path);
 // Tasks, examples and keys that the configuration names, as absolute paths. The run's folder is not among them.
 std::vector<std::string> FilesOfRun(const RunConfig& config);
 
-// The paths that agents can read under `grant`: none where a mount namespace covers them, the ones whose mode lets other
+// The paths that agents can read under `probe_result`: none where a mount namespace covers them, the ones whose mode lets other
 // users in where agents have a uid of their own, else all that are there. A folder counts if something right in it can
 // be read.
-std::vector<std::string> ReadableByAgents(const sandbox::Grant& grant, const std::vector<std::string>& paths);
+std::vector<std::string> ReadableByAgents(const sandbox::ProbeResult& probe_result,
+                                          const std::vector<std::string>& paths);
 
 }  // namespace ingot::app

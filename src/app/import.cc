@@ -52,7 +52,7 @@ class Importer {
     if (!fault.empty()) return absl::InvalidArgumentError("its outcome " + fault);
     const std::string task = trajectory.task_id.empty() ? absl::StrCat("atif-", episodes_) : trajectory.task_id;
     const auto group = groups_.try_emplace(task, std::ssize(groups_)).first->second;
-    v1::OpenEpisodeRequest open;
+    v1::StoreEpisodeRequest open;
     v1::Episode& episode = *open.mutable_episode();
     episode.set_episode_id(absl::StrCat("atif-", episodes_));
     episode.mutable_ref()->set_group_id(group);
@@ -65,11 +65,11 @@ class Importer {
     episode.set_metadata_json(base::PrintJson(base::json::object{{"atif", trajectory.id}}));
     episode.set_state(v1::EPISODE_OPEN);
     episode.set_opened_unix_ns(1);
-    INGOT_RETURN_IF_ERROR(pool_.OpenEpisode(open));
+    INGOT_RETURN_IF_ERROR(pool_.StoreEpisode(open));
     for (size_t c = 0; c < trajectory.calls.size(); ++c) {
       INGOT_RETURN_IF_ERROR(AddCall(trajectory.calls[c], episode.episode_id(), static_cast<int32_t>(c)));
     }
-    v1::EndEpisodeRequest end;
+    v1::StoreEndRequest end;
     end.set_episode_id(episode.episode_id());
     end.set_state(v1::EPISODE_FINISHED);
     end.set_reward(trajectory.outcome);
@@ -77,7 +77,7 @@ class Importer {
     end.set_ended_unix_ns(1);
     ++episodes_;
     without_outcome_ += trajectory.has_outcome ? 0 : 1;
-    return pool_.EndEpisode(end);
+    return pool_.StoreEnd(end);
   }
 
   void Report(const std::string& folder) const {

@@ -43,62 +43,62 @@ bool NeedsService(const RunConfig& config) {
 absl::Status Check(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   const KubernetesOptions& options = cluster.kubernetes;
-  const auto refuse = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
+  const auto reject = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
   if (!IsLabel(config.name, 30)) {
-    return refuse(
+    return reject(
         "run.name '", config.name,
         "' is to be part of the names of Kubernetes' objects: up to 30 of a-z, 0-9 and '-', such as my-run-1");
   }
   if (cluster.groups.empty())
-    return refuse("cluster.launcher is kubernetes: cluster.groups must tell which pods run which roles");
+    return reject("cluster.launcher is kubernetes: cluster.groups must tell which pods run which roles");
   if (cluster.registry.kind != RegistryKind::kEtcd) {
-    return refuse(
+    return reject(
         "cluster.launcher is kubernetes: pods find each other in etcd; set cluster.registry.kind=etcd and endpoints");
   }
-  if (options.image.empty()) return refuse("cluster.kubernetes.image names no image of Ingot (docker/)");
+  if (options.image.empty()) return reject("cluster.kubernetes.image names no image of Ingot (docker/)");
   if (options.volume_claim.empty()) {
-    return refuse("cluster.kubernetes.volume_claim names no PersistentVolumeClaim (ReadWriteMany) for run.root");
+    return reject("cluster.kubernetes.volume_claim names no PersistentVolumeClaim (ReadWriteMany) for run.root");
   }
   if (options.token_secret.empty()) {
-    return refuse(
+    return reject(
         "cluster.kubernetes.token_secret names no Secret: `kubectl create secret generic NAME "
         "--from-literal=token=$(openssl rand -hex 32)` makes one");
   }
   if (options.tls_secret.empty() && !cluster.allow_plaintext) {
-    return refuse(
+    return reject(
         "pods reach each other over the cluster's network: name a Secret with tls.crt, tls.key and ca.crt in "
         "cluster.kubernetes.tls_secret, or set cluster.tls.allow_plaintext where that network is private");
   }
   if (config.root.empty() || config.root.front() != '/') {
-    return refuse("run.root '", config.root, "' must be an absolute path: the volume is mounted there");
+    return reject("run.root '", config.root, "' must be an absolute path: the volume is mounted there");
   }
   for (const auto& [variable, source] : options.env) {
     if (std::count(source.begin(), source.end(), '/') == 1) continue;
-    return refuse("cluster.kubernetes.env: ", variable, " is '", source, "': SECRET/KEY is expected");
+    return reject("cluster.kubernetes.env: ", variable, " is '", source, "': SECRET/KEY is expected");
   }
   if (NeedsService(config)) {
     const bool one = cluster.gateways == 1;
     if (config.http.port == 0 || IsLoopback(config.http.host)) {
-      return refuse(one ? "cluster.groups has agents and gateway in different pods"
+      return reject(one ? "cluster.groups has agents and gateway in different pods"
                         : absl::StrCat("cluster.gateways is ", cluster.gateways),
                     ": a Service stands in front of ", one ? "the gateway" : "them",
                     ", and needs http.port, and http.host=0.0.0.0; or name your own address for agents in "
                     "gateway.public_url");
     }
     if (config.http.tls_certificate.empty() && !config.http.allow_plaintext) {
-      return refuse(
+      return reject(
           "agents reach the gateway over the cluster's network: give gateway.tls.certificate and key, or set "
           "gateway.tls.allow_plaintext where that network is private");
     }
   }
   for (const NodeGroup& group : cluster.groups) {
     if (!IsLabel(group.name, 20)) {
-      return refuse("cluster.groups ('", group.name,
+      return reject("cluster.groups ('", group.name,
                     "'): its name is to be part of pods' names: up to 20 of a-z, 0-9 and '-'");
     }
     for (const char* resource : {"cpu", "memory"}) {
       if (group.resources.contains(resource)) continue;
-      return refuse("cluster.groups ('", group.name, "'): resources must say how much ", resource,
+      return reject("cluster.groups ('", group.name, "'): resources must say how much ", resource,
                     " a pod needs, such as {cpu: 4, memory: 16Gi}");
     }
   }
@@ -112,7 +112,7 @@ class Renderer {
 
   std::vector<object> Render() const {
     std::vector<object> objects = {ConfigMap(), Headless()};
-    if (NeedsService(config_)) objects.push_back(Front());
+    if (NeedsService(config_)) objects.push_back(LoadBalancer());
     for (const NodeGroup& group : cluster_.groups) {
       if (Has(group, "trainer") || Has(group, "datapool")) objects.push_back(Budget(group));
     }
@@ -158,19 +158,19 @@ class Renderer {
 
   // The address for agents. Of several gateways one that is not ready gets no connection: any other answers for all episodes.
   // A single one gets them as soon as it listens, since its runner opens episodes before a probe finds it ready.
-  object Front() const {
+  object LoadBalancer() const {
     object labels = Labels();
     labels[kGatewayLabel] = "true";
     array ports = {object{{"name", "http"}, {"port", config_.http.port}, {"targetPort", config_.http.port}}};
     return {{"apiVersion", "v1"},
             {"kind", "Service"},
-            {"metadata", Metadata(Name() + "-front", Labels())},
+            {"metadata", Metadata(Name() + "-lb", Labels())},
             {"spec", object{{"publishNotReadyAddresses", cluster_.gateways == 1},
                             {"selector", std::move(labels)},
                             {"ports", std::move(ports)}}}};
   }
-  std::string FrontUrl() const {
-    return absl::StrCat(config_.http.tls_certificate.empty() ? "http" : "https", "://", Name(), "-front.",
+  std::string LoadBalancerUrl() const {
+    return absl::StrCat(config_.http.tls_certificate.empty() ? "http" : "https", "://", Name(), "-lb.",
                         options_.name_space, ":", config_.http.port);
   }
 
@@ -313,7 +313,7 @@ class Renderer {
     }
     if (NeedsService(config_)) {
       args.push_back("--set");
-      args.push_back(json::string("gateway.public_url=" + FrontUrl()));
+      args.push_back(json::string("gateway.public_url=" + LoadBalancerUrl()));
     }
     object resources;
     for (const auto& [resource, amount] : group.resources) resources[resource] = amount;

@@ -2,7 +2,7 @@
 //
 //   ConfigMap    ingot-RUN          the run's configuration
 //   Service      ingot-RUN          headless: stable names for the pods
-//   Service      ingot-RUN-front    the address for agents: of several gateways, or of one in another group than the agents
+//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in another group than the agents
 //   per group of cluster.groups, each pod an agent of its node (`ingot node`):
 //     Job          the group with the trainer: its end is the run's end. With `jobset` it stands in a JobSet
 //     StatefulSet  a group with engines, the pool or the scheduler: one pod per node, numbered

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "app/launcher.h"
 #include "app/run_config.h"
+#include "app/run_launcher.h"
 
 namespace ingot::app {
 

@@ -14,13 +14,12 @@
 #include "app/agents_substrate.h"
 #include "app/commands.h"
 #include "app/device.h"
-#include "app/front.h"
 #include "app/full_disk.h"
 #include "app/grpc_access.h"
 #include "app/kept_template.h"
 #include "app/kubernetes_launcher.h"
 #include "app/launched_page.h"
-#include "app/launcher.h"
+#include "app/load_balancer.h"
 #include "app/machine_memory.h"
 #include "app/model_keys.h"
 #include "app/model_setup.h"
@@ -33,16 +32,17 @@
 #include "app/role_waits.h"
 #include "app/run_command.h"
 #include "app/run_dir.h"
+#include "app/run_launcher.h"
 #include "app/run_metrics.h"
 #include "app/run_registry.h"
 #include "app/run_roles.h"
 #include "app/run_secrets.h"
 #include "app/run_status.h"
-#include "app/silent_roles.h"
 #include "app/slurm.h"
 #include "app/start_check.h"
 #include "app/supervisor.h"
 #include "app/threads.h"
+#include "app/unresponsive_roles.h"
 #include "app/weight_ways.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -97,16 +97,16 @@ void PrintLine(const RunConfig& config, const std::string& line) {
 }
 
 // Every role as a process of this machine.
-class LocalLauncher final : public Launcher {
+class LocalLauncher final : public RunLauncher {
  public:
   // REQUIRES: the arguments outlive it.
-  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> doubts,
+  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> warnings,
                 const ModelSetup& model, const RoleWaits& waits)
       : args_(args),
         loaded_(loaded),
         config_(*loaded.config),
         binary_(std::move(binary)),
-        doubts_(std::move(doubts)),
+        warnings_(std::move(warnings)),
         tokenizer_(model.text.tokenizer),
         shape_(model.shape),
         waits_(waits) {}
@@ -136,10 +136,10 @@ class LocalLauncher final : public Launcher {
       INGOT_ASSIGN_OR_RETURN(meeting_, HoldPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
       parts.meeting_port = meeting_.port;
     }
-    if (NeedsFront(config_)) {
-      INGOT_ASSIGN_OR_RETURN(front_, Front::Listen(config_.http.host, config_.http.port));
-      parts.front = FrontUrl(config_, OwnHost(config_.cluster), front_->port());
-      front_keeper_ = std::make_unique<FrontKeeper>(*front_, *registry_);
+    if (NeedsLoadBalancer(config_)) {
+      INGOT_ASSIGN_OR_RETURN(load_balancer_, LoadBalancer::Listen(config_.http.host, config_.http.port));
+      parts.load_balancer = LoadBalancerUrl(config_, OwnHost(config_.cluster), load_balancer_->port());
+      load_balancer_updater_ = std::make_unique<LoadBalancerUpdater>(*load_balancer_, *registry_);
     }
     specs_.emplace(config_, std::move(parts));
     const std::vector<RoleSpec> made = SpecsOf(*specs_);
@@ -191,7 +191,7 @@ class LocalLauncher final : public Launcher {
         RunDir dir, RunDir::Open(config_.root, config_.name, args_.resume ? IfExists::kResume : config_.if_exists));
     dir_.emplace(std::move(dir));
     base::InitLogging("launch", config_.log_level, dir_->logs() + "/launch.log");
-    for (const std::string& doubt : doubts_) INGOT_LOG(warn, "doubt: {}", doubt);
+    for (const std::string& warning : warnings_) INGOT_LOG(warn, "warning: {}", warning);
     if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
     INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
     INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
@@ -204,12 +204,12 @@ class LocalLauncher final : public Launcher {
   void WatchSilence(const std::vector<RoleSpec>& made) {
     std::vector<RoleSocket> sockets;
     for (const RoleSpec& spec : made) sockets.push_back({spec.name, MetricsSocket(*dir_, spec.name)});
-    silent_ = std::make_unique<SilentRoles>([sockets] { return sockets; },
-                                            [this](const std::string& line) {
-                                              INGOT_LOG(warn, "{}", line);
-                                              PrintLine(config_, line);
-                                            });
-    silent_->Start();
+    unresponsive_ = std::make_unique<UnresponsiveRoles>([sockets] { return sockets; },
+                                                        [this](const std::string& line) {
+                                                          INGOT_LOG(warn, "{}", line);
+                                                          PrintLine(config_, line);
+                                                        });
+    unresponsive_->Start();
   }
 
   void ServeStatus() {
@@ -223,16 +223,16 @@ class LocalLauncher final : public Launcher {
   // while they are asked.
   std::vector<RoleStatus> Roles() {
     std::vector<RoleStatus> roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
-    std::map<std::string, std::string> waits = silent_->Waits();
-    if (const ToldWaits own = waits_.Told(); !own.empty()) waits["launch"] = own.All();
-    return WithWaits(WithSilent(std::move(roles), silent_->Silent()), waits);
+    std::map<std::string, std::string> waits = unresponsive_->Waits();
+    if (const ReportedWaits own = waits_.Reported(); !own.empty()) waits["launch"] = own.All();
+    return WithWaits(WithUnresponsive(std::move(roles), unresponsive_->Unresponsive()), waits);
   }
 
   const RunArgs& args_;
   const LoadedConfig& loaded_;
   const RunConfig& config_;
   const std::string binary_;
-  const std::vector<std::string> doubts_;
+  const std::vector<std::string> warnings_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const model::ModelConfig shape_;
   const RoleWaits& waits_;  // of this process
@@ -241,18 +241,18 @@ class LocalLauncher final : public Launcher {
   std::unique_ptr<RunRegistry> registry_;
   std::optional<RoleSpecs> specs_;
   std::optional<Supervisor> supervisor_;
-  HeldPort meeting_;              // of the trainer's ranks
-  std::unique_ptr<Front> front_;  // of several gateways
-  std::unique_ptr<FrontKeeper> front_keeper_;
+  HeldPort meeting_;                             // of the trainer's ranks
+  std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways
+  std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
   LaunchedPage page_;  // before the registry whose channels it uses
-  std::unique_ptr<SilentRoles> silent_;
+  std::unique_ptr<UnresponsiveRoles> unresponsive_;
   std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
   bool stopping_ = false;
 };
 
 // A launcher of a job, and the file that its Start reads from the run's folder.
 struct JobPlan {
-  std::unique_ptr<Launcher> launcher;
+  std::unique_ptr<RunLauncher> launcher;
   std::string file;
 };
 
@@ -296,7 +296,7 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
 
 // After a submission that failed as `failed` tells: the run that the job was to replace is put back, unless something of the
 // job may be there. An error of sbatch or kubectl alone does not tell: the answer of a busy server gets lost.
-absl::Status PutReplacedBack(const absl::Status& failed, Launcher& launcher, RunDir& dir) {
+absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, RunDir& dir) {
   constexpr auto kLate = std::chrono::seconds(3);  // a job whose answer got lost may be listed a moment later
   if (!dir.replaces()) return failed;
   absl::StatusOr<std::string> present = launcher.Present();
@@ -319,7 +319,7 @@ absl::Status PutReplacedBack(const absl::Status& failed, Launcher& launcher, Run
 // end.
 absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
-  INGOT_ASSIGN_OR_RETURN(const LaunchLock lock, LaunchLock::Take(config.root, config.name));
+  INGOT_ASSIGN_OR_RETURN(const LaunchLock lock, LaunchLock::Acquire(config.root, config.name));
   INGOT_ASSIGN_OR_RETURN(RunDir dir, PrepareJob(args, loaded, job));
   INGOT_RETURN_IF_ERROR(dir.HandOver());
   const absl::Status started = job.launcher->Start();
@@ -346,13 +346,13 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine tells the terminal the rest
   RoleWaits waits;
-  waits.Follow(nullptr, [&config](const std::string& told) {
-    PrintLine(config, absl::StrCat("the launcher waits for ", told.empty() ? "nobody any more" : told));
+  waits.Follow(nullptr, [&config](const std::string& reported) {
+    PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nobody any more" : reported));
   });
   waits.Start();
   JobPlan plan;
   if (here) {
-    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.doubts, model, waits);
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.warnings, model, waits);
   } else {
     plan = PlanJob(loaded, binary);
   }
@@ -419,14 +419,14 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
                            RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
     std::vector<RoleStatus> roles = AskRoles(registry->Places(), registry->Describe(), config.cluster, access);
     for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
-    const auto is_silent = [](const RoleStatus& role) { return base::MayAnswerLater(role.state.status()); };
+    const auto is_unresponsive = [](const RoleStatus& role) { return base::MayAnswerLater(role.state.status()); };
     const absl::StatusOr<LaunchedStatus> launched = asked.get();
-    const bool refused = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
+    const bool rejected = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
       return absl::IsUnauthenticated(role.state.status());  // its words name what to mend
     });
-    if (launched.ok() && !refused) return *launched;
+    if (launched.ok() && !rejected) return *launched;
     if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
-    if (std::all_of(roles.begin(), roles.end(), is_silent)) {
+    if (std::all_of(roles.begin(), roles.end(), is_unresponsive)) {
       return absl::UnavailableError(DescribeNoRun(loaded, args));
     }
     return LaunchedStatus{.all_answer = AllAnswer(roles), .lines = FormatRoles(roles)};

@@ -68,11 +68,11 @@ http::Opening MetricsEndpoint::Head(http::RequestHead head) {
   if (path == kWaitsPath && waits_ && head.method == "GET") {
     return {.exchange = http::MakeExchange([this](const std::string&) { return PlainText(200, waits_()); })};
   }
-  if (path != kPath) return {.refusal = PlainText(404, "there is nothing here but /metrics\n")};
+  if (path != kPath) return {.rejection = PlainText(404, "there is nothing here but /metrics\n")};
   if (head.method != "GET" && head.method != "HEAD") {
     http::Reply reply = PlainText(405, "/metrics takes GET\n");
     reply.fields.emplace_back("Allow", "GET, HEAD");
-    return {.refusal = std::move(reply)};
+    return {.rejection = std::move(reply)};
   }
   if (!key_.empty() && !base::SameSecret(head.Key(), key_)) {
     http::Reply reply =
@@ -80,7 +80,7 @@ http::Opening MetricsEndpoint::Head(http::RequestHead head) {
                   "/metrics needs the gateway's admin key, that in the file that gateway.admin_key_file "
                   "names, as Authorization: Bearer\n");
     reply.fields.emplace_back("WWW-Authenticate", "Bearer");
-    return {.refusal = std::move(reply)};
+    return {.rejection = std::move(reply)};
   }
   return {.exchange = http::MakeExchange([this](const std::string&) {
             http::Reply reply = PlainText(200, text_());

@@ -11,7 +11,7 @@ namespace {
 // The answer of one request, for the thread that waits for it.
 class Answer {
  public:
-  void Take(absl::StatusOr<v1::GenerateChunk> chunk) {
+  void AddChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     base::MutexLock lock(mu_);
     if (!chunk.ok()) {
       error_ = chunk.status();
@@ -74,7 +74,7 @@ absl::StatusOr<v1::GenerateChunk> ModelPlaces::Ask(rollout::Client& client, v1::
                                                    double seconds) {
   Answer answer;
   const auto handle = client.Generate(
-      std::move(request), [&answer](absl::StatusOr<v1::GenerateChunk> chunk) { answer.Take(std::move(chunk)); });
+      std::move(request), [&answer](absl::StatusOr<v1::GenerateChunk> chunk) { answer.AddChunk(std::move(chunk)); });
   absl::StatusOr<v1::GenerateChunk> chunk = answer.Wait(seconds);
   if (absl::IsResourceExhausted(chunk.status()) || absl::IsDeadlineExceeded(chunk.status()))
     return absl::UnavailableError(chunk.status().message());

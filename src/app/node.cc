@@ -13,10 +13,10 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "app/commands.h"
-#include "app/front.h"
 #include "app/full_disk.h"
 #include "app/kept_template.h"
 #include "app/launched_page.h"
+#include "app/load_balancer.h"
 #include "app/machine_memory.h"
 #include "app/model_setup.h"
 #include "app/node_clocks.h"
@@ -31,10 +31,10 @@
 #include "app/run_registry.h"
 #include "app/run_roles.h"
 #include "app/run_secrets.h"
-#include "app/silent_roles.h"
 #include "app/status_endpoint.h"
 #include "app/supervisor.h"
 #include "app/takeover.h"
+#include "app/unresponsive_roles.h"
 #include "app/weight_ways.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -78,18 +78,18 @@ std::string SocketOf(const RunDir& dir, const std::string& name) {
 }
 
 // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER), trainer (waits for batch 7)"
-std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& silent,
+std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& unresponsive,
                            const std::map<std::string, std::string>& waits) {
   std::string text;
   for (const RoleState& state : states) {
-    const bool is_silent =
-        std::any_of(silent.begin(), silent.end(), [&](const auto& role) { return role.name == state.name; });
+    const bool is_unresponsive = std::any_of(unresponsive.begin(), unresponsive.end(),
+                                             [&](const auto& role) { return role.name == state.name; });
     absl::StrAppend(&text, text.empty() ? "" : ", ", state.name,
                     state.restarts > 0 ? absl::StrCat(" (restarted ", state.restarts, " times)") : "",
-                    state.done      ? " (done)"
-                    : state.pid < 0 ? " (NOT RUNNING)"
-                    : is_silent     ? " (NO ANSWER)"
-                                    : "");
+                    state.done        ? " (done)"
+                    : state.pid < 0   ? " (NOT RUNNING)"
+                    : is_unresponsive ? " (NO ANSWER)"
+                                      : "");
     if (const auto wait = waits.find(state.name); wait != waits.end() && state.pid > 0) {
       absl::StrAppend(&text, " (waits for ", wait->second, ")");
     }
@@ -141,20 +141,20 @@ class Agent {
   absl::StatusOr<int> Run() {
     INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
     INGOT_RETURN_IF_ERROR(Open(secrets));
-    silent_ = std::make_unique<SilentRoles>([this] { return Sockets(); },
-                                            [this](const std::string& line) {
-                                              INGOT_LOG(warn, "{}", line);
-                                              Print(line);
-                                              TellRegistry();
-                                            });
+    unresponsive_ = std::make_unique<UnresponsiveRoles>([this] { return Sockets(); },
+                                                        [this](const std::string& line) {
+                                                          INGOT_LOG(warn, "{}", line);
+                                                          Print(line);
+                                                          ReportRegistry();
+                                                        });
     const absl::Cleanup forget = [this] { waits_.Forget(); };
     waits_.Follow(nullptr, [this](const std::string& waits) {
       Print(absl::StrCat("waits for ", waits.empty() ? "nobody any more" : waits));
-      TellRegistry();
+      ReportRegistry();
     });
     waits_.Start();
     INGOT_ASSIGN_OR_RETURN(RoleSpecs::Parts parts, PartsOf(std::move(secrets)));
-    if (NeedsFront(config_)) INGOT_RETURN_IF_ERROR(FindFront(parts));
+    if (NeedsLoadBalancer(config_)) INGOT_RETURN_IF_ERROR(FindLoadBalancer(parts));
     const RoleSpecs specs(config_, parts);
     parts.existed = true;  // of roles that moved here: the run goes on
     const RoleSpecs moved(config_, parts);
@@ -166,7 +166,7 @@ class Agent {
     SupervisorOptions options;
     options.max_restarts = config_.cluster.max_restarts;
     options.min_members = config_.cluster.min_trainer_ranks;
-    options.on_states = [this](const auto& states) { Tell(states); };
+    options.on_states = [this](const auto& states) { Report(states); };
     options.obstacle = [this] { return DescribeFullDisk(dir_->path()); };
     options.arrivals = [&takeovers] {
       std::vector<RoleSpec> arrived;
@@ -175,7 +175,7 @@ class Agent {
       }
       return arrived;
     };
-    silent_->Start();
+    unresponsive_->Start();
     Supervisor supervisor(options);
     for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
     Print(absl::StrCat(roles_.size(), " processes; logs ", dir_->logs()));
@@ -295,17 +295,18 @@ class Agent {
     return absl::InternalError(absl::StrCat("the ranks' place in the registry is '", place, "'"));
   }
 
-  // The front of several gateways, which is on the node that drives the run.
-  absl::Status FindFront(RoleSpecs::Parts& parts) {
+  // The load balancer of several gateways, which is on the node that drives the run.
+  absl::Status FindLoadBalancer(RoleSpecs::Parts& parts) {
     if (drives_) {
-      INGOT_ASSIGN_OR_RETURN(front_, Front::Listen(config_.http.host, config_.http.port));
-      parts.front = FrontUrl(config_, OwnHost(config_.cluster), front_->port());
-      front_keeper_ = std::make_unique<FrontKeeper>(*front_, *registry_);
-      return registry_->Register("front", parts.front);
+      INGOT_ASSIGN_OR_RETURN(load_balancer_, LoadBalancer::Listen(config_.http.host, config_.http.port));
+      parts.load_balancer = LoadBalancerUrl(config_, OwnHost(config_.cluster), load_balancer_->port());
+      load_balancer_updater_ = std::make_unique<LoadBalancerUpdater>(*load_balancer_, *registry_);
+      return registry_->Register("balancer", parts.load_balancer);
     }
     const auto is_gateway = [](const RoleProcess& role) { return role.role == "gateway"; };
     if (std::none_of(roles_.begin(), roles_.end(), is_gateway)) return absl::OkStatus();
-    INGOT_ASSIGN_OR_RETURN(parts.front, Find("front", "the node that drives the run, with the address for agents"));
+    INGOT_ASSIGN_OR_RETURN(parts.load_balancer,
+                           Find("balancer", "the node that drives the run, with the address for agents"));
     return absl::OkStatus();
   }
 
@@ -332,7 +333,7 @@ class Agent {
   // Where engines move: each of this node's is claimed, or left to the node that took it over.
   absl::Status ClaimEngines() {
     if (!EnginesMove()) return absl::OkStatus();
-    absl::Status refused;
+    absl::Status rejected;
     for (auto role = roles_.begin(); role != roles_.end();) {
       const absl::Status claimed =
           role->role == "rollout"
@@ -340,12 +341,12 @@ class Agent {
               : absl::OkStatus();
       if (!claimed.ok() && !absl::IsAlreadyExists(claimed)) return claimed;
       if (!claimed.ok()) Print(absl::StrCat("an engine runs elsewhere, and not here: ", claimed.message()));
-      if (!claimed.ok()) refused = claimed;
+      if (!claimed.ok()) rejected = claimed;
       role = claimed.ok() ? role + 1 : roles_.erase(role);
     }
-    if (!roles_.empty() || refused.ok()) return absl::OkStatus();
+    if (!roles_.empty() || rejected.ok()) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat("other nodes have taken all engines of node ", name_, " over: ", refused.message()));
+        absl::StrCat("other nodes have taken all engines of node ", name_, " over: ", rejected.message()));
   }
 
   // The clocks of the other nodes, from now on.
@@ -353,7 +354,7 @@ class Agent {
     if (registry_ == nullptr) return nullptr;
     NodeClocks::Options options;
     options.own = name_;
-    options.retell = [this] { TellRegistry(); };
+    options.report_again = [this] { ReportRegistry(); };
     options.on_gap = [this](const std::string& line) {
       INGOT_LOG(warn, "{}", line);
       Print(line);
@@ -410,16 +411,16 @@ class Agent {
     return sockets;
   }
 
-  void Tell(const std::vector<RoleState>& states) {
+  void Report(const std::vector<RoleState>& states) {
     board_.Set(states);
-    TellRegistry();
+    ReportRegistry();
   }
 
   // Roles that this process waits to start, or whose place it waits for, are told as a wait of its own.
-  void TellRegistry() {
+  void ReportRegistry() {
     if (registry_ == nullptr) return;
-    std::string text = DescribeStates(board_.States(), silent_->Silent(), silent_->Waits());
-    const std::string own = waits_.Told().All();
+    std::string text = DescribeStates(board_.States(), unresponsive_->Unresponsive(), unresponsive_->Waits());
+    const std::string own = waits_.Reported().All();
     if (!own.empty()) absl::StrAppend(&text, text.empty() ? "" : ", ", "(waits for ", own, ")");
     registry_->UpdateNodes(text);
   }
@@ -434,12 +435,12 @@ class Agent {
   std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the one that drives the run
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
-  std::unique_ptr<Front> front_;  // of several gateways, where this node drives the run
-  std::unique_ptr<FrontKeeper> front_keeper_;
+  std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways, where this node drives the run
+  std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
   Board board_;
   RoleWaits waits_;                         // of this process
   std::unique_ptr<StatusEndpoint> probes_;  // last, as is the next one: their threads read the board
-  std::unique_ptr<SilentRoles> silent_;
+  std::unique_ptr<UnresponsiveRoles> unresponsive_;
 };
 
 // Asks the agent of this node. 0: it answers and, for "ready", all its roles run.

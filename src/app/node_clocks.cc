@@ -12,7 +12,7 @@ namespace ingot::app {
 namespace {
 
 bool IsAhead(const NodePlace& node, const std::string& own, int64_t now_unix_ns) {
-  return node.name != own && std::chrono::nanoseconds(node.told_unix_ns - now_unix_ns) > kClockGap;
+  return node.name != own && std::chrono::nanoseconds(node.reported_unix_ns - now_unix_ns) > kClockGap;
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes
     lines.push_back(fmt::format(
         "the clock of {} (node {}) is {:.1f} s or more behind that of {} (node {}): set both, by "
         "NTP for instance; deadlines and recorded times are wrong by as much",
-        MachineName(), own, static_cast<double>(node.told_unix_ns - now_unix_ns) * 1e-9, node.machine, node.name));
+        MachineName(), own, static_cast<double>(node.reported_unix_ns - now_unix_ns) * 1e-9, node.machine, node.name));
   }
   return lines;
 }
@@ -43,17 +43,17 @@ NodeClocks::~NodeClocks() {
 }
 
 bool NodeClocks::Decided() const {
-  if (early_.empty()) return all_told_;
+  if (early_.empty()) return all_reported_;
   return std::any_of(early_.begin(), early_.end(), [](const auto& gap) { return gap.second.lives; });
 }
 
-absl::Status NodeClocks::Join(std::chrono::milliseconds patience, std::chrono::milliseconds lease) {
+absl::Status NodeClocks::Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease) {
   const base::Clock& real = base::Clock::Real();
   const std::chrono::nanoseconds start = real.Now();
   std::optional<base::Wait> wait;
   base::MutexLock lock(mu_);
   while (!Decided()) {
-    const std::chrono::nanoseconds late = start + (early_.empty() ? patience : std::max(patience, lease));
+    const std::chrono::nanoseconds late = start + (early_.empty() ? timeout : std::max(timeout, lease));
     if (real.Now() >= late) break;
     if (early_.empty()) wait.reset();
     if (!early_.empty() && !wait.has_value()) wait.emplace("the lease of an agent with another clock, if it died");
@@ -82,20 +82,21 @@ void NodeClocks::Look() {
   const absl::StatusOr<std::vector<NodePlace>> nodes = registry_.Nodes();
   if (!nodes.ok()) return;  // the registry's own threads tell that it is silent
   const int64_t now = clock_.UnixNanos();
-  bool newcomers = false, all_told = true;
+  bool newcomers = false, all_reported = true;
   std::vector<std::string> lines;
   for (const NodePlace& node : *nodes) {
     if (node.name == options_.own) continue;
     newcomers = std::exchange(seen_[node.name], node.token) != node.token || newcomers;
-    all_told = first_.emplace(node.name, node.told_unix_ns).first->second != node.told_unix_ns && all_told;
+    all_reported =
+        first_.emplace(node.name, node.reported_unix_ns).first->second != node.reported_unix_ns && all_reported;
     for (const std::string& line : DescribeClocksAhead({node}, options_.own, now)) {
       if (std::exchange(found_[node.name], node.token) != node.token) lines.push_back(line);
     }
   }
-  if (newcomers) options_.retell();
+  if (newcomers) options_.report_again();
   {
     base::MutexLock lock(mu_);
-    all_told_ = all_told;
+    all_reported_ = all_reported;
     if (!joined_) Weigh(*nodes, now);
     if (!joined_) lines.clear();
     changed_.SignalAll();
@@ -112,7 +113,7 @@ void NodeClocks::Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns)
     const bool known = earlier != early_.end() && earlier->second.token == node.token;
     const std::vector<std::string> lines = DescribeClocksAhead({node}, options_.own, now_unix_ns);
     if (!known && lines.empty()) continue;
-    gaps[node.name] = {node.token, first_.at(node.name) != node.told_unix_ns,
+    gaps[node.name] = {node.token, first_.at(node.name) != node.reported_unix_ns,
                        known ? earlier->second.line : lines.front()};
   }
   early_ = std::move(gaps);

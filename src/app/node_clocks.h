@@ -40,17 +40,17 @@ class NodeClocks {
   struct Options {
     std::string own;  // the name of this node
     std::chrono::milliseconds poll{2000};
-    std::function<void()> retell;                    // writes this node's entry anew
+    std::function<void()> report_again;              // writes this node's entry anew
     std::function<void(const std::string&)> on_gap;  // a line for each agent with such a clock, once
   };
   // REQUIRES: the registry and the clock outlive it.
   NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock = base::Clock::Real());
   ~NodeClocks();
 
-  // Waits until each node that is there has told its time again, for `patience` at most: an agent that died does not.
+  // Waits until each node that is there has told its time again, for `timeout` at most: an agent that died does not.
   // FAILED_PRECONDITION: this machine's clock is behind that of an agent that lives. The entry of one that may be dead has
   // `lease` to go. To be called once.
-  absl::Status Join(std::chrono::milliseconds patience, std::chrono::milliseconds lease);
+  absl::Status Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease);
 
  private:
   // An entry from before Join's end whose clock is ahead.
@@ -74,7 +74,7 @@ class NodeClocks {
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool all_told_ ABSL_GUARDED_BY(mu_) = false;  // again, the nodes of the last look
+  bool all_reported_ ABSL_GUARDED_BY(mu_) = false;  // again, the nodes of the last look
   bool joined_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Gap> early_ ABSL_GUARDED_BY(mu_);  // by node
   std::thread thread_;                                     // last

@@ -10,42 +10,42 @@
 
 namespace ingot::app {
 
-absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt) {
+absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std::function<absl::Status()>& attempt) {
   std::optional<std::chrono::nanoseconds> failing_since, warned;
-  const auto tell = [&](const absl::Status& failure) {
-    const std::chrono::nanoseconds now = patience.clock->Now();
+  const auto report = [&](const absl::Status& failure) {
+    const std::chrono::nanoseconds now = retry.clock->Now();
     if (!failing_since.has_value()) failing_since = now;
-    if (warned.has_value() && now - *warned < patience.warn_every) return;
+    if (warned.has_value() && now - *warned < retry.warn_every) return;
     warned = now;
     INGOT_LOG(warn, "{}: tried again until it succeeds or the run is stopped: {}", what, failure.ToString());
   };
   const auto sleep = [&](std::chrono::nanoseconds) {
-    patience.sleep ? patience.sleep(patience.pause) : std::this_thread::sleep_for(patience.pause);
+    retry.sleep ? retry.sleep(retry.pause) : std::this_thread::sleep_for(retry.pause);
   };
-  const absl::Status status = base::Persist({.stopped = [&] { return patience.stopped(); },
+  const absl::Status status = base::Persist({.stopped = [&] { return retry.stopped(); },
                                              .sleep = sleep,
-                                             .pause = patience.pause,
-                                             .longest_pause = patience.pause,
-                                             .on_failure = tell,
-                                             .clock = patience.clock},
+                                             .pause = retry.pause,
+                                             .longest_pause = retry.pause,
+                                             .on_failure = report,
+                                             .clock = retry.clock},
                                             what, attempt);
   if (base::IsTransient(status)) return absl::CancelledError("the run was stopped");
   if (status.ok() && failing_since.has_value()) {
     INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
-              std::chrono::duration<double>(patience.clock->Now() - *failing_since).count());
+              std::chrono::duration<double>(retry.clock->Now() - *failing_since).count());
   }
   return base::Annotate(status, what);
 }
 
-absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const Patience& patience,
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<void()>& waiting) {
   v1::NextBatchRequest request;
   request.set_step(step);
   request.set_wait_ms(200);
   v1::NextBatchResponse batch;
   const base::Wait wait(absl::StrCat("batch ", step), base::WaitKind::kWork);
-  INGOT_RETURN_IF_ERROR(Persist(patience, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
-    while (!patience.stopped()) {
+  INGOT_RETURN_IF_ERROR(Persist(retry, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
+    while (!retry.stopped()) {
       absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
       if (absl::IsDeadlineExceeded(response.status())) {  // its groups are not finished yet
         if (waiting) waiting();
@@ -76,14 +76,13 @@ std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last
 
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
-                                                       const Patience& patience) {
-  if (patience.stopped()) return absl::CancelledError("the run was stopped");
+                                                       const RetryPolicy& retry) {
+  if (retry.stopped()) return absl::CancelledError("the run was stopped");
   weights::PublishStats stats;
-  INGOT_RETURN_IF_ERROR(
-      Persist(patience, absl::StrCat("publishing version ", snapshot->version()), [&]() -> absl::Status {
-        INGOT_ASSIGN_OR_RETURN(stats, publisher.Publish(snapshot, retain));
-        return absl::OkStatus();
-      }));
+  INGOT_RETURN_IF_ERROR(Persist(retry, absl::StrCat("publishing version ", snapshot->version()), [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(stats, publisher.Publish(snapshot, retain));
+    return absl::OkStatus();
+  }));
   return stats;
 }
 

@@ -17,7 +17,7 @@
 
 namespace ingot::app {
 
-struct Patience {
+struct RetryPolicy {
   const std::atomic<bool>* stop;          // ends every wait; REQUIRES: not null
   std::chrono::milliseconds pause{1000};  // between two tries
   std::chrono::seconds warn_every{60};    // interval of warnings; the first comes at once
@@ -31,10 +31,10 @@ struct Patience {
 // transient, and returns that. ABORTED is none, as a role that was replaced must not go on. CANCELLED if `stop` is set and
 // an attempt fails after that; so a stopped run still gets one try to write what it has. `what` names the attempt in the log
 // and the error, and from the first failure on among the waits of the process (base/waits.h).
-absl::Status Persist(const Patience& patience, std::string_view what, const std::function<absl::Status()>& attempt);
+absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std::function<absl::Status()>& attempt);
 
 // Waits for batch `step`, and calls `waiting` several times a second until it is there.
-absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const Patience& patience,
+absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<void()>& waiting = {});
 
 // A line for the terminal: why a batch takes long, from the scheduler's progress since the batch before.
@@ -44,6 +44,6 @@ std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last
 // stopped run: engines that also stop may delay it, and the version is still to be saved.
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
-                                                       const Patience& patience);
+                                                       const RetryPolicy& retry);
 
 }  // namespace ingot::app

@@ -214,7 +214,7 @@ base::json::object ToJson(const Comparison& of) {
   return fields;
 }
 
-struct Regraded {
+struct RegradeResult {
   std::map<int64_t, Comparison> steps;
   Comparison all;
   int64_t trimmed = 0;         // groups that the pool lacks
@@ -230,7 +230,7 @@ std::string FirstOf(const std::set<int64_t>& groups) {
   return text;
 }
 
-void Print(const Regraded& regraded) {
+void Print(const RegradeResult& regraded) {
   const Comparison& all = regraded.all;
   std::printf("%8s %10s %10s %8s %12s\n", "step", "reward", "regraded", "groups", "change sign");
   std::vector<double> before, after;
@@ -266,7 +266,7 @@ void Print(const Regraded& regraded) {
   }
 }
 
-void PrintAsJson(const Regraded& regraded) {
+void PrintAsJson(const RegradeResult& regraded) {
   base::json::object out = ToJson(regraded.all);
   base::json::array curve;
   for (const auto& [step, of] : regraded.steps) {
@@ -341,9 +341,9 @@ absl::StatusOr<Work> WorkOf(const StoredRun& run) {
 
 // A group that this rule judged goes by the measures of its stored grades: an estimate stays as the run fixed it, and one
 // that came later does not count. For other groups the rule makes its own estimates, of the groups in their order.
-absl::StatusOr<Regraded> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
-                                       const trainer::TrainerOptions& by, Progress& progress) {
-  Regraded out;
+absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
+                                            const trainer::TrainerOptions& by, Progress& progress) {
+  RegradeResult out;
   reward::TaskHistory history;
   int64_t looked_at = 0;
   for (const int64_t id : work.order) {
@@ -384,7 +384,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
                          reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
   INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
-  INGOT_ASSIGN_OR_RETURN(const Regraded regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
+  INGOT_ASSIGN_OR_RETURN(const RegradeResult regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
   progress.Clear();
   if (regraded.all.groups == 0) {
     return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",

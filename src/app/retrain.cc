@@ -186,7 +186,7 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
 }
 
 // Nobody follows the versions.
-class Unpublished final : public trainer::VersionSink {
+class NoVersionSink final : public trainer::VersionSink {
  public:
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
     return weights::PublishStats();
@@ -203,17 +203,17 @@ bool IsOfARollout(const std::string& metric) {
 class RecordedSteps final : public trainer::StepObserver {
  public:
   // All arguments outlive it.
-  RecordedSteps(base::RunLog& log, StepLine& line, std::vector<double>& rewards, const Patience& patience)
-      : log_(log), line_(line), rewards_(rewards), patience_(patience), start_(patience.clock->Now()) {}
+  RecordedSteps(base::RunLog& log, StepLine& line, std::vector<double>& rewards, const RetryPolicy& retry)
+      : log_(log), line_(line), rewards_(rewards), retry_(retry), start_(retry.clock->Now()) {}
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
     std::map<std::string, double> metrics = report.metrics;
     metrics.merge(AgentMetrics(batch.groups));
     std::erase_if(metrics, [](const auto& metric) { return IsOfARollout(metric.first); });
-    INGOT_RETURN_IF_ERROR(Persist(patience_, "writing the run's metrics",
+    INGOT_RETURN_IF_ERROR(Persist(retry_, "writing the run's metrics",
                                   [&] { return log_.Write(report.step, StepFields(report, metrics)); }));
     if (const auto reward = metrics.find("reward/mean"); reward != metrics.end()) rewards_.push_back(reward->second);
-    line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
+    line_.Step(report.step, metrics, SecondsSince(*retry_.clock, start_));
     return absl::OkStatus();
   }
 
@@ -221,7 +221,7 @@ class RecordedSteps final : public trainer::StepObserver {
   base::RunLog& log_;
   StepLine& line_;
   std::vector<double>& rewards_;
-  const Patience& patience_;
+  const RetryPolicy& retry_;
   const std::chrono::nanoseconds start_;
 };
 
@@ -235,37 +235,36 @@ struct Job {
   bool resume;
 };
 
-absl::Status SaveStart(const Job& job, trainer::Trainer& trainer, const Patience& patience) {
+absl::Status SaveStart(const Job& job, trainer::Trainer& trainer, const RetryPolicy& retry) {
   const Underway writing("writing checkpoint 0");
-  INGOT_RETURN_IF_ERROR(Persist(patience, "writing checkpoint 0", [&] {
+  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&] {
     return trainer.SaveCheckpoint(job.dir.checkpoints(), job.model.text.files).status();
   }));
   return job.dir.DropStages();
 }
 
-absl::Status TrainOnBatches(const Job& job, const Patience& patience, trainer::BatchSource& source,
+absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::BatchSource& source,
                             base::Metrics& metrics) {
   const RunConfig& config = *job.loaded.config;
   StepLine line(stdout, config.name, job.end);
-  INGOT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<trainer::Trainer> trainer,
-      StartOrResume(config, job.dir, job.model, /*ranks=*/nullptr, job.resume, line, *patience.stop));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
+                         StartOrResume(config, job.dir, job.model, /*ranks=*/nullptr, job.resume, line, *retry.stop));
   INGOT_RETURN_IF_ERROR(job.dir.DropReplaced());
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
-                         OpenRecord(config, job.dir, job.resume, trainer->version(), metrics, patience));
+                         OpenRecord(config, job.dir, job.resume, trainer->version(), metrics, retry));
   std::vector<double> rewards = ReadRecord(job.dir.metrics()).rewards;
-  if (trainer->version() == 0) INGOT_RETURN_IF_ERROR(SaveStart(job, *trainer, patience));
+  if (trainer->version() == 0) INGOT_RETURN_IF_ERROR(SaveStart(job, *trainer, retry));
 
   trainer::LoopOptions options;
   options.checkpoint_root = job.dir.checkpoints();
   options.extra_files = job.model.text.files;
-  options.persist = [&patience](const std::string& what, const std::function<absl::Status()>& write) {
+  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
     const Underway writing(what);
-    return Persist(patience, what, write);
+    return Persist(retry, what, write);
   };
   options.end = job.end;
-  Unpublished versions;
-  RecordedSteps steps(*log, line, rewards, patience);
+  NoVersionSink versions;
+  RecordedSteps steps(*log, line, rewards, retry);
   INGOT_RETURN_IF_ERROR(trainer::TrainLoop(options, *trainer, source, versions, &steps, /*probe=*/nullptr).Run());
   line.Note(absl::StrCat("reward by step   ", Sparkline(rewards), "  (as stored: no step has a rollout)"));
   line.Note(absl::StrCat("the model of version ", trainer->version(), " is in ", job.dir.checkpoints()));
@@ -273,7 +272,7 @@ absl::Status TrainOnBatches(const Job& job, const Patience& patience, trainer::B
 }
 
 // The metrics, page and loggers of a run, around its training.
-absl::Status TrainInView(const Job& job, const Patience& patience, trainer::BatchSource& source,
+absl::Status TrainInView(const Job& job, const RetryPolicy& retry, trainer::BatchSource& source,
                          base::Metrics& metrics) {
   const RunConfig& config = *job.loaded.config;
   INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeMetrics(config, job.dir, "ingot", config.metrics.port,
@@ -286,13 +285,13 @@ absl::Status TrainInView(const Job& job, const Patience& patience, trainer::Batc
   std::fflush(stdout);  // the model may take long to load
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
                          FollowRun(config, job.dir, job.loaded.schema.EffectiveYaml(), /*pool=*/nullptr));
-  INGOT_RETURN_IF_ERROR(TrainOnBatches(job, patience, source, metrics));
+  INGOT_RETURN_IF_ERROR(TrainOnBatches(job, retry, source, metrics));
   if (follower != nullptr) follower->End(/*ok=*/true);
   return absl::OkStatus();
 }
 
 // Says in the log, and on the terminal, which part of the stored run is not trained on.
-void TellOfLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
+void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
   if (const std::vector<int64_t> gone = inputs.stored.Gone(); !gone.empty()) {
     INGOT_LOG(warn, "steps {} of {} are not in its pool any more (datapool.keep_steps) and are left out",
               DescribeSteps(gone), args.run_dir);
@@ -301,10 +300,11 @@ void TellOfLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored,
   const int64_t wanted = args.steps > 0 ? std::min(args.steps, stored) : stored;
   if (end < wanted) INGOT_LOG(warn, "scheduler.total_steps ends the training after {} of {} stored steps", end, stored);
   if (RewardsText(inputs.config().rewards) != RewardsText(inputs.run.config().rewards)) {
-    INGOT_LOG(warn,
-              "doubt: the section rewards is not that of {}, and changes nothing: a retraining takes the rewards that "
-              "are stored",
-              args.run_dir);
+    INGOT_LOG(
+        warn,
+        "warning: the section rewards is not that of {}, and changes nothing: a retraining takes the rewards that "
+        "are stored",
+        args.run_dir);
   }
 }
 
@@ -321,11 +321,11 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
-  const Patience patience{.stop = &StopFlag()};
+  const RetryPolicy retry{.stop = &StopFlag()};
   const std::string fingerprint = model.text.tokenizer->fingerprint();
   std::vector<StoredBatch> batches = inputs.stored.Whole();
   // A wrong tokenizer is found before a run is replaced.
-  INGOT_RETURN_IF_ERROR(StoredBatchSource(*inputs.run.pool, {batches.front()}, fingerprint, patience).Next(0).status());
+  INGOT_RETURN_IF_ERROR(StoredBatchSource(*inputs.run.pool, {batches.front()}, fingerprint, retry).Next(0).status());
 
   INGOT_ASSIGN_OR_RETURN(
       const RunDir dir, RunDir::Open(config.root, config.name, args.run.resume ? IfExists::kResume : config.if_exists));
@@ -343,15 +343,15 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
 
   const auto stored = static_cast<int64_t>(batches.size());
   const int64_t end = std::min(args.steps > 0 ? std::min(args.steps, stored) : stored, config.trainer.total_steps);
-  TellOfLimits(args, inputs, stored, end);
+  ReportLimits(args, inputs, stored, end);
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   std::printf("%s: %ld steps on the batches of %s, from its step %ld on  run folder %s\n", config.name.c_str(),
               static_cast<long>(end), args.run_dir.c_str(), static_cast<long>(batches.front().step),
               dir.path().c_str());
-  StoredBatchSource source(*inputs.run.pool, batches, fingerprint, patience);
+  StoredBatchSource source(*inputs.run.pool, batches, fingerprint, retry);
   const Job job{inputs.loaded, dir, model, batches, end, dir.existed()};
-  INGOT_RETURN_IF_ERROR(WithNext(TrainInView(job, patience, source, metrics), dir, CommandLineOf(args)));
+  INGOT_RETURN_IF_ERROR(WithNext(TrainInView(job, retry, source, metrics), dir, CommandLineOf(args)));
   return 0;
 }
 

@@ -31,7 +31,7 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
                "last one's reason; 0: never");
   schema.Field(
       "scheduler.give_up_unstarted", &o.give_up_unstarted,
-      "episodes that fail in a row of their set-up (no room, set-up, task, verifier, or no call of the model by "
+      "episodes that fail in a row of their set-up (no sandbox, set-up, task, verifier, or no call of the model by "
       "any agent), none finished, after which the run ends with the last one's reason; at least 3 for each "
       "of agents.concurrency; 0: never; without effect on agents from elsewhere");
   schema.Field("scheduler.give_up_equal", &o.give_up_equal,

@@ -10,16 +10,18 @@
 
 namespace ingot::app {
 
-std::string ToldWaits::All() const { return absl::StrCat(faults, faults.empty() || work.empty() ? "" : ", ", work); }
+std::string ReportedWaits::All() const {
+  return absl::StrCat(faults, faults.empty() || work.empty() ? "" : ", ", work);
+}
 
-std::string PrintWaits(const ToldWaits& waits) {
+std::string PrintWaits(const ReportedWaits& waits) {
   return absl::StrCat(base::Printable(waits.faults), "\n", base::Printable(waits.work), "\n");
 }
 
-ToldWaits ParseWaits(std::string_view text) {
+ReportedWaits ParseWaits(std::string_view text) {
   const size_t first = std::min(text.find('\n'), text.size());
   const size_t second = std::min(text.find('\n', std::min(first + 1, text.size())), text.size());
-  ToldWaits waits;
+  ReportedWaits waits;
   waits.faults = std::string(text.substr(0, first));
   if (first + 1 < second) waits.work = std::string(text.substr(first + 1, second - first - 1));
   return waits;
@@ -47,32 +49,33 @@ void RoleWaits::Start() {
   });
 }
 
-void RoleWaits::Follow(std::function<std::vector<std::string>()> calls, std::function<void(const std::string&)> tell) {
+void RoleWaits::Follow(std::function<std::vector<std::string>()> calls,
+                       std::function<void(const std::string&)> report) {
   base::MutexLock lock(following_mu_);
   calls_ = std::move(calls);
-  tell_ = std::move(tell);
+  report_ = std::move(report);
 }
 
 void RoleWaits::Look() {
   base::MutexLock following(following_mu_);
-  std::vector<std::string> faults = waits_.Longer(kPatience, base::WaitKind::kFault);
+  std::vector<std::string> faults = waits_.Longer(kTimeout, base::WaitKind::kFault);
   if (calls_) {
     for (std::string& call : calls_()) faults.push_back(std::move(call));
   }
-  const ToldWaits now{absl::StrJoin(faults, ", "),
-                      absl::StrJoin(waits_.Longer(kPatience, base::WaitKind::kWork), ", ")};
+  const ReportedWaits now{absl::StrJoin(faults, ", "),
+                          absl::StrJoin(waits_.Longer(kTimeout, base::WaitKind::kWork), ", ")};
   {
     base::MutexLock lock(mu_);
-    if (now == told_) return;
-    told_ = now;
+    if (now == reported_) return;
+    reported_ = now;
   }
   INGOT_LOG(info, "waits for {}", now.empty() ? "nobody any more" : now.All());
-  if (tell_) tell_(now.All());
+  if (report_) report_(now.All());
 }
 
-ToldWaits RoleWaits::Told() const {
+ReportedWaits RoleWaits::Reported() const {
   base::MutexLock lock(mu_);
-  return told_;
+  return reported_;
 }
 
 }  // namespace ingot::app

@@ -1,10 +1,10 @@
 // Tells for whom a role waits: the waits of its process (base/waits.h), and its rpcs to other roles (run_registry.h).
 //
 //   a thread of the role ──every kPause──▶ its log, its entry in the registry
-//   launcher or node's agent ──GET /waits──▶ RUN/sockets/metrics-NAME.sock    (silent_roles.h)
+//   launcher or node's agent ──GET /waits──▶ RUN/sockets/metrics-NAME.sock    (unresponsive_roles.h)
 //
-// A wait is told within 6 seconds, on the terminal too: it has gone on for kPatience (3 s), or kCallPatience (5 s) as rpcs on
-// a busy machine may, the thread looks every kPause (0.5 s), and the launcher asks every half second (SilentRoles::kEvery).
+// A wait is told within 6 seconds, on the terminal too: it has gone on for kTimeout (3 s), or kCallTimeout (5 s) as rpcs on
+// a busy machine may, the thread looks every kPause (0.5 s), and the launcher asks every half second (UnresponsiveRoles::kEvery).
 #pragma once
 
 #include <chrono>
@@ -21,23 +21,23 @@
 namespace ingot::app {
 
 // What a role waits for, joined by commas. Empty = nothing.
-struct ToldWaits {
+struct ReportedWaits {
   std::string faults;  // WaitKind::kFault, and rpcs
   std::string work;    // WaitKind::kWork
 
-  bool operator==(const ToldWaits&) const = default;
+  bool operator==(const ReportedWaits&) const = default;
   bool empty() const { return faults.empty() && work.empty(); }
   std::string All() const;
 };
 
 // The answer of a role's socket: a line for each field.
-std::string PrintWaits(const ToldWaits& waits);
-ToldWaits ParseWaits(std::string_view text);
+std::string PrintWaits(const ReportedWaits& waits);
+ReportedWaits ParseWaits(std::string_view text);
 
 // Thread safe.
 class RoleWaits {
  public:
-  static constexpr std::chrono::seconds kPatience{3}, kCallPatience{5};
+  static constexpr std::chrono::seconds kTimeout{3}, kCallTimeout{5};
   static constexpr std::chrono::milliseconds kPause{500};
 
   // The arguments outlive it.
@@ -51,25 +51,25 @@ class RoleWaits {
   // Looks every kPause, on a thread of its own, until the destructor. Called at most once.
   void Start();
 
-  // Adds the rpcs that `calls` names, and calls `tell` with each change of all waits; until Forget has returned. Neither may
+  // Adds the rpcs that `calls` names, and calls `report` with each change of all waits; until Forget has returned. Neither may
   // call Follow.
-  void Follow(std::function<std::vector<std::string>()> calls, std::function<void(const std::string&)> tell);
+  void Follow(std::function<std::vector<std::string>()> calls, std::function<void(const std::string&)> report);
   void Forget() { Follow(nullptr, nullptr); }
 
   // Finds the waits of this moment, and logs a change.
   void Look();
 
   // The waits of the last Look.
-  ToldWaits Told() const;
+  ReportedWaits Reported() const;
 
  private:
   const base::Waits& waits_;
   const base::Clock& clock_;
   base::Mutex following_mu_;  // taken before mu_, and held while one of the two runs
   std::function<std::vector<std::string>()> calls_ ABSL_GUARDED_BY(following_mu_);
-  std::function<void(const std::string&)> tell_ ABSL_GUARDED_BY(following_mu_);
+  std::function<void(const std::string&)> report_ ABSL_GUARDED_BY(following_mu_);
   mutable base::Mutex mu_;
-  ToldWaits told_ ABSL_GUARDED_BY(mu_);
+  ReportedWaits reported_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   base::CondVar stopped_;
   std::thread thread_;

@@ -232,7 +232,7 @@ struct RunConfig {
   WeightsConfig weights;
   agents::RunnerOptions agents;
   reward::RewardOptions rewards;
-  // sandbox.require as written: "any" = no rung is named, and verifiers that run the model's programs want more than the
+  // sandbox.require as written: "any" = no isolation level is named, and verifiers that run the model's programs want more than the
   // weakest; otherwise sandbox.require itself.
   std::string sandbox_require = "any";
   sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc

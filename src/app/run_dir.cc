@@ -224,7 +224,7 @@ absl::Status CheckRunFormat(const std::string& path) {
                            "use the version of ingot that made it, or choose another run.name");
 }
 
-absl::StatusOr<LaunchLock> LaunchLock::Take(const std::string& root, const std::string& name) {
+absl::StatusOr<LaunchLock> LaunchLock::Acquire(const std::string& root, const std::string& name) {
   INGOT_ASSIGN_OR_RETURN(const std::string path, MakeFolder(root, name));
   INGOT_ASSIGN_OR_RETURN(
       const int fd, Lock(path, kLaunchLock, "being submitted by another process; wait, or choose another run.name"));

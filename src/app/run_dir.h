@@ -20,7 +20,7 @@ absl::Status CheckRunFormat(const std::string& path);
 class LaunchLock {
  public:
   // Makes the folder ROOT/NAME if need be. FAILED_PRECONDITION: another launcher holds the lock.
-  static absl::StatusOr<LaunchLock> Take(const std::string& root, const std::string& name);
+  static absl::StatusOr<LaunchLock> Acquire(const std::string& root, const std::string& name);
 
   LaunchLock(LaunchLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   LaunchLock& operator=(LaunchLock&&) = delete;

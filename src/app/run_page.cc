@@ -123,7 +123,7 @@ class LinkEndpoint final : public http::Handler {
     return endpoint;
   }
   http::Opening Head(http::RequestHead head) override {
-    if (head.method != "GET" || head.target != kLinkPath) return {.refusal = {.status = 404}};
+    if (head.method != "GET" || head.target != kLinkPath) return {.rejection = {.status = 404}};
     return {.exchange = http::MakeExchange([this](const std::string&) {
               return http::Reply{.content_type = "text/plain; charset=utf-8", .body = page_.NewLink()};
             })};

@@ -37,7 +37,7 @@ std::string EnginesPrefix(const std::string& run) { return absl::StrCat("ingot/"
 
 std::string NodeText(const std::string& roles, int64_t unix_ns) {
   return base::PrintJson(json::object{
-      {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"roles", roles}, {"told", unix_ns}});
+      {"node", MachineName()}, {"pid", static_cast<int64_t>(getpid())}, {"roles", roles}, {"reported", unix_ns}});
 }
 
 std::string TextField(const json::value& parsed, const char* field) {
@@ -172,7 +172,7 @@ void RunRegistry::Note(const registry::Event& event) {
     }
   }
   for (const auto& calls : closed) calls->Close();
-  TellFollowing();
+  ReportFollowing();
 }
 
 // A role that is gone may come back where it was: its callers wait there until it is found elsewhere, unless others stand
@@ -201,12 +201,12 @@ std::shared_ptr<RunningCalls> RunRegistry::Reopen(const std::string& name) {
 void RunRegistry::OnRole(const std::string& kind, std::function<void(const std::string& name)> observer) {
   {
     base::MutexLock lock(following_mu_);
-    following_.push_back({.kind = kind, .observer = std::move(observer), .told = {}});
+    following_.push_back({.kind = kind, .observer = std::move(observer), .reported = {}});
   }
-  TellFollowing();
+  ReportFollowing();
 }
 
-void RunRegistry::TellFollowing() {
+void RunRegistry::ReportFollowing() {
   base::MutexLock following_lock(following_mu_);
   std::vector<std::string> names;
   {
@@ -218,7 +218,7 @@ void RunRegistry::TellFollowing() {
   for (Following& following : following_) {
     for (const std::string& name : names) {
       const bool of_kind = name == following.kind || name.starts_with(following.kind + "-");
-      if (of_kind && following.told.insert(name).second) following.observer(name);
+      if (of_kind && following.reported.insert(name).second) following.observer(name);
     }
   }
 }
@@ -263,15 +263,15 @@ bool RunRegistry::IsThere(const std::string& name) const {
   return !gone_.contains(name) && !lines_.at(name).address.empty();
 }
 
-absl::StatusOr<registry::Registration*> RunRegistry::Keep(const std::string& key, const std::string& name,
-                                                          const std::string& value,
-                                                          std::optional<std::chrono::milliseconds> patience,
-                                                          bool leads) {
+absl::StatusOr<registry::Registration*> RunRegistry::KeepEntry(const std::string& key, const std::string& name,
+                                                               const std::string& value,
+                                                               std::optional<std::chrono::milliseconds> timeout,
+                                                               bool leads) {
   registry::RegistrationOptions options;
   options.key = key;
   options.value = value;
   options.ttl = ttl();
-  options.patience = patience;
+  options.timeout = timeout;
   options.leads = leads;
   options.describe = [](const registry::Entry& holder) { return DescribeHolder(holder.value); };
   options.on_taken = [name, ttl_s = config_.ttl_s](const registry::Entry& holder) {
@@ -285,14 +285,14 @@ absl::StatusOr<registry::Registration*> RunRegistry::Keep(const std::string& key
 
 absl::StatusOr<int64_t> RunRegistry::Lead(const std::string& role) {
   INGOT_ASSIGN_OR_RETURN(const registry::Registration* const leads,
-                         Keep(absl::StrCat("ingot/", run_, "/leaders/", role), "the leader of " + role,
-                              PlaceText("none", began_), std::nullopt, /*leads=*/true));
+                         KeepEntry(absl::StrCat("ingot/", run_, "/leaders/", role), "the leader of " + role,
+                                   PlaceText("none", began_), std::nullopt, /*leads=*/true));
   return leads->token();
 }
 
 absl::Status RunRegistry::Register(const std::string& name, const std::string& address, const std::string& http) {
   INGOT_ASSIGN_OR_RETURN(registry::Registration* const kept,
-                         Keep(RolesPrefix(run_) + name, name, PlaceText(address, began_, http), std::nullopt));
+                         KeepEntry(RolesPrefix(run_) + name, name, PlaceText(address, began_, http), std::nullopt));
   base::MutexLock lock(mu_);
   if (own_ != nullptr) return absl::OkStatus();
   own_ = kept;
@@ -317,15 +317,15 @@ std::vector<std::string> RunRegistry::LongCalls(std::chrono::milliseconds than) 
   return {waits.begin(), waits.end()};
 }
 
-void RunRegistry::TellWaits(const std::string& waits) {
+void RunRegistry::ReportWaits(const std::string& waits) {
   base::MutexLock lock(mu_);
   own_waits_ = waits;
   if (own_ != nullptr) own_->Update(PlaceText(own_address_, began_, own_http_, waits));
 }
 
 absl::Status RunRegistry::ClaimRun() {
-  const absl::Status claimed = Keep(absl::StrCat("ingot/", run_, "/launch"), "the launcher", PlaceText("none", began_),
-                                    ttl() + std::chrono::seconds(3))
+  const absl::Status claimed = KeepEntry(absl::StrCat("ingot/", run_, "/launch"), "the launcher",
+                                         PlaceText("none", began_), ttl() + std::chrono::seconds(3))
                                    .status();
   return absl::IsAlreadyExists(claimed)
              ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
@@ -338,9 +338,9 @@ std::chrono::milliseconds RunRegistry::ttl() const {
 }
 
 absl::Status RunRegistry::RegisterNode(const std::string& name, const std::string& roles,
-                                       std::chrono::milliseconds patience) {
+                                       std::chrono::milliseconds timeout) {
   const auto kept =
-      Keep(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles, clock_.UnixNanos()), patience);
+      KeepEntry(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles, clock_.UnixNanos()), timeout);
   if (absl::IsAlreadyExists(kept.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message(),
@@ -366,14 +366,14 @@ absl::StatusOr<std::vector<NodePlace>> RunRegistry::Nodes() {
     nodes.push_back({.name = entry.key.substr(NodesPrefix(run_).size()),
                      .machine = TextField(parsed, "node"),
                      .roles = TextField(parsed, "roles"),
-                     .told_unix_ns = NumberField(parsed, "told"),
+                     .reported_unix_ns = NumberField(parsed, "reported"),
                      .token = entry.create_revision});
   }
   return nodes;
 }
 
-absl::Status RunRegistry::ClaimEngine(const std::string& engine, std::chrono::milliseconds patience) {
-  return Keep(EnginesPrefix(run_) + engine, "the node of " + engine, NodeText(engine, clock_.UnixNanos()), patience)
+absl::Status RunRegistry::ClaimEngine(const std::string& engine, std::chrono::milliseconds timeout) {
+  return KeepEntry(EnginesPrefix(run_) + engine, "the node of " + engine, NodeText(engine, clock_.UnixNanos()), timeout)
       .status();
 }
 

@@ -45,9 +45,9 @@ struct RolePlace {
 struct NodePlace {
   std::string name;  // GROUP-NUMBER
   std::string machine;
-  std::string roles;         // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
-  int64_t told_unix_ns = 0;  // its machine's clock when it told this
-  int64_t token = 0;         // of this agent of the node: another one has a greater one
+  std::string roles;             // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
+  int64_t reported_unix_ns = 0;  // its machine's clock when it told this
+  int64_t token = 0;             // of this agent of the node: another one has a greater one
 };
 
 // "rollout-INDEX", or the role itself.
@@ -95,7 +95,7 @@ class RunRegistry {
   // at 10.0.0.5:41277)".
   std::vector<std::string> LongCalls(std::chrono::milliseconds than);
   // Tells in the entry of this process for whom it waits: RolePlace::waits.
-  void TellWaits(const std::string& waits);
+  void ReportWaits(const std::string& waits);
 
   // Makes this process the leader of a role, in place of an earlier one, and returns the leadership's fencing token. The
   // earlier leader ends once it finds that; writes under its token are refused before, by whoever compares tokens.
@@ -105,16 +105,16 @@ class RunRegistry {
   absl::Status ClaimRun();
 
   // Registers this process as the agent of a node until the registry is destroyed. If another one takes the node over, this
-  // process exits. FAILED_PRECONDITION: another process is, or has its roles; it still does after `patience`.
-  absl::Status RegisterNode(const std::string& name, const std::string& roles, std::chrono::milliseconds patience);
+  // process exits. FAILED_PRECONDITION: another process is, or has its roles; it still does after `timeout`.
+  absl::Status RegisterNode(const std::string& name, const std::string& roles, std::chrono::milliseconds timeout);
   // Tells what the nodes of this process run by now. Thread safe, after RegisterNode.
   void UpdateNodes(const std::string& roles);
   // The registered nodes, by name.
   absl::StatusOr<std::vector<NodePlace>> Nodes();
 
   // Claims an engine for the node of this process until the registry is destroyed; later as RegisterNode. ALREADY_EXISTS:
-  // another node has it, and still does after `patience`.
-  absl::Status ClaimEngine(const std::string& engine, std::chrono::milliseconds patience);
+  // another node has it, and still does after `timeout`.
+  absl::Status ClaimEngine(const std::string& engine, std::chrono::milliseconds timeout);
   // The names of the claimed engines.
   absl::StatusOr<std::set<std::string>> ClaimedEngines();
 
@@ -144,9 +144,10 @@ class RunRegistry {
   bool IsThere(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Lead(const std::string& name, const std::string& address, Line& line) const;
   // Keeps an entry until the registry is destroyed. `leads`: RegistrationOptions::leads.
-  absl::StatusOr<registry::Registration*> Keep(const std::string& key, const std::string& name,
-                                               const std::string& value,
-                                               std::optional<std::chrono::milliseconds> patience, bool leads = false);
+  absl::StatusOr<registry::Registration*> KeepEntry(const std::string& key, const std::string& name,
+                                                    const std::string& value,
+                                                    std::optional<std::chrono::milliseconds> timeout,
+                                                    bool leads = false);
 
   const std::string run_;
   const RegistryConfig config_;
@@ -157,9 +158,9 @@ class RunRegistry {
   struct Following {
     std::string kind;
     std::function<void(const std::string& name)> observer;
-    std::set<std::string> told;
+    std::set<std::string> reported;
   };
-  void TellFollowing();
+  void ReportFollowing();
 
   base::Mutex following_mu_;  // taken before mu_, and held while an observer runs
   std::vector<Following> following_ ABSL_GUARDED_BY(following_mu_);

@@ -122,20 +122,20 @@ absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::
                                                  cluster.trainer_ranks));
 }
 
-// Agents reach one gateway itself, and several behind a front on the node that drives the run.
+// Agents reach one gateway itself, and several behind a load balancer on the node that drives the run.
 absl::Status CheckEntrance(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   const bool one_machine = IsLoopback(cluster.host);  // it stands for several nodes
   if (one_machine || !IsLoopback(config.http.host) || !config.gateway.public_url.empty()) return absl::OkStatus();
-  const bool front = cluster.gateways > 1;
+  const bool load_balancer = cluster.gateways > 1;
   for (const NodeGroup& group : cluster.groups) {
-    const bool entrance = Has(group, front ? "trainer" : "gateway");
+    const bool entrance = Has(group, load_balancer ? "trainer" : "gateway");
     const bool agents = StartsAgents(config) && Has(group, "agents") && !entrance;
-    const bool gateways = front && Has(group, "gateway") && (!entrance || group.nodes > 1);
+    const bool gateways = load_balancer && Has(group, "gateway") && (!entrance || group.nodes > 1);
     if (!agents && !gateways) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "cluster.groups ('", group.name, "') has ", agents ? "agents" : "a gateway", " on another node than ",
-        front ? "the front of the gateways" : "the gateway", ", and http.host is ", config.http.host,
+        load_balancer ? "the load balancer of the gateways" : "the gateway", ", and http.host is ", config.http.host,
         ", which only its own machine reaches: set http.host=0.0.0.0, with gateway.tls "
         "or, on a private network, gateway.tls.allow_plaintext; or name an address for agents in "
         "gateway.public_url"));
@@ -197,10 +197,10 @@ RoleSpec RoleSpecs::Spec(const RoleProcess& role) const {
   if (role.role == "scheduler") spec.restart_extra = {"--resume"};
   if (role.role != "gateway") return spec;
   spec.inherits_stdout = role.index == 0 && !StartsAgents(config_);  // it prints the address for agents
-  if (!parts_.front.empty()) {
-    // The front listens where a single gateway would.
+  if (!parts_.load_balancer.empty()) {
+    // The load balancer listens where a single gateway would.
     for (const std::string& word : {std::string("--set"), std::string("http.port=0"), std::string("--set"),
-                                    absl::StrCat("gateway.public_url=", parts_.front)}) {
+                                    absl::StrCat("gateway.public_url=", parts_.load_balancer)}) {
       spec.argv.push_back(word);
     }
   }

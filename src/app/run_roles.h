@@ -64,7 +64,7 @@ class RoleSpecs {
     bool existed = false;               // the folder held a run before this start
     std::string binary;                 // this program
     std::vector<std::string> settings;  // KEY=VALUE, over it
-    std::string front;                  // URL for agents, in front of several gateways (front.h); empty = none
+    std::string load_balancer;          // URL for agents, in front of several gateways (load_balancer.h); empty = none
     RunSecrets secrets;
     // Where the trainer's ranks meet, if there are several. Empty = this machine's address.
     std::string meeting_host;

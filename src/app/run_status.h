@@ -11,7 +11,7 @@
 
 namespace ingot::app {
 
-// A silent role is told within 6 s (silent_roles.h), and the command that asks starts within a second: 10 s in all.
+// An unresponsive role is told within 6 s (unresponsive_roles.h), and the command that asks starts within a second: 10 s in all.
 inline constexpr std::chrono::milliseconds kRoleAnswersWithin{3000};
 
 // Asks every role that listens at its place, all at once: the answer comes within kRoleAnswersWithin. `places`: of the

@@ -56,13 +56,13 @@ absl::Status Serve(const SandboxServeArgs& args) {
   sandbox::SubstrateOptions sandbox = args.sandbox;
   if (!key_file.empty()) sandbox.hidden.push_back(std::filesystem::absolute(key_file));
   sandbox.work_root = agents::DefaultWorkRoot();
-  sandbox.rung = "auto";
+  sandbox.isolation = "auto";
   options.images = args.store.empty() ? sandbox.work_root + "/images" : args.store;
   options.image_folders = args.image_folders;
   sandbox.images = options.images;
   if (sandbox.pool < 0) sandbox.pool = std::max(2, args.slots);
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(sandbox));
-  std::printf("sandbox: %s\n", substrate->grant().Describe().c_str());
+  std::printf("sandbox: %s\n", substrate->probe_result().Describe().c_str());
   execution::Service service(std::move(substrate), options);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> server, http::Server::Listen(args.http, service));
   server->Serve();

@@ -17,8 +17,8 @@ class SchedulerAdmission final : public gateway::Admission {
  public:
   explicit SchedulerAdmission(scheduler::Client& scheduler) : scheduler_(scheduler) {}
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override { return scheduler_.Admit(request); }
-  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
-    return scheduler_.EpisodeEnded(request);
+  absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) override {
+    return scheduler_.ReportEpisodeEnd(request);
   }
 
  private:

@@ -59,8 +59,8 @@ std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
   for (const JobLine& job : jobs) {
     if (job.id != id) continue;
     if (state.empty()) state = job.state;
-    const bool told = std::find(reasons.begin(), reasons.end(), job.reason) != reasons.end();
-    if (!told && !job.reason.empty() && job.reason != "None") reasons.push_back(job.reason);
+    const bool reported = std::find(reasons.begin(), reasons.end(), job.reason) != reasons.end();
+    if (!reported && !job.reason.empty() && job.reason != "None") reasons.push_back(job.reason);
   }
   return reasons.empty() ? state : absl::StrCat(state, " (", absl::StrJoin(reasons, ", "), ")");
 }

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "app/launcher.h"
 #include "app/run_config.h"
+#include "app/run_launcher.h"
 #include "base/status.h"
 
 namespace ingot::app {

@@ -12,9 +12,9 @@ namespace ingot::app {
 // A launcher answers within about 3 s (run_status.h). With the start of the command that asks, this is under 10 s.
 constexpr std::chrono::milliseconds kAnswerWithin{8000};
 
-// UNAVAILABLE: nobody listens at `path`, or what comes is no answer. DEADLINE_EXCEEDED: no answer came within `patience`; the
+// UNAVAILABLE: nobody listens at `path`, or what comes is no answer. DEADLINE_EXCEEDED: no answer came within `timeout`; the
 // error tells what the server's process does. Errors call the server `who`.
 absl::StatusOr<http::Answer> AskSocket(const std::string& path, const std::string& target, const std::string& who,
-                                       std::chrono::milliseconds patience = kAnswerWithin);
+                                       std::chrono::milliseconds timeout = kAnswerWithin);
 
 }  // namespace ingot::app

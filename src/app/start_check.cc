@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "agents/rehearsal.h"
+#include "agents/preflight.h"
 #include "app/data_files.h"
 #include "app/progress.h"
 #include "base/checksum.h"
@@ -139,7 +139,7 @@ absl::Status CheckKeys(const RunConfig& config) {
   return absl::OkStatus();
 }
 
-// A doubt about the variables that change no prompt; empty = the chat format reads all.
+// A warning about the variables that change no prompt; empty = the chat format reads all.
 std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& format) {
   std::vector<std::string> unread;
   for (const auto& variable : config.gateway.template_variables) {
@@ -166,8 +166,8 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
   check.pairs = data.pairs;
   check.data.tasks = std::ssize(data.tasks.tasks);
   check.data.eval_tasks = std::ssize(data.eval_tasks.tasks);
-  check.data.left_out = data.tasks.refused;
-  check.data.eval_left_out = data.eval_tasks.refused;
+  check.data.left_out = data.tasks.rejected;
+  check.data.eval_left_out = data.eval_tasks.rejected;
   if (!config.tasks.empty()) {
     check.recipes = std::ssize(config.agents.recipes);
     check.data.context = config.rollout.context_length > 0
@@ -177,20 +177,20 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
     const agents::TaskSet sets[] = {
         {absl::StrCat("data.tasks (", absl::StrJoin(config.task_files(), ", "), ")"), data.tasks.tasks},
         {absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks}};
-    INGOT_ASSIGN_OR_RETURN(check.doubts, agents::Rehearse(config.agents, sets));
+    INGOT_ASSIGN_OR_RETURN(check.warnings, agents::Preflight(config.agents, sets));
     INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
     check.data.shown_tokens = ShownTokens(config, data.tasks.tasks, *text.tokenizer);
     CountShared(data, check.data);
   }
   for (const auto& [key, source] : {std::pair("data.tasks", &data.tasks), {"eval.tasks", &data.eval_tasks}}) {
-    if (!source->remark.empty()) check.doubts.push_back(absl::StrCat(key, ": ", source->remark));
+    if (!source->remark.empty()) check.warnings.push_back(absl::StrCat(key, ": ", source->remark));
   }
   if (!config.model.path.empty()) {
     const auto shape = model::ModelConfig::FromFile(config.model.path + "/config.json");
     if (shape.ok()) check.data.parameters = shape->ParameterCount();
   }
-  if (std::string doubt = UnreadVariables(config, *text.format); !doubt.empty()) check.doubts.push_back(doubt);
-  for (std::string& doubt : StartDoubts(config, check.data)) check.doubts.push_back(std::move(doubt));
+  if (std::string warning = UnreadVariables(config, *text.format); !warning.empty()) check.warnings.push_back(warning);
+  for (std::string& warning : StartWarnings(config, check.data)) check.warnings.push_back(std::move(warning));
   return check;
 }
 
@@ -216,8 +216,8 @@ std::string DescribeCheck(const StartCheck& check) {
     parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + unrun : "agents from elsewhere");
   }
   if (check.data.context > 0) parts.push_back(fmt::format("context of {} tokens", check.data.context));
-  return absl::StrCat("ok: ", absl::StrJoin(parts, ", "), check.doubts.empty() ? "" : "; ",
-                      check.doubts.empty() ? "" : Count(std::ssize(check.doubts), "doubt"));
+  return absl::StrCat("ok: ", absl::StrJoin(parts, ", "), check.warnings.empty() ? "" : "; ",
+                      check.warnings.empty() ? "" : Count(std::ssize(check.warnings), "warning"));
 }
 
 }  // namespace ingot::app

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/doubts.h"
 #include "app/run_config.h"
+#include "app/run_warnings.h"
 #include "app/text_parts.h"
 #include "base/status.h"
 
@@ -18,7 +18,7 @@ struct StartCheck {
   int64_t conversations = 0;
   int64_t pairs = 0;
   int64_t recipes = 0;
-  std::vector<std::string> doubts;  // doubts.h, and those of agents/rehearsal.h
+  std::vector<std::string> warnings;  // run_warnings.h, and those of agents/preflight.h
 };
 
 // `text` and `model_context` are the model's. Errors name the key, and file, line or task at fault. Makes

@@ -30,8 +30,8 @@ std::string FormatRoles(const std::vector<RoleStatus>& roles) {
   return lines;
 }
 
-std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& silent) {
-  for (const RoleStatus& one : silent) {
+std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& unresponsive) {
+  for (const RoleStatus& one : unresponsive) {
     const auto is_it = [&](const RoleStatus& role) { return role.name == one.name; };
     const auto found = std::find_if(roles.begin(), roles.end(), is_it);
     if (found == roles.end()) {
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<StatusEndpoint>> StatusEndpoint::Start(const std:
 
 http::Opening StatusEndpoint::Head(http::RequestHead head) {
   if (head.target != kPath || head.method != "GET") {
-    return {.refusal = Text(404, "GET /status\n")};
+    return {.rejection = Text(404, "GET /status\n")};
   }
   const auto answer = [this](const std::string&) {
     const std::vector<RoleStatus> roles = ask_();

@@ -27,7 +27,7 @@ struct RoleStatus {
 // A printable line for each role.
 std::string FormatRoles(const std::vector<RoleStatus>& roles);
 // The roles with what is known of the silent ones, which may be others beside them.
-std::vector<RoleStatus> WithSilent(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& silent);
+std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& unresponsive);
 // The roles with what those of this machine wait for, by name, which may be others beside them.
 std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, std::string>& waits);
 bool AllAnswer(const std::vector<RoleStatus>& roles);

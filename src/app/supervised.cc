@@ -29,7 +29,7 @@ struct Examples {
 };
 
 // Tells how many turns of the file are rendered with concessions to the chat template (text/concession.h).
-void TellConcessions(const std::string& path, const text::ConcessionCounts& counts, const StageRecord& record) {
+void ReportConcessions(const std::string& path, const text::ConcessionCounts& counts, const StageRecord& record) {
   std::string kinds;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
@@ -65,7 +65,7 @@ absl::StatusOr<Examples> ReadConversations(const std::string& path, const TextPa
   for (const dataset::SftConversation& one : conversations) INGOT_RETURN_IF_ERROR(CheckTokenizer(one, text));
   text::ConcessionCounts concessions = {};
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format, options, &concessions));
-  TellConcessions(path, concessions, record);
+  ReportConcessions(path, concessions, record);
   return Examples{std::move(calls), conversations.size()};
 }
 
@@ -80,7 +80,7 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& tex
   }
   text::ConcessionCounts concessions = {};
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, options, &concessions));
-  TellConcessions(path, concessions, record);
+  ReportConcessions(path, concessions, record);
   if (const int64_t alike = dataset::CountAlike(calls); alike > 0) {
     INGOT_LOG(warn, "{}: the sides of {} of {} pairs are the same tokens, and teach nothing", path, alike,
               pairs.size());

@@ -153,7 +153,7 @@ Supervisor::Ending Supervisor::TendAll(const std::function<bool()>& stop, const 
     }
     if (const absl::Status status = TendGroups(on_status); !status.ok()) return failed(status);
     if (const absl::Status status = StartArrivals(on_status); !status.ok()) return failed(status);
-    TellStates();
+    ReportStates();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -169,13 +169,13 @@ absl::Status Supervisor::StartArrivals(const OnStatus& on_status) {
   return absl::OkStatus();
 }
 
-void Supervisor::TellStates() {
+void Supervisor::ReportStates() {
   if (!options_.on_states) return;
   std::vector<RoleState> states;
   for (const Role& role : roles_) states.push_back({role.spec.name, role.pid, role.restarts, role.done});
-  if (states == told_) return;
-  told_ = std::move(states);
-  options_.on_states(told_);
+  if (states == reported_) return;
+  reported_ = std::move(states);
+  options_.on_states(reported_);
 }
 
 absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, const OnStatus& on_status) {
@@ -352,9 +352,9 @@ void Supervisor::StopAll(const OnStatus& on_status) {
 }
 
 void Supervisor::StopWave(int wave, const OnStatus& on_status) {
-  constexpr std::chrono::seconds kTellOfWait{5};
+  constexpr std::chrono::seconds kReportWaitAfter{5};
   const auto begin = options_.clock->Now();
-  auto tell_at = begin + kTellOfWait;
+  auto report_at = begin + kReportWaitAfter;
   // Kills roles whose grace is over, and reaps those that ended. The roles that still run.
   const auto running = [this, wave, begin, &on_status] {
     std::vector<std::string> names;
@@ -376,8 +376,8 @@ void Supervisor::StopWave(int wave, const OnStatus& on_status) {
     if (role.spec.wave == wave && role.pid > 0) kill(role.pid, SIGTERM);
   }
   for (auto names = running(); !names.empty(); names = running()) {
-    if (options_.clock->Now() >= tell_at) {
-      tell_at = options_.clock->Now() + std::chrono::minutes(1);
+    if (options_.clock->Now() >= report_at) {
+      report_at = options_.clock->Now() + std::chrono::minutes(1);
       on_status(absl::StrCat("waits for the end of ", absl::StrJoin(names, ", ")));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

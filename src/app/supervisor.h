@@ -155,14 +155,14 @@ class Supervisor {
                            const OnStatus& on_status);
   void Schedule(Role& role) const;
   absl::Status StartArrivals(const OnStatus& on_status);
-  void TellStates();
+  void ReportStates();
   void StopAll(const OnStatus& on_status);
   void StopWave(int wave, const OnStatus& on_status);
 
   const SupervisorOptions options_;
   std::vector<Role> roles_;
   std::map<std::string, EndingGroup> ending_;
-  std::vector<RoleState> told_;
+  std::vector<RoleState> reported_;
 };
 
 }  // namespace ingot::app

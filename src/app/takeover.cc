@@ -58,7 +58,7 @@ void Takeover::Look() {
   const absl::StatusOr<std::set<std::string>> held = kind_.held();
   if (!held.ok()) {
     // Nobody knows who lives: nothing is moved, and no time counts.
-    for (Watched& watched : watched_) watched.missing_since.reset();
+    for (WatchedSeat& watched : watched_) watched.missing_since.reset();
     return;
   }
   const std::chrono::nanoseconds now = base::Clock::Real().Now();
@@ -70,7 +70,7 @@ void Takeover::Look() {
     if (there || !watched->seen) continue;
     if (!watched->missing_since.has_value()) watched->missing_since = now;
     if (now - *watched->missing_since < options_.grace || taken != watched_.end() || taken_ >= options_.most) continue;
-    if (Take(watched->seat)) taken = watched;
+    if (TakeSeat(watched->seat)) taken = watched;
   }
   if (taken == watched_.end()) return;
   ++taken_;
@@ -79,7 +79,7 @@ void Takeover::Look() {
   watched_.erase(taken);
 }
 
-bool Takeover::Take(const Seat& seat) {
+bool Takeover::TakeSeat(const Seat& seat) {
   const absl::Status took = kind_.take(seat.name);
   INGOT_LOG(warn, "{} has no agent any more, and {}", seat.name,
             took.ok() ? "moves here" : absl::StrCat("does not move here yet: ", took.message()));

@@ -57,7 +57,7 @@ class Takeover {
   std::vector<RoleSpec> Arrived();
 
  private:
-  struct Watched {
+  struct WatchedSeat {
     Seat seat;
     bool seen = false;
     std::optional<std::chrono::nanoseconds> missing_since;
@@ -66,12 +66,12 @@ class Takeover {
   void Run();
   void Look();
   // Whether it is this node's by now.
-  bool Take(const Seat& seat);
+  bool TakeSeat(const Seat& seat);
 
   const Seats kind_;
   const Options options_;
-  std::vector<Watched> watched_;  // of the thread; without those that were taken
-  int64_t taken_ = 0;             // of the thread
+  std::vector<WatchedSeat> watched_;  // of the thread; without those that were taken
+  int64_t taken_ = 0;                 // of the thread
   base::Mutex mu_;
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -66,17 +66,17 @@ class CaseRunner {
  private:
   absl::Status RunOne(const std::string& program, const std::vector<std::string>& cases,
                       std::vector<std::optional<std::string>>& outputs) const {
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_.Prepare());
-    INGOT_RETURN_IF_ERROR(room->WriteFile("solution.py", program));
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Sandbox> sandbox, substrate_.Prepare());
+    INGOT_RETURN_IF_ERROR(sandbox->WriteFile("solution.py", program));
     sandbox::Command command;
-    command.argv = {"python3", "-I", room->work() + "/solution.py"};
+    command.argv = {"python3", "-I", sandbox->work() + "/solution.py"};
     command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL"});
-    command.env["HOME"] = room->home();
-    command.working_dir = room->work();
+    command.env["HOME"] = sandbox->home();
+    command.working_dir = sandbox->work();
     for (size_t c = 0; c < cases.size(); ++c) {
       if (StopFlag()) return absl::CancelledError("stopped");
       command.stdin_text = cases[c];
-      INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, room->Run(command, limits_, nullptr));
+      INGOT_ASSIGN_OR_RETURN(const sandbox::Outcome outcome, sandbox->Run(command, limits_, nullptr));
       if (outcome.ok()) outputs[c] = std::string(absl::StripTrailingAsciiWhitespace(outcome.out));
     }
     return absl::OkStatus();
@@ -105,9 +105,9 @@ absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
   options.work_root = args.work_root.empty() ? agents::DefaultWorkRoot() : args.work_root;
   options.programs = {{"tasks cases", {"python3"}, sandbox::SearchPath(sandbox::InheritedEnvironment({"PATH"}))}};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
-  if (substrate->grant().rung == sandbox::Rung::kProcess && !args.allow_process) {
+  if (substrate->probe_result().isolation == sandbox::IsolationLevel::kProcess && !args.allow_process) {
     return absl::FailedPreconditionError(absl::StrCat("submissions are programs of others, and this machine grants ",
-                                                      substrate->grant().Describe(),
+                                                      substrate->probe_result().Describe(),
                                                       "; --allow-process says that it is wall enough"));
   }
   std::ofstream out(args.out, std::ios::binary | std::ios::trunc);

@@ -35,7 +35,7 @@ absl::StatusOr<std::function<absl::StatusOr<json::value>(const json::value&)>> M
     INGOT_RETURN_IF_ERROR(CheckInput(input));
     json::object variables = input.get_object();
     if (like_transformers) text::NormalizeAsTransformers(variables);
-    INGOT_ASSIGN_OR_RETURN(const text::jinja::Rendered rendered, chat_template->RenderJson(variables));
+    INGOT_ASSIGN_OR_RETURN(const text::jinja::RenderedText rendered, chat_template->RenderJson(variables));
     const std::vector<int32_t> ids = encoder->Encode(rendered.text, rendered.marks, {}).ids;
     return json::value(json::object{{"text", rendered.text}, {"ids", json::array(ids.begin(), ids.end())}});
   };

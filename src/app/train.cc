@@ -77,7 +77,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   const bool resume = dir.existed();
   base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
-  for (const std::string& doubt : check.doubts) INGOT_LOG(warn, "doubt: {}", doubt);
+  for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   if (config.tasks.empty()) {
     INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
@@ -132,7 +132,8 @@ absl::Status CheckConfig(const RunArgs& args) {
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
-  for (const std::string& doubt : check.doubts) std::fprintf(stderr, "doubt: %s\n", base::Printable(doubt).c_str());
+  for (const std::string& warning : check.warnings)
+    std::fprintf(stderr, "warning: %s\n", base::Printable(warning).c_str());
   std::fprintf(stderr, "%s\n", DescribeCheck(check).c_str());
   return absl::OkStatus();
 }

@@ -8,13 +8,13 @@
 
 #include "absl/strings/str_split.h"
 #include "app/best_model.h"
-#include "app/doubts.h"
 #include "app/evaluation.h"
 #include "app/model_setup.h"
 #include "app/persist.h"
 #include "app/pinned_versions.h"
 #include "app/probe.h"
 #include "app/progress.h"
+#include "app/run_warnings.h"
 #include "app/seconds.h"
 #include "app/summary.h"
 #include "app/terminal.h"
@@ -37,10 +37,10 @@ constexpr std::chrono::milliseconds kProbeTimeout{300'000};
 
 // A crash before the first due checkpoint resumes from checkpoint 0, so that no warm start is repeated.
 absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const RunDir& dir, RunVersions& versions,
-                       const Patience& patience) {
+                       const RetryPolicy& retry) {
   trainer::CheckpointInfo checkpoint;
   const Underway writing("writing checkpoint 0");
-  INGOT_RETURN_IF_ERROR(Persist(patience, "writing checkpoint 0", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(checkpoint, trainer.SaveCheckpoint(dir.checkpoints(), model.text.files));
     return absl::OkStatus();
   }));
@@ -51,20 +51,20 @@ absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const
 // Reports evaluations that ended before this process, or goes on with them.
 absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, const RecordedRows& earlier,
                                const PinnedVersions& pinned, const BestModel& best, RunRecorder& recorder,
-                               const Patience& patience) {
+                               const RetryPolicy& retry) {
   evaluations.RetainAfterwards([&pinned](int64_t version) { return pinned.Pins(version); });
   std::set<int64_t> evaluated;
   for (const auto& [version, mean] : earlier.evaluated) evaluated.insert(version);
-  INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, evaluated, patience));
+  INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, evaluated, retry));
   best.DropOthers(evaluations.running());
   return evaluations.Poll(recorder.OnEvaluation());
 }
 
 // Has the ranks store the trainer's version; every argument outlives the result.
-auto StoringVersions(trainer::Trainer& trainer, weights::VersionWriter& writer, const Patience& patience) {
-  return [&trainer, &writer, &patience]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+auto StoringVersions(trainer::Trainer& trainer, weights::VersionWriter& writer, const RetryPolicy& retry) {
+  return [&trainer, &writer, &retry]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     std::shared_ptr<const weights::Snapshot> version;
-    INGOT_RETURN_IF_ERROR(Persist(patience, "storing the version", [&]() -> absl::Status {
+    INGOT_RETURN_IF_ERROR(Persist(retry, "storing the version", [&]() -> absl::Status {
       INGOT_ASSIGN_OR_RETURN(version, trainer.StoreVersion(writer.newest(), writer.AnchorDue()));
       return absl::OkStatus();
     }));
@@ -112,9 +112,9 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   const int64_t first_step = trainer->version();
   if (seams.store.has_value()) trainer->StoreVersionsIn(*seams.store);
 
-  const Patience patience{.stop = &stop};
+  const RetryPolicy retry{.stop = &stop};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
-                         OpenRecord(config, dir, resume, first_step, metrics, patience));
+                         OpenRecord(config, dir, resume, first_step, metrics, retry));
   const RecordedRows earlier = ReadRecord(dir.metrics());
   RunTally tally;
   tally.rewards = earlier.rewards;
@@ -124,20 +124,20 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
   const BestModel best(config.eval.keep_best, dir.checkpoints(), model.text.files);
-  RunVersions versions(seams, evaluations, pinned, best, trainer->config(), patience);
-  if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, patience));
-  PoolBatchSource source(seams, patience, line);
-  RunRecorder recorder(seams, *log, line, tally, evaluations, best, patience, config.eval.success, start);
-  INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, patience));
+  RunVersions versions(seams, evaluations, pinned, best, trainer->config(), retry);
+  if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, retry));
+  PoolBatchSource source(seams, retry, line);
+  RunRecorder recorder(seams, *log, line, tally, evaluations, best, retry, config.eval.success, start);
+  INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, retry));
 
   trainer::LoopOptions options;
   options.checkpoint_root = dir.checkpoints();
   options.extra_files = model.text.files;
-  options.persist = [&patience](const std::string& what, const std::function<absl::Status()>& write) {
+  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
     const Underway writing(what);
-    return Persist(patience, what, write);
+    return Persist(retry, what, write);
   };
-  if (seams.writer != nullptr) options.take = StoringVersions(*trainer, *seams.writer, patience);
+  if (seams.writer != nullptr) options.take = StoringVersions(*trainer, *seams.writer, retry);
   options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
@@ -148,13 +148,13 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   INGOT_RETURN_IF_ERROR(ran);
   INGOT_RETURN_IF_ERROR(dismissed);
   INGOT_RETURN_IF_ERROR(
-      evaluations.Finish(recorder.OnEvaluation(), patience, [&line](const std::string& text) { line.Note(text); }));
+      evaluations.Finish(recorder.OnEvaluation(), retry, [&line](const std::string& text) { line.Note(text); }));
   best.DropOthers({});
 
   for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(clock, start), first_step), '\n')) {
     line.Note(std::string(text));
   }
-  for (const std::string& doubt : EndDoubts(config, tally)) line.Note("doubt: " + doubt);
+  for (const std::string& warning : EndWarnings(config, tally)) line.Note("warning: " + warning);
   if (const std::string text = DescribeBest(best); !text.empty()) line.Note(text);
   const GoalVerdict verdict = VerdictOf(config, dir, tally, trainer->version());
   if (!verdict.text.empty()) line.Note(verdict.text);

@@ -18,11 +18,11 @@ namespace ingot::app {
 namespace {
 
 // Waits for a line on standard input, at most so long. False: none came, or the input has ended.
-bool LineEntered(std::chrono::milliseconds patience) {
+bool LineEntered(std::chrono::milliseconds timeout) {
   static bool ended = false;
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  if (ended || poll(&input, 1, static_cast<int>(patience.count())) <= 0) {
-    if (ended) std::this_thread::sleep_for(patience);
+  if (ended || poll(&input, 1, static_cast<int>(timeout.count())) <= 0) {
+    if (ended) std::this_thread::sleep_for(timeout);
     return false;
   }
   std::array<char, 256> line;

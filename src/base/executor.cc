@@ -88,10 +88,10 @@ void Executor::Wake(Worker& worker) {
 void Executor::Run() {
   pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
   Worker self;
-  while (Task task = Take(self)) task();
+  while (Task task = NextTask(self)) task();
 }
 
-Task Executor::Take(Worker& self) {
+Task Executor::NextTask(Worker& self) {
   const MutexLock lock(mu_);
   while (true) {
     HandDueTimers();

@@ -105,7 +105,7 @@ class Executor {
   };
 
   void Run();
-  Task Take(Worker& self);  // blocks; null: the executor has shut down
+  Task NextTask(Worker& self);  // blocks; null: the executor has shut down
   void Hand(Task task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Wake(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandDueTimers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -18,10 +18,10 @@ void Outage::Failed(const absl::Status& why) {
   const std::string cause = absl::StrCat(what_, " (", why.message(), ")");
   wait_.has_value() ? wait_->Because(cause) : (void)wait_.emplace(cause);
   if (!since_.has_value()) {
-    since_ = told_ = now;
+    since_ = reported_ = now;
     INGOT_LOG(warn, "{} waits: {}", what_, std::string(why.message()));
-  } else if (now - told_ >= kReminder) {
-    told_ = now;
+  } else if (now - reported_ >= kReminder) {
+    reported_ = now;
     INGOT_LOG(warn, "{} has waited for {} s: {}", what_, Seconds(), std::string(why.message()));
   }
 }

@@ -33,7 +33,7 @@ class Outage {
   const Clock& clock_;
   std::optional<std::chrono::nanoseconds> since_;
   std::optional<Wait> wait_;  // meanwhile
-  std::chrono::nanoseconds told_{0};
+  std::chrono::nanoseconds reported_{0};
 };
 
 }  // namespace ingot::base

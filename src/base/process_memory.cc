@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 // The number behind `key` in a file like /proc/meminfo or memory.stat; -1 = no such key.
-int64_t NumberBehind(const std::string& path, const std::string& key) {
+int64_t NumberAfter(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.rfind(key, 0) == 0) return std::strtoll(line.c_str() + key.size(), nullptr, 10);
@@ -28,7 +28,7 @@ int64_t NumberBehind(const std::string& path, const std::string& key) {
 }
 
 int64_t KilobytesOf(const std::string& path, const std::string& key) {
-  const int64_t kilobytes = NumberBehind(path, key);
+  const int64_t kilobytes = NumberAfter(path, key);
   return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
@@ -59,7 +59,7 @@ int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::stri
     const std::string folder = root + files.mount + path;
     const int64_t limit = NumberIn(folder + files.limit), used = NumberIn(folder + files.used);
     if (limit >= 0 && used >= 0) {
-      const int64_t cache = std::max<int64_t>(0, NumberBehind(folder + "/memory.stat", files.cache));
+      const int64_t cache = std::max<int64_t>(0, NumberAfter(folder + "/memory.stat", files.cache));
       left = std::min(left, std::max<int64_t>(0, limit - std::max<int64_t>(0, used - cache)));
     }
     if (path.empty()) return left;

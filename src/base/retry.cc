@@ -14,7 +14,7 @@ absl::Status Persist(const Retries& how, std::string_view what, const std::funct
   while (true) {
     const absl::Status status = attempt();
     if (!how.passes(status)) return status;
-    const std::chrono::nanoseconds left = how.patience - (how.clock->Now() - began);
+    const std::chrono::nanoseconds left = how.timeout - (how.clock->Now() - began);
     if (how.stopped() || left <= std::chrono::nanoseconds(0)) return status;
     const std::string cause = WaitCause(what, status);
     wait.has_value() ? wait->Because(cause) : (void)wait.emplace(cause);

@@ -36,7 +36,7 @@ struct Retries {
   std::function<void(std::chrono::nanoseconds)> sleep;  // for so long, or until `stopped`
   std::chrono::nanoseconds pause{0};                    // the first; each later one is twice as long
   std::chrono::nanoseconds longest_pause{0};
-  std::chrono::nanoseconds patience = std::chrono::nanoseconds::max();
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
   bool (*passes)(const absl::Status&) = IsTransient;
   std::function<void(const absl::Status&)> on_failure = {};  // before each pause
   const Clock* clock = &Clock::Real();

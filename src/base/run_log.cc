@@ -66,14 +66,14 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
 
 // Cuts the log as RunLog::Open says. Returns the remaining lines at resume_step or past it.
 absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
-  const auto tell_of_loss = [&](std::string_view how) {
+  const auto report_loss = [&](std::string_view how) {
     if (options.resume_step <= 0) return;
     INGOT_LOG(warn, "{} {}: the record begins anew at step {}, without the steps before it", path, how,
               options.resume_step);
   };
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    tell_of_loss("is gone");
+    report_loss("is gone");
     return std::vector<json::object>();
   }
   std::ostringstream buffer;
@@ -85,7 +85,7 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
         absl::StrCat(path, " already holds a run's metrics: resume that run, or name another folder"));
   }
   OldLines kept = LinesToKeep(text, options, path);
-  if (kept.text.empty()) tell_of_loss("has no line of an earlier step");
+  if (kept.text.empty()) report_loss("has no line of an earlier step");
   if (kept.text != text) INGOT_RETURN_IF_ERROR(Retried(ReplaceFile(path, kept.text)));
   return std::move(kept.ahead);
 }
@@ -204,7 +204,7 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   }
   newest_ = std::max(newest_, step);
   if (events_ != nullptr) {
-    const TagBound::Bounded tagged = tags_.Bound(scalars);
+    const TagBound::BoundedScalars tagged = tags_.Bound(scalars);
     if (tagged.others > 0 && metrics_ != nullptr) {
       metrics_
           ->GetCounter("ingot_tensorboard_tags_other_total", "Numbers of metrics.jsonl that TensorBoard has as other.")

@@ -23,15 +23,15 @@ bool IsSecret(std::string_view word) {
 }
 
 absl::StatusOr<std::string> ReadSecret(const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
+  const auto reject = [&](const std::string& why) {
     return absl::InvalidArgumentError(absl::StrCat("'", path, "' ", why));
   };
   const auto file = OpenToRead(path);
   if (!file.ok()) return absl::InvalidArgumentError(file.status().message());
   struct stat what{};
-  if (fstat(file->get(), &what) != 0) return refuse(absl::StrCat("cannot be read: ", std::strerror(errno)));
+  if (fstat(file->get(), &what) != 0) return reject(absl::StrCat("cannot be read: ", std::strerror(errno)));
   if ((what.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return refuse(absl::StrCat("is open to other users of this machine: `chmod 600 ", path, "`"));
+    return reject(absl::StrCat("is open to other users of this machine: `chmod 600 ", path, "`"));
   }
   const auto text = ReadOpenFile(*file, path, kLongest);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
@@ -39,7 +39,7 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   const std::string word =
       begin == std::string::npos ? "" : text->substr(begin, text->find_last_not_of(kSpace) + 1 - begin);
   if (IsSecret(word)) return word;
-  return refuse(absl::StrCat("must hold one word of ", kShortest, " to ", kLongest,
+  return reject(absl::StrCat("must hold one word of ", kShortest, " to ", kLongest,
                              " printable ASCII characters, e.g. of `openssl rand -hex 32`"));
 }
 

@@ -44,7 +44,7 @@ std::string WriteRecordName(const RecordName& name) {
 std::string TagBound::NameOf(const std::string& name) {
   RecordName bounded = ReadRecordName(name);
   if (bounded.labels.empty()) return name;
-  Known& known = known_[bounded.metric];
+  KnownLabels& known = known_[bounded.metric];
   for (auto& [label, value] : bounded.labels) {
     std::set<std::string>& values = known.values[label];
     if (value == kOther || values.contains(value)) continue;
@@ -64,8 +64,8 @@ std::string TagBound::NameOf(const std::string& name) {
   return text;
 }
 
-TagBound::Bounded TagBound::Bound(const Scalars& line) {
-  Bounded bounded;
+TagBound::BoundedScalars TagBound::Bound(const Scalars& line) {
+  BoundedScalars bounded;
   std::map<std::string, std::pair<size_t, int>>
       merged;  // by changed name: its place, and how many numbers it stands for
   for (const auto& [name, value] : line) {

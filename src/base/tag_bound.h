@@ -32,23 +32,23 @@ class TagBound {
   // A label has at most `max_labels` > 0 values in a metric, and a metric at most ten times as many names.
   explicit TagBound(size_t max_labels) : max_labels_(max_labels) {}
 
-  struct Bounded {
+  struct BoundedScalars {
     Scalars scalars;
     size_t others = 0;  // scalars whose name changed
   };
   // `line` under bounded names. Further values of a label are called "other"; numbers that thus get one name become one
   // number, their mean.
-  Bounded Bound(const Scalars& line);
+  BoundedScalars Bound(const Scalars& line);
 
  private:
-  struct Known {
+  struct KnownLabels {
     std::map<std::string, std::set<std::string>> values;  // by label
     std::set<std::string> names;
   };
   std::string NameOf(const std::string& name);
 
   const size_t max_labels_;
-  std::map<std::string, Known> known_;  // by metric
+  std::map<std::string, KnownLabels> known_;  // by metric
 };
 
 }  // namespace ingot::base

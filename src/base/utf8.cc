@@ -62,8 +62,8 @@ char32_t NextCharacter(std::string_view text, size_t& at) {
 
 char32_t PreviousCharacter(std::string_view text, size_t& at) {
   at = StartOf(text, at - 1);
-  size_t behind = at;
-  return NextCharacter(text, behind);
+  size_t after = at;
+  return NextCharacter(text, after);
 }
 
 void AppendUtf8(uint32_t c, std::string& out) {

@@ -4,7 +4,7 @@
 
 namespace ingot::datapool {
 
-bool IsRefusal(const absl::Status& status) {
+bool IsRejection(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kAlreadyExists:
@@ -19,16 +19,16 @@ bool IsRefusal(const absl::Status& status) {
 
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least) {
   constexpr int kTries = 8;  // each lost to another leader that began meanwhile
-  absl::Status refused;
+  absl::Status rejected;
   for (int i = 0; i < kTries; ++i) {
     INGOT_ASSIGN_OR_RETURN(const v1::PoolStatusResponse status, pool.Status());
     v1::AppendJournalRequest claim;
     claim.set_fencing_token(std::max(least, status.writer_token() + 1));
-    refused = pool.AppendJournal(claim).status();
-    if (refused.ok()) return claim.fencing_token();
-    if (!absl::IsAborted(refused)) return refused;
+    rejected = pool.AppendJournal(claim).status();
+    if (rejected.ok()) return claim.fencing_token();
+    if (!absl::IsAborted(rejected)) return rejected;
   }
-  return refused;
+  return rejected;
 }
 
 EpisodePages::EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,

@@ -23,17 +23,17 @@ inline std::string WayOn(const std::string& folder = "RUN/pool") {
 
 // Whether a mutation was refused for good: nothing of this request is stored, nor of an earlier one of equal content. After
 // any other error it may be stored, or be stored later.
-bool IsRefusal(const absl::Status& status);
+bool IsRejection(const absl::Status& status);
 
 class Client {
  public:
   virtual ~Client() = default;
-  virtual absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) = 0;
+  virtual absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) = 0;
   virtual absl::Status AppendCall(const v1::AppendCallRequest& request) = 0;
-  virtual absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) = 0;
-  virtual absl::Status EndEpisode(const v1::EndEpisodeRequest& request) = 0;
-  virtual absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) = 0;
-  virtual absl::Status GradeGroup(const v1::GradeGroupRequest& request) = 0;
+  virtual absl::Status StoreReward(const v1::StoreRewardRequest& request) = 0;
+  virtual absl::Status StoreEnd(const v1::StoreEndRequest& request) = 0;
+  virtual absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) = 0;
+  virtual absl::Status StoreGrades(const v1::StoreGradesRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) = 0;
   virtual absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) = 0;
   virtual absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) = 0;

@@ -12,14 +12,14 @@
 namespace ingot::datapool {
 namespace {
 
-// The part of an opening that a repeated OpenEpisode must equal: all but the time.
+// The part of an opening that a repeated StoreEpisode must equal: all but the time.
 std::string Opening(v1::Episode episode) {
   ClearProgress(episode);
   episode.clear_opened_unix_ns();
   return DeterministicBytes(episode);
 }
 
-// The part of an end that a repeated EndEpisode must equal: all but the time.
+// The part of an end that a repeated StoreEnd must equal: all but the time.
 std::string Ending(const v1::Episode& episode) {
   v1::Episode ending;
   ending.set_state(episode.state());
@@ -66,7 +66,7 @@ absl::Status LateReward(const v1::Episode& stored, int64_t number) {
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
 
 // The episode as the request ends it. `by_default`: nobody rewarded it before.
-v1::Episode Ended(v1::Episode episode, const v1::EndEpisodeRequest& request, bool by_default) {
+v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool by_default) {
   episode.set_state(request.state());
   if (request.has_reward()) {  // the whole outcome
     episode.clear_signals();
@@ -158,8 +158,8 @@ absl::StatusOr<bool> HasGroup(Database::Batch& batch, const v1::Episode& episode
 
 }  // namespace
 
-absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
-                              const v1::OpenEpisodeRequest& request, int64_t unix_ns) {
+absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
+                               const v1::StoreEpisodeRequest& request, int64_t unix_ns) {
   v1::Episode episode = request.episode();
   const absl::StatusOr<v1::Episode> stored = LoadOpening(batch, episode.episode_id());
   if (stored.ok()) {
@@ -181,7 +181,7 @@ absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& co
   return absl::OkStatus();
 }
 
-absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request) {
+absl::Status StageStoreReward(Database::Batch& batch, const v1::StoreRewardRequest& request) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   INGOT_RETURN_IF_ERROR(CheckGateway(stored, request.gateway_token()));
   v1::Episode rewarded = stored;
@@ -202,7 +202,7 @@ absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeR
   return absl::OkStatus();
 }
 
-absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request) {
+absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& request) {
   INGOT_ASSIGN_OR_RETURN(const v1::Episode stored, LoadProgress(batch, request.episode_id()));
   INGOT_RETURN_IF_ERROR(CheckGateway(stored, request.gateway_token()));
   if (stored.state() == v1::EPISODE_OPEN) {
@@ -223,7 +223,7 @@ absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest
       absl::StrCat(Describe(stored), " has ended as ", v1::EpisodeState_Name(stored.state()), " with other content"));
 }
 
-absl::Status StageTakeEpisode(Database::Batch& batch, const v1::TakeEpisodeRequest& request) {
+absl::Status StageTakeOverEpisode(Database::Batch& batch, const v1::TakeOverEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(v1::Episode stored, LoadProgress(batch, request.episode_id()));
   if (stored.state() != v1::EPISODE_OPEN) {
     return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " is taken by nobody, it is ",
@@ -242,7 +242,7 @@ absl::Status StageTakeEpisode(Database::Batch& batch, const v1::TakeEpisodeReque
   return absl::OkStatus();
 }
 
-absl::Status StageGradeGroup(Database::Batch& batch, const v1::GradeGroupRequest& request) {
+absl::Status StageStoreGrades(Database::Batch& batch, const v1::StoreGradesRequest& request) {
   std::vector<v1::Episode> graded;
   for (const auto& [episode_id, grade] : request.grades()) {
     INGOT_ASSIGN_OR_RETURN(v1::Episode episode, LoadProgress(batch, episode_id));

@@ -12,15 +12,15 @@
 namespace ingot::datapool {
 
 // `unix_ns`: the time at which older attempts of the sample end as fenced.
-absl::Status StageOpenEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
-                              const v1::OpenEpisodeRequest& request, int64_t unix_ns);
+absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
+                               const v1::StoreEpisodeRequest& request, int64_t unix_ns);
 
-absl::Status StageRewardEpisode(Database::Batch& batch, const v1::RewardEpisodeRequest& request);
+absl::Status StageStoreReward(Database::Batch& batch, const v1::StoreRewardRequest& request);
 
-absl::Status StageEndEpisode(Database::Batch& batch, const v1::EndEpisodeRequest& request);
+absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& request);
 
-absl::Status StageTakeEpisode(Database::Batch& batch, const v1::TakeEpisodeRequest& request);
-absl::Status StageGradeGroup(Database::Batch& batch, const v1::GradeGroupRequest& request);
+absl::Status StageTakeOverEpisode(Database::Batch& batch, const v1::TakeOverEpisodeRequest& request);
+absl::Status StageStoreGrades(Database::Batch& batch, const v1::StoreGradesRequest& request);
 
 // Deletes the episode at that key of `order` and its calls; with the last episode of a group, the group's segments too.
 // OK if there is no such episode.

@@ -14,24 +14,25 @@ class GrpcClient final : public Client {
  public:
   GrpcClient(v1::RoleChannel channel, milliseconds deadline) : deadline_(deadline), stubs_(std::move(channel)) {}
 
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
-    return Call<v1::OpenEpisodeResponse>(request, &v1::DataPool::Stub::OpenEpisode).status();
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override {
+    return Call<v1::StoreEpisodeResponse>(request, &v1::DataPool::Stub::StoreEpisode).status();
   }
   absl::Status AppendCall(const v1::AppendCallRequest& request) override {
     return Call<v1::AppendCallResponse>(request, &v1::DataPool::Stub::AppendCall).status();
   }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
-    return Call<v1::RewardEpisodeResponse>(request, &v1::DataPool::Stub::RewardEpisode).status();
+  absl::Status StoreReward(const v1::StoreRewardRequest& request) override {
+    return Call<v1::StoreRewardResponse>(request, &v1::DataPool::Stub::StoreReward).status();
   }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
-    return Call<v1::EndEpisodeResponse>(request, &v1::DataPool::Stub::EndEpisode).status();
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override {
+    return Call<v1::StoreEndResponse>(request, &v1::DataPool::Stub::StoreEnd).status();
   }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override {
-    INGOT_ASSIGN_OR_RETURN(auto response, Call<v1::TakeEpisodeResponse>(request, &v1::DataPool::Stub::TakeEpisode));
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) override {
+    INGOT_ASSIGN_OR_RETURN(auto response,
+                           Call<v1::TakeOverEpisodeResponse>(request, &v1::DataPool::Stub::TakeOverEpisode));
     return std::move(*response.mutable_tree());
   }
-  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override {
-    return Call<v1::GradeGroupResponse>(request, &v1::DataPool::Stub::GradeGroup).status();
+  absl::Status StoreGrades(const v1::StoreGradesRequest& request) override {
+    return Call<v1::StoreGradesResponse>(request, &v1::DataPool::Stub::StoreGrades).status();
   }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     INGOT_ASSIGN_OR_RETURN(auto response, Call<v1::GetEpisodeResponse>(request, &v1::DataPool::Stub::GetEpisode));

@@ -27,7 +27,7 @@ constexpr char kDurability[] =
 
 // FAILED_PRECONDITION: a server with these settings can lose an acknowledged commit.
 absl::Status CheckDurable(const PostgresConnection& connection, const PostgresRows& rows, bool allow_single) {
-  const auto refuse = [&](const std::string& setting, int column, const std::string& wanted) {
+  const auto reject = [&](const std::string& setting, int column, const std::string& wanted) {
     return absl::FailedPreconditionError(absl::StrCat("PostgreSQL at ", connection.host(), " has ", setting, " = '",
                                                       std::string(rows.Value(0, column)),
                                                       "': acknowledged records could be lost. Set ", wanted));
@@ -35,13 +35,13 @@ absl::Status CheckDurable(const PostgresConnection& connection, const PostgresRo
   if (rows.Value(0, 4) != "f") {
     return absl::UnavailableError(absl::StrCat("PostgreSQL at ", connection.host(), " is a standby, it only reads"));
   }
-  if (rows.Value(0, 0) != "on") return refuse("fsync", 0, "fsync = on");
-  if (rows.Value(0, 1) != "on") return refuse("full_page_writes", 1, "full_page_writes = on");
+  if (rows.Value(0, 0) != "on") return reject("fsync", 0, "fsync = on");
+  if (rows.Value(0, 1) != "on") return reject("full_page_writes", 1, "full_page_writes = on");
   if (rows.Value(0, 2) != "on" && rows.Value(0, 2) != "remote_apply") {
-    return refuse("synchronous_commit", 2, "synchronous_commit = on");
+    return reject("synchronous_commit", 2, "synchronous_commit = on");
   }
   if (rows.Value(0, 3).empty() && !allow_single) {
-    return refuse("synchronous_standby_names", 3,
+    return reject("synchronous_standby_names", 3,
                   "a synchronous standby, or datapool.postgres.allow_single: true if one disk is enough");
   }
   connection.lead()->replicates = !rows.Value(0, 3).empty();
@@ -171,7 +171,7 @@ class PostgresDatabase final : public Database {
         " of this process's commits, and commit ", acknowledged_, " was acknowledged by ", acknowledged_by_,
         ". It is not used. Stop it, and promote a server that has them. To continue without them, end this process and "
         "start the run again");
-    servers_.Refuse(*connection.lead(), why);
+    servers_.Reject(*connection.lead(), why);
     return absl::UnavailableError(why);
   }
 

@@ -18,7 +18,7 @@
 //
 // A timeline's number is no ancestry: two standbys that are promoted apart have the same one. So each commit also numbers
 // itself in a row that no other process writes. A server whose row is below the last number that was acknowledged lacks that
-// commit, and does not lead (PostgresServers::Refuse). Thread safe.
+// commit, and does not lead (PostgresServers::Reject). Thread safe.
 #pragma once
 
 #include <memory>

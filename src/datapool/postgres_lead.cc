@@ -23,13 +23,13 @@ int64_t HighestOf(const std::vector<PostgresAnswer>& answers, const PostgresTime
   return highest;
 }
 
-std::string Told(const std::vector<PostgresAnswer>& answers) {
-  std::string told;
+std::string ReportOf(const std::vector<PostgresAnswer>& answers) {
+  std::string reported;
   for (const PostgresAnswer& answer : answers) {
-    absl::StrAppend(&told, told.empty() ? "" : ", ", answer.host, answer.standby ? " is a standby" : " writes",
+    absl::StrAppend(&reported, reported.empty() ? "" : ", ", answer.host, answer.standby ? " is a standby" : " writes",
                     " on timeline ", answer.identity.timeline);
   }
-  return told;
+  return reported;
 }
 
 }  // namespace
@@ -89,9 +89,9 @@ std::string PostgresTimelines::FileOf(const std::string& system, int64_t timelin
   return absl::StrCat(folder_, "/", kFile, system, "-", timeline);
 }
 
-bool PostgresTimelines::Raise(const std::string& system, Seen seen) {
+bool PostgresTimelines::Raise(const std::string& system, SeenServer seen) {
   base::MutexLock lock(mu_);
-  Seen& highest = highest_[system];
+  SeenServer& highest = highest_[system];
   if (highest.timeline >= seen.timeline) return false;
   highest = std::move(seen);
   return true;
@@ -112,9 +112,9 @@ absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, 
     }
   }
   if (leaders.empty() && !unfenced.empty()) {
-    return absl::UnavailableError(absl::StrCat(unfenced, " All servers: ", Told(answers)));
+    return absl::UnavailableError(absl::StrCat(unfenced, " All servers: ", ReportOf(answers)));
   }
-  if (leaders.empty()) return absl::UnavailableError(absl::StrCat("no server writes: ", Told(answers)));
+  if (leaders.empty()) return absl::UnavailableError(absl::StrCat("no server writes: ", ReportOf(answers)));
   const PostgresAnswer& first = answers[leaders[0]];
   for (const size_t i : leaders) {
     if (last != nullptr && answers[i].identity == *last) return i;

@@ -83,19 +83,19 @@ class PostgresTimelines {
   std::string Remedy(const std::string& system) const;
 
  private:
-  struct Seen {
+  struct SeenServer {
     int64_t timeline = 0;
     std::string host;
   };
 
   std::string FileOf(const std::string& system, int64_t timeline) const;
   // False: as high a timeline was seen before.
-  bool Raise(const std::string& system, Seen seen);
+  bool Raise(const std::string& system, SeenServer seen);
 
   const std::string folder_;
   const bool read_only_;
   mutable base::Mutex mu_;
-  std::map<std::string, Seen> highest_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, SeenServer> highest_ ABSL_GUARDED_BY(mu_);
 };
 
 // The index of the server that leads: it writes, on the highest timeline of its cluster that an answer or `timelines` tells.

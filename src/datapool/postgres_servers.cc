@@ -11,14 +11,14 @@ namespace {
 
 // No server that could lead answered. FAILED_PRECONDITION if each of them refused the user or the database.
 absl::Status NobodyAnswered(const std::vector<PostgresFound>& found) {
-  std::string told;
-  bool refused = true;
+  std::string reported;
+  bool rejected = true;
   for (const PostgresFound& one : found) {
     if (one.status.ok()) continue;
-    absl::StrAppend(&told, told.empty() ? "" : "; ", one.status.message());
-    refused = refused && absl::IsFailedPrecondition(one.status);
+    absl::StrAppend(&reported, reported.empty() ? "" : "; ", one.status.message());
+    rejected = rejected && absl::IsFailedPrecondition(one.status);
   }
-  return refused ? absl::FailedPreconditionError(told) : absl::UnavailableError(told);
+  return rejected ? absl::FailedPreconditionError(reported) : absl::UnavailableError(reported);
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectLead
   timelines_.Load();
   const std::shared_ptr<PostgresLead> before = lead();
   std::vector<PostgresFound> found = Survey(url_.hosts);
-  LeaveOutRefused(found);
+  LeaveOutRejected(found);
   std::vector<PostgresAnswer> answers;
   std::vector<PostgresFound*> answered;
   for (PostgresFound& one : found) {
@@ -94,24 +94,24 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectSame
   return absl::UnavailableError(absl::StrCat(host.Name(), " has another server than ", lead->name(), " by now"));
 }
 
-void PostgresServers::Refuse(PostgresLead& lead, const std::string& why) {
+void PostgresServers::Reject(PostgresLead& lead, const std::string& why) {
   INGOT_LOG(error, "{}", why);
   base::MutexLock lock(mu_);
-  refused_.emplace_back(lead.identity(), why);
+  rejected_.emplace_back(lead.identity(), why);
   lead.End(why);
 }
 
-absl::Status PostgresServers::CheckRefused(const PostgresIdentity& identity) const {
-  for (const auto& [refused, why] : refused_) {
-    if (refused == identity) return absl::UnavailableError(why);
+absl::Status PostgresServers::CheckRejected(const PostgresIdentity& identity) const {
+  for (const auto& [rejected, why] : rejected_) {
+    if (rejected == identity) return absl::UnavailableError(why);
   }
   return absl::OkStatus();
 }
 
-void PostgresServers::LeaveOutRefused(std::vector<PostgresFound>& found) const {
+void PostgresServers::LeaveOutRejected(std::vector<PostgresFound>& found) const {
   base::MutexLock lock(mu_);
   for (PostgresFound& one : found) {
-    if (one.status.ok()) one.status = CheckRefused(one.answer.identity);
+    if (one.status.ok()) one.status = CheckRejected(one.answer.identity);
   }
 }
 
@@ -159,8 +159,8 @@ void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
       if (lead_is_silent) hung_[led] = {lead_host_, now + options_.hung_for};
     }
     const int64_t highest = timelines_.Highest(identity.system);
-    if (standby || identity.timeline >= highest || told_[name] == highest) continue;
-    told_[name] = highest;
+    if (standby || identity.timeline >= highest || reported_[name] == highest) continue;
+    reported_[name] = highest;
     INGOT_LOG(warn, "PostgreSQL at {} writes on the old timeline {} and is not used{}", host, identity.timeline,
               timelines_.Remedy(identity.system));
   }
@@ -173,7 +173,7 @@ absl::StatusOr<std::shared_ptr<PostgresLead>> PostgresServers::Lead(const Postgr
     return absl::UnavailableError(absl::StrCat(answer.host, " writes on the old timeline ", answer.identity.timeline,
                                                timelines_.Remedy(answer.identity.system)));
   }
-  INGOT_RETURN_IF_ERROR(CheckRefused(answer.identity));
+  INGOT_RETURN_IF_ERROR(CheckRejected(answer.identity));
   if (lead_ != nullptr && !lead_->over() && lead_->identity() == answer.identity) return lead_;
   const std::shared_ptr<PostgresLead> before = lead_;
   lead_ = std::make_shared<PostgresLead>(answer.host, answer.identity);

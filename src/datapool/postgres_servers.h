@@ -55,7 +55,7 @@ class PostgresServers {
   // Another connection to lead(). UNAVAILABLE: there is none, or its host has another server now.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
   // The server of `lead`, in this run of it, lacks what another one acknowledged. `why` is the error where no other leads.
-  void Refuse(PostgresLead& lead, const std::string& why);
+  void Reject(PostgresLead& lead, const std::string& why);
   // null = none was found yet.
   std::shared_ptr<PostgresLead> lead() const;
 
@@ -76,8 +76,8 @@ class PostgresServers {
   // The lead that the identity has; UNAVAILABLE: a higher timeline was seen meanwhile.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
   // Turns the answers of refused servers into errors.
-  void LeaveOutRefused(std::vector<PostgresFound>& found) const;
-  absl::Status CheckRefused(const PostgresIdentity& identity) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LeaveOutRejected(std::vector<PostgresFound>& found) const;
+  absl::Status CheckRejected(const PostgresIdentity& identity) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
   void AskHung();
   bool HasSeveral() const;
@@ -90,9 +90,10 @@ class PostgresServers {
   mutable base::Mutex mu_;
   std::shared_ptr<PostgresLead> lead_ ABSL_GUARDED_BY(mu_);
   PostgresHost lead_host_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Hung> hung_ ABSL_GUARDED_BY(mu_);                               // by name
-  std::vector<std::pair<PostgresIdentity, std::string>> refused_ ABSL_GUARDED_BY(mu_);  // and why
-  std::map<std::string, int64_t> told_ ABSL_GUARDED_BY(mu_);  // unfenced hosts and their timelines that the log names
+  std::map<std::string, Hung> hung_ ABSL_GUARDED_BY(mu_);                                // by name
+  std::vector<std::pair<PostgresIdentity, std::string>> rejected_ ABSL_GUARDED_BY(mu_);  // and why
+  std::map<std::string, int64_t> reported_
+      ABSL_GUARDED_BY(mu_);                                   // unfenced hosts and their timelines that the log names
   std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last look of the watch
   std::unique_ptr<base::Executor> watcher_;                   // null = without a watch
   base::Timer timer_, hung_timer_;                            // last

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes",      "order",   "calls",  "call_ids",
                                                  "segments", "segment_infos", "journal", "appends"};
 
-constexpr auto kUnlockedPatience = std::chrono::seconds(60);
+constexpr auto kUnlockedTimeout = std::chrono::seconds(60);
 
 // The file that names the present list of tables.
 std::string CurrentFile(const std::string& folder) { return folder + "/CURRENT"; }
@@ -276,8 +276,8 @@ absl::Status RocksDatabase::OpenUnlocked() {
     return absl::NotFoundError(absl::StrCat("there is no pool at ", options_.path));
   }
   // A writer that moves its log to a table meanwhile deletes the log before it is read, or a table before it is opened.
-  // A busy machine opens files more slowly than a busy writer changes them: the patience is a time, not a count.
-  const auto deadline = std::chrono::steady_clock::now() + kUnlockedPatience;
+  // A busy machine opens files more slowly than a busy writer changes them: the timeout is a time, not a count.
+  const auto deadline = std::chrono::steady_clock::now() + kUnlockedTimeout;
   while (std::chrono::steady_clock::now() < deadline) {
     const std::string before = TablesState();
     const absl::Status opened = OpenFiles(true);

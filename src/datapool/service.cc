@@ -12,29 +12,28 @@ class Service final : public v1::DataPool::Service {
  public:
   explicit Service(Client& pool) : pool_(pool) {}
 
-  grpc::Status OpenEpisode(grpc::ServerContext*, const v1::OpenEpisodeRequest* request,
-                           v1::OpenEpisodeResponse*) override {
-    return v1::ToGrpc(pool_.OpenEpisode(*request));
+  grpc::Status StoreEpisode(grpc::ServerContext*, const v1::StoreEpisodeRequest* request,
+                            v1::StoreEpisodeResponse*) override {
+    return v1::ToGrpc(pool_.StoreEpisode(*request));
   }
   grpc::Status AppendCall(grpc::ServerContext*, const v1::AppendCallRequest* request,
                           v1::AppendCallResponse*) override {
     return v1::ToGrpc(pool_.AppendCall(*request));
   }
-  grpc::Status RewardEpisode(grpc::ServerContext*, const v1::RewardEpisodeRequest* request,
-                             v1::RewardEpisodeResponse*) override {
-    return v1::ToGrpc(pool_.RewardEpisode(*request));
+  grpc::Status StoreReward(grpc::ServerContext*, const v1::StoreRewardRequest* request,
+                           v1::StoreRewardResponse*) override {
+    return v1::ToGrpc(pool_.StoreReward(*request));
   }
-  grpc::Status EndEpisode(grpc::ServerContext*, const v1::EndEpisodeRequest* request,
-                          v1::EndEpisodeResponse*) override {
-    return v1::ToGrpc(pool_.EndEpisode(*request));
+  grpc::Status StoreEnd(grpc::ServerContext*, const v1::StoreEndRequest* request, v1::StoreEndResponse*) override {
+    return v1::ToGrpc(pool_.StoreEnd(*request));
   }
-  grpc::Status TakeEpisode(grpc::ServerContext*, const v1::TakeEpisodeRequest* request,
-                           v1::TakeEpisodeResponse* response) override {
-    return Answer(pool_.TakeEpisode(*request), *response->mutable_tree());
+  grpc::Status TakeOverEpisode(grpc::ServerContext*, const v1::TakeOverEpisodeRequest* request,
+                               v1::TakeOverEpisodeResponse* response) override {
+    return Answer(pool_.TakeOverEpisode(*request), *response->mutable_tree());
   }
-  grpc::Status GradeGroup(grpc::ServerContext*, const v1::GradeGroupRequest* request,
-                          v1::GradeGroupResponse*) override {
-    return v1::ToGrpc(pool_.GradeGroup(*request));
+  grpc::Status StoreGrades(grpc::ServerContext*, const v1::StoreGradesRequest* request,
+                           v1::StoreGradesResponse*) override {
+    return v1::ToGrpc(pool_.StoreGrades(*request));
   }
   grpc::Status GetEpisode(grpc::ServerContext*, const v1::GetEpisodeRequest* request,
                           v1::GetEpisodeResponse* response) override {

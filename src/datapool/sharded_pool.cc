@@ -35,7 +35,7 @@ class ShardPages {
     return absl::OkStatus();
   }
   bool HasEpisode() const { return taken_ < page_.episodes_size(); }
-  v1::Episode Take() { return std::move(*page_.mutable_episodes(taken_++)); }
+  v1::Episode PopEpisode() { return std::move(*page_.mutable_episodes(taken_++)); }
   bool AtEnd() const { return !HasEpisode() && !page_.more(); }
   // The key of the next episode; at the end of a page, the page's upper bound.
   std::string Place() const { return HasEpisode() ? OrderKey(page_.episodes(taken_)) : page_.next(); }
@@ -146,7 +146,7 @@ absl::StatusOr<Client*> ShardedPool::Find(const std::string& episode_id) {
   return status;
 }
 
-absl::Status ShardedPool::OpenEpisode(const v1::OpenEpisodeRequest& request) {
+absl::Status ShardedPool::StoreEpisode(const v1::StoreEpisodeRequest& request) {
   const std::string& episode_id = request.episode().episode_id();
   Client* const home = &ShardFor(request.episode());
   absl::StatusOr<Client*> known = Find(episode_id);
@@ -162,7 +162,7 @@ absl::Status ShardedPool::OpenEpisode(const v1::OpenEpisodeRequest& request) {
   if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
   // The shard that holds an episode of this id refuses another one.
   Client* const shard = known.ok() ? *known : home;
-  const absl::Status status = shard->OpenEpisode(request);
+  const absl::Status status = shard->StoreEpisode(request);
   if (status.ok()) Remember(episode_id, shard);
   return status;
 }
@@ -172,26 +172,26 @@ absl::Status ShardedPool::AppendCall(const v1::AppendCallRequest& request) {
   return shard->AppendCall(request);
 }
 
-absl::Status ShardedPool::RewardEpisode(const v1::RewardEpisodeRequest& request) {
+absl::Status ShardedPool::StoreReward(const v1::StoreRewardRequest& request) {
   INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
-  return shard->RewardEpisode(request);
+  return shard->StoreReward(request);
 }
 
-absl::Status ShardedPool::EndEpisode(const v1::EndEpisodeRequest& request) {
+absl::Status ShardedPool::StoreEnd(const v1::StoreEndRequest& request) {
   INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
-  const absl::Status status = shard->EndEpisode(request);
+  const absl::Status status = shard->StoreEnd(request);
   if (status.ok()) Forget(request.episode_id());
   return status;
 }
 
-absl::StatusOr<v1::EpisodeTree> ShardedPool::TakeEpisode(const v1::TakeEpisodeRequest& request) {
+absl::StatusOr<v1::EpisodeTree> ShardedPool::TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(Client* const shard, Find(request.episode_id()));
-  return shard->TakeEpisode(request);
+  return shard->TakeOverEpisode(request);
 }
 
-absl::Status ShardedPool::GradeGroup(const v1::GradeGroupRequest& request) {
-  INGOT_RETURN_IF_ERROR(ValidateGradeGroup(request));
-  return ShardOfGroup(request.purpose(), request.group_id()).GradeGroup(request);
+absl::Status ShardedPool::StoreGrades(const v1::StoreGradesRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateStoreGrades(request));
+  return ShardOfGroup(request.purpose(), request.group_id()).StoreGrades(request);
 }
 
 absl::StatusOr<v1::EpisodeTree> ShardedPool::GetEpisode(const v1::GetEpisodeRequest& request) {
@@ -236,7 +236,7 @@ absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::Lis
     ShardPages& shard = *first.mapped();
     if (shard.HasEpisode()) {
       v1::Episode& episode = *response.add_episodes();
-      episode = shard.Take();
+      episode = shard.PopEpisode();
       bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
     } else {
       INGOT_RETURN_IF_ERROR(shard.Load());

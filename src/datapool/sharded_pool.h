@@ -22,12 +22,12 @@ class ShardedPool final : public Client {
   // order at every start.
   explicit ShardedPool(std::vector<std::unique_ptr<Client>> shards, size_t max_remembered = 100000);
 
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override;
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override;
   absl::Status AppendCall(const v1::AppendCallRequest& request) override;
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override;
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override;
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override;
-  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override;
+  absl::Status StoreReward(const v1::StoreRewardRequest& request) override;
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override;
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) override;
+  absl::Status StoreGrades(const v1::StoreGradesRequest& request) override;
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override;
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) override;
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override;

@@ -70,10 +70,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
-absl::Status Store::OpenEpisode(const v1::OpenEpisodeRequest& request) {
-  INGOT_RETURN_IF_ERROR(ValidateOpenEpisode(request));
+absl::Status Store::StoreEpisode(const v1::StoreEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateStoreEpisode(request));
   return impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
-    return StageOpenEpisode(batch, counters, request, impl_->clock.UnixNanos());
+    return StageStoreEpisode(batch, counters, request, impl_->clock.UnixNanos());
   });
 }
 
@@ -91,31 +91,31 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status Store::RewardEpisode(const v1::RewardEpisodeRequest& request) {
-  INGOT_RETURN_IF_ERROR(ValidateRewardEpisode(request));
+absl::Status Store::StoreReward(const v1::StoreRewardRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateStoreReward(request));
   return impl_->queue.Run(
-      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageRewardEpisode(batch, request); });
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageStoreReward(batch, request); });
 }
 
-absl::Status Store::EndEpisode(const v1::EndEpisodeRequest& request) {
-  INGOT_RETURN_IF_ERROR(ValidateEndEpisode(request));
+absl::Status Store::StoreEnd(const v1::StoreEndRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateStoreEnd(request));
   return impl_->queue.Run(
-      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageEndEpisode(batch, request); });
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageStoreEnd(batch, request); });
 }
 
-absl::StatusOr<v1::EpisodeTree> Store::TakeEpisode(const v1::TakeEpisodeRequest& request) {
-  INGOT_RETURN_IF_ERROR(ValidateTakeEpisode(request));
+absl::StatusOr<v1::EpisodeTree> Store::TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateTakeOverEpisode(request));
   INGOT_RETURN_IF_ERROR(impl_->queue.Run(
-      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageTakeEpisode(batch, request); }));
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageTakeOverEpisode(batch, request); }));
   // Nobody else adds to the episode by now.
   return impl_->Read(
       [&](const Database::Reader& reader) { return LoadTree(reader, request.episode_id(), /*with_calls=*/true); });
 }
 
-absl::Status Store::GradeGroup(const v1::GradeGroupRequest& request) {
-  INGOT_RETURN_IF_ERROR(ValidateGradeGroup(request));
+absl::Status Store::StoreGrades(const v1::StoreGradesRequest& request) {
+  INGOT_RETURN_IF_ERROR(ValidateStoreGrades(request));
   return impl_->queue.Run(
-      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageGradeGroup(batch, request); });
+      [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageStoreGrades(batch, request); });
 }
 
 absl::StatusOr<v1::EpisodeTree> Store::GetEpisode(const v1::GetEpisodeRequest& request) {

@@ -12,7 +12,7 @@
 //   1. A stored call names stored segments of its group only, and its sampled keys name sampled segments.
 //   2. A segment lives as long as its group has an episode. An episode that serves is a group of its own.
 //   3. Of one sample of a training or evaluation group at most the newest attempt is open.
-//   4. A repeated OpenEpisode or EndEpisode may have another time; the first time stays.
+//   4. A repeated StoreEpisode or StoreEnd may have another time; the first time stays.
 //   5. Rewards of calls name calls of their episode.
 // Thread safe.
 //
@@ -78,12 +78,12 @@ class Store final : public Client {
                                                      rocksdb::Env* env = nullptr);
   ~Store() override;
 
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override;
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override;
   absl::Status AppendCall(const v1::AppendCallRequest& request) override;
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override;
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override;
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override;
-  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override;
+  absl::Status StoreReward(const v1::StoreRewardRequest& request) override;
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override;
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) override;
+  absl::Status StoreGrades(const v1::StoreGradesRequest& request) override;
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override;
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& request) override;
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override;

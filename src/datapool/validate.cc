@@ -186,7 +186,7 @@ absl::Status ValidateSegment(const v1::Segment& segment) {
   return fault.empty() ? absl::OkStatus() : Invalid(fault);
 }
 
-absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {
+absl::Status ValidateStoreEpisode(const v1::StoreEpisodeRequest& request) {
   const v1::Episode& episode = request.episode();
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", episode.episode_id()));
   const v1::EpisodeRef& ref = episode.ref();
@@ -196,7 +196,7 @@ absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request) {
   if (episode.gateway_token() < 0) return Invalid(absl::StrCat("gateway_token is ", episode.gateway_token()));
   if (!v1::EpisodePurpose_IsValid(episode.purpose())) return Invalid(absl::StrCat("purpose is ", episode.purpose()));
   if (episode.state() != v1::EPISODE_OPEN && episode.state() != v1::EPISODE_UNSPECIFIED) {
-    return Invalid("an episode opens as OPEN; EndEpisode ends it");
+    return Invalid("an episode opens as OPEN; StoreEnd ends it");
   }
   INGOT_RETURN_IF_ERROR(ValidateRewards(episode));
   return ValidateStrings(request);
@@ -215,7 +215,7 @@ absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t ma
   return ValidateStrings(request);
 }
 
-absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
+absl::Status ValidateStoreReward(const v1::StoreRewardRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
     return Invalid("neither reward nor signals nor facts nor call_rewards: there is nothing to add");
@@ -225,7 +225,7 @@ absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request) {
   return ValidateStrings(request);
 }
 
-absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
+absl::Status ValidateStoreEnd(const v1::StoreEndRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   if (!tree::IsEnd(request.state())) {
     return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
@@ -235,7 +235,7 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
     if (request.state() != v1::EPISODE_FINISHED || has_outcome) {
       return Invalid("unless_rewarded is for a FINISHED end without an outcome");
     }
-    v1::RewardEpisodeRequest outcome;
+    v1::StoreRewardRequest outcome;
     outcome.set_reward(request.unless_rewarded().reward());
     *outcome.mutable_signals() = request.unless_rewarded().signals();
     *outcome.mutable_facts() = request.unless_rewarded().facts();
@@ -245,14 +245,14 @@ absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request) {
   return ValidateStrings(request);
 }
 
-absl::Status ValidateTakeEpisode(const v1::TakeEpisodeRequest& request) {
+absl::Status ValidateTakeOverEpisode(const v1::TakeOverEpisodeRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   INGOT_RETURN_IF_ERROR(ValidateId("gateway", request.gateway()));
   if (request.gateway_token() > 0) return absl::OkStatus();
   return Invalid(absl::StrCat("gateway_token is ", request.gateway_token(), ": a taker's must be > 0"));
 }
 
-absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request) {
+absl::Status ValidateStoreGrades(const v1::StoreGradesRequest& request) {
   if (request.group_id() < 0) return Invalid(absl::StrCat("group_id is ", request.group_id()));
   if (request.purpose() != v1::PURPOSE_TRAIN && request.purpose() != v1::PURPOSE_EVAL) {
     return Invalid("episodes that serve are in no group, and get no grade");

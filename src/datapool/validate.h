@@ -8,12 +8,12 @@
 namespace ingot::datapool {
 
 absl::Status ValidateSegment(const v1::Segment& segment);
-absl::Status ValidateOpenEpisode(const v1::OpenEpisodeRequest& request);
+absl::Status ValidateStoreEpisode(const v1::StoreEpisodeRequest& request);
 absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes);
-absl::Status ValidateRewardEpisode(const v1::RewardEpisodeRequest& request);
-absl::Status ValidateEndEpisode(const v1::EndEpisodeRequest& request);
-absl::Status ValidateTakeEpisode(const v1::TakeEpisodeRequest& request);
-absl::Status ValidateGradeGroup(const v1::GradeGroupRequest& request);
+absl::Status ValidateStoreReward(const v1::StoreRewardRequest& request);
+absl::Status ValidateStoreEnd(const v1::StoreEndRequest& request);
+absl::Status ValidateTakeOverEpisode(const v1::TakeOverEpisodeRequest& request);
+absl::Status ValidateStoreGrades(const v1::StoreGradesRequest& request);
 absl::Status ValidateGetEpisode(const v1::GetEpisodeRequest& request);
 absl::Status ValidateListEpisodes(const v1::ListEpisodesRequest& request);
 absl::Status ValidateAppendJournal(const v1::AppendJournalRequest& request, int64_t max_bytes);

@@ -36,7 +36,7 @@ absl::StatusOr<std::string> ImageOf(const TaskFolder& files, const std::string& 
   return "dockerfile:" + folder;
 }
 
-// INVALID_ARGUMENT: its files lead elsewhere, would block their reader, or ask for what rooms cannot give.
+// INVALID_ARGUMENT: its files lead elsewhere, would block their reader, or ask for what sandboxes cannot give.
 absl::Status CheckFiles(const TaskFolder& files) {
   for (const char* const folder : {"tests", "solution"})
     INGOT_RETURN_IF_ERROR(files.CheckFolder(folder, Links::kInside));
@@ -83,7 +83,7 @@ void Add(const fs::path& folder, HarborFolder& read) {
   auto task = ReadTask(folder, toml);
   for (const std::string& note : toml.notes) read.notes.push_back({name, base::Printable(note)});
   if (task.ok()) return read.tasks.push_back(*std::move(task));
-  read.refused.push_back({.name = name, .text = base::Printable(std::string(task.status().message()))});
+  read.rejected.push_back({.name = name, .text = base::Printable(std::string(task.status().message()))});
 }
 
 // A folder that cannot be looked into may be one, and a link in place of its files leads to no other answer.

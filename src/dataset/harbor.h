@@ -25,7 +25,7 @@ struct HarborFolder {
     std::string name;  // of the task
     std::string text;
   };
-  std::vector<Remark> refused;  // each with what this build cannot honour, or the field that is wrong or missing
+  std::vector<Remark> rejected;  // each with what this build cannot honour, or the field that is wrong or missing
   // Of `tasks`: a field that is not honoured, and the substitute. Of the refused ones too: a key that Harbor's schema
   // lacks, with the nearest that it has.
   std::vector<Remark> notes;
@@ -38,7 +38,7 @@ bool IsHarborFolder(const std::string& path);
 //
 //   faults of the task    a file is missing, empty or unreadable; a value of task.toml has the wrong type or is out of bounds
 //                         (dataset/harbor_toml.h); the schema's version is not 1.x
-//   limits of rooms       several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP servers,
+//   limits of sandboxes       several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP servers,
 //                         several steps, an environment of the tests' own, variables of this machine
 //
 // INVALID_ARGUMENT: no folder in it has a task.toml or an instruction.md. NOT_FOUND, UNAVAILABLE: `path` cannot be read.

@@ -155,10 +155,10 @@ class Section {
 
   // "task.toml, line 7: environment.cpus is "4", a text: write a number from 0 to 1e9".
   void Fault(const std::string& key, const toml::node& node, const std::string& wanted) const {
-    Refuse(absl::StrCat("task.toml, line ", node.source().begin.line, ": ", KeyOf(key), " is ", Shown(node), ": write ",
+    Reject(absl::StrCat("task.toml, line ", node.source().begin.line, ": ", KeyOf(key), " is ", Shown(node), ": write ",
                         wanted));
   }
-  void Refuse(const std::string& why) const {
+  void Reject(const std::string& why) const {
     if (fault_.ok()) fault_ = absl::InvalidArgumentError(why);
   }
 
@@ -198,7 +198,7 @@ void CheckVersion(const Section& root) {
   }
 }
 
-// Replaces each "${NAME:-default}" by the default: rooms have nothing of the machine's environment. A variable without one is
+// Replaces each "${NAME:-default}" by the default: sandboxes have nothing of the machine's environment. A variable without one is
 // refused.
 absl::StatusOr<std::string> Resolved(std::string text, const std::string& key) {
   for (size_t at; (at = text.find("${")) != std::string::npos;) {
@@ -221,7 +221,7 @@ void AddVariables(const Section& section, const char* field, base::json::object&
   base::json::object variables;
   env.Each([&](const std::string& name, const toml::node&) {
     const auto text = Resolved(env.Text(name), env.KeyOf(name));
-    if (!text.ok()) env.Refuse(std::string(text.status().message()));
+    if (!text.ok()) env.Reject(std::string(text.status().message()));
     if (text.ok()) variables[name] = *text;
   });
   if (!variables.empty()) payload[field] = std::move(variables);
@@ -240,7 +240,7 @@ void AddHealthCheck(const Section& check, base::json::object& payload) {
   if (!check.exists()) return;
   base::json::object health{{"command", check.Text("command")}};
   if (check.Text("command").empty())
-    check.Refuse(absl::StrCat(check.name(), " has no command: write one, or none of it"));
+    check.Reject(absl::StrCat(check.name(), " has no command: write one, or none of it"));
   for (const char* const name : {"interval", "start_period", "start_interval"}) {
     if (const auto seconds = check.Pause(absl::StrCat(name, "_sec"))) health[absl::StrCat(name, "_s")] = *seconds;
   }
@@ -269,7 +269,7 @@ void AddLimits(const Sections& task, base::json::object& payload) {
   AddHealthCheck(task.environment.Sub("healthcheck"), payload);
 }
 
-// Whether rooms cannot give what a section's network policy asks for. A task that names none runs without a network.
+// Whether sandboxes cannot give what a section's network policy asks for. A task that names none runs without a network.
 void CheckNetwork(const Section& section) {
   const std::string mode = section.OneOf("network_mode", {"no-network", "public", "allowlist"});
   const bool allows = section.Flag("allow_internet");
@@ -278,27 +278,27 @@ void CheckNetwork(const Section& section) {
                           : mode.empty() && allows                ? "allow_internet"
                                                                   : nullptr;
   if (key != nullptr)
-    section.Refuse(absl::StrCat("it asks for a network beyond the gateway (", section.KeyOf(key), ")"));
+    section.Reject(absl::StrCat("it asks for a network beyond the gateway (", section.KeyOf(key), ")"));
 }
 
 void CheckEnvironment(const Section& environment) {
   for (const char* const key : {"gpus", "tpus"}) {
-    if (environment.Count(key) > 0) environment.Refuse(absl::StrCat("it asks for environment.", key));
+    if (environment.Count(key) > 0) environment.Reject(absl::StrCat("it asks for environment.", key));
   }
   environment.Lists("gpu_types");
-  if (environment.Sub("tpu").exists()) environment.Refuse("it asks for environment.tpu");
+  if (environment.Sub("tpu").exists()) environment.Reject("it asks for environment.tpu");
   const std::string os = absl::AsciiStrToLower(environment.Text("os"));
-  if (os == "windows") environment.Refuse("it asks for Windows");
+  if (os == "windows") environment.Reject("it asks for Windows");
   if (environment.Get("os") != nullptr && os != "linux") environment.Fault("os", *environment.Get("os"), "\"linux\"");
-  if (environment.Lists("mcp_servers")) environment.Refuse("it asks for MCP servers (environment.mcp_servers)");
+  if (environment.Lists("mcp_servers")) environment.Reject("it asks for MCP servers (environment.mcp_servers)");
 }
 
 void CheckVerifier(const Section& verifier) {
   const bool has_own = verifier.Sub("environment").exists();
   const std::string mode = verifier.OneOf("environment_mode", {"shared", "separate"});
   if (mode == "separate" || (mode.empty() && has_own))
-    verifier.Refuse("its tests want an environment of their own (verifier.environment)");
-  if (verifier.Lists("collect")) verifier.Refuse("it asks for commands between agent and tests (verifier.collect)");
+    verifier.Reject("its tests want an environment of their own (verifier.environment)");
+  if (verifier.Lists("collect")) verifier.Reject("it asks for commands between agent and tests (verifier.collect)");
 }
 
 void NoteUser(const Section& section, std::vector<std::string>& notes) {
@@ -307,7 +307,8 @@ void NoteUser(const Section& section, std::vector<std::string>& notes) {
   if (!user->is_string() && !user->is_integer()) return section.Fault("user", *user, "a name or a uid");
   const std::string name = user->value_or(std::string());
   if (name == "root" || name == "0" || user->value_or(int64_t{-1}) == 0) return;
-  notes.push_back(absl::StrCat(section.name(), ".user: commands run as the room's only user, which they see as root"));
+  notes.push_back(
+      absl::StrCat(section.name(), ".user: commands run as the sandbox's only user, which they see as root"));
 }
 
 // Fields that are not honoured though the task runs, with what is done instead.
@@ -318,7 +319,7 @@ void AddNotes(const Sections& task, std::vector<std::string>& notes) {
     notes.push_back("environment.build_timeout_sec: a build may take half an hour");
   if (!task.environment.Text("skills_dir").empty())
     notes.push_back("environment.skills_dir: agents get their configuration from the recipe alone");
-  if (task.root.Lists("artifacts")) notes.push_back("artifacts: files of a room are not kept");
+  if (task.root.Lists("artifacts")) notes.push_back("artifacts: files of a sandbox are not kept");
 }
 
 void ReadFields(const Sections& task, HarborToml& read) {
@@ -330,7 +331,7 @@ void ReadFields(const Sections& task, HarborToml& read) {
   }
   const std::string workdir = task.environment.Text("workdir");
   if (!workdir.empty()) read.payload["workdir"] = workdir;
-  if (!workdir.empty() && !workdir.starts_with('/')) task.root.Refuse("environment.workdir is no absolute path");
+  if (!workdir.empty() && !workdir.starts_with('/')) task.root.Reject("environment.workdir is no absolute path");
   read.docker_image = task.environment.Text("docker_image");
   AddNotes(task, read.notes);
   const Section metadata = task.root.Sub("metadata");
@@ -340,7 +341,7 @@ void ReadFields(const Sections& task, HarborToml& read) {
       read.notes.push_back(absl::StrCat("metadata.category: ", Shown(*category), ", so the task has no domain"));
   }
   task.root.Sub("task");
-  if (task.root.Lists("steps")) task.root.Refuse("it has several steps");
+  if (task.root.Lists("steps")) task.root.Reject("it has several steps");
   CheckVerifier(task.verifier);
   CheckEnvironment(task.environment);
   for (const Section* const section : {&task.environment, &task.agent, &task.verifier}) CheckNetwork(*section);

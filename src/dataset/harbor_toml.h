@@ -17,7 +17,7 @@ struct HarborToml {
   std::vector<std::string> notes;  // "KEY: the substitute"
 };
 
-// INVALID_ARGUMENT names the line, the key, the value found and the values wanted, or says what rooms cannot give. `read`
+// INVALID_ARGUMENT names the line, the key, the value found and the values wanted, or says what sandboxes cannot give. `read`
 // has the notes on unknown keys after a refusal too, as a misspelt key may be its cause.
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read);
 

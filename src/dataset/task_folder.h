@@ -3,7 +3,7 @@
 // path below the folder. Thread safe.
 //
 // A task has files, folders and links. Anything else (a named pipe, a socket, a device) is refused, as it would block whoever reads
-// it, or give a room what is the machine's.
+// it, or give a sandbox what is the machine's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ingot::dataset {
 
 enum class Links {
   kInside,  // links must lead to a place in the task's folder, or to nothing
-  kAny,     // they may lead anywhere: nobody follows them outside of a room
+  kAny,     // they may lead anywhere: nobody follows them outside of a sandbox
 };
 
 class TaskFolder {

@@ -32,9 +32,9 @@ absl::StatusOr<std::string> Domain(const json::value& object) {
 std::string RemarkOn(const std::string& path, const HarborFolder& folder) {
   const std::string more = absl::StrCat("; `ingot tasks check ", path, "` lists all");
   const auto first = [](const HarborFolder::Remark& remark) { return absl::StrCat(remark.name, ": ", remark.text); };
-  if (!folder.refused.empty()) {
-    return absl::StrCat(folder.tasks.size(), " of ", folder.tasks.size() + folder.refused.size(), " tasks of ", path,
-                        " run here; the first refused is ", first(folder.refused[0]), more);
+  if (!folder.rejected.empty()) {
+    return absl::StrCat(folder.tasks.size(), " of ", folder.tasks.size() + folder.rejected.size(), " tasks of ", path,
+                        " run here; the first refused is ", first(folder.rejected[0]), more);
   }
   if (folder.notes.empty()) return "";
   return absl::StrCat(folder.notes.size(), folder.notes.size() == 1 ? " field" : " fields", " of the tasks of ", path,
@@ -44,11 +44,11 @@ std::string RemarkOn(const std::string& path, const HarborFolder& folder) {
 absl::StatusOr<TaskSource> ReadFolder(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(HarborFolder folder, ReadHarborFolder(path));
   if (folder.tasks.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": none of its ", folder.refused.size(), " tasks runs here; '",
-                                                   folder.refused[0].name, "': ", folder.refused[0].text,
-                                                   " (`ingot tasks check` lists all)"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": none of its ", folder.rejected.size(),
+                                                   " tasks runs here; '", folder.rejected[0].name,
+                                                   "': ", folder.rejected[0].text, " (`ingot tasks check` lists all)"));
   }
-  TaskSource source{.tasks = {}, .refused = std::ssize(folder.refused), .remark = RemarkOn(path, folder)};
+  TaskSource source{.tasks = {}, .rejected = std::ssize(folder.rejected), .remark = RemarkOn(path, folder)};
   source.tasks = std::move(folder.tasks);
   return source;
 }
@@ -80,7 +80,7 @@ absl::Status Append(const std::string& path, const JsonlOptions& options, Places
       INGOT_RETURN_IF_ERROR(base::Annotate(Claim(task.task_id(), {.path = &path, .line = 0}, places), path));
       all.tasks.push_back(std::move(task));
     }
-    all.refused += folder.refused;
+    all.rejected += folder.rejected;
     if (!folder.remark.empty()) absl::StrAppend(&all.remark, all.remark.empty() ? "" : "; ", folder.remark);
     return absl::OkStatus();
   }
@@ -108,7 +108,7 @@ void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all) {
     task.set_eval_set(name);
     all.tasks.push_back(std::move(task));
   }
-  all.refused += set.refused;
+  all.rejected += set.rejected;
   if (!set.remark.empty()) absl::StrAppend(&all.remark, all.remark.empty() ? "" : "; ", set.remark);
 }
 

@@ -16,7 +16,7 @@ namespace ingot::dataset {
 
 struct TaskSource {
   std::vector<v1::Task> tasks;
-  int64_t refused = 0;  // tasks of the folder that are left out
+  int64_t rejected = 0;  // tasks of the folder that are left out
   // What a run on them does not do as the folder says, in one line for people: the tasks left out, else the fields that are
   // not honoured. Empty = it does all.
   std::string remark;

@@ -21,7 +21,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr double kUsualTotalSeconds = 600;
 constexpr double kLongestTotalSeconds = 24 * 3600;
 
-const Keys& NewRoomKeys() {
+const Keys& NewSandboxKeys() {
   static const Keys kKeys{
       .kind = "a batch",
       .request = {"language", "code", "command", "files", "env", "cases", "image", "limits"},
@@ -77,8 +77,8 @@ absl::StatusOr<object> RunCases(const Batch& batch, SteadyClock::time_point end,
 
 }  // namespace
 
-absl::StatusOr<Batch> ParseNewRoomBatch(const value& request, const sandbox::GroupLimits& most) {
-  INGOT_ASSIGN_OR_RETURN(Batch batch, ParseBatch(request, NewRoomKeys()));
+absl::StatusOr<Batch> ParseNewSandboxBatch(const value& request, const sandbox::GroupLimits& most) {
+  INGOT_ASSIGN_OR_RETURN(Batch batch, ParseBatch(request, NewSandboxKeys()));
   INGOT_ASSIGN_OR_RETURN(batch.image, ImageOf(request));
   INGOT_ASSIGN_OR_RETURN(batch.totals, TotalsOf(request, {.processes = most.processes, .cpus = most.cpus}));
   if (most.memory_bytes > 0) batch.totals.memory_bytes = std::min(batch.totals.memory_bytes, most.memory_bytes);
@@ -87,23 +87,23 @@ absl::StatusOr<Batch> ParseNewRoomBatch(const value& request, const sandbox::Gro
 
 absl::StatusOr<Batch> ParseSessionBatch(const value& request) { return ParseBatch(request, SessionKeys()); }
 
-absl::StatusOr<object> RunInNewRoom(sandbox::Substrate& substrate, const sandbox::Image& image, const Batch& batch,
-                                    const sandbox::Cancellation& cancel) {
-  sandbox::RoomOptions options;
+absl::StatusOr<object> RunInNewSandbox(sandbox::Substrate& substrate, const sandbox::Image& image, const Batch& batch,
+                                       const sandbox::Cancellation& cancel) {
+  sandbox::SandboxOptions options;
   options.image = image.rootfs;
   options.totals = batch.totals;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate.Prepare(options));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Sandbox> sandbox, substrate.Prepare(options));
   const SteadyClock::time_point end = SteadyClock::now() + batch.total;
   for (const auto& [path, text] : batch.files)
-    INGOT_RETURN_IF_ERROR(base::Annotate(room->WriteFile(path, text), "files"));
-  sandbox::Command command{.argv = batch.code.argv, .env = image.env, .working_dir = room->work(), .stdin_text = ""};
+    INGOT_RETURN_IF_ERROR(base::Annotate(sandbox->WriteFile(path, text), "files"));
+  sandbox::Command command{.argv = batch.code.argv, .env = image.env, .working_dir = sandbox->work(), .stdin_text = ""};
   command.env.emplace("PATH", "/usr/local/bin:/usr/bin:/bin");
-  command.env["HOME"] = room->home();
-  command.env["TMPDIR"] = room->tmp();
+  command.env["HOME"] = sandbox->home();
+  command.env["TMPDIR"] = sandbox->tmp();
   for (const auto& [name, text] : batch.env) command.env[name] = text;
   return RunCases(batch, end, cancel, [&](const std::string& in, const sandbox::Limits& limits) {
     command.stdin_text = in;
-    return room->Run(command, limits, &cancel);
+    return sandbox->Run(command, limits, &cancel);
   });
 }
 

@@ -59,12 +59,12 @@ object ContextJson(const std::string& name, const Interpreter& interpreter, cons
           {"cwd", interpreter.folder().empty() ? session.folder() : interpreter.folder()}};
 }
 
-absl::StatusOr<std::shared_ptr<Interpreter>> InterpreterOf(Held& held, const std::string& name) {
+absl::StatusOr<std::shared_ptr<Interpreter>> InterpreterOf(HeldSession& held, const std::string& name) {
   if (auto found = held.FindInterpreter(name == kFirst ? "" : name)) return found;
   return absl::NotFoundError(absl::StrCat("there is no context '", name, "'"));
 }
 
-absl::StatusOr<std::shared_ptr<Feed>> Execute(std::shared_ptr<Held> held, const std::string& body,
+absl::StatusOr<std::shared_ptr<Feed>> Execute(std::shared_ptr<HeldSession> held, const std::string& body,
                                               std::function<void()> wake) {
   INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
   INGOT_RETURN_IF_ERROR(CheckLanguage(request));
@@ -77,7 +77,7 @@ absl::StatusOr<std::shared_ptr<Feed>> Execute(std::shared_ptr<Held> held, const 
   return MakeCellFeed(std::move(held), interpreter, std::move(cell), std::move(words), std::move(wake));
 }
 
-absl::StatusOr<object> AddContext(Held& held, const std::string& body) {
+absl::StatusOr<object> AddContext(HeldSession& held, const std::string& body) {
   INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
   INGOT_RETURN_IF_ERROR(CheckLanguage(request));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, TextField(request, "cwd", ""));
@@ -86,7 +86,7 @@ absl::StatusOr<object> AddContext(Held& held, const std::string& body) {
   return ContextJson(name, *held.FindInterpreter(name), *held.session);
 }
 
-http::Reply AnswerContexts(SessionStore& store, Held& held, const std::string& method,
+http::Reply AnswerContexts(SessionStore& store, HeldSession& held, const std::string& method,
                            const std::vector<std::string>& parts, const std::string& body) {
   if (parts.size() == 1 && method == "GET") {
     held.FindInterpreter("");

@@ -150,7 +150,7 @@ http::Reply E2bFiles::Upload(const http::RequestHead& head, const Target& target
 absl::StatusOr<object> E2bFiles::Call(const http::RequestHead& head, const std::string& method,
                                       const std::string& body) {
   INGOT_RETURN_IF_ERROR(CheckConnect(head, false));
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, FindSandbox(store_, head));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<HeldSession> held, FindSandbox(store_, head));
   Session& session = *held->session;
   INGOT_ASSIGN_OR_RETURN(const value request, ParseObject(body));
   INGOT_ASSIGN_OR_RETURN(const std::string path, TextField(request, method == "Move" ? "source" : "path", ""));

@@ -4,7 +4,7 @@
 //   POST /files?path=PATH    the body: octets, or multipart/form-data, whose parts name their own paths if the query names none
 //   GET  /health             204 while the sandbox lives
 //
-// The user that a client names counts for nothing: a room has one. Watches, file metadata and compressed uploads are refused.
+// The user that a client names counts for nothing: a sandbox has one. Watches, file metadata and compressed uploads are refused.
 #pragma once
 
 #include <functional>

@@ -155,10 +155,10 @@ std::variant<http::Reply, std::shared_ptr<Feed>> E2bProcess::Open(const http::Re
 absl::StatusOr<std::shared_ptr<Feed>> E2bProcess::Stream(const http::RequestHead& head, const std::string& method,
                                                          const std::string& body, std::function<void()> wake) {
   INGOT_RETURN_IF_ERROR(CheckConnect(head, true));
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Held> held, FindSandbox(store_, head));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<HeldSession> held, FindSandbox(store_, head));
   INGOT_ASSIGN_OR_RETURN(const std::vector<value> messages, ReadEnvelopes(body));
   if (messages.size() != 1) return absl::InvalidArgumentError("this method takes one message");
-  Session::Started started;
+  Session::StartedProgram started;
   if (method == "Start") {
     INGOT_ASSIGN_OR_RETURN(Program program, ProgramOf(messages[0]));
     program.wall_time = ConnectTimeout(head);
@@ -173,7 +173,7 @@ absl::StatusOr<std::shared_ptr<Feed>> E2bProcess::Stream(const http::RequestHead
 absl::StatusOr<object> E2bProcess::Unary(const http::RequestHead& head, const std::string& method,
                                          const std::string& body) {
   INGOT_RETURN_IF_ERROR(CheckConnect(head, method == "StreamInput"));
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Held> held, FindSandbox(store_, head));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<HeldSession> held, FindSandbox(store_, head));
   Session& session = *held->session;
   if (method == "StreamInput") return StreamInput(session, body);
   if (method == "List") {

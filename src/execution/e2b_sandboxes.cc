@@ -24,17 +24,17 @@ constexpr double kUsualSeconds = 300;
 constexpr double kMostSeconds = 24 * 3600;
 constexpr int kMostListed = 100;
 
-std::string Time(Held::Clock::time_point time) {
+std::string Time(HeldSession::Clock::time_point time) {
   return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", absl::FromChrono(time), absl::UTCTimeZone());
 }
 
-object Tokens(const Held& held) {
+object Tokens(const HeldSession& held) {
   return {{"sandboxID", held.id},          {"templateID", held.request.template_name},
           {"clientID", "ingot"},           {"envdVersion", kEnvdVersion},
           {"envdAccessToken", held.token}, {"trafficAccessToken", held.token}};
 }
 
-object Detail(Held& held) {
+object Detail(HeldSession& held) {
   object metadata;
   for (const auto& [name, text] : held.request.metadata) metadata[name] = text;
   const auto cpus = static_cast<int64_t>(held.request.totals.cpus + 0.999);
@@ -83,7 +83,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-bool HasMetadata(const Held& held, const std::string& wanted) {
+bool HasMetadata(const HeldSession& held, const std::string& wanted) {
   for (const auto& [name, text] : ParseTarget("?" + wanted).query) {
     // The SDK encodes each word, and then the whole.
     const auto found = held.request.metadata.find(PercentDecode(name));
@@ -103,13 +103,13 @@ std::vector<std::string> WordsOf(const Target& target) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Held>> FindSandbox(SessionStore& store, const http::RequestHead& head) {
+absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, const http::RequestHead& head) {
   const std::string id(head.Find("e2b-sandbox-id"));
   if (id.empty()) {
     return absl::InvalidArgumentError(
         "a request to a sandbox names it in E2b-Sandbox-Id: set E2B_SANDBOX_URL for the SDK");
   }
-  std::shared_ptr<Held> held = store.Find(id);
+  std::shared_ptr<HeldSession> held = store.Find(id);
   // The SDK reads "was not found".
   if (held == nullptr) return absl::UnavailableError(absl::StrCat("the sandbox ", base::ToUtf8(id), " was not found"));
   for (const char* const field : {"x-access-token", "e2b-traffic-access-token"}) {
@@ -215,7 +215,7 @@ http::Reply E2bSandboxes::List(const Target& target) {
 
 http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string& id, const std::string& action,
                                     const std::string& body) {
-  const std::shared_ptr<Held> held = store_.Find(id);
+  const std::shared_ptr<HeldSession> held = store_.Find(id);
   if (held == nullptr) return NoSandbox(id);
   if (action.empty() && method == "GET") {
     object detail = Detail(*held);
@@ -228,7 +228,7 @@ http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string
     const auto seconds = SecondsOf(*request, action == "refreshes" ? "duration" : "timeout", kUsualSeconds);
     if (!seconds.ok()) return E2bError(seconds.status());
     // To connect never shortens the time.
-    const Held::Clock::time_point end = store_.now() + Milliseconds(*seconds);
+    const HeldSession::Clock::time_point end = store_.now() + Milliseconds(*seconds);
     held->SetEnd(action == "timeout" ? end : std::max(end, held->ends_at()));
     if (action == "connect") return JsonReply(200, Tokens(*held));
     return NoContent();

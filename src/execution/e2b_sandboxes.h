@@ -29,7 +29,7 @@
 namespace ingot::execution {
 
 // The sandbox that a request names. UNAVAILABLE: there is none; UNAUTHENTICATED: the token is another one.
-absl::StatusOr<std::shared_ptr<Held>> FindSandbox(SessionStore& store, const http::RequestHead& head);
+absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, const http::RequestHead& head);
 // An error of a request to a sandbox that is no Connect method: {"code": STATUS, "message"}.
 http::Reply E2bError(const absl::Status& status);
 
@@ -42,7 +42,7 @@ class E2bSandboxes {
   static bool Opens(const http::RequestHead& head, const Target& target);
   // What a body asks for, its image not unpacked.
   static absl::StatusOr<OpenRequest> Parse(const std::string& body);
-  // Blocks while the room opens. A cancelled request leaves no sandbox, nor does an answer that is not read.
+  // Blocks while the sandbox opens. A cancelled request leaves no sandbox, nor does an answer that is not read.
   http::Reply Open(OpenRequest request, const sandbox::Cancellation& cancel);
   // Of requests other than to open and to end. Does not block.
   http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);

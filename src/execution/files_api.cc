@@ -13,7 +13,7 @@ constexpr size_t kWritePart = 1 << 20;
 
 class Download final : public Feed, public std::enable_shared_from_this<Download> {
  public:
-  Download(std::shared_ptr<Held> held, std::string path, std::string first, std::function<void()> wake)
+  Download(std::shared_ptr<HeldSession> held, std::string path, std::string first, std::function<void()> wake)
       : held_(std::move(held)), path_(std::move(path)), wake_(std::move(wake)), part_(std::move(first)) {}
 
   http::Output Next() override {
@@ -47,7 +47,7 @@ class Download final : public Feed, public std::enable_shared_from_this<Download
     });
   }
 
-  const std::shared_ptr<Held> held_;
+  const std::shared_ptr<HeldSession> held_;
   const std::string path_;
   const std::function<void()> wake_;
   bool begun_ = false;  // of the connection's thread, as offset_
@@ -73,7 +73,7 @@ std::string Entry::permissions() const {
 absl::StatusOr<std::vector<Entry>> ReadEntries(const std::string& bytes) {
   std::vector<std::string> fields = absl::StrSplit(bytes, '\0');
   if (!fields.empty()) fields.pop_back();
-  if (fields.size() % kFileFields != 0) return absl::InvalidArgumentError("the session's attendant lists no files");
+  if (fields.size() % kFileFields != 0) return absl::InvalidArgumentError("the session's guest agent lists no files");
   std::vector<Entry> entries;
   for (size_t i = 0; i < fields.size(); i += kFileFields) {
     Entry entry;
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<Entry>> ReadEntries(const std::string& bytes) {
     entry.mode = static_cast<uint32_t>(std::strtoul(fields[i + kMode].c_str(), nullptr, 8));
     if (!absl::SimpleAtoi(fields[i + kSize], &entry.size) || !absl::SimpleAtoi(fields[i + kSeconds], &entry.seconds) ||
         !absl::SimpleAtoi(fields[i + kNanos], &entry.nanos)) {
-      return absl::InvalidArgumentError("the session's attendant lists no files");
+      return absl::InvalidArgumentError("the session's guest agent lists no files");
     }
     entry.owner = std::move(fields[i + kOwner]);
     entry.group = std::move(fields[i + kGroup]);
@@ -102,7 +102,7 @@ absl::StatusOr<Entry> StatFile(Session& session, const std::string& path) {
   const FileAnswer answer = session.Ask(FileOp::kStat, {}, path);
   INGOT_RETURN_IF_ERROR(answer.status);
   INGOT_ASSIGN_OR_RETURN(std::vector<Entry> entries, ReadEntries(answer.bytes));
-  if (entries.size() != 1) return absl::InvalidArgumentError("the session's attendant lists no file");
+  if (entries.size() != 1) return absl::InvalidArgumentError("the session's guest agent lists no file");
   return std::move(entries[0]);
 }
 
@@ -116,7 +116,7 @@ absl::Status WriteWhole(Session& session, const std::string& path, std::string_v
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Feed>> MakeDownload(std::shared_ptr<Held> held, const std::string& path,
+absl::StatusOr<std::shared_ptr<Feed>> MakeDownload(std::shared_ptr<HeldSession> held, const std::string& path,
                                                    std::function<void()> wake) {
   FileAnswer first = held->session->Ask(FileOp::kRead, {.length = kFileChunk}, path);
   INGOT_RETURN_IF_ERROR(first.status);

@@ -21,7 +21,7 @@ struct Entry {
   std::string permissions() const;  // "-rw-r--r--"
 };
 
-// The entries of a kStat, kList or kMove answer. INVALID_ARGUMENT: the attendant sent something else.
+// The entries of a kStat, kList or kMove answer. INVALID_ARGUMENT: the guest agent sent something else.
 absl::StatusOr<std::vector<Entry>> ReadEntries(const std::string& bytes);
 absl::StatusOr<std::vector<Entry>> ListFolder(Session& session, const std::string& path, uint32_t depth);
 absl::StatusOr<Entry> StatFile(Session& session, const std::string& path);
@@ -30,7 +30,7 @@ absl::StatusOr<Entry> StatFile(Session& session, const std::string& path);
 absl::Status WriteWhole(Session& session, const std::string& path, std::string_view bytes);
 
 // Sends a file's bytes; one part of it is in memory at a time. Blocks for the first part: an error of it is returned.
-absl::StatusOr<std::shared_ptr<Feed>> MakeDownload(std::shared_ptr<Held> held, const std::string& path,
+absl::StatusOr<std::shared_ptr<Feed>> MakeDownload(std::shared_ptr<HeldSession> held, const std::string& path,
                                                    std::function<void()> wake);
 
 }  // namespace ingot::execution

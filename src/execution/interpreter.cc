@@ -14,7 +14,7 @@ using base::json::value;
 
 constexpr size_t kMostWaiting = 64;
 // From a cell's way to the process until it begins, on a machine under load.
-constexpr std::chrono::nanoseconds kBeginPatience = std::chrono::seconds(10);
+constexpr std::chrono::nanoseconds kBeginTimeout = std::chrono::seconds(10);
 constexpr size_t kLongestNote = 16 << 20;
 
 CellEvent ErrorEvent(const std::string& name, const std::string& text) {
@@ -36,7 +36,7 @@ std::string Died(const ProcessEnd& end) {
 
 }  // namespace
 
-std::vector<CellEvent> Cell::Take() {
+std::vector<CellEvent> Cell::TakeEvents() {
   base::MutexLock lock(mu_);
   return std::exchange(events_, {});
 }
@@ -102,7 +102,7 @@ void Interpreter::Next() {
     for (const auto& [name, text] : running_->request_.env) env[name] = text;
     const std::string line = base::PrintJson(object{{"code", running_->request_.code}, {"env", std::move(env)}}) + "\n";
     if (const absl::Status sent = session_.Send(*process_, line); !sent.ok()) {
-      const char* const name = absl::IsNotFound(sent) ? "InterpreterDied" : "CellRefused";
+      const char* const name = absl::IsNotFound(sent) ? "InterpreterDied" : "CellRejected";
       Post(running_, ErrorEvent(name, std::string(sent.message())));
       Post(running_, {.kind = CellEvent::kDone});
       running_ = nullptr;
@@ -110,7 +110,7 @@ void Interpreter::Next() {
     }
     has_begun_ = is_unwanted_ = false;
     const auto wall_time = running_->request_.wall_time;
-    if (wall_time.count() > 0) session_.SetDeadline(*process_, wall_time + kBeginPatience, SIGINT);
+    if (wall_time.count() > 0) session_.SetDeadline(*process_, wall_time + kBeginTimeout, SIGINT);
   }
 }
 
@@ -126,13 +126,13 @@ void Interpreter::NoteBegin() {
 
 void Interpreter::InterruptRunning() {
   is_unwanted_ = true;
-  session_.SetDeadline(*process_, has_begun_ ? std::chrono::nanoseconds(0) : kBeginPatience, SIGINT);
+  session_.SetDeadline(*process_, has_begun_ ? std::chrono::nanoseconds(0) : kBeginTimeout, SIGINT);
 }
 
 void Interpreter::OnNews() {
   {
     base::MutexLock lock(mu_);
-    const Subscription::News news = subscription_ == nullptr ? Subscription::News() : subscription_->Take();
+    const Subscription::News news = subscription_ == nullptr ? Subscription::News() : subscription_->TakeNews();
     for (const auto& chunk : news.chunks) TakeChunk(chunk);
     if (news.end.has_value()) TakeEnd(*news.end);
   }

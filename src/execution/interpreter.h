@@ -2,7 +2,7 @@
 // one at a time, in the order in which they came. The process starts with the first cell. If it dies, the cells that wait
 // fail with the error InterpreterDied, and the next one starts a process without the old state.
 //
-//   Run ──▶ cells that wait ──stdin──▶ kernel.py ──stdout, stderr, notes──▶ the cell that runs ──▶ Cell::Take
+//   Run ──▶ cells that wait ──stdin──▶ kernel.py ──stdout, stderr, notes──▶ the cell that runs ──▶ Cell::TakeEvents
 //
 // A client that takes no events holds its cell back, as process.h says. Thread safe; must go before its session.
 #pragma once
@@ -44,7 +44,7 @@ struct CellRequest {
 class Cell {
  public:
   // Events since the last call; the last one of a cell is kDone.
-  std::vector<CellEvent> Take();
+  std::vector<CellEvent> TakeEvents();
 
  private:
   friend class Interpreter;

@@ -1,4 +1,4 @@
-# The interpreter of a session. The service starts it in the session's room:
+# The interpreter of a session. The service starts it in the session's sandbox:
 #
 #   stdin         cells, one line of JSON each: {"code", "env"}
 #   descriptor 3  notes, one line of JSON each: {"begun"}, {"result"}, {"error"}, then {"done"} for every cell

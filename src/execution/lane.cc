@@ -39,12 +39,12 @@ bool Lane::TryPost(base::Task task) {
 }
 
 void Lane::Run() {
-  while (base::Task task = Take()) {
+  while (base::Task task = NextTask()) {
     task();
   }
 }
 
-base::Task Lane::Take() {
+base::Task Lane::NextTask() {
   base::MutexLock lock(mu_);
   const auto end = std::chrono::steady_clock::now() + kIdle;
   ++idle_;

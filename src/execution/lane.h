@@ -1,4 +1,4 @@
-// The threads of one session. Its requests wait here, for the attendant and for programs, so that a session whose attendant
+// The threads of one session. Its requests wait here, for the guest agent and for programs, so that a session whose guest agent
 // does not answer delays nobody else's requests. A thread starts with work and ends after some seconds without any.
 //
 // TryPost never blocks. The destructor blocks until the tasks that were taken are done: no task may run it. Thread safe.
@@ -26,7 +26,7 @@ class Lane {
  private:
   void Run();
   // Null: there is nothing to do any more, and the thread has left.
-  base::Task Take();
+  base::Task NextTask();
 
   const int most_threads_;
   const size_t most_queued_;

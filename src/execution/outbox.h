@@ -1,4 +1,4 @@
-// The orders of a session that wait for its attendant.
+// The orders of a session that wait for its guest agent.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "execution/attendant_messages.h"
+#include "execution/guest_agent_messages.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::execution {

@@ -5,7 +5,7 @@
 
 namespace ingot::execution {
 
-Subscription::News Subscription::Take() {
+Subscription::News Subscription::TakeNews() {
   base::MutexLock lock(mu_);
   return std::exchange(news_left_, News());
 }

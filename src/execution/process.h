@@ -1,6 +1,6 @@
 // A Process is one program of a Session: the request, the output as it comes, and the end.
 //
-//   attendant ──kOutput──▶ Session ──▶ Process ──▶ Subscription, Subscription, ..  each takes every chunk
+//   guest agent ──kOutput──▶ Session ──▶ Process ──▶ Subscription, Subscription, ..  each takes every chunk
 //       ◀──────────────── kCredit ─────────────── the last holder of a chunk lets it go
 //
 // Chunks hold the process back: it may have kWindowBytes of output that somebody still holds. Output that nobody subscribed
@@ -70,7 +70,7 @@ class Subscription {
     std::vector<std::shared_ptr<const Chunk>> chunks;
     std::optional<ProcessEnd> end;  // set once, behind all chunks
   };
-  News Take();
+  News TakeNews();
 
  private:
   friend class Process;
@@ -88,7 +88,7 @@ class Process {
 
   uint32_t id() const { return id_; }
   const Program& program() const { return program_; }
-  uint32_t pid() const { return pid_; }  // in the room; after Session::Start
+  uint32_t pid() const { return pid_; }  // in the sandbox; after Session::Start
 
   // An ended process gives its end at once.
   std::shared_ptr<Subscription> Subscribe(std::function<void()> news);

@@ -16,7 +16,7 @@ double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 
 class ProgramFeed final : public Feed {
  public:
-  ProgramFeed(std::shared_ptr<Held> held, Session::Started started, ProgramWords words)
+  ProgramFeed(std::shared_ptr<HeldSession> held, Session::StartedProgram started, ProgramWords words)
       : held_(std::move(held)), started_(std::move(started)), words_(std::move(words)) {}
 
   http::Output Next() override {
@@ -25,7 +25,7 @@ class ProgramFeed final : public Feed {
       output.stream = words_.head;
       output.data = words_.start(*started_.process);
     }
-    const Subscription::News news = started_.subscription->Take();
+    const Subscription::News news = started_.subscription->TakeNews();
     for (const auto& chunk : news.chunks) output.data += words_.chunk(*chunk);
     if (news.end.has_value()) {
       output.data += words_.end(*news.end);
@@ -39,22 +39,22 @@ class ProgramFeed final : public Feed {
   }
 
  private:
-  const std::shared_ptr<Held> held_;
-  const Session::Started started_;
+  const std::shared_ptr<HeldSession> held_;
+  const Session::StartedProgram started_;
   const ProgramWords words_;
   bool begun_ = false;
 };
 
 class CellFeed final : public Feed {
  public:
-  CellFeed(std::shared_ptr<Held> held, std::shared_ptr<Interpreter> interpreter, CellWords words)
+  CellFeed(std::shared_ptr<HeldSession> held, std::shared_ptr<Interpreter> interpreter, CellWords words)
       : held_(std::move(held)), interpreter_(std::move(interpreter)), words_(std::move(words)) {}
   void Begin(std::shared_ptr<Cell> cell) { cell_ = std::move(cell); }
 
   http::Output Next() override {
     http::Output output;
     if (!std::exchange(begun_, true)) output.stream = words_.head;
-    for (const CellEvent& event : cell_->Take()) {
+    for (const CellEvent& event : cell_->TakeEvents()) {
       output.data += words_.event(event);
       output.done = output.done || event.kind == CellEvent::kDone;
     }
@@ -63,7 +63,7 @@ class CellFeed final : public Feed {
   void Closed() override { interpreter_->Cancel(*cell_); }
 
  private:
-  const std::shared_ptr<Held> held_;
+  const std::shared_ptr<HeldSession> held_;
   const std::shared_ptr<Interpreter> interpreter_;
   const CellWords words_;
   std::shared_ptr<Cell> cell_;
@@ -72,12 +72,12 @@ class CellFeed final : public Feed {
 
 class WholeCell final : public Feed {
  public:
-  WholeCell(std::shared_ptr<Held> held, std::shared_ptr<Interpreter> interpreter, size_t output_bytes)
+  WholeCell(std::shared_ptr<HeldSession> held, std::shared_ptr<Interpreter> interpreter, size_t output_bytes)
       : held_(std::move(held)), interpreter_(std::move(interpreter)), left_(output_bytes) {}
   void Begin(std::shared_ptr<Cell> cell) { cell_ = std::move(cell); }
 
   http::Output Next() override {
-    for (CellEvent& event : cell_->Take()) Add(event);
+    for (CellEvent& event : cell_->TakeEvents()) Add(event);
     http::Output output;
     output.reply = std::exchange(reply_, std::nullopt);
     output.done = output.reply.has_value();
@@ -112,7 +112,7 @@ class WholeCell final : public Feed {
                                    {"count", event.count}});
   }
 
-  const std::shared_ptr<Held> held_;
+  const std::shared_ptr<HeldSession> held_;
   const std::shared_ptr<Interpreter> interpreter_;
   std::shared_ptr<Cell> cell_;
   size_t left_;
@@ -131,19 +131,21 @@ http::StreamHead EventStream() {
 
 }  // namespace
 
-std::shared_ptr<Feed> MakeProgramFeed(std::shared_ptr<Held> held, Session::Started started, ProgramWords words) {
+std::shared_ptr<Feed> MakeProgramFeed(std::shared_ptr<HeldSession> held, Session::StartedProgram started,
+                                      ProgramWords words) {
   return std::make_shared<ProgramFeed>(std::move(held), std::move(started), std::move(words));
 }
 
-absl::StatusOr<std::shared_ptr<Feed>> MakeCellFeed(std::shared_ptr<Held> held, std::shared_ptr<Interpreter> interpreter,
-                                                   CellRequest request, CellWords words, std::function<void()> wake) {
+absl::StatusOr<std::shared_ptr<Feed>> MakeCellFeed(std::shared_ptr<HeldSession> held,
+                                                   std::shared_ptr<Interpreter> interpreter, CellRequest request,
+                                                   CellWords words, std::function<void()> wake) {
   const auto feed = std::make_shared<CellFeed>(std::move(held), interpreter, std::move(words));
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<Cell> cell, interpreter->Run(std::move(request), std::move(wake)));
   feed->Begin(std::move(cell));
   return feed;
 }
 
-absl::StatusOr<std::shared_ptr<Feed>> MakeWholeCell(std::shared_ptr<Held> held,
+absl::StatusOr<std::shared_ptr<Feed>> MakeWholeCell(std::shared_ptr<HeldSession> held,
                                                     std::shared_ptr<Interpreter> interpreter, CellRequest request,
                                                     size_t output_bytes, std::function<void()> wake) {
   const auto feed = std::make_shared<WholeCell>(std::move(held), interpreter, output_bytes);

@@ -15,10 +15,10 @@ namespace ingot::execution {
 
 // "limits" of each program: wall_s, output_bytes, memory_bytes, cpu_s.
 absl::StatusOr<sandbox::Limits> LimitsOf(const base::json::value& request);
-// "limits" of a room: memory_bytes, processes, cpus. `most`: 0 = no bound of the service's.
+// "limits" of a sandbox: memory_bytes, processes, cpus. `most`: 0 = no bound of the service's.
 absl::StatusOr<sandbox::GroupLimits> TotalsOf(const base::json::value& request, const sandbox::GroupLimits& most);
 
-// The program of a request: `argv`, and a file with the code that the room needs before; "" = none.
+// The program of a request: `argv`, and a file with the code that the sandbox needs before; "" = none.
 struct Code {
   std::vector<std::string> argv;
   std::string file, text;

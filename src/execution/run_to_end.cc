@@ -16,7 +16,7 @@
 namespace ingot::execution {
 namespace {
 
-// Until the bell has rung, the cancellation, or the time.
+// Until the bell has isolation level, the cancellation, or the time.
 void Await(const sandbox::Fd& bell, const sandbox::Cancellation* cancel, int milliseconds) {
   pollfd fds[2] = {{bell.get(), POLLIN, 0}, {cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0}};
   poll(fds, 2, milliseconds);
@@ -31,7 +31,7 @@ absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, con
   const auto bell = std::make_shared<sandbox::Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell->valid()) return sandbox::ErrnoStatus(errno, "cannot make the eventfd of a program");
   program.has_input = !stdin_text.empty();
-  INGOT_ASSIGN_OR_RETURN(const Session::Started started, session.Start(std::move(program), [bell] {
+  INGOT_ASSIGN_OR_RETURN(const Session::StartedProgram started, session.Start(std::move(program), [bell] {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(bell->get(), &one, sizeof(one));
   }));
@@ -53,12 +53,12 @@ absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, con
       session.Signal(*started.process, SIGKILL);
       return absl::CancelledError("the program was cancelled");
     }
-    const Subscription::News news = started.subscription->Take();
+    const Subscription::News news = started.subscription->TakeNews();
     for (const auto& chunk : news.chunks) {
       std::string& text = chunk->stream == Stream::kOut ? outcome.out : outcome.err;
-      const auto room = static_cast<size_t>(output_bytes) - outcome.out.size() - outcome.err.size();
-      text.append(chunk->bytes, 0, room);
-      if (chunk->bytes.size() <= room || outcome.ending == sandbox::Ending::kOutputOverflow) continue;
+      const auto sandbox = static_cast<size_t>(output_bytes) - outcome.out.size() - outcome.err.size();
+      text.append(chunk->bytes, 0, sandbox);
+      if (chunk->bytes.size() <= sandbox || outcome.ending == sandbox::Ending::kOutputOverflow) continue;
       outcome.ending = sandbox::Ending::kOutputOverflow;
       session.Signal(*started.process, SIGKILL);
     }

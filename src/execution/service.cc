@@ -65,12 +65,12 @@ http::Opening Service::Quick(std::function<http::Reply(std::string)> answer) {
   http::Work work{.post = [this](std::function<void()> job) { return quick_.TryPost(std::move(job)).ok(); },
                   .answer = std::move(answer),
                   .busy = Busy};
-  return {.exchange = http::MakeExchange(std::move(work)), .refusal = {}, .max_body_bytes = kSmallBody};
+  return {.exchange = http::MakeExchange(std::move(work)), .rejection = {}, .max_body_bytes = kSmallBody};
 }
 
 http::Opening Service::Parts(Poster post, Opener open, int64_t max_body_bytes) {
   return {.exchange = MakeFeedExchange(std::move(post), std::move(open), Busy()),
-          .refusal = {},
+          .rejection = {},
           .max_body_bytes = max_body_bytes};
 }
 
@@ -78,9 +78,9 @@ Poster Service::On(base::Executor& threads) {
   return [&threads](base::Task task) { return threads.TryPost(std::move(task)).ok(); };
 }
 
-Poster Service::OnSession(std::function<std::shared_ptr<Held>()> find) {
+Poster Service::OnSession(std::function<std::shared_ptr<HeldSession>()> find) {
   return [this, find = std::move(find)](base::Task task) {
-    const std::shared_ptr<Held> held = find();
+    const std::shared_ptr<HeldSession> held = find();
     if (held == nullptr) return quick_.TryPost(std::move(task)).ok();
     return held->orders.TryPost([held, task = std::move(task)]() mutable { task(); });
   };
@@ -92,24 +92,24 @@ http::Opening Service::Head(http::RequestHead head) {
   if (E2bFiles::Owns(head, target.path) || E2bProcess::Owns(target.path) || E2bCode::Owns(target.path))
     return OpenSandbox(head, target);
   if (target.path == "/health") {
-    const std::string rung(sandbox::RungName(substrate_->grant().rung));
-    return {.exchange =
-                http::MakeExchange([rung](const std::string&) { return JsonReply(200, object{{"rung", rung}}); })};
+    const std::string isolation(sandbox::IsolationLevelName(substrate_->probe_result().isolation));
+    return {.exchange = http::MakeExchange(
+                [isolation](const std::string&) { return JsonReply(200, object{{"isolation", isolation}}); })};
   }
   const bool is_e2b = E2bSandboxes::Owns(target);
   if (!options_.key.empty() && !base::SameSecret(head.Key(), options_.key)) {
     const auto why = absl::UnauthenticatedError("show the service's key as X-API-Key");
     return {.exchange = nullptr,
-            .refusal = is_e2b ? E2bError(why)
-                              : ErrorReply(401, "invalid_key", "show the service's key as Authorization: Bearer")};
+            .rejection = is_e2b ? E2bError(why)
+                                : ErrorReply(401, "invalid_key", "show the service's key as Authorization: Bearer")};
   }
   if (is_e2b) return OpenControl(head, target);
   if (target.path.starts_with(kPrefix)) return OpenOwn(head);
   return {.exchange = nullptr,
-          .refusal = ErrorReply(404, "not_found", "there is /ingot/v1/execute, /ingot/v1/sessions and E2B's API")};
+          .rejection = ErrorReply(404, "not_found", "there is /ingot/v1/execute, /ingot/v1/sessions and E2B's API")};
 }
 
-http::Reply Service::Refuse(std::string_view, const http::Refusal& why) {
+http::Reply Service::Reject(std::string_view, const http::Rejection& why) {
   http::Reply reply = ErrorReply(why.status, why.code, why.message);
   if (why.status == 503) reply.fields.emplace_back("Retry-After", "1");
   return reply;
@@ -170,7 +170,7 @@ http::Opening Service::OpenOwn(const http::RequestHead& head) {
   }
   if (path.starts_with("sessions/")) return OpenSession(head, path.substr(9));
   return {.exchange = nullptr,
-          .refusal = ErrorReply(404, "not_found", absl::StrCat("there is no ", head.method, " ", head.target))};
+          .rejection = ErrorReply(404, "not_found", absl::StrCat("there is no ", head.method, " ", head.target))};
 }
 
 Answer Service::Post(Poster post, const std::string& image,
@@ -205,11 +205,11 @@ Answer Service::End(const std::string& id, const http::Reply& ended, const http:
 Answer Service::Execute(const std::string& body, std::function<void()> wake) {
   const auto request = ParseBody(body);
   if (!request.ok()) return ErrorReply(request.status());
-  auto batch = ParseNewRoomBatch(*request, substrate_->options().totals);
+  auto batch = ParseNewSandboxBatch(*request, substrate_->options().totals);
   if (!batch.ok()) return ErrorReply(batch.status());
   const auto shared = std::make_shared<const Batch>(*std::move(batch));
   const auto answer = [this, shared](const Image& image, const sandbox::Cancellation& cancel) {
-    return image.ok() ? ReplyOf(RunInNewRoom(*substrate_, *image, *shared, cancel)) : ErrorReply(image.status());
+    return image.ok() ? ReplyOf(RunInNewSandbox(*substrate_, *image, *shared, cancel)) : ErrorReply(image.status());
   };
   return Post(On(slots_), shared->image, answer, std::move(wake));
 }
@@ -232,7 +232,7 @@ Answer Service::AddSession(const std::string& body, std::function<void()> wake) 
   return Post(On(opens_), open->image, answer, std::move(wake));
 }
 
-Answer Service::OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake) {
+Answer Service::OpenExecute(std::shared_ptr<HeldSession> held, const std::string& body, std::function<void()> wake) {
   const auto request = ParseBody(body);
   if (!request.ok()) return ErrorReply(request.status());
   const auto streams = FlagField(*request, "stream");
@@ -293,7 +293,7 @@ http::Opening Service::OpenSession(const http::RequestHead& head, const std::str
     return Parts(post, open, kLargestBody);
   }
   return {.exchange = nullptr,
-          .refusal = ErrorReply(404, "not_found", absl::StrCat("a session has no ", method, " ", rest))};
+          .rejection = ErrorReply(404, "not_found", absl::StrCat("a session has no ", method, " ", rest))};
 }
 
 }  // namespace ingot::execution

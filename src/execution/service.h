@@ -1,16 +1,16 @@
-// A service that executes code in rooms, over HTTP (`ingot sandbox serve`). Its own API:
+// A service that executes code in sandboxes, over HTTP (`ingot sandbox serve`). Its own API:
 //
 //   POST   /ingot/v1/execute                   one room for the request; its cases run one after another
-//   POST   /ingot/v1/sessions                  {"id", "folder"}: a room that stays, with programs that go on
+//   POST   /ingot/v1/sessions                  {"id", "folder"}: a sandbox that stays, with programs that go on
 //   GET    /ingot/v1/sessions[/ID]             what is open
-//   POST   /ingot/v1/sessions/ID/execute       the same request in that room; with "stream" a stream of one program's output
+//   POST   /ingot/v1/sessions/ID/execute       the same request in that sandbox; with "stream" a stream of one program's output
 //   POST   /ingot/v1/sessions/ID/cells         {"code"}: Python in an interpreter that keeps its state
 //   POST   /ingot/v1/sessions/ID/interrupt     stops the cell that runs; /restart forgets the interpreter's state
 //   GET    /ingot/v1/sessions/ID/files/PATH    the bytes of a file, or {"entries"} of a folder; PATH begins in "folder",
 //                                              %2FPATH at the root
 //   PUT    /ingot/v1/sessions/ID/files/PATH    writes the body; DELETE removes a file, or a folder with its files
 //   DELETE /ingot/v1/sessions/ID
-//   GET    /health                             {"rung"}
+//   GET    /health                             {"isolation level"}
 //
 // The API of E2B (e2b_*.h) is beside it: /sandboxes, /process.Process, /filesystem.Filesystem, /files, /execute, /contexts.
 // Both see the same sessions.
@@ -18,7 +18,7 @@
 // A request to execute: {"language": "python" | "shell", "code": TEXT} or {"command": [..]}, and, if wanted, "files":
 // {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits": {"wall_s", "output_bytes", "memory_bytes",
 // "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without cases there is one
-// without stdin. For a room of its own also "image": SOURCE (sandbox/image.h), and of "limits" {"processes", "cpus"}. The answer:
+// without stdin. For a sandbox of its own also "image": SOURCE (sandbox/image.h), and of "limits" {"processes", "cpus"}. The answer:
 // {"cases": [{"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own
 // failure is an answer of 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full",
 // "disk_full", "no_space", "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its request.
@@ -35,16 +35,16 @@
 // Errors are {"error": {"code", "message"}}: 400 for the request, unknown keys and wrong types too, 401 without the key, 404, 429 while all slots are taken, 503
 // if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become U+FFFD.
 //
-// Thread safe. No thread that requests share waits for a client, an attendant or an image. Who waits for what:
+// Thread safe. No thread that requests share waits for a client, a guest agent or an image. Who waits for what:
 //
-//   slots    batches in rooms of their own, each for its room and its cases
-//   Lane     of each session: for its attendant, and another one for its batches
-//   opens    sessions, for their rooms
+//   slots    batches in sandboxes of their own, each for its sandbox and its cases
+//   Lane     of each session: for its guest agent, and another one for its batches
+//   opens    sessions, for their sandboxes
 //   pulls    both kinds of openings that name an image, for that image, before they get a thread above
 //   bodies   nothing; they parse bodies of batches, which may be large
 //   quick    nothing; everything else
 //
-// A session's end is not waited for by a thread: its room goes on a thread of the session's.
+// A session's end is not waited for by a thread: its sandbox goes on a thread of the session's.
 #pragma once
 
 #include <memory>
@@ -80,7 +80,7 @@ class Service final : public http::Handler {
   ~Service() override;
 
   http::Opening Head(http::RequestHead head) override;
-  http::Reply Refuse(std::string_view target, const http::Refusal& why) override;
+  http::Reply Reject(std::string_view target, const http::Rejection& why) override;
 
   // Removes sessions whose end has come.
   void RemoveEnded() { store_.RemoveEnded(); }
@@ -98,18 +98,18 @@ class Service final : public http::Handler {
 
   Poster On(base::Executor& threads);
   // The threads of a session. Without it the quick ones say that there is none.
-  Poster OnSession(std::function<std::shared_ptr<Held>()> find);
+  Poster OnSession(std::function<std::shared_ptr<HeldSession>()> find);
 
   // An answer that `answer` makes on a thread of `post`, with the image unpacked; "" = none. The client's departure and the
   // service's end cancel it.
   Answer Post(Poster post, const std::string& image,
               std::function<http::Reply(const Image& image, const sandbox::Cancellation& cancel)> answer,
               std::function<void()> wake);
-  // Ends a session, and answers once its room is gone.
+  // Ends a session, and answers once its sandbox is gone.
   Answer End(const std::string& id, const http::Reply& ended, const http::Reply& none, std::function<void()> wake);
   Answer Execute(const std::string& body, std::function<void()> wake);
   Answer AddSession(const std::string& body, std::function<void()> wake);
-  Answer OpenExecute(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake);
+  Answer OpenExecute(std::shared_ptr<HeldSession> held, const std::string& body, std::function<void()> wake);
 
   const std::unique_ptr<sandbox::Substrate> substrate_;
   const ServiceOptions options_;

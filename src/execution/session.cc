@@ -30,27 +30,29 @@ std::string StartPayload(const Program& program, const std::map<std::string, std
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Open(sandbox::Substrate& substrate, SessionOptions options) {
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Room> room, substrate.Prepare(options.room));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Sandbox> sandbox, substrate.Prepare(options.sandbox));
   const std::shared_ptr<Session> session(new Session(std::move(options)));
-  INGOT_RETURN_IF_ERROR(session->Begin(std::move(room)));
+  INGOT_RETURN_IF_ERROR(session->Begin(std::move(sandbox)));
   // The threads hold the session too: its parts go after them.
   std::shared_ptr<Session> handle(session.get(), [session](Session*) {
     session->End("nobody uses the session any more");
     session->Join();
   });
-  // The attendant answers, or the session's first request would wait for it in vain.
+  // The guest agent answers, or the session's first request would wait for it in vain.
   const FileAnswer answer = session->Ask(FileOp::kStat, FileFacts(), session->folder());
   if (!answer.status.ok()) return base::Annotate(answer.status, "a session does not begin");
   return handle;
 }
 
-absl::Status Session::Begin(std::unique_ptr<sandbox::Room> room) {
-  if (options_.folder.empty()) options_.folder = room->work();
-  if (options_.home.empty()) options_.home = room->home();
-  env_ = {
-      {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", options_.home}, {"TMPDIR", room->tmp()}, {"LANG", "C.UTF-8"}};
+absl::Status Session::Begin(std::unique_ptr<sandbox::Sandbox> sandbox) {
+  if (options_.folder.empty()) options_.folder = sandbox->work();
+  if (options_.home.empty()) options_.home = sandbox->home();
+  env_ = {{"PATH", "/usr/local/bin:/usr/bin:/bin"},
+          {"HOME", options_.home},
+          {"TMPDIR", sandbox->tmp()},
+          {"LANG", "C.UTF-8"}};
   for (const auto& [name, value] : options_.env) env_[name] = value;
-  room_ = std::move(room);
+  sandbox_ = std::move(sandbox);
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return sandbox::ErrnoStatus(errno, "cannot make the sockets of a session");
@@ -59,7 +61,7 @@ absl::Status Session::Begin(std::unique_ptr<sandbox::Room> room) {
   sandbox::Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return sandbox::ErrnoStatus(errno, "cannot make the eventfd of a session");
   outbox_ = std::make_shared<Outbox>(std::move(wake));
-  keeper_ = std::thread([self = shared_from_this()] { self->Keep(); });
+  keeper_ = std::thread([self = shared_from_this()] { self->RunKeeper(); });
   loop_ = std::thread([self = shared_from_this()] { self->Loop(); });
   return absl::OkStatus();
 }
@@ -75,7 +77,7 @@ void Session::Join() {
   }
 }
 
-absl::StatusOr<Session::Started> Session::Start(Program program, std::function<void()> news) {
+absl::StatusOr<Session::StartedProgram> Session::Start(Program program, std::function<void()> news) {
   INGOT_RETURN_IF_ERROR(
       sandbox::CheckCommand({.argv = program.argv, .env = program.env, .working_dir = "", .stdin_text = ""}));
   program.folder = Absolute(program.folder);
@@ -86,7 +88,7 @@ absl::StatusOr<Session::Started> Session::Start(Program program, std::function<v
   const uint32_t flags = (program.has_input ? kHasInput : 0u) | (program.has_notes ? kHasNotes : 0u);
   const auto wall_time = program.wall_time;
   Starting starting;
-  Started started;
+  StartedProgram started;
   uint32_t id;
   {
     base::MutexLock lock(mu_);
@@ -99,7 +101,7 @@ absl::StatusOr<Session::Started> Session::Start(Program program, std::function<v
     INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kStart, id, flags, payload));
     processes_[id] = started.process;
     starting_[id] = &starting;
-    const auto deadline = SteadyClock::now() + options_.patience;
+    const auto deadline = SteadyClock::now() + options_.timeout;
     while (!starting.answer.has_value() && SteadyClock::now() < deadline)
       changed_.WaitFor(mu_, deadline - SteadyClock::now());
     starting_.erase(id);
@@ -192,7 +194,7 @@ void Session::Order(FileOp op, const FileFacts& facts, const std::string& first,
     base::MutexLock lock(mu_);
     if (why_.has_value()) status = absl::UnavailableError(*why_);
     if (status.ok()) status = outbox_->Add(FrameKind::kFile, next_id_, static_cast<uint32_t>(op), payload);
-    if (status.ok()) files_[next_id_++] = {done, SteadyClock::now() + options_.patience};
+    if (status.ok()) files_[next_id_++] = {done, SteadyClock::now() + options_.timeout};
   }
   if (!status.ok()) done({status, ""});
 }

@@ -1,15 +1,15 @@
-// A Session is a room that stays, with an attendant in it (attendant_messages.h): programs run side by side, keep running
+// A Session is a sandbox that stays, with a guest agent in it (guest_agent_messages.h): programs run side by side, keep running
 // between requests, and files stay.
 //
-//   request threads ── Start, Send, Signal, Ask ──▶ orders ──▶ loop thread ──socket──▶ attendant, in the room
+//   request threads ── Start, Send, Signal, Ask ──▶ orders ──▶ loop thread ──socket──▶ guest agent, in the sandbox
 //   subscriptions  ◀──────────────────────────────── news ◀──      │
-//                                                   keeper thread: Room::Run of the attendant, until the session ends
+//                                                   keeper thread: Sandbox::Run of the guest agent, until the session ends
 //
-// The session ends by End, with the last pointer that Open gave out, when the attendant is gone (programs of the room may
-// kill it), when it breaks the protocol, and when the room's disk is full. Its processes then end with Ending::kCancelled
-// and the reason. Programs of the room may also stop the attendant. An order that it does not answer fails after
-// SessionOptions::patience, and the session ends if a program that was killed does not end within that time. The last
-// pointer's end blocks until the room's last process is gone. Thread safe.
+// The session ends by End, with the last pointer that Open gave out, when the guest agent is gone (programs of the sandbox may
+// kill it), when it breaks the protocol, and when the sandbox's disk is full. Its processes then end with Ending::kCancelled
+// and the reason. Programs of the sandbox may also stop the guest agent. An order that it does not answer fails after
+// SessionOptions::timeout, and the session ends if a program that was killed does not end within that time. The last
+// pointer's end blocks until the sandbox's last process is gone. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "execution/attendant_messages.h"
+#include "execution/guest_agent_messages.h"
 #include "execution/outbox.h"
 #include "execution/process.h"
 #include "sandbox/spawn.h"
@@ -33,14 +33,14 @@
 namespace ingot::execution {
 
 struct SessionOptions {
-  sandbox::RoomOptions room = {};
+  sandbox::SandboxOptions sandbox = {};
   std::map<std::string, std::string> env = {};  // of every process, over the defaults
-  std::string folder = {};                      // where programs and paths begin; "" = the room's work()
-  std::string home = {};                        // "" = the room's
+  std::string folder = {};                      // where programs and paths begin; "" = the sandbox's work()
+  std::string home = {};                        // "" = the sandbox's
   // The longest life.
   std::chrono::nanoseconds lifetime = std::chrono::hours(24);
-  int processes = 64;                                            // programs at a time
-  std::chrono::nanoseconds patience = std::chrono::seconds(30);  // of one order to the attendant
+  int processes = 64;                                           // programs at a time
+  std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // of one order to the guest agent
 };
 
 // The answer to a file order.
@@ -50,8 +50,8 @@ struct FileAnswer {
   std::string bytes;
 };
 
-// A program of the room may stop the attendant, or keep it busy.
-inline constexpr char kNoAnswer[] = "the session's attendant does not answer";
+// A program of the sandbox may stop the guest agent, or keep it busy.
+inline constexpr char kNoAnswer[] = "the session's guest agent does not answer";
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -60,11 +60,11 @@ class Session : public std::enable_shared_from_this<Session> {
   // Begins a program. `news`: of the subscription that sees its output from the first byte; null = nobody does. Blocks
   // until the program runs. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it cannot; RESOURCE_EXHAUSTED: too many run;
   // UNAVAILABLE: the session has ended.
-  struct Started {
+  struct StartedProgram {
     std::shared_ptr<Process> process;
     std::shared_ptr<Subscription> subscription;
   };
-  absl::StatusOr<Started> Start(Program program, std::function<void()> news);
+  absl::StatusOr<StartedProgram> Start(Program program, std::function<void()> news);
   // Bytes for stdin. RESOURCE_EXHAUSTED: the process has not taken the last ones, or too many orders wait, and these bytes
   // count for nothing; FAILED_PRECONDITION: it has no stdin.
   absl::Status Send(Process& process, std::string_view bytes);
@@ -76,7 +76,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<Process> FindPid(uint32_t pid) const;     // null = none such runs
 
   // `first` and `second` are paths as commands see them; relative ones begin in folder(). Ask blocks; Order calls `done` once,
-  // on the loop thread, or at once where the session has ended. UNAVAILABLE: the attendant does not answer.
+  // on the loop thread, or at once where the session has ended. UNAVAILABLE: the guest agent does not answer.
   FileAnswer Ask(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second = "",
                  std::string_view bytes = "");
   void Order(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second,
@@ -90,7 +90,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void End(const std::string& why);
   bool has_ended() const;
   std::string why() const;  // it has ended
-  // Calls `call` once the room is gone, on the keeper thread, or at once if it is gone already.
+  // Calls `call` once the sandbox is gone, on the keeper thread, or at once if it is gone already.
   void WhenGone(std::function<void()> call);
 
  private:
@@ -105,16 +105,16 @@ class Session : public std::enable_shared_from_this<Session> {
   };
 
   explicit Session(SessionOptions options) : options_(std::move(options)) {}
-  absl::Status Begin(std::unique_ptr<sandbox::Room> room);
+  absl::Status Begin(std::unique_ptr<sandbox::Sandbox> sandbox);
 
   void Join();
-  void Keep();  // the keeper thread
-  void RunAttendant();
+  void RunKeeper();  // the keeper thread
+  void RunGuestAgent();
   void Loop();  // the loop thread
   // Takes the bytes that came. False: the socket has ended.
   bool Read();
   // False: the frame breaks the protocol.
-  bool Take(const FrameHeader& header, std::string_view payload);
+  bool HandleFrame(const FrameHeader& header, std::string_view payload);
   bool TakeEnd(const FrameHeader& header, std::string_view payload);
   bool TakeOutput(const FrameHeader& header, std::string_view payload);
   // Fires deadlines, and returns the milliseconds until the next one; -1 = none.
@@ -128,9 +128,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
   SessionOptions options_;
   std::map<std::string, std::string> env_;
-  std::unique_ptr<sandbox::Room> room_;  // of the keeper thread
-  sandbox::Fd link_;                     // of the loop thread
-  sandbox::Fd far_link_;                 // the attendant's end; of the keeper thread
+  std::unique_ptr<sandbox::Sandbox> sandbox_;  // of the keeper thread
+  sandbox::Fd link_;                           // of the loop thread
+  sandbox::Fd far_link_;                       // the guest agent's end; of the keeper thread
   sandbox::Cancellation cancel_;
   std::string incoming_;    // of the loop thread
   bool is_broken_ = false;  // of the loop thread: frames count no more
@@ -142,7 +142,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::map<uint32_t, Starting*> starting_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, std::shared_ptr<Process>> processes_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, FileOrder> files_ ABSL_GUARDED_BY(mu_);  // by id, so by deadline too
-  bool gone_ ABSL_GUARDED_BY(mu_) = false;                    // the room is
+  bool gone_ ABSL_GUARDED_BY(mu_) = false;                    // the sandbox is
   std::vector<std::function<void()>> when_gone_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> why_ ABSL_GUARDED_BY(mu_);  // set: it has ended
   std::thread keeper_, loop_;

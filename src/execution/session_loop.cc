@@ -1,4 +1,4 @@
-// The threads of a session: one keeps its room, the other carries frames.
+// The threads of a session: one keeps its sandbox, the other carries frames.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -16,8 +16,8 @@
 #include "execution/session.h"
 
 // The linker's names of the embedded program (CMakeLists.txt).
-extern "C" const char _binary_ingot_attendant_start[];
-extern "C" const char _binary_ingot_attendant_end[];
+extern "C" const char _binary_ingot_guest_agent_start[];
+extern "C" const char _binary_ingot_guest_agent_end[];
 
 namespace ingot::execution {
 namespace {
@@ -27,12 +27,12 @@ using std::chrono::nanoseconds;
 constexpr int64_t kMostBeyondWindow = 4 << 20;   // three pipes of the largest size that a program may set
 constexpr std::chrono::seconds kSignalGrace(2);  // from a deadline's signal to SIGKILL
 
-// The attendant's program as a sealed file in memory, made once. -1: the machine refuses it.
+// The guest agent's program as a sealed file in memory, made once. -1: the machine refuses it.
 int ProgramFile() {
   static const int file = [] {
-    const int fd = memfd_create("ingot-attendant", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    std::string_view left(_binary_ingot_attendant_start,
-                          static_cast<size_t>(_binary_ingot_attendant_end - _binary_ingot_attendant_start));
+    const int fd = memfd_create("ingot-guest-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    std::string_view left(_binary_ingot_guest_agent_start,
+                          static_cast<size_t>(_binary_ingot_guest_agent_end - _binary_ingot_guest_agent_start));
     while (fd >= 0 && !left.empty()) {
       const ssize_t wrote = write(fd, left.data(), left.size());
       if (wrote < 0 && errno == EINTR) continue;
@@ -70,34 +70,34 @@ absl::Status FileStatus(uint32_t error, const std::string& path) {
   }
 }
 
-absl::Status RefusedStatus(uint32_t error, std::string_view step, const Program& program) {
+absl::Status RejectedStatus(uint32_t error, std::string_view step, const Program& program) {
   const std::string& name = step == "the working folder" ? program.folder : program.argv[0];
   const auto status = FileStatus(error, name);
   return base::Annotate(status, absl::StrCat("cannot start ", base::View(step)));
 }
 
-std::string EndOfRoom(const absl::StatusOr<sandbox::Outcome>& outcome) {
+std::string EndOfSandbox(const absl::StatusOr<sandbox::Outcome>& outcome) {
   if (!outcome.ok()) return std::string(outcome.status().message());
   switch (outcome->ending) {
     case sandbox::Ending::kMemoryFull:
       return "the programs of the session used more memory together than it may";
     case sandbox::Ending::kDiskFull:
-      return "the disk of the session's room is full";
+      return "the disk of the session's sandbox is full";
     case sandbox::Ending::kNoSpace:
       return "the disk of this machine is full";
     case sandbox::Ending::kTimedOut:
       return "the session's longest life is over";
     default:
-      return "the session's attendant was killed, by a program of the session or because its memory was full";
+      return "the session's guest agent was killed, by a program of the session or because its memory was full";
   }
 }
 
 }  // namespace
 
-void Session::Keep() {
-  RunAttendant();
+void Session::RunKeeper() {
+  RunGuestAgent();
   far_link_.Reset();  // the loop sees the end
-  room_.reset();
+  sandbox_.reset();
   std::vector<std::function<void()>> calls;
   {
     base::MutexLock lock(mu_);
@@ -107,28 +107,28 @@ void Session::Keep() {
   for (const auto& call : calls) call();
 }
 
-void Session::RunAttendant() {
-  if (ProgramFile() < 0) return End("cannot make a file in memory for the attendant of a session");
-  const sandbox::Command command{.argv = {"attendant"},
+void Session::RunGuestAgent() {
+  if (ProgramFile() < 0) return End("cannot make a file in memory for the guest agent of a session");
+  const sandbox::Command command{.argv = {"guest-agent"},
                                  .env = {},
-                                 .working_dir = room_->work(),
+                                 .working_dir = sandbox_->work(),
                                  .stdin_text = "",
                                  .program = ProgramFile(),
                                  .channel = far_link_.get()};
   sandbox::Limits limits;
   limits.wall_time = options_.lifetime;
   limits.term_grace = nanoseconds(0);
-  const auto outcome = room_->Run(command, limits, &cancel_);
-  End(EndOfRoom(outcome));
+  const auto outcome = sandbox_->Run(command, limits, &cancel_);
+  End(EndOfSandbox(outcome));
 }
 
 void Session::Loop() {
   bool is_open = true;
   while (is_open) {
-    const int patience_ms = FireDeadlines();
+    const int timeout_ms = FireDeadlines();
     pollfd fds[2] = {{link_.get(), static_cast<short>(outbox_->is_empty() ? POLLIN : POLLIN | POLLOUT), 0},
                      {outbox_->wake_fd(), POLLIN, 0}};
-    if (poll(fds, 2, patience_ms) < 0) continue;  // EINTR
+    if (poll(fds, 2, timeout_ms) < 0) continue;  // EINTR
     eventfd_t count;
     if (fds[1].revents != 0) eventfd_read(outbox_->wake_fd(), &count);
     const bool sent = outbox_->Flush([this](std::string_view bytes) -> ssize_t {
@@ -155,18 +155,18 @@ bool Session::Read() {
     std::memcpy(&header, incoming_.data() + used, sizeof(header));
     is_broken_ = header.size > kMostPayload;
     if (is_broken_ || incoming_.size() - used - sizeof(header) < header.size) break;
-    is_broken_ = !Take(header, std::string_view(incoming_).substr(used + sizeof(header), header.size));
+    is_broken_ = !HandleFrame(header, std::string_view(incoming_).substr(used + sizeof(header), header.size));
     used += sizeof(header) + header.size;
   }
   incoming_.erase(0, used);
-  if (is_broken_) End("the session's attendant sent what an attendant does not send");
+  if (is_broken_) End("the session's guest agent sent what a guest agent does not send");
   return true;
 }
 
-bool Session::Take(const FrameHeader& header, std::string_view payload) {
+bool Session::HandleFrame(const FrameHeader& header, std::string_view payload) {
   switch (header.kind) {
     case FrameKind::kStarted:
-    case FrameKind::kRefused: {
+    case FrameKind::kRejected: {
       base::MutexLock lock(mu_);
       const auto found = starting_.find(header.id);
       if (found == starting_.end()) return true;  // nobody waits any more
@@ -176,7 +176,7 @@ bool Session::Take(const FrameHeader& header, std::string_view payload) {
       starting.process->started_ = SteadyClock::now();
       const bool started = header.kind == FrameKind::kStarted;
       starting.answer = started ? absl::OkStatus()
-                                : RefusedStatus(header.number, payload.substr(0, 100), starting.process->program());
+                                : RejectedStatus(header.number, payload.substr(0, 100), starting.process->program());
       if (!started) processes_.erase(header.id);
       changed_.SignalAll();
       return true;
@@ -281,7 +281,7 @@ Session::SteadyClock::time_point Session::FireProcesses(SteadyClock::time_point 
         process->timed_out_ = process->was_killed_ = signal == SIGKILL;
         outbox_->Add(FrameKind::kSignal, id, static_cast<uint32_t>(signal), "").IgnoreError();
         process->deadline_signal_ = SIGKILL;
-        process->deadline_ = now + (signal == SIGKILL ? options_.patience : nanoseconds(kSignalGrace));
+        process->deadline_ = now + (signal == SIGKILL ? options_.timeout : nanoseconds(kSignalGrace));
       }
       next = std::min(next, process->deadline_);
     }

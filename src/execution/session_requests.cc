@@ -54,7 +54,7 @@ Answer PartsOf(absl::StatusOr<std::shared_ptr<Feed>> feed) {
   return *std::move(feed);
 }
 
-absl::StatusOr<std::shared_ptr<Feed>> StreamOrError(std::shared_ptr<Held> held, const value& request,
+absl::StatusOr<std::shared_ptr<Feed>> StreamOrError(std::shared_ptr<HeldSession> held, const value& request,
                                                     std::function<void()> wake) {
   static const Keys kKeys{.kind = "a stream",
                           .request = {"language", "code", "command", "files", "env", "stream", "limits"},
@@ -63,11 +63,12 @@ absl::StatusOr<std::shared_ptr<Feed>> StreamOrError(std::shared_ptr<Held> held, 
   INGOT_ASSIGN_OR_RETURN(const sandbox::Limits limits, LimitsOf(request));
   INGOT_ASSIGN_OR_RETURN(const auto env, MapField(request, "env"));
   INGOT_ASSIGN_OR_RETURN(const Code code, PlaceCode(*held->session, request));
-  INGOT_ASSIGN_OR_RETURN(Session::Started started, held->session->Start(ProgramOf(code, env, limits), std::move(wake)));
+  INGOT_ASSIGN_OR_RETURN(Session::StartedProgram started,
+                         held->session->Start(ProgramOf(code, env, limits), std::move(wake)));
   return MakeProgramFeed(std::move(held), std::move(started), OwnProgramWords());
 }
 
-absl::StatusOr<std::shared_ptr<Feed>> CellOrError(std::shared_ptr<Held> held, const std::string& body,
+absl::StatusOr<std::shared_ptr<Feed>> CellOrError(std::shared_ptr<HeldSession> held, const std::string& body,
                                                   std::function<void()> wake) {
   static const Keys kWhole{
       .kind = "a cell", .request = {"code", "env", "stream", "limits"}, .limits = {"wall_s", "output_bytes"}};
@@ -107,7 +108,7 @@ absl::StatusOr<OpenRequest> OpenRequestOf(const value& request, const sandbox::G
   return open;
 }
 
-object Describe(Held& held) {
+object Describe(HeldSession& held) {
   return {{"id", held.id},
           {"folder", held.session->folder()},
           {"started_at", absl::FormatTime(absl::RFC3339_sec, absl::FromChrono(held.started_at), absl::UTCTimeZone())},
@@ -116,15 +117,15 @@ object Describe(Held& held) {
           {"programs", held.session->Processes().size()}};
 }
 
-Answer StreamProgram(std::shared_ptr<Held> held, const value& request, std::function<void()> wake) {
+Answer StreamProgram(std::shared_ptr<HeldSession> held, const value& request, std::function<void()> wake) {
   return PartsOf(StreamOrError(std::move(held), request, std::move(wake)));
 }
 
-Answer RunCell(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake) {
+Answer RunCell(std::shared_ptr<HeldSession> held, const std::string& body, std::function<void()> wake) {
   return PartsOf(CellOrError(std::move(held), body, std::move(wake)));
 }
 
-Answer AnswerFile(std::shared_ptr<Held> held, const std::string& method, const std::string& path,
+Answer AnswerFile(std::shared_ptr<HeldSession> held, const std::string& method, const std::string& path,
                   const std::string& body, std::function<void()> wake) {
   Session& session = *held->session;
   if (method == "PUT") {

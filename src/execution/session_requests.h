@@ -14,16 +14,16 @@
 
 namespace ingot::execution {
 
-// A request for a session. `most`: of a room, for processes and CPUs. The store bounds the memory of all sessions together.
+// A request for a session. `most`: of a sandbox, for processes and CPUs. The store bounds the memory of all sessions together.
 absl::StatusOr<OpenRequest> OpenRequestOf(const base::json::value& request, const sandbox::GroupLimits& most);
 
 // {"id", "folder", "started_at", "ends_at", "memory_bytes", "programs"}. Does not block.
-base::json::object Describe(Held& held);
+base::json::object Describe(HeldSession& held);
 
-Answer StreamProgram(std::shared_ptr<Held> held, const base::json::value& request, std::function<void()> wake);
-Answer RunCell(std::shared_ptr<Held> held, const std::string& body, std::function<void()> wake);
+Answer StreamProgram(std::shared_ptr<HeldSession> held, const base::json::value& request, std::function<void()> wake);
+Answer RunCell(std::shared_ptr<HeldSession> held, const std::string& body, std::function<void()> wake);
 // GET, PUT or DELETE of files/PATH.
-Answer AnswerFile(std::shared_ptr<Held> held, const std::string& method, const std::string& path,
+Answer AnswerFile(std::shared_ptr<HeldSession> held, const std::string& method, const std::string& path,
                   const std::string& body, std::function<void()> wake);
 
 }  // namespace ingot::execution

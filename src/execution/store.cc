@@ -11,12 +11,12 @@ namespace {
 
 constexpr size_t kMostInterpreters = 16;
 
-// Where E2B's clients expect their files. Without a root folder of its own a room cannot have it.
+// Where E2B's clients expect their files. Without a root folder of its own a sandbox cannot have it.
 constexpr char kHome[] = "/home/user";
 
 }  // namespace
 
-Held::Held(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now)
+HeldSession::HeldSession(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now)
     : id(std::move(id)),
       token(base::RandomHex(24)),
       request(std::move(request)),
@@ -24,7 +24,7 @@ Held::Held(std::string id, OpenRequest request, std::shared_ptr<Session> session
       session(std::move(session)),
       used_(now) {}
 
-std::shared_ptr<Interpreter> Held::FindInterpreter(const std::string& name) {
+std::shared_ptr<Interpreter> HeldSession::FindInterpreter(const std::string& name) {
   base::MutexLock lock(mu_);
   const auto found = interpreters_.find(name);
   if (found != interpreters_.end()) return found->second;
@@ -32,7 +32,7 @@ std::shared_ptr<Interpreter> Held::FindInterpreter(const std::string& name) {
   return interpreters_[""] = std::make_shared<Interpreter>(*session, "");
 }
 
-std::string Held::AddInterpreter(const std::string& folder) {
+std::string HeldSession::AddInterpreter(const std::string& folder) {
   base::MutexLock lock(mu_);
   if (interpreters_.size() >= kMostInterpreters) return "";
   const std::string name = base::RandomHex(16);
@@ -40,7 +40,7 @@ std::string Held::AddInterpreter(const std::string& folder) {
   return name;
 }
 
-bool Held::RemoveInterpreter(const std::string& name) {
+bool HeldSession::RemoveInterpreter(const std::string& name) {
   std::shared_ptr<Interpreter> removed;
   {
     base::MutexLock lock(mu_);
@@ -53,22 +53,22 @@ bool Held::RemoveInterpreter(const std::string& name) {
   return true;
 }
 
-std::map<std::string, std::shared_ptr<Interpreter>> Held::Interpreters() {
+std::map<std::string, std::shared_ptr<Interpreter>> HeldSession::Interpreters() {
   base::MutexLock lock(mu_);
   return interpreters_;
 }
 
-Held::Clock::time_point Held::ends_at() {
+HeldSession::Clock::time_point HeldSession::ends_at() {
   base::MutexLock lock(mu_);
   return ends_at_;
 }
 
-void Held::SetEnd(Clock::time_point end) {
+void HeldSession::SetEnd(Clock::time_point end) {
   base::MutexLock lock(mu_);
   ends_at_ = end;
 }
 
-void Held::Use(Clock::time_point now) {
+void HeldSession::Use(Clock::time_point now) {
   base::MutexLock lock(mu_);
   used_ = now;
 }
@@ -80,11 +80,12 @@ void SessionStore::Close() {
   while (owned_ > 0) changed_.Wait(mu_);
 }
 
-Held::Clock::time_point SessionStore::now() const {
-  return Held::Clock::time_point(std::chrono::nanoseconds(options_.clock->UnixNanos()));
+HeldSession::Clock::time_point SessionStore::now() const {
+  return HeldSession::Clock::time_point(std::chrono::nanoseconds(options_.clock->UnixNanos()));
 }
 
-absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request, const sandbox::Cancellation& cancel) {
+absl::StatusOr<std::shared_ptr<HeldSession>> SessionStore::Open(OpenRequest request,
+                                                                const sandbox::Cancellation& cancel) {
   RemoveEnded();
   if (request.totals.memory_bytes == 0) request.totals.memory_bytes = options_.session_bytes;
   if (request.idle.count() == 0) request.idle = options_.idle;
@@ -92,33 +93,34 @@ absl::StatusOr<std::shared_ptr<Held>> SessionStore::Open(OpenRequest request, co
   const int64_t bytes = request.totals.memory_bytes;
   {
     base::MutexLock lock(mu_);
-    if (rooms_ >= options_.sessions)
+    if (sandboxes_ >= options_.sessions)
       return absl::ResourceExhaustedError(absl::StrCat(options_.sessions, " sessions are open: end one first"));
     if (options_.memory_bytes > 0 && promised_bytes_ + bytes > options_.memory_bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("open sessions may use ", promised_bytes_, " of ", options_.memory_bytes,
                        " bytes of memory, and this one asks for ", bytes, ": end one, or ask for less"));
     }
-    ++rooms_;
+    ++sandboxes_;
     promised_bytes_ += bytes;
   }
-  auto session = OpenRoom(request, cancel);
+  auto session = OpenSandbox(request, cancel);
   base::MutexLock lock(mu_);
   if (!session.ok()) {
-    --rooms_;
+    --sandboxes_;
     promised_bytes_ -= bytes;
     return session.status();
   }
-  const auto held = Own(std::make_unique<Held>(base::RandomHex(10), std::move(request), *std::move(session), now()));
-  held->SetEnd(held->started_at + std::chrono::duration_cast<Held::Clock::duration>(held->request.lifetime));
+  const auto held =
+      Own(std::make_unique<HeldSession>(base::RandomHex(10), std::move(request), *std::move(session), now()));
+  held->SetEnd(held->started_at + std::chrono::duration_cast<HeldSession::Clock::duration>(held->request.lifetime));
   held_[held->id] = held;
   return held;
 }
 
 // The last pointer may go on a thread that serves all sockets, or on one of the session's own.
-std::shared_ptr<Held> SessionStore::Own(std::unique_ptr<Held> held) {
+std::shared_ptr<HeldSession> SessionStore::Own(std::unique_ptr<HeldSession> held) {
   ++owned_;
-  return std::shared_ptr<Held>(held.release(), [this](Held* last) {
+  return std::shared_ptr<HeldSession>(held.release(), [this](HeldSession* last) {
     ends_.Post([this, last] {
       delete last;
       base::MutexLock lock(mu_);
@@ -128,17 +130,17 @@ std::shared_ptr<Held> SessionStore::Own(std::unique_ptr<Held> held) {
   });
 }
 
-absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenRequest& request,
-                                                                const sandbox::Cancellation& cancel) {
+absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenSandbox(const OpenRequest& request,
+                                                                   const sandbox::Cancellation& cancel) {
   SessionOptions options;
-  options.room.image = request.unpacked.rootfs;
-  options.room.totals = request.totals;
+  options.sandbox.image = request.unpacked.rootfs;
+  options.sandbox.totals = request.totals;
   options.env = request.unpacked.env;
   for (const auto& [name, text] : request.env) options.env[name] = text;
   options.lifetime = options_.longest;
-  options.patience = options_.patience;
-  if (substrate_.grant().root_folder) {
-    options.room.binds = {{.folder = "work", .at = kHome}};
+  options.timeout = options_.timeout;
+  if (substrate_.probe_result().root_folder) {
+    options.sandbox.binds = {{.folder = "work", .at = kHome}};
     options.folder = options.home = kHome;
   }
   INGOT_RETURN_IF_ERROR(CheckWanted(cancel));  // others may have opened for long
@@ -147,25 +149,25 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenRoom(const OpenReques
   return session;
 }
 
-bool SessionStore::IsOver(const std::shared_ptr<Held>& held) {
-  const Held::Clock::time_point moment = now();
+bool SessionStore::IsOver(const std::shared_ptr<HeldSession>& held) {
+  const HeldSession::Clock::time_point moment = now();
   base::MutexLock lock(held->mu_);
   const bool is_idle =
       held->request.idle.count() > 0 && held->used_ + held->request.idle < moment && held.use_count() == 1;
   return is_idle || held->ends_at_ <= moment || held->session->has_ended();
 }
 
-std::shared_ptr<Held> SessionStore::Find(const std::string& id) {
+std::shared_ptr<HeldSession> SessionStore::Find(const std::string& id) {
   {
     base::MutexLock lock(mu_);
     const auto found = held_.find(id);
     if (found == held_.end()) return nullptr;
     if (!IsOver(found->second)) {
-      std::shared_ptr<Held> held = found->second;
+      std::shared_ptr<HeldSession> held = found->second;
       base::MutexLock one(held->mu_);
       held->used_ = now();
       held->found_ = true;
-      return std::shared_ptr<Held>(held.get(), [this, held](Held*) mutable {
+      return std::shared_ptr<HeldSession>(held.get(), [this, held](HeldSession*) mutable {
         held->Use(now());
         held.reset();
       });
@@ -176,7 +178,7 @@ std::shared_ptr<Held> SessionStore::Find(const std::string& id) {
 }
 
 bool SessionStore::Remove(const std::string& id, std::function<void()> gone) {
-  std::shared_ptr<Held> removed;
+  std::shared_ptr<HeldSession> removed;
   {
     base::MutexLock lock(mu_);
     const auto found = held_.find(id);
@@ -188,7 +190,7 @@ bool SessionStore::Remove(const std::string& id, std::function<void()> gone) {
   removed->session->WhenGone([this, bytes = removed->request.totals.memory_bytes, gone = std::move(gone)] {
     {
       base::MutexLock lock(mu_);
-      --rooms_;
+      --sandboxes_;
       promised_bytes_ -= bytes;
     }
     if (gone) gone();
@@ -218,9 +220,9 @@ void SessionStore::RemoveEnded() {
   for (const std::string& id : ended) Remove(id);
 }
 
-std::vector<std::shared_ptr<Held>> SessionStore::List() {
+std::vector<std::shared_ptr<HeldSession>> SessionStore::List() {
   base::MutexLock lock(mu_);
-  std::vector<std::shared_ptr<Held>> list;
+  std::vector<std::shared_ptr<HeldSession>> list;
   for (const auto& [id, held] : held_) {
     if (!IsOver(held)) list.push_back(held);
   }

@@ -1,5 +1,5 @@
 // The sessions that stay between requests, of every API. Each has an end: a moment, or a time without use. Past it nobody
-// finds the session any more. It counts until its room is gone, and no thread of a request waits for that. Thread safe.
+// finds the session any more. It counts until its sandbox is gone, and no thread of a request waits for that. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ struct StoreOptions {
   int64_t session_bytes = int64_t{1} << 30;  // a session's share, unless its opener asks for another one
   std::chrono::nanoseconds idle = std::chrono::seconds(600);
   std::chrono::nanoseconds longest = std::chrono::hours(24);  // life of a session
-  std::chrono::nanoseconds patience = SessionOptions().patience;
+  std::chrono::nanoseconds timeout = SessionOptions().timeout;
   const base::Clock* clock = &base::Clock::Real();  // of the ends
 };
 
@@ -44,10 +44,10 @@ struct OpenRequest {
 };
 
 // One session with its interpreters.
-class Held {
+class HeldSession {
  public:
   using Clock = std::chrono::system_clock;
-  Held(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now);
+  HeldSession(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now);
 
   const std::string id;
   const std::string token;  // shows that a client may use this session
@@ -83,37 +83,37 @@ class SessionStore {
   SessionStore(sandbox::Substrate& substrate, StoreOptions options) : substrate_(substrate), options_(options) {}
   ~SessionStore() { Close(); }
 
-  // Ends all sessions, and blocks until the last pointer to one is gone, and its room. Open is not called any more.
+  // Ends all sessions, and blocks until the last pointer to one is gone, and its sandbox. Open is not called any more.
   void Close();
 
   // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; CANCELLED: nobody waits for the session any
   // more, and it is gone.
-  absl::StatusOr<std::shared_ptr<Held>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
+  absl::StatusOr<std::shared_ptr<HeldSession>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
   // A use from now until the pointer's last copy goes. The store outlives it. Null = there is no such session, or its end has
   // come. None of the functions below blocks, nor does the end of a pointer.
-  std::shared_ptr<Held> Find(const std::string& id);
-  // False: there is none. Calls `gone`, on any thread, once the session's room is gone too; null = nobody asks.
+  std::shared_ptr<HeldSession> Find(const std::string& id);
+  // False: there is none. Calls `gone`, on any thread, once the session's sandbox is gone too; null = nobody asks.
   bool Remove(const std::string& id, std::function<void()> gone = nullptr);
   // Removes a session that no request has found yet: its opener did not get its id.
   void RemoveUnused(const std::string& id);
   // Removes sessions whose end has come.
   void RemoveEnded();
-  std::vector<std::shared_ptr<Held>> List();  // by id
-  Held::Clock::time_point now() const;
+  std::vector<std::shared_ptr<HeldSession>> List();  // by id
+  HeldSession::Clock::time_point now() const;
 
  private:
-  absl::StatusOr<std::shared_ptr<Session>> OpenRoom(const OpenRequest& request, const sandbox::Cancellation& cancel);
-  std::shared_ptr<Held> Own(std::unique_ptr<Held> held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool IsOver(const std::shared_ptr<Held>& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::shared_ptr<Session>> OpenSandbox(const OpenRequest& request, const sandbox::Cancellation& cancel);
+  std::shared_ptr<HeldSession> Own(std::unique_ptr<HeldSession> held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsOver(const std::shared_ptr<HeldSession>& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   sandbox::Substrate& substrate_;
   const StoreOptions options_;
   base::Mutex mu_;
   base::CondVar changed_;
-  std::map<std::string, std::shared_ptr<Held>> held_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<HeldSession>> held_ ABSL_GUARDED_BY(mu_);
   int owned_ ABSL_GUARDED_BY(mu_) = 0;               // Held that are not destroyed
-  int rooms_ ABSL_GUARDED_BY(mu_) = 0;               // that open, are open, or end
-  int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of these rooms
+  int sandboxes_ ABSL_GUARDED_BY(mu_) = 0;           // that open, are open, or end
+  int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of these sandboxes
   // Destroys sessions, which waits for their threads. Last: it ends before the rest.
   base::Executor ends_{{.name = "session ends", .threads = 1}};
 };

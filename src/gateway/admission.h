@@ -17,13 +17,13 @@ class Admission {
   // RESOURCE_EXHAUSTED: no place now (429). FAILED_PRECONDITION: the run is over (410).
   virtual absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) = 0;
   // The episode's end is durable in the pool.
-  virtual absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) = 0;
+  virtual absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) = 0;
 };
 
 // The report of an end. `earned`: the episode's return.
-inline v1::EpisodeEndedRequest MakeEnded(const v1::Episode& episode, v1::EpisodeState state, double earned,
-                                         const std::string& detail) {
-  v1::EpisodeEndedRequest ended;
+inline v1::ReportEpisodeEndRequest MakeEnded(const v1::Episode& episode, v1::EpisodeState state, double earned,
+                                             const std::string& detail) {
+  v1::ReportEpisodeEndRequest ended;
   *ended.mutable_ref() = episode.ref();
   ended.set_purpose(episode.purpose());
   ended.set_state(state);

@@ -53,7 +53,7 @@ bool Answer::Enter(std::shared_ptr<Episode> episode) {
   return true;
 }
 
-void Answer::Refuse(absl::Status why) {
+void Answer::Reject(absl::Status why) {
   if (!Begin()) return;
   core_.counters.CountCall(why, false);
   Finish(std::move(why));
@@ -275,7 +275,7 @@ void Answer::Finish(absl::Status status) {
 
 // ---- Delivering ---------------------------------------------------------------------------------------------------
 
-Answer::Output Answer::Take() {
+Answer::Output Answer::TakeOutput() {
   Output out;
   base::MutexLock lock(mu_);
   out.done = phase_ == Phase::kDone;
@@ -285,7 +285,7 @@ Answer::Output Answer::Take() {
   const bool whole = out.done && out.status.ok();
   if (out.stream || whole) {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      for (Event& event : calls_[i]->Take().events) renderer_->Add(static_cast<int>(i), std::move(event));
+      for (Event& event : calls_[i]->TakeOutput().events) renderer_->Add(static_cast<int>(i), std::move(event));
     }
   }
   if (whole) renderer_->Close();

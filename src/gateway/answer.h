@@ -56,7 +56,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::string trailer;  // if done: the end of an HTTP stream (Renderer::Trailer)
   };
   // The output since the last call. Each call confirms that the output of the call before was sent. Never blocks.
-  Output Take();
+  Output TakeOutput();
 
   // Stops sampling and records the ids so far. `why`: CANCELLED if the client is gone, or the limit that was passed.
   // Does not wait.
@@ -71,7 +71,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     return entered_;
   }
   void Prepare();                 // on a worker
-  void Refuse(absl::Status why);  // instead of Prepare
+  void Reject(absl::Status why);  // instead of Prepare
   std::chrono::nanoseconds arrival() const { return arrival_; }
   const Dialect& dialect() const { return dialect_; }
   const std::string& id() const { return id_; }  // the id of its first call

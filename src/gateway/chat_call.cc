@@ -31,7 +31,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   sampling_.set_max_new_tokens(static_cast<int32_t>(std::min<int64_t>(sampling_.max_new_tokens(), *room)));
   v1::GenerateRequest request = EngineRequest();
   if (core_.parts.script != nullptr) {
-    const auto forced = core_.parts.script->Take(*setup_.request);
+    const auto forced = core_.parts.script->NextAnswer(*setup_.request);
     if (!forced.ok()) return Done(forced.status());
     request.mutable_forced_ids()->Add(forced->begin(), forced->end());
   }
@@ -147,8 +147,8 @@ void ChatCall::Complete() {
     finish = generation_.finish;
     segment = generation_.segment;
   }
-  std::vector<Piece> sampled;
-  if (segment.token_ids_size() > 0) sampled.push_back(MakePiece(std::move(segment)));
+  std::vector<SegmentRef> sampled;
+  if (segment.token_ids_size() > 0) sampled.push_back(MakeSegmentRef(std::move(segment)));
   // A call that ended early without an id needs no record.
   bool known = status.ok() || !sampled.empty();
   if (core_.parts.pool != nullptr && known) {
@@ -186,11 +186,11 @@ text::Message ChatCall::Turn() const {
 }
 
 // Adds the call to the episode's history, with its answer or with the prefix that the client may have.
-void ChatCall::Remember(bool whole, std::vector<Piece> sampled) {
+void ChatCall::Remember(bool whole, std::vector<SegmentRef> sampled) {
   std::optional<text::Message> delivered;
   History::Call call{.call_id = setup_.call_id,
                      .parent = -1,
-                     .prompt = plan_->pieces,
+                     .prompt = plan_->refs,
                      .sampled = std::move(sampled),
                      .text_key = plan_->text_key,
                      .prefill = plan_->prefill,
@@ -236,7 +236,7 @@ absl::Status ChatCall::Outcome() {
   return absl::OkStatus();
 }
 
-v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sampled) {
+v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<SegmentRef>& sampled) {
   v1::Call call;
   call.set_call_id(setup_.call_id);
   call.set_episode_id(setup_.episode->id());
@@ -250,12 +250,12 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   for (const std::string& key : continued.trunk_path) call.add_context_keys(key);
   const bool in_trunk = !continued.trunk_path.empty();
   if (!continued.parent_call_id.empty() && !in_trunk) {
-    call.set_continued_segments(static_cast<int32_t>(continued.recorded_pieces));
+    call.set_continued_segments(static_cast<int32_t>(continued.recorded_segments));
   }
   if (continued.unrecorded.has_value()) call.add_context_keys(continued.unrecorded->key);
-  for (const Piece& piece : plan_->pieces) call.add_context_keys(piece.key);
+  for (const SegmentRef& ref : plan_->refs) call.add_context_keys(ref.key);
   call.set_context_tokens(static_cast<int64_t>(plan_->ids.size()));
-  for (const Piece& piece : sampled) call.add_sampled_keys(piece.key);
+  for (const SegmentRef& ref : sampled) call.add_sampled_keys(ref.key);
   *call.mutable_sampling() = sampling_;
   call.set_tokenizer_fingerprint(core_.parts.tokenizer->fingerprint());
   call.set_template_fingerprint(core_.parts.format->fingerprint());
@@ -283,18 +283,18 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<Piece>& sam
   return call;
 }
 
-absl::Status ChatCall::Append(const v1::Call& record, const std::vector<Piece>& sampled) {
+absl::Status ChatCall::Append(const v1::Call& record, const std::vector<SegmentRef>& sampled) {
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
   request.set_gateway_token(setup_.episode->gateway_token());
   // The segments of the parent's path were stored with earlier calls.
   if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
-  for (const Piece& piece : plan_->pieces) *request.add_segments() = *piece.segment;
-  for (const Piece& piece : sampled) *request.add_segments() = *piece.segment;
+  for (const SegmentRef& ref : plan_->refs) *request.add_segments() = *ref.segment;
+  for (const SegmentRef& ref : sampled) *request.add_segments() = *ref.segment;
   const absl::Status appended = core_.parts.pool->AppendCall(request);
   if (absl::IsAborted(appended)) setup_.episode->MarkTaken();
   left_.used = absl::IsAlreadyExists(appended);
-  if (!appended.ok() && !absl::IsAborted(appended) && !datapool::IsRefusal(appended)) left_.lost = std::move(request);
+  if (!appended.ok() && !absl::IsAborted(appended) && !datapool::IsRejection(appended)) left_.lost = std::move(request);
   return appended;
 }
 
@@ -338,7 +338,7 @@ void ChatCall::Count(const absl::Status& status, bool aborted) {
   if (!plan_->continued.match.fork_cause.empty()) counters.AddFork(plan_->continued.match.fork_cause);
   if (sampling_.grammar_acted() || sampling_.penalty_acted() || sampling_.bias_acted()) ++counters.flagged;
   counters.prompt_tokens += plan_->ids.size();
-  for (const Piece& piece : plan_->pieces) counters.rendered_tokens += piece.segment->token_ids_size();
+  for (const SegmentRef& ref : plan_->refs) counters.rendered_tokens += ref.segment->token_ids_size();
   base::MutexLock lock(mu_);
   counters.cached_tokens += generation_.cached_tokens;
   counters.sampled_tokens += generation_.size();
@@ -346,14 +346,14 @@ void ChatCall::Count(const absl::Status& status, bool aborted) {
 
 // ---- Delivering ---------------------------------------------------------------------------------------------------
 
-ChatCall::Output ChatCall::Take() {
+ChatCall::Output ChatCall::TakeOutput() {
   Output out;
   base::MutexLock lock(mu_);
   woken_ = false;
   out.done = phase_ == Phase::kDone;
   // Nothing is sent while the call is being recorded: the next event is the end or an error.
-  const bool tells = phase_ == Phase::kGenerating || (out.done && delivers_);
-  if (tells) delivery_->Take(generation_, out.events);
+  const bool emits = phase_ == Phase::kGenerating || (out.done && delivers_);
+  if (emits) delivery_->AddEvents(generation_, out.events);
   return out;
 }
 

@@ -53,7 +53,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     bool done = false;
   };
   // The events since the last call. Each call confirms that the events of the call before were sent. Never blocks.
-  Output Take();
+  Output TakeOutput();
 
   // Stops sampling and records the ids so far, unless the last chunk has come. Does not wait. `why`: CANCELLED if the
   // client is gone, or the limit that was passed.
@@ -76,9 +76,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   absl::Status Outcome();
   std::vector<std::string> EchoedOf(const text::Message& delivered) const;
   text::Message Turn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Remember(bool whole, std::vector<Piece> sampled);
-  v1::Call Record(v1::FinishReason finish, const std::vector<Piece>& sampled);
-  absl::Status Append(const v1::Call& record, const std::vector<Piece>& sampled);
+  void Remember(bool whole, std::vector<SegmentRef> sampled);
+  v1::Call Record(v1::FinishReason finish, const std::vector<SegmentRef>& sampled);
+  absl::Status Append(const v1::Call& record, const std::vector<SegmentRef>& sampled);
   void Done(const absl::Status& status);
   void Count(const absl::Status& status, bool aborted);
   void CountTokens(const absl::Status& status);

@@ -9,7 +9,7 @@ void Counters::CountCall(const absl::Status& status, bool was_aborted) {
   } else if (was_aborted) {
     ++aborted;
   } else if (absl::IsResourceExhausted(status)) {
-    ++refused;
+    ++rejected;
   } else {
     ++failed;
   }

@@ -14,7 +14,7 @@ std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokeniz
 // Ids that are no text at the end of an answer.
 std::vector<int32_t> EndsOf(const GatewayParts& parts, const GatewayRequest& request) {
   std::vector<int32_t> ends = parts.format->end_of_turn_ids();
-  if (!request.tells_stop) ends.insert(ends.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  if (!request.emits_stop) ends.insert(ends.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
   return ends;
 }
 
@@ -22,7 +22,7 @@ TurnText::Options ReadingOf(const GatewayParts& parts, const GatewayRequest& req
   TurnText::Options options{.tokenizer = parts.tokenizer,
                             .ends = EndsOf(parts, request),
                             .stop = request.stop,
-                            .tells_stop = request.tells_stop,
+                            .emits_stop = request.emits_stop,
                             .stop_from = request.min_tokens,
                             .marks_content = request.wants_tokens()};
   if (request.raw_output) return options;
@@ -74,7 +74,7 @@ void Delivery::End(const Generation& generation) {
   ended_ = true;
 }
 
-void Delivery::Take(const Generation& generation, std::vector<Event>& out) {
+void Delivery::AddEvents(const Generation& generation, std::vector<Event>& out) {
   confirmed_ = text_.delivered_tokens();
   if (finished_) return;
   if (!ended_) Feed(generation);
@@ -105,7 +105,7 @@ void Delivery::Take(const Generation& generation, std::vector<Event>& out) {
 }
 
 void Delivery::TakeParts(const Generation& generation, std::vector<Event>& out) {
-  for (TurnText::Delta& delta : text_.Take()) {
+  for (TurnText::Delta& delta : text_.TakeDeltas()) {
     Open(delta, out);
     if (delta.text.empty()) continue;
     out.emplace_back(PartDelta{std::move(delta.text), TakeTokens(generation, delta.last_id)});
@@ -130,16 +130,16 @@ std::vector<Token> Delivery::TakeTokens(const Generation& generation, int last) 
   std::vector<Token> tokens;
   if (!request_->wants_tokens()) return tokens;
   const int text_end = text_tokens(generation);
-  for (; told_ < last; ++told_) {
-    Token token{.id = generation.segment.token_ids(told_),
-                .logprob = generation.segment.logprobs(told_),
-                .is_text = told_ < text_end,
-                .is_content = text_.is_content(told_),
+  for (; emitted_ < last; ++emitted_) {
+    Token token{.id = generation.segment.token_ids(emitted_),
+                .logprob = generation.segment.logprobs(emitted_),
+                .is_text = emitted_ < text_end,
+                .is_content = text_.is_content(emitted_),
                 .bytes = {},
                 .top = {}};
     if (request_->logprobs) token.bytes = Bytes(token.id, *parts_.tokenizer);
-    if (request_->top_logprobs > 0 && told_ < static_cast<int>(generation.top_logprobs.size())) {
-      for (const v1::TopLogprob& entry : generation.top_logprobs[told_].entries()) {
+    if (request_->top_logprobs > 0 && emitted_ < static_cast<int>(generation.top_logprobs.size())) {
+      for (const v1::TopLogprob& entry : generation.top_logprobs[emitted_].entries()) {
         token.top.push_back({entry.token_id(), entry.logprob(), Bytes(entry.token_id(), *parts_.tokenizer)});
       }
     }

@@ -34,7 +34,7 @@ class Delivery {
 
   // The events of `generation` since the last call. Each call confirms that the events of the call before were sent.
   // After End the last event is AnswerEnd, once.
-  void Take(const Generation& generation, std::vector<Event>& out);
+  void AddEvents(const Generation& generation, std::vector<Event>& out);
   // The number of sampled ids that are text: all but one that ends the answer.
   int text_tokens(const Generation& generation) const;
   // Numbers of sampled ids: those whose text surely was sent, and those whose text may have been sent.
@@ -59,7 +59,7 @@ class Delivery {
   std::optional<PartKind> open_;  // the part that was begun and not ended
   int calls_ = 0;                 // tool calls begun
   int fed_ = 0;                   // ids pushed into text_
-  int told_ = 0;                  // ids whose tokens were in an event
+  int emitted_ = 0;               // ids whose tokens were in an event
   int confirmed_ = 0;             // confirmed_tokens()
   bool begun_ = false;
   bool ended_ = false;     // End was called

@@ -80,7 +80,7 @@ void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key1
 
 void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, Unrecorded left,
                       std::chrono::nanoseconds now) {
-  Resumed resumed;
+  ResumedRequests resumed;
   base::MutexLock lock(mu_);
   in_flight_.erase(call);
   last_activity_ = now;
@@ -188,7 +188,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   if (joined.has_value() && !found.conversation.has_value()) found.conversation = std::move(joined->conversation);
   if (parent < 0) return found;
   found.text_key = history_.text_key(parent);
-  found.behind = history_.behind(parent);
+  found.following = history_.following(parent);
   found.parent_call_id = history_.call_id(parent);
   found.parent_turn = history_.Sampled(parent);
   constexpr size_t kTurnIds = 2048;  // room for the tail of most turns, so that appending it copies nothing
@@ -196,10 +196,10 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   found.ids.reserve(ids.size() + kTurnIds);
   found.ids = ids;
   found.placeholders = history_.PathPlaceholders(parent);
-  found.recorded_pieces = history_.RecordedPieces(parent);
-  if (history_.EndsUnrecorded(parent)) found.unrecorded = history_.LastPiece(parent);
+  found.recorded_segments = history_.RecordedSegments(parent);
+  if (history_.EndsUnrecorded(parent)) found.unrecorded = history_.LastSegment(parent);
   if (trunk_calls_.contains(found.parent_call_id)) {
-    for (const Piece* piece : history_.Path(parent)) found.trunk_path.push_back(piece->key);
+    for (const SegmentRef* ref : history_.Path(parent)) found.trunk_path.push_back(ref->key);
     if (found.unrecorded.has_value()) found.trunk_path.pop_back();
   }
   return found;

@@ -154,9 +154,9 @@ class Episode {
   // only then the reward counts, and the next one or the end proceeds. 410: the episode is ending. 404: a call is not
   // recorded. UNAVAILABLE: a call is named by its number, and LostAppends are not settled.
   // REQUIRES: CheckRewards(posted).
-  absl::StatusOr<v1::RewardEpisodeRequest> StartReward(const v1::EpisodeRewardRequest& posted,
-                                                       std::chrono::nanoseconds timeout);
-  void FinishReward(const v1::RewardEpisodeRequest& started, bool stored);
+  absl::StatusOr<v1::StoreRewardRequest> StartReward(const v1::EpisodeRewardRequest& posted,
+                                                     std::chrono::nanoseconds timeout);
+  void FinishReward(const v1::StoreRewardRequest& started, bool stored);
 
   // An end that is asked for.
   struct AskedEnd {
@@ -176,9 +176,9 @@ class Episode {
   // Moves to kEnding with the asked end. Waits for another end or reward that is being stored, at most `timeout`. 409
   // episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward.
   struct End {
-    bool already = false;  // it ended with the same outcome before: nothing is left to do
-    std::string refusal;   // the last one that a request of the episode got, and since when; empty = none
-    v1::EndEpisodeRequest request;
+    bool already = false;   // it ended with the same outcome before: nothing is left to do
+    std::string rejection;  // the last one that a request of the episode got, and since when; empty = none
+    v1::StoreEndRequest request;
     std::vector<std::shared_ptr<ChatCall>> in_flight;
   };
   absl::StatusOr<End> StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout);
@@ -201,9 +201,9 @@ class Episode {
   enum class State { kOpen, kEnding, kEnded };
 
   // Lets requests go on that waited at the gate. Declared before the episode is locked, so that they go on after it.
-  struct Resumed {
+  struct ResumedRequests {
     std::vector<std::function<void()>> requests;
-    ~Resumed() {
+    ~ResumedRequests() {
       for (const auto& resume : requests) resume();
     }
   };
@@ -238,7 +238,7 @@ class Episode {
   // The pool has a call with this number: it is given to no other one.
   void TakeNumber(int32_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 400: with `posted` the episode would have too many signals or rewarded calls.
-  absl::Status CheckRoom(const v1::RewardEpisodeRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRoom(const v1::StoreRewardRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // In the order of the callers, so that a reward that its client gave up on never follows the one posted instead.
   // DEADLINE_EXCEEDED: a reward or an end is still being stored after `timeout`.
   absl::Status WaitForStoring(std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -257,11 +257,11 @@ class Episode {
   bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
   int64_t storers_ ABSL_GUARDED_BY(mu_) = 0;   // that came so far
   std::set<int64_t> waiting_storers_ ABSL_GUARDED_BY(mu_);  // by their order
-  int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // RewardEpisodeRequest.number of the last one
-  v1::EndEpisodeRequest end_ ABSL_GUARDED_BY(mu_);
+  int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // StoreRewardRequest.number of the last one
+  v1::StoreEndRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed
   std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as its ender gave it; that of end_ names the last refusal too
-  std::string refusal_ ABSL_GUARDED_BY(mu_);     // the last one: HTTP status, code, message; empty = none
+  std::string rejection_ ABSL_GUARDED_BY(mu_);   // the last one: HTTP status, code, message; empty = none
   int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
@@ -281,7 +281,7 @@ class Episode {
   int shut_ ABSL_GUARDED_BY(mu_) = 0;                             // ShutGate without OpenGate
   bool fork_taken_ ABSL_GUARDED_BY(mu_) = false;                  // TakeForkPlace gave it
   std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mu_);
-  v1::RewardEpisodeRequest earned_ ABSL_GUARDED_BY(mu_);  // rewards and signals stored in the pool
+  v1::StoreRewardRequest earned_ ABSL_GUARDED_BY(mu_);  // rewards and signals stored in the pool
   // Per call in flight, the key of its prompt once it samples no more (FinishCall). nullopt = it may still sample, or
   // its prompt is no conversation.
   std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);
@@ -293,9 +293,9 @@ absl::Status CheckRewards(const v1::EpisodeRewardRequest& posted);
 // The same of EpisodeEndRequest.unless_rewarded.
 absl::Status CheckDefault(const v1::DefaultOutcome& outcome);
 
-// The stored detail of an episode's end: its ender's words, and the last refusal. WithoutRefusal gives the ender's words.
-std::string WithRefusal(const std::string& detail, const std::string& refusal);
-std::string WithoutRefusal(const std::string& detail);
+// The stored detail of an episode's end: its ender's words, and the last refusal. WithoutRejection gives the ender's words.
+std::string WithRejection(const std::string& detail, const std::string& rejection);
+std::string WithoutRejection(const std::string& detail);
 
 // The error of requests that another gateway answers: 503, so that they are sent again. `where`: its role; empty = unknown.
 absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& where = {});

@@ -6,7 +6,7 @@
 namespace ingot::gateway {
 
 void Episode::MarkTaken() {
-  Resumed resumed;
+  ResumedRequests resumed;
   base::MutexLock lock(mu_);
   taken_ = true;
   resumed.requests = std::exchange(waiting_, {});
@@ -36,7 +36,7 @@ Episode::Place Episode::PlaceNow() const {
 
 absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeout) {
   const auto deadline = clock_.Now() + timeout;
-  Resumed resumed;
+  ResumedRequests resumed;
   base::MutexLock lock(mu_);
   ++shut_;
   while (state_ == State::kOpen && (passed_ > 0 || !in_flight_.empty()) && clock_.Now() < deadline) {
@@ -51,7 +51,7 @@ absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeou
 }
 
 void Episode::OpenGate() {
-  Resumed resumed;
+  ResumedRequests resumed;
   base::MutexLock lock(mu_);
   --shut_;
   resumed.requests = TakeWaiting();

@@ -13,8 +13,8 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr char kRefusedMark[] = "; the gateway's last refusal: ";
-constexpr size_t kMaxRefusal = 600;  // bytes
+constexpr char kRejectedMark[] = "; the gateway's last refusal: ";
+constexpr size_t kMaxRejection = 600;  // bytes
 
 absl::Status CheckName(const char* of, const std::string& name) {
   if (tree::IsSignalName(name)) return absl::OkStatus();
@@ -83,11 +83,11 @@ absl::Status CheckDefault(const v1::DefaultOutcome& outcome) {
                     absl::StrCat("of unless_rewarded, ", fault.message()));
 }
 
-std::string WithRefusal(const std::string& detail, const std::string& refusal) {
-  return refusal.empty() ? detail : absl::StrCat(detail, kRefusedMark, refusal);
+std::string WithRejection(const std::string& detail, const std::string& rejection) {
+  return rejection.empty() ? detail : absl::StrCat(detail, kRejectedMark, rejection);
 }
 
-std::string WithoutRefusal(const std::string& detail) { return detail.substr(0, detail.find(kRefusedMark)); }
+std::string WithoutRejection(const std::string& detail) { return detail.substr(0, detail.find(kRejectedMark)); }
 
 absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
   if (named.call_case() == v1::CallReward::kTurn) {
@@ -123,7 +123,7 @@ std::string Episode::CallAt(int32_t turn) const {
   return "";
 }
 
-absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
+absl::Status Episode::CheckRoom(const v1::StoreRewardRequest& posted) const {
   const auto added = [](const auto& to, const auto& from) {
     return std::count_if(from.begin(), from.end(), [&](const auto& one) { return !to.contains(one.first); });
   };
@@ -141,25 +141,25 @@ absl::Status Episode::CheckRoom(const v1::RewardEpisodeRequest& posted) const {
 
 void Episode::NoteAnswer(const absl::Status& status) {
   if (absl::IsCancelled(status)) return;
-  std::string refusal;
+  std::string rejection;
   if (!status.ok()) {
     const std::string code = ErrorCodeOf(status);
-    refusal = absl::StrCat(HttpStatusOf(status), code.empty() ? "" : " ", code, ": ",
-                           base::Printable(std::string(status.message()), {.max_bytes = kMaxRefusal}));
+    rejection = absl::StrCat(HttpStatusOf(status), code.empty() ? "" : " ", code, ": ",
+                             base::Printable(std::string(status.message()), {.max_bytes = kMaxRejection}));
   }
   base::MutexLock lock(mu_);
   if (state_ != State::kOpen) return;
   if (status.ok()) {
     ++answered_since_;
   } else {
-    refusal_ = std::move(refusal);
+    rejection_ = std::move(rejection);
     answered_since_ = 0;
   }
 }
 
-absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
-                                                              std::chrono::nanoseconds timeout) {
-  v1::RewardEpisodeRequest started;
+absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
+                                                            std::chrono::nanoseconds timeout) {
+  v1::StoreRewardRequest started;
   started.set_episode_id(id());
   started.set_gateway_token(gateway_token());
   if (posted.has_reward()) started.set_reward(posted.reward());
@@ -178,7 +178,7 @@ absl::StatusOr<v1::RewardEpisodeRequest> Episode::StartReward(const v1::EpisodeR
   return started;
 }
 
-void Episode::FinishReward(const v1::RewardEpisodeRequest& started, bool stored) {
+void Episode::FinishReward(const v1::StoreRewardRequest& started, bool stored) {
   base::MutexLock lock(mu_);
   if (stored) earned_.MergeFrom(started);
   storing_ = false;
@@ -191,7 +191,7 @@ bool Episode::lacks_reward() const {
 }
 
 void Episode::NoteStored(const v1::Episode& stored) {
-  v1::RewardEpisodeRequest earned;
+  v1::StoreRewardRequest earned;
   if (stored.has_reward()) earned.set_reward(stored.reward());
   *earned.mutable_signals() = stored.signals();
   *earned.mutable_facts() = stored.facts();
@@ -219,7 +219,7 @@ absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
 }
 
 absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout) {
-  Resumed resumed;
+  ResumedRequests resumed;
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
   const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_reward();
@@ -230,11 +230,11 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
                     absl::StrCat("episode ", id(), " was ended as ", v1::EpisodeState_Name(end_.state()), " (",
                                  end_detail_, "): it cannot be ended otherwise"));
   }
-  std::string refusal = refusal_;
-  if (!refusal.empty() && answered_since_ > 0) {
-    absl::StrAppend(&refusal, " (later requests that were answered: ", answered_since_, ")");
+  std::string rejection = rejection_;
+  if (!rejection.empty() && answered_since_ > 0) {
+    absl::StrAppend(&rejection, " (later requests that were answered: ", answered_since_, ")");
   }
-  if (state_ == State::kEnded) return End{.already = true, .refusal = refusal, .request = {}, .in_flight = {}};
+  if (state_ == State::kEnded) return End{.already = true, .rejection = rejection, .request = {}, .in_flight = {}};
   if (state_ == State::kOpen) {
     const bool finished = state == v1::EPISODE_FINISHED;
     const bool by_default = finished && !Rewarded() && asked.unless_rewarded.has_value();
@@ -256,13 +256,13 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
     }
     end_detail_ = detail;
     end_.set_cause(judged ? "" : asked.cause);
-    end_.set_detail(WithRefusal(detail, refusal));
+    end_.set_detail(WithRejection(detail, rejection));
     end_.set_ended_unix_ns(UnixNanosAt(clock_.Now()));
     resumed.requests = TakeWaiting();
     changed_.SignalAll();
   }
   storing_ = true;
-  End end{.already = false, .refusal = std::move(refusal), .request = end_, .in_flight = {}};
+  End end{.already = false, .rejection = std::move(rejection), .request = end_, .in_flight = {}};
   for (const auto& [call, asked] : in_flight_) end.in_flight.push_back(call);
   return end;
 }

@@ -131,11 +131,11 @@ class Gateway {
 
  private:
   // An episode that is over.
-  struct Ended {
+  struct EndedEpisode {
     std::string episode_id;
     v1::EpisodeState state;
-    std::string detail;   // as its ender gave it
-    std::string refusal;  // Episode::End::refusal
+    std::string detail;     // as its ender gave it
+    std::string rejection;  // Episode::End::rejection
   };
 
   Gateway(GatewayOptions options, GatewayParts parts)
@@ -172,7 +172,7 @@ class Gateway {
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
   // A scheduler that was started again handed out an attempt that an episode in the pool is already. If that one is over,
   // the scheduler is told so; otherwise it will be.
-  void ReportHolder(const v1::Episode& refused);
+  void ReportHolder(const v1::Episode& rejected);
   // Stores the episode in the pool. On an error the place is given back to admission.
   absl::Status Store(const v1::Episode& record, bool admitted);
   // The episode that `owner_key` owns, opened if there is none. Concurrent callers get the same episode.
@@ -194,11 +194,11 @@ class Gateway {
   absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
                                              bool free_key);
   // Stores the end in the pool. If the pool refuses it for good, `end` becomes the end that the pool holds, or that of a
-  // lost episode, and `refused` the reason. An outcome that somebody else stored instead of this one does not count: the
+  // lost episode, and `rejected` the reason. An outcome that somebody else stored instead of this one does not count: the
   // episode is lost.
-  absl::Status StoreEnd(v1::EndEpisodeRequest& end, std::string& refused);
-  // Tells admission of the stored end. If admission will never know the episode, `refused` becomes the reason.
-  absl::Status ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused);
+  absl::Status StoreEnd(v1::StoreEndRequest& end, std::string& rejected);
+  // Tells admission of the stored end. If admission will never know the episode, `rejected` becomes the reason.
+  absl::Status ReportEnd(const Episode& episode, const v1::StoreEndRequest& end, std::string& rejected);
   // The open episode of this id, or of this key hash; null: there is none here. Forgets one that another gateway took.
   std::shared_ptr<Episode> FindOpen(const std::string& episode_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> FindOpenByHash(const std::string& key_hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -225,7 +225,7 @@ class Gateway {
   bool AnswersFor(const std::string& role, const std::string& episode_id);
   // Makes this gateway the one that serves the pool's open episode, unless it has taken it since that was read.
   // FAILED_PRECONDITION: it has ended, or another one was faster.
-  absl::Status Take(const v1::Episode& episode);
+  absl::Status TakeOver(const v1::Episode& episode);
   // REQUIRES: placing_ holds the episode, so that no token has two Episodes in this process.
   absl::Status TakeAlone(const v1::Episode& episode);
   // Waits until nobody else finds the place of the episode, or takes it; LeavePlacing must follow.
@@ -236,7 +236,7 @@ class Gateway {
   // gateway_fencing.cc: OK = the pool says that this gateway still serves the episode. Blocks for the pool.
   absl::Status CheckServed(const std::shared_ptr<Episode>& episode);
   // The refusal, if its client would believe it and the pool confirms it; else the error that sends the request again.
-  absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status refusal);
+  absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection);
   // Whether an ask for a snapshot of the episode may go out; forgets one of an episode that is not here any more.
   bool IsServed(const std::string& episode_id);
   // Before a call is named by its number: learns which calls the pool holds whose answers were lost. UNAVAILABLE: the pool
@@ -249,8 +249,8 @@ class Gateway {
   absl::Status GoOnAlone(const std::string& episode_id);
   // Ends an episode that this gateway cannot read as lost, so that its sample is tried again.
   absl::Status EndUnread(const v1::Episode& episode, const absl::Status& why);
-  void Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool free_key);
-  void RememberEnd(const std::string& key_hash, Ended ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Remove(const std::shared_ptr<Episode>& episode, EndedEpisode ended, bool free_key);
+  void RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RecallEnd(const std::string& episode_id);
   void EndIdle();
   std::string BaseUrl(const std::string& episode_id) const;
@@ -272,7 +272,7 @@ class Gateway {
   int64_t oldest_group_ ABSL_GUARDED_BY(mu_) = 0;  // Ticket.oldest_group of the newest ticket
   int active_calls_ ABSL_GUARDED_BY(mu_) = 0;      // of all answers; an answer that is not parsed yet counts as one
   // Ended episodes, so that late requests get the error that says so. The oldest are forgotten.
-  std::unordered_map<std::string, Ended> ended_by_key_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, EndedEpisode> ended_by_key_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::string> ended_keys_ ABSL_GUARDED_BY(mu_);  // Episode::key_hash, by episode id
   std::deque<std::string> ended_order_ ABSL_GUARDED_BY(mu_);                      // hashes of keys
   Incarnations incarnations_ ABSL_GUARDED_BY(mu_);

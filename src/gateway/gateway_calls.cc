@@ -105,16 +105,17 @@ std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect
                          absl::Status why) { return Confirmed(episode, std::move(why)); },
        .on_done = [this, caller](const std::shared_ptr<Answer>& done, int extra) { OnDone(caller, done, extra); },
        .wake = std::move(wake)});
-  absl::Status refused;
+  absl::Status rejected;
   {
     base::MutexLock lock(mu_);
-    refused = Reserve(1);
-    if (refused.ok()) answers_.insert(answer);
+    rejected = Reserve(1);
+    if (rejected.ok()) answers_.insert(answer);
   }
-  if (refused.ok() && !core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) {
-    refused = ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
+  if (rejected.ok() && !core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) {
+    rejected =
+        ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
   }
-  if (!refused.ok()) answer->Refuse(std::move(refused));
+  if (!rejected.ok()) answer->Reject(std::move(rejected));
   return answer;
 }
 

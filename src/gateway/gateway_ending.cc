@@ -13,10 +13,10 @@ namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
 constexpr size_t kMaxCause = 64;
-constexpr int kToldTries = 600;  // an end that fails again is logged, and then every so many tries
+constexpr int kReportTries = 600;  // an end that fails again is logged, and then every so many tries
 
 // True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
-using datapool::IsRefusal;
+using datapool::IsRejection;
 
 // INVALID_ARGUMENT: a text that no record may hold.
 absl::Status CheckText(const char* field, const std::string& text) {
@@ -25,7 +25,7 @@ absl::Status CheckText(const char* field, const std::string& text) {
 }
 
 // The outcome that the pool holds.
-void SetOutcome(const v1::Episode& stored, v1::EndEpisodeRequest& end) {
+void SetOutcome(const v1::Episode& stored, v1::StoreEndRequest& end) {
   end.clear_unless_rewarded();
   end.set_state(stored.state());
   end.set_detail(stored.detail());
@@ -33,9 +33,9 @@ void SetOutcome(const v1::Episode& stored, v1::EndEpisodeRequest& end) {
   *end.mutable_call_rewards() = stored.call_rewards();
 }
 
-v1::EpisodeEndResponse ResponseTo(const std::string& refusal) {
+v1::EpisodeEndResponse ResponseTo(const std::string& rejection) {
   v1::EpisodeEndResponse response;
-  response.set_last_refusal(refusal);
+  response.set_last_rejection(rejection);
   return response;
 }
 
@@ -52,7 +52,7 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
   if (!earned.ok()) return Confirmed(episode, earned.status());
   absl::Status stored;
   if (core_.parts.pool != nullptr) {
-    stored = base::Annotate(core_.parts.pool->RewardEpisode(*earned), "the reward could not be stored");
+    stored = base::Annotate(core_.parts.pool->StoreReward(*earned), "the reward could not be stored");
   }
   episode->FinishReward(*earned, stored.ok());
   return absl::IsAborted(stored) ? GiveUp(episode) : stored;
@@ -84,7 +84,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
     const bool same = ended != ended_by_key_.end() && ended->second.state == request.state();
     const bool by_default = request.has_unless_rewarded() && same &&
                             ended->second.detail == base::CutText(request.unless_rewarded().detail(), kMaxDetail);
-    if (by_default || (same && ended->second.detail == detail)) return ResponseTo(ended->second.refusal);
+    if (by_default || (same && ended->second.detail == detail)) return ResponseTo(ended->second.rejection);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
@@ -103,7 +103,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
   return End(*episode, asked, false);
 }
 
-absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused) {
+absl::Status Gateway::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) {
   if (core_.parts.pool == nullptr) {
     if (end.has_unless_rewarded()) {
       end.set_reward(end.unless_rewarded().reward());
@@ -114,17 +114,17 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   constexpr char kNotStored[] = "the episode's end could not be stored";
   v1::GetEpisodeRequest get;
   get.set_episode_id(end.episode_id());
-  const absl::Status stored = core_.parts.pool->EndEpisode(end);
+  const absl::Status stored = core_.parts.pool->StoreEnd(end);
   if (stored.ok() && end.has_unless_rewarded()) {  // the pool alone knows which outcome it was
     const auto outcome = core_.parts.pool->GetEpisode(get);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the outcome of an end could not be read");
     SetOutcome(outcome->episode(), end);
   }
-  if (!IsRefusal(stored)) return base::Annotate(stored, kNotStored);
-  refused = std::string(stored.message());
+  if (!IsRejection(stored)) return base::Annotate(stored, kNotStored);
+  rejected = std::string(stored.message());
   const bool has_outcome = end.state() != v1::EPISODE_FENCED;
   const auto held = core_.parts.pool->GetEpisode(get);
-  if (!held.ok() && !IsRefusal(held.status())) return base::Annotate(held.status(), kNotStored);
+  if (!held.ok() && !IsRejection(held.status())) return base::Annotate(held.status(), kNotStored);
   end.set_state(v1::EPISODE_FENCED);
   end.clear_reward();
   end.clear_signals();
@@ -132,39 +132,39 @@ absl::Status Gateway::StoreEnd(v1::EndEpisodeRequest& end, std::string& refused)
   end.clear_call_rewards();
   end.clear_cause();
   end.clear_unless_rewarded();
-  end.set_detail("its end was refused: " + refused);
+  end.set_detail("its end was refused: " + rejected);
   if (!held.ok()) return absl::OkStatus();
   const v1::Episode& episode = held->episode();
   if (episode.state() == v1::EPISODE_OPEN) {  // the pool refuses this end's content alone
-    const absl::Status lost = core_.parts.pool->EndEpisode(end);
-    return IsRefusal(lost) ? absl::OkStatus() : base::Annotate(lost, kNotStored);
+    const absl::Status lost = core_.parts.pool->StoreEnd(end);
+    return IsRejection(lost) ? absl::OkStatus() : base::Annotate(lost, kNotStored);
   }
   const bool ended_elsewhere = episode.state() != v1::EPISODE_FENCED;
   if (ended_elsewhere) ++core_.counters.episodes_ended_elsewhere;
   if (ended_elsewhere && has_outcome) {  // of two outcomes, only this gateway's is from the episode's owner
-    refused = absl::StrCat("it was ended in the pool, but not by its gateway, as ",
-                           v1::EpisodeState_Name(episode.state()), " with a return of ", tree::ReturnOf(episode));
-    end.set_detail(absl::StrCat(refused, ", which does not count"));
+    rejected = absl::StrCat("it was ended in the pool, but not by its gateway, as ",
+                            v1::EpisodeState_Name(episode.state()), " with a return of ", tree::ReturnOf(episode));
+    end.set_detail(absl::StrCat(rejected, ", which does not count"));
     return absl::OkStatus();
   }
   SetOutcome(episode, end);
   return absl::OkStatus();
 }
 
-absl::Status Gateway::ReportEnd(const Episode& episode, const v1::EndEpisodeRequest& end, std::string& refused) {
+absl::Status Gateway::ReportEnd(const Episode& episode, const v1::StoreEndRequest& end, std::string& rejected) {
   if (!episode.admitted()) return absl::OkStatus();
-  v1::EpisodeEndedRequest ended = MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail());
+  v1::ReportEpisodeEndRequest ended = MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail());
   ended.set_before_first_call(core_.counters.handed_over == 0);
   ended.set_cause(end.cause());
-  const absl::Status told = core_.parts.admission->EpisodeEnded(ended);
-  if (!IsRefusal(told)) return base::Annotate(told, "the scheduler was not told of the end");
-  refused = std::string(told.message());
+  const absl::Status reported = core_.parts.admission->ReportEpisodeEnd(ended);
+  if (!IsRejection(reported)) return base::Annotate(reported, "the scheduler was not told of the end");
+  rejected = std::string(reported.message());
   return absl::OkStatus();
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episode>& episode,
                                                     const Episode::AskedEnd& asked, bool free_key) {
-  const auto patience = base::FromSeconds(core_.options.end_wait_s);
+  const auto timeout = base::FromSeconds(core_.options.end_wait_s);
   const bool finishes = asked.state == v1::EPISODE_FINISHED && !asked.unless_rewarded.has_value();
   if (finishes || asked.finish_if_judged) {
     if (const absl::Status read = ReadReward(episode); !read.ok()) {
@@ -173,16 +173,16 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
       return read;
     }
   }
-  absl::StatusOr<Episode::End> started = episode->StartEnd(asked, patience);
+  absl::StatusOr<Episode::End> started = episode->StartEnd(asked, timeout);
   if (!started.ok()) return Confirmed(episode, started.status());
   Episode::End end = *std::move(started);
-  if (end.already) return ResponseTo(end.refusal);
+  if (end.already) return ResponseTo(end.rejection);
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // on this thread: all workers may be waiting here
   }
   std::string by_pool, by_scheduler;  // why they refuse the end for good
-  absl::Status status = episode->WaitForCalls(patience);
+  absl::Status status = episode->WaitForCalls(timeout);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
   if (absl::IsAborted(status)) status = GiveUp(episode);
   if (status.ok()) status = ReportEnd(*episode, end.request, by_scheduler);
@@ -193,20 +193,20 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
        : state == v1::EPISODE_FENCED ? core_.counters.episodes_fenced
                                      : core_.counters.episodes_failed);
     snapshots_.Forget(episode->id());
-    Remove(episode, {episode->id(), state, WithoutRefusal(end.request.detail()), end.refusal}, free_key);
+    Remove(episode, {episode->id(), state, WithoutRejection(end.request.detail()), end.rejection}, free_key);
   }
   episode->FinishEnd(status.ok());
   INGOT_RETURN_IF_ERROR(status);
-  if (by_pool.empty() && by_scheduler.empty()) return ResponseTo(end.refusal);
+  if (by_pool.empty() && by_scheduler.empty()) return ResponseTo(end.rejection);
   INGOT_LOG(
       warn, "episode {} is given up as {}: {}", episode->id(), v1::EpisodeState_Name(end.request.state()),
       by_pool.empty() ? "the scheduler does not know it: " + by_scheduler : "the pool refuses its end: " + by_pool);
-  if (by_pool.empty()) return ResponseTo(end.refusal);  // the end is durable
+  if (by_pool.empty()) return ResponseTo(end.rejection);  // the end is durable
   return ApiError(409, "episode_over", "",
                   absl::StrCat("the end of episode ", episode->id(), " is refused: ", by_pool));
 }
 
-void Gateway::Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool free_key) {
+void Gateway::Remove(const std::shared_ptr<Episode>& episode, EndedEpisode ended, bool free_key) {
   base::MutexLock lock(mu_);
   unread_ends_.erase(episode->id());
   by_id_.erase(episode->id());
@@ -214,7 +214,7 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, Ended ended, bool 
   RememberEnd(episode->key_hash(), std::move(ended), free_key);
 }
 
-void Gateway::RememberEnd(const std::string& key_hash, Ended ended, bool free_key) {
+void Gateway::RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key) {
   if (core_.options.max_remembered_ends == 0 || !ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
   ended_order_.push_back(ended.episode_id);
   if (!free_key) ended_by_key_[key_hash] = std::move(ended);
@@ -236,7 +236,7 @@ void Gateway::RecallEnd(const std::string& episode_id) {
   if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
   const v1::Episode& episode = stored->episode();
   base::MutexLock lock(mu_);
-  RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRefusal(episode.detail()), ""},
+  RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRejection(episode.detail()), ""},
               /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 
@@ -280,7 +280,7 @@ void Gateway::EndIdle() {
     };
     const absl::Status queued = core_.workers.TryPost([this, one, release] {
       const absl::Status status = End(one.episode, one.asked, one.episode->session()).status();
-      if (!status.ok() && one.tries % kToldTries == 1) {
+      if (!status.ok() && one.tries % kReportTries == 1) {
         INGOT_LOG(warn, "episode {} could not be ended, tried again each second: {}", one.episode->id(),
                   status.ToString());
       }

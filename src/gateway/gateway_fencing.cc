@@ -15,9 +15,9 @@ namespace ingot::gateway {
 namespace {
 
 // Keys and their rights never change. All other refusals that clients do not repeat may come from what an episode has done.
-bool IsOfMemory(const absl::Status& refusal) {
-  const int http = HttpStatusOf(refusal);
-  return !refusal.ok() && !MayRetry(refusal) && http != 401 && http != 403;
+bool IsOfMemory(const absl::Status& rejection) {
+  const int http = HttpStatusOf(rejection);
+  return !rejection.ok() && !MayRetry(rejection) && http != 401 && http != 403;
 }
 
 }  // namespace
@@ -55,10 +55,10 @@ absl::Status Gateway::CheckServed(const std::shared_ptr<Episode>& episode) {
   return served ? absl::OkStatus() : GiveUp(episode);
 }
 
-absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::Status refusal) {
-  if (!IsOfMemory(refusal)) return refusal;
+absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection) {
+  if (!IsOfMemory(rejection)) return rejection;
   INGOT_RETURN_IF_ERROR(CheckServed(episode));
-  return refusal;
+  return rejection;
 }
 
 absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
@@ -67,7 +67,7 @@ absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
     // Sent again, it is stored for sure or never; a look at the pool would miss one that is still on its way.
     const absl::Status again = core_.parts.pool->AppendCall(lost);
     if (absl::IsAborted(again)) return GiveUp(episode);
-    if (!again.ok() && !datapool::IsRefusal(again)) return base::Annotate(again, kWhat);
+    if (!again.ok() && !datapool::IsRejection(again)) return base::Annotate(again, kWhat);
     episode->SettleAppend(lost.call(), again);
   }
   if (!episode->HasUnknownCalls()) return absl::OkStatus();

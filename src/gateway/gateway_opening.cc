@@ -187,7 +187,7 @@ absl::Status Gateway::TakeAbandoned(const std::string& runner, const std::string
       for (const v1::Episode& episode : page.episodes()) {
         if (episode.runner() != runner || episode.incarnation() == incarnation) continue;
         if (episode.gateway() == core_.parts.name && IsHere(episode.episode_id())) continue;
-        const absl::Status taken = Take(episode);
+        const absl::Status taken = TakeOver(episode);
         if (!absl::IsFailedPrecondition(taken)) INGOT_RETURN_IF_ERROR(taken);
       }
     }
@@ -248,7 +248,7 @@ absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& 
   if (!request.from_snapshot().empty()) INGOT_RETURN_IF_ERROR(AskAsFork(request.from_snapshot(), record, ask));
   const auto ticket = core_.parts.admission->Admit(ask);
   if (!ticket.ok()) {
-    ++core_.counters.episodes_refused;
+    ++core_.counters.episodes_rejected;
     if (!absl::IsFailedPrecondition(ticket.status())) return ticket.status();
     const char* const field = !request.group().empty()           ? "group"
                               : !request.from_snapshot().empty() ? "from_snapshot"
@@ -267,9 +267,9 @@ absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& 
   return absl::OkStatus();
 }
 
-void Gateway::ReportHolder(const v1::Episode& refused) {
-  const int64_t group = refused.ref().group_id();
-  for (datapool::EpisodePages pages(*core_.parts.pool, refused.purpose(), group, group); !pages.done();) {
+void Gateway::ReportHolder(const v1::Episode& rejected) {
+  const int64_t group = rejected.ref().group_id();
+  for (datapool::EpisodePages pages(*core_.parts.pool, rejected.purpose(), group, group); !pages.done();) {
     const auto page = pages.Next();
     if (!page.ok()) {
       INGOT_LOG(error, "the scheduler is not told who holds an attempt of group {}: {}", group,
@@ -277,25 +277,25 @@ void Gateway::ReportHolder(const v1::Episode& refused) {
       return;
     }
     for (const v1::Episode& holder : page->episodes()) {
-      if (holder.ref().sample_index() != refused.ref().sample_index()) continue;
-      if (holder.ref().attempt() != refused.ref().attempt() || holder.state() == v1::EPISODE_OPEN) continue;
-      const absl::Status told = core_.parts.admission->EpisodeEnded(
+      if (holder.ref().sample_index() != rejected.ref().sample_index()) continue;
+      if (holder.ref().attempt() != rejected.ref().attempt() || holder.state() == v1::EPISODE_OPEN) continue;
+      const absl::Status reported = core_.parts.admission->ReportEpisodeEnd(
           MakeEnded(holder, holder.state(), tree::ReturnOf(holder), holder.detail()));
-      if (!told.ok()) INGOT_LOG(error, "the end of episode {}: {}", holder.episode_id(), told.ToString());
+      if (!reported.ok()) INGOT_LOG(error, "the end of episode {}: {}", holder.episode_id(), reported.ToString());
     }
   }
 }
 
 void Gateway::GiveBack(const v1::Episode& record, const std::string& why) {
-  const absl::Status told = core_.parts.admission->EpisodeEnded(MakeEnded(record, v1::EPISODE_FENCED, 0, why));
-  if (!told.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", told.ToString());
+  const absl::Status reported = core_.parts.admission->ReportEpisodeEnd(MakeEnded(record, v1::EPISODE_FENCED, 0, why));
+  if (!reported.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", reported.ToString());
 }
 
 absl::Status Gateway::Store(const v1::Episode& record, bool admitted) {
   if (core_.parts.pool == nullptr) return absl::OkStatus();
-  v1::OpenEpisodeRequest store;
+  v1::StoreEpisodeRequest store;
   *store.mutable_episode() = record;
-  const absl::Status stored = core_.parts.pool->OpenEpisode(store);
+  const absl::Status stored = core_.parts.pool->StoreEpisode(store);
   if (absl::IsAlreadyExists(stored) && admitted) {
     ReportHolder(record);
     return absl::AbortedError(stored.message());
@@ -310,7 +310,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::Open(const v1::EpisodeOpenRequ
                                                        const std::string& key_hash, bool session) {
   const bool admitted = !session && core_.parts.admission != nullptr;
   if (absl::Status room = ReserveEpisode(); !room.ok()) {
-    ++core_.counters.episodes_refused;
+    ++core_.counters.episodes_rejected;
     return room;
   }
   v1::Episode record;

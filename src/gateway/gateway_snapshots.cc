@@ -20,7 +20,7 @@ void Gateway::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answe
   if (episode.ok() && *episode != nullptr) {
     const auto resume = [this, caller, answer] {
       if (core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) return;
-      answer->Refuse(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
+      answer->Reject(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
     };
     if (!(*episode)->Pass(resume)) return AskForFork(*episode);
     if (!answer->Enter(*episode)) Leave(*episode);  // it was aborted meanwhile
@@ -54,14 +54,14 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::E
     return ApiError(409, "no_group", "",
                     "only episodes of training are forked: no other may join the group of this one");
   }
-  const auto patience = base::FromSeconds(core_.options.end_wait_s);
-  const absl::StatusOr<Episode::Place> place = episode->ShutGate(patience);
+  const auto timeout = base::FromSeconds(core_.options.end_wait_s);
+  const absl::StatusOr<Episode::Place> place = episode->ShutGate(timeout);
   if (!place.ok()) return Confirmed(episode, place.status());
   v1::NextSnapshotResponse ask;
   ask.set_episode_id(episode->id());
   ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
   snapshots_.Post(episode->record().runner(), ask);
-  const absl::Status taken = snapshots_.Await(ask.snapshot_id(), core_.parts.clock->Now() + patience);
+  const absl::Status taken = snapshots_.Await(ask.snapshot_id(), core_.parts.clock->Now() + timeout);
   // While another gateway serves the episode, the shut gate keeps no call from it.
   const absl::Status served = CheckServed(episode);
   episode->OpenGate();

@@ -34,7 +34,7 @@ struct Reading {
   }
 };
 
-class GrpcForwarded final : public Peers::Forwarded {
+class GrpcForwarded final : public Peers::ForwardedCall {
  public:
   GrpcForwarded(std::shared_ptr<v1::Gateway::Stub> stub, v1::ForwardRequest request, Peers::OnPart on_part)
       : reading_(std::make_shared<Reading>()),
@@ -96,7 +96,7 @@ class GrpcPeers final : public Peers {
     return response;
   }
 
-  std::unique_ptr<Forwarded> Forward(const std::string& role, v1::ForwardRequest request, OnPart on_part) override {
+  std::unique_ptr<ForwardedCall> Forward(const std::string& role, v1::ForwardRequest request, OnPart on_part) override {
     auto stub = StubOf(role);
     if (stub.ok()) return std::make_unique<GrpcForwarded>(*std::move(stub), std::move(request), std::move(on_part));
     on_part(stub.status());

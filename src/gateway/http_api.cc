@@ -119,9 +119,9 @@ http::Reply StatusReply(const Gateway& gateway) {
 http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
   const HttpRoute& route = request.route;
   const auto error = [&](int http, const char* code, const std::string& message) {
-    const absl::Status refused = ApiError(http, code, "", message);
-    gateway.NoteAnswer({.api_key = request.key, .episode = route.episode}, refused);
-    return ErrorReply(*route.dialect, refused, gateway.options().retry_after_s);
+    const absl::Status rejected = ApiError(http, code, "", message);
+    gateway.NoteAnswer({.api_key = request.key, .episode = route.episode}, rejected);
+    return ErrorReply(*route.dialect, rejected, gateway.options().retry_after_s);
   };
   if (IsEncoded(request.headers)) {
     http::Reply reply = error(415, "unsupported_encoding", "the body has a Content-Encoding: send it as it is");
@@ -273,7 +273,7 @@ class AnswerExchange final : public http::Exchange {
                                    *request_.route.dialect, std::move(raw), std::move(wake));
   }
   http::Output Send() override {
-    Answer::Output news = answer_->Take();
+    Answer::Output news = answer_->TakeOutput();
     http::Output output;
     output.done = news.done;
     if (news.done && !news.status.ok() && !streams_ && news.events.empty()) {
@@ -354,7 +354,7 @@ http::Opening HttpApi::Head(http::RequestHead head) {
               gateway_, {.head = std::move(head),
                          .place = std::move(place),
                          .here = [this](http::RequestHead placed) { return Answer(std::move(placed)); },
-                         .refuse =
+                         .reject =
                              [dialect = request.route.dialect,
                               retry_after_s = gateway_.options().retry_after_s](const absl::Status& status) {
                                http::Reply reply = ErrorReply(*dialect, status, retry_after_s);
@@ -386,13 +386,13 @@ http::Opening HttpApi::Answer(http::RequestHead head) {
         answer = [&gateway = gateway_](const HttpRequest& r) { return End(gateway, r); };
         break;
       case HttpRoute::Kind::kFiles: {
-        auto refuse = [&gateway = gateway_](const absl::Status& status) {
+        auto reject = [&gateway = gateway_](const absl::Status& status) {
           http::Reply reply = Error(gateway, status);
           AddRequestId(base::RandomHex(16), reply.fields);
           return reply;
         };
         return {.exchange = MakeFilesExchange(gateway_, {.api_key = request.key, .episode = request.route.episode},
-                                              std::move(refuse))};
+                                              std::move(reject))};
       }
       case HttpRoute::Kind::kSnapshot:
         answer = [&gateway = gateway_](const HttpRequest& r) { return Snapshot(gateway, r); };
@@ -411,12 +411,12 @@ http::Opening HttpApi::Answer(http::RequestHead head) {
           })};
 }
 
-http::Reply HttpApi::Refuse(std::string_view target, const http::Refusal& why) {
+http::Reply HttpApi::Reject(std::string_view target, const http::Rejection& why) {
   constexpr double kRetryAfterSeconds = 1;
   const HttpRoute route = HttpRoute::Of(target, {});
-  const absl::Status refused = ApiError(why.status, why.code, "", why.message);
-  gateway_.NoteAnswer({.api_key = {}, .episode = route.episode}, refused);
-  http::Reply reply = ErrorReply(*route.dialect, refused, kRetryAfterSeconds);
+  const absl::Status rejected = ApiError(why.status, why.code, "", why.message);
+  gateway_.NoteAnswer({.api_key = {}, .episode = route.episode}, rejected);
+  http::Reply reply = ErrorReply(*route.dialect, rejected, kRetryAfterSeconds);
   AddRequestId(base::RandomHex(16), reply.fields);
   return reply;
 }

@@ -28,7 +28,7 @@ class HttpApi final : public http::Handler {
   http::Opening Head(http::RequestHead head) override;
   // As Head, for a request that is to be answered here: it was passed on, or its episode is served here.
   http::Opening Answer(http::RequestHead head);
-  http::Reply Refuse(std::string_view target, const http::Refusal& why) override;
+  http::Reply Reject(std::string_view target, const http::Rejection& why) override;
 
  private:
   Gateway& gateway_;

@@ -11,8 +11,8 @@ namespace {
 
 class FilesExchange final : public http::Exchange, public std::enable_shared_from_this<FilesExchange> {
  public:
-  FilesExchange(Gateway& gateway, Caller caller, std::function<http::Reply(const absl::Status&)> refuse)
-      : gateway_(gateway), caller_(std::move(caller)), refuse_(std::move(refuse)) {}
+  FilesExchange(Gateway& gateway, Caller caller, std::function<http::Reply(const absl::Status&)> reject)
+      : gateway_(gateway), caller_(std::move(caller)), reject_(std::move(reject)) {}
   ~FilesExchange() override { Abandon(); }
 
   // The gateway may ask the pool and other gateways, so a worker does it.
@@ -39,12 +39,12 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
     base::MutexLock lock(mu_);
     if (!transfer_.has_value()) return output;
     if (!transfer_->ok()) {
-      output.reply = refuse_(transfer_->status());
+      output.reply = reject_(transfer_->status());
       return output;
     }
-    FileTransfer::News news = (**transfer_)->Take();
+    FileTransfer::News news = (**transfer_)->TakeNews();
     if (news.done && !news.status.ok() && !streams_) {
-      output.reply = refuse_(NoFiles(news.status));
+      output.reply = reject_(NoFiles(news.status));
       return output;
     }
     output.data = std::move(news.data);
@@ -78,7 +78,7 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
 
   Gateway& gateway_;
   const Caller caller_;
-  const std::function<http::Reply(const absl::Status&)> refuse_;
+  const std::function<http::Reply(const absl::Status&)> reject_;
   base::Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool streams_ ABSL_GUARDED_BY(mu_) = false;  // the head of the stream was sent
@@ -88,8 +88,8 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
 }  // namespace
 
 std::shared_ptr<http::Exchange> MakeFilesExchange(Gateway& gateway, Caller caller,
-                                                  std::function<http::Reply(const absl::Status&)> refuse) {
-  return std::make_shared<FilesExchange>(gateway, std::move(caller), std::move(refuse));
+                                                  std::function<http::Reply(const absl::Status&)> reject) {
+  return std::make_shared<FilesExchange>(gateway, std::move(caller), std::move(reject));
 }
 
 }  // namespace ingot::gateway

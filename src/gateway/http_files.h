@@ -9,8 +9,8 @@
 
 namespace ingot::gateway {
 
-// `refuse` words an error that comes before the first byte. A later one cuts the stream.
+// `reject` words an error that comes before the first byte. A later one cuts the stream.
 std::shared_ptr<http::Exchange> MakeFilesExchange(Gateway& gateway, Caller caller,
-                                                  std::function<http::Reply(const absl::Status&)> refuse);
+                                                  std::function<http::Reply(const absl::Status&)> reject);
 
 }  // namespace ingot::gateway

@@ -57,8 +57,8 @@ http::Output OutputOf(v1::ForwardResponse part) {
 class PassedOn final : public http::Exchange, public std::enable_shared_from_this<PassedOn> {
  public:
   PassedOn(Peers& peers, std::string role, v1::ForwardRequest request,
-           std::function<http::Reply(const absl::Status&)> refuse)
-      : peers_(peers), role_(std::move(role)), request_(std::move(request)), refuse_(std::move(refuse)) {}
+           std::function<http::Reply(const absl::Status&)> reject)
+      : peers_(peers), role_(std::move(role)), request_(std::move(request)), reject_(std::move(reject)) {}
 
   void Body(std::string body, std::function<void()> wake) override {
     wake_ = std::move(wake);
@@ -100,7 +100,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
     if (streams_) {
       output.done = output.broken = true;
     } else {
-      output.reply = refuse_(ApiError(
+      output.reply = reject_(ApiError(
           503, "gateway_lost", "",
           absl::StrCat(role_, " serves this episode and is gone (", why.message(), "): send the request again")));
     }
@@ -110,9 +110,9 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
   Peers& peers_;
   const std::string role_;
   v1::ForwardRequest request_;  // moved from in Body
-  const std::function<http::Reply(const absl::Status&)> refuse_;
+  const std::function<http::Reply(const absl::Status&)> reject_;
   std::function<void()> wake_;
-  std::unique_ptr<Peers::Forwarded> forwarded_;
+  std::unique_ptr<Peers::ForwardedCall> forwarded_;
   bool streams_ = false;  // the head of the stream was sent
   base::Mutex mu_;
   std::optional<absl::StatusOr<v1::ForwardResponse>> part_ ABSL_GUARDED_BY(mu_);
@@ -128,7 +128,7 @@ class PlacedExchange final : public http::Exchange, public std::enable_shared_fr
         [self = shared_from_this(), body = std::move(body), wake]() mutable { self->Go(std::move(body), wake); });
     if (queued) return;
     base::MutexLock lock(mu_);
-    reply_ = parts_.refuse(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
+    reply_ = parts_.reject(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
     wake();
   }
 
@@ -152,13 +152,13 @@ class PlacedExchange final : public http::Exchange, public std::enable_shared_fr
     base::MutexLock lock(mu_);
     if (closed_) return;
     if (!place.ok()) {
-      reply_ = parts_.refuse(place.status());
+      reply_ = parts_.reject(place.status());
     } else if (place->empty()) {
       http::Opening opening = parts_.here(std::move(parts_.head));
       inner_ = std::move(opening.exchange);
-      if (inner_ == nullptr) reply_ = std::move(opening.refusal);
+      if (inner_ == nullptr) reply_ = std::move(opening.rejection);
     } else {
-      inner_ = std::make_shared<PassedOn>(*gateway_.peers(), *place, Request(), parts_.refuse);
+      inner_ = std::make_shared<PassedOn>(*gateway_.peers(), *place, Request(), parts_.reject);
     }
     if (inner_ != nullptr) return inner_->Body(std::move(body), wake);
     wake();
@@ -190,8 +190,8 @@ struct ForwardedRequest::State {
   explicit State(Gateway& gateway) : api(gateway) {}
 
   HttpApi api;
-  std::shared_ptr<http::Exchange> exchange;  // null = `refusal` is the answer
-  std::optional<http::Reply> refusal;
+  std::shared_ptr<http::Exchange> exchange;  // null = `rejection` is the answer
+  std::optional<http::Reply> rejection;
 };
 
 ForwardedRequest::ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<void()> wake)
@@ -203,15 +203,16 @@ ForwardedRequest::ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& r
     state_->exchange->Body(request.body(), std::move(wake));
     return;
   }
-  state_->refusal = std::move(opening.refusal);
+  state_->rejection = std::move(opening.rejection);
   wake();
 }
 
 ForwardedRequest::~ForwardedRequest() = default;
 
-v1::ForwardResponse ForwardedRequest::Take() {
+v1::ForwardResponse ForwardedRequest::TakePart() {
   if (state_->exchange == nullptr) {
-    return state_->refusal.has_value() ? PartOf(*std::exchange(state_->refusal, std::nullopt)) : v1::ForwardResponse();
+    return state_->rejection.has_value() ? PartOf(*std::exchange(state_->rejection, std::nullopt))
+                                         : v1::ForwardResponse();
   }
   http::Output output = state_->exchange->Send();
   if (output.reply.has_value()) return PartOf(*std::move(output.reply));

@@ -26,7 +26,7 @@ struct PlacedParts {
   // The answer of this gateway.
   std::function<http::Opening(http::RequestHead head)> here;
   // An error in the words of the request's dialect.
-  std::function<http::Reply(const absl::Status& status)> refuse;
+  std::function<http::Reply(const absl::Status& status)> reject;
 };
 
 // REQUIRES: `gateway`, with peers, outlives the exchange.
@@ -40,7 +40,7 @@ class ForwardedRequest {
   ~ForwardedRequest();
 
   // The news since the last call; nothing, if it has neither status nor bytes nor an end.
-  v1::ForwardResponse Take();
+  v1::ForwardResponse TakePart();
   // The client went away.
   void Abort();
 

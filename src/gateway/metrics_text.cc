@@ -31,7 +31,7 @@ std::string Gateway::MetricsText() const {
   Family(out, kCalls, "counter", "Chat calls answered, by outcome.");
   const std::pair<const char*, int64_t> outcomes[] = {{"completed", counters.completed},
                                                       {"aborted", counters.aborted},
-                                                      {"refused", counters.refused},
+                                                      {"rejected", counters.rejected},
                                                       {"failed", counters.failed}};
   for (const auto& [outcome, value] : outcomes) {
     absl::StrAppend(&out, kCalls, "{outcome=\"", outcome, "\"} ", value, "\n");
@@ -75,7 +75,7 @@ std::string Gateway::MetricsText() const {
           counters.episodes_ended_elsewhere);
   counter("ingot_gateway_episodes_taken_total", "Open episodes taken over from another gateway or an earlier process.",
           counters.episodes_taken);
-  counter("ingot_gateway_episodes_refused_total", "Episodes not let in.", counters.episodes_refused);
+  counter("ingot_gateway_episodes_rejected_total", "Episodes not let in.", counters.episodes_rejected);
   const v1::GatewayStatusResponse status = Status();
   gauge("ingot_gateway_open_episodes", "Episodes and sessions open now.", status.open_episodes());
   gauge("ingot_gateway_open_episodes_limit", "Limit of the above.", core_.options.max_open_episodes);

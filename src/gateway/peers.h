@@ -15,9 +15,9 @@ namespace ingot::gateway {
 class Peers {
  public:
   // An answer on its way from another gateway. The destructor gives it up; no part comes after it.
-  class Forwarded {
+  class ForwardedCall {
    public:
-    virtual ~Forwarded() = default;
+    virtual ~ForwardedCall() = default;
     // Asks for the next part. REQUIRES: the part before it has come, and was not the last.
     virtual void Next() = 0;
   };
@@ -33,7 +33,8 @@ class Peers {
   // Asks a gateway, and waits for its answer no longer than the peers' deadline.
   virtual absl::StatusOr<v1::ServesResponse> Serves(const std::string& role, const v1::ServesRequest& request) = 0;
   // Passes a request on. The first part comes without Next.
-  virtual std::unique_ptr<Forwarded> Forward(const std::string& role, v1::ForwardRequest request, OnPart on_part) = 0;
+  virtual std::unique_ptr<ForwardedCall> Forward(const std::string& role, v1::ForwardRequest request,
+                                                 OnPart on_part) = 0;
 };
 
 // Episode.gateway of a process: its role, and what tells it from the role's other processes.

@@ -2,7 +2,7 @@
 //
 //   pool: Episode.gateway = "gateway-1:..." ──▶ is it there, and does it answer that it serves the episode?
 //                                                yes: the request is passed on to it (http_forward.h)
-//                                                no:  TakeEpisode under the next token; what it still writes is refused
+//                                                no:  TakeOverEpisode under the next token; what it still writes is refused
 #include <algorithm>
 #include <utility>
 
@@ -188,7 +188,7 @@ absl::StatusOr<std::string> Gateway::PlaceByPool(const std::string& key) {
   return episode_id.empty() ? std::string() : PlaceById(episode_id);
 }
 
-absl::Status Gateway::Take(const v1::Episode& episode) {
+absl::Status Gateway::TakeOver(const v1::Episode& episode) {
   {
     base::MutexLock lock(mu_);
     EnterPlacing(episode.episode_id());
@@ -204,11 +204,11 @@ absl::Status Gateway::TakeAlone(const v1::Episode& episode) {
     const auto here = FindOpen(episode.episode_id());
     if (here != nullptr && here->gateway_token() > episode.gateway_token()) return absl::OkStatus();
   }
-  v1::TakeEpisodeRequest take;
+  v1::TakeOverEpisodeRequest take;
   take.set_episode_id(episode.episode_id());
   take.set_gateway(core_.parts.name);
   take.set_gateway_token(episode.gateway_token() + 1);
-  INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->TakeEpisode(take));
+  INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->TakeOverEpisode(take));
   INGOT_RETURN_IF_ERROR(GoOn(std::move(tree)));
   ++core_.counters.episodes_taken;
   return absl::OkStatus();

@@ -21,13 +21,13 @@ class Pieces {
  public:
   explicit Pieces(v1::EpisodeTree& tree) {
     for (auto& [hex, segment] : *tree.mutable_segments()) {
-      Piece piece = MakePiece(std::move(segment));
-      by_key_[piece.key] = std::move(piece);
+      SegmentRef ref = MakeSegmentRef(std::move(segment));
+      by_key_[ref.key] = std::move(ref);
     }
   }
   // DATA_LOSS names a key that has no segment.
   template <typename Keys>
-  absl::Status Append(const Keys& keys, size_t first, std::vector<Piece>& to) const {
+  absl::Status Append(const Keys& keys, size_t first, std::vector<SegmentRef>& to) const {
     for (size_t i = first; i < static_cast<size_t>(keys.size()); ++i) {
       const auto it = by_key_.find(keys[i]);
       if (it == by_key_.end()) return absl::DataLossError(absl::StrCat("segment ", i, " of a call is not stored"));
@@ -37,13 +37,13 @@ class Pieces {
   }
 
  private:
-  std::map<std::string, Piece> by_key_;
+  std::map<std::string, SegmentRef> by_key_;
 };
 
-bool Begins(const std::vector<const Piece*>& path, const std::vector<std::string>& keys) {
+bool Begins(const std::vector<const SegmentRef*>& path, const std::vector<std::string>& keys) {
   if (path.size() > keys.size()) return false;
   return std::equal(path.begin(), path.end(), keys.begin(),
-                    [](const Piece* piece, const std::string& key) { return piece->key == key; });
+                    [](const SegmentRef* ref, const std::string& key) { return ref->key == key; });
 }
 
 template <typename Keys>
@@ -60,7 +60,7 @@ int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
   return call.context_tokens() + IdsIn(tree, call.sampled_keys());
 }
 
-History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vector<Piece>& sampled) {
+History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vector<SegmentRef>& sampled) {
   History::Ending ending{.stops = {call.sampling().stop().begin(), call.sampling().stop().end()},
                          .stop = std::move(stop)};
   if (sampled.empty()) return ending;
@@ -73,7 +73,7 @@ History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vect
 
 // A call whose parent cannot be continued becomes a root with its whole path.
 absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
-  const Pieces pieces(tree);
+  const Pieces refs(tree);
   const tree::Contexts contexts(tree.calls());
   History history;
   std::map<std::string, int> index;  // in the history, by call id
@@ -97,8 +97,8 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     known.parent = parent_index;
     known.text_key = call.prompt_text_key();
     known.thread = call.branch();
-    INGOT_RETURN_IF_ERROR(pieces.Append(context, inherited, known.prompt));
-    INGOT_RETURN_IF_ERROR(pieces.Append(call.sampled_keys(), 0, known.sampled));
+    INGOT_RETURN_IF_ERROR(refs.Append(context, inherited, known.prompt));
+    INGOT_RETURN_IF_ERROR(refs.Append(call.sampled_keys(), 0, known.sampled));
     known.echoed_arguments = std::move(delivered.echoed_arguments);
     known.ending = EndingOf(call, std::move(delivered.stop), known.sampled);
     index[call.call_id()] = history.Add({*asked, *asked_no_tools}, delivered.message, std::move(known));
@@ -173,13 +173,13 @@ absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id) {
 v1::EpisodeFork ForkOf(const v1::EpisodeTree& trunk, std::optional<int32_t> calls) {
   v1::EpisodeFork fork;
   fork.set_episode_id(trunk.episode().episode_id());
-  int32_t behind = 0;
+  int32_t after = 0;
   for (const v1::Call& call : trunk.calls()) {
     if (calls.has_value() && call.sequence() >= *calls) break;
     fork.set_call_id(call.call_id());
-    behind = call.sequence() + 1;
+    after = call.sequence() + 1;
   }
-  fork.set_snapshot_id(SnapshotId(fork.episode_id(), calls.value_or(behind)));
+  fork.set_snapshot_id(SnapshotId(fork.episode_id(), calls.value_or(after)));
   return fork;
 }
 

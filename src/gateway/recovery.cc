@@ -43,7 +43,7 @@ absl::Status Gateway::Recover(const std::string& gone) {
         // A take that the pool stored although its answer was lost has this gateway's name, and nobody serves the episode.
         const bool own_name = episode.gateway() == core_.parts.name;
         if (!alone && (own_name ? IsHere(episode.episode_id()) : stays)) continue;
-        const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : Take(episode);
+        const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : TakeOver(episode);
         if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway was faster
         ++(status.ok() ? taken : lost);
         if (!status.ok()) INGOT_RETURN_IF_ERROR(EndUnread(episode, status));
@@ -60,13 +60,13 @@ absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& 
   if (base::IsTransientOrMoved(why)) return why;  // as on a full disk: it may be read later
   INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
             why.ToString());
-  v1::EndEpisodeRequest end;
+  v1::StoreEndRequest end;
   end.set_episode_id(episode.episode_id());
   if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // of Take
   end.set_state(v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
-  const absl::Status ended = core_.parts.pool->EndEpisode(end);
+  const absl::Status ended = core_.parts.pool->StoreEnd(end);
   if (base::IsTransientOrMoved(ended)) return ended;
   if (!ended.ok()) INGOT_LOG(error, "its end is not stored: {}", ended.ToString());
   return absl::OkStatus();

@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<ScriptedModel>> ScriptedModel::Parse(std::string_
   return script;
 }
 
-absl::StatusOr<std::vector<int32_t>> ScriptedModel::Take(const GatewayRequest& request) {
+absl::StatusOr<std::vector<int32_t>> ScriptedModel::NextAnswer(const GatewayRequest& request) {
   const auto& messages = request.conversation.messages;
   const std::string& last = messages.empty() ? std::string() : messages.back().content;
   base::MutexLock lock(mu_);

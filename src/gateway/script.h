@@ -35,7 +35,7 @@ class ScriptedModel {
                                                               const text::ChatFormat& format);
 
   // The ids to sample. FAILED_PRECONDITION: no line is left for this request.
-  absl::StatusOr<std::vector<int32_t>> Take(const GatewayRequest& request);
+  absl::StatusOr<std::vector<int32_t>> NextAnswer(const GatewayRequest& request);
 
  private:
   struct Line {

@@ -139,7 +139,7 @@ class GatewayService final : public v1::Gateway::Service {
     while (here) {
       signal->WaitAndClear(kCancelPoll);
       if (context->IsCancelled()) break;
-      const v1::ForwardResponse part = forwarded.Take();
+      const v1::ForwardResponse part = forwarded.TakePart();
       if (part.status() == 0 && !part.begins() && part.data().empty() && !part.done()) continue;
       here = writer->Write(part);
       if (here && part.done()) return grpc::Status::OK;
@@ -159,7 +159,7 @@ class GatewayService final : public v1::Gateway::Service {
       signal->WaitAndClear(kCancelPoll);
       here = !context->IsCancelled();
       if (!here) break;
-      gateway::Answer::Output out = answer->Take();
+      gateway::Answer::Output out = answer->TakeOutput();
       for (WireEvent& event : out.events) here = here && write(std::move(event));
       if (here && out.done) return Fail(context, out.status);
     }

@@ -40,7 +40,7 @@ absl::Status FileTransfer::Put(const v1::SnapshotFilesPart& part, std::chrono::n
   return absl::OkStatus();
 }
 
-FileTransfer::News FileTransfer::Take() {
+FileTransfer::News FileTransfer::TakeNews() {
   base::MutexLock lock(mu_);
   News news{.data = std::exchange(buffer_, {}), .done = done_, .status = status_};
   if (!news.data.empty()) last_ = clock_.Now();
@@ -91,14 +91,14 @@ std::shared_ptr<FileTransfer> FileTransfers::Find(const std::string& id) {
   return found == transfers_.end() ? nullptr : found->second.lock();
 }
 
-void FileTransfers::BreakSilent(std::chrono::nanoseconds patience) {
+void FileTransfers::BreakSilent(std::chrono::nanoseconds timeout) {
   std::vector<std::shared_ptr<FileTransfer>> open;
   {
     base::MutexLock lock(mu_);
     for (const auto& [id, transfer] : transfers_) open.push_back(transfer.lock());
   }
   for (const auto& transfer : open) {
-    if (transfer != nullptr) transfer->BreakIfSilentSince(clock_.Now() - patience);
+    if (transfer != nullptr) transfer->BreakIfSilentSince(clock_.Now() - timeout);
   }
 }
 

@@ -36,7 +36,7 @@ class FileTransfer {
   // the archive is complete. INVALID_ARGUMENT: a part is missing before this one, or it is too large.
   absl::Status Put(const v1::SnapshotFilesPart& part, std::chrono::nanoseconds wait);
   // For the connection: whatever came since the last call.
-  News Take();
+  News TakeNews();
   // Nobody reads any more.
   void Abandon();
   // The archive lacks its end, unless it is complete.
@@ -68,7 +68,7 @@ class FileTransfers {
   // RESOURCE_EXHAUSTED: there are kMost. UNAVAILABLE: closed. The transfer ends with its last holder.
   absl::StatusOr<std::shared_ptr<FileTransfer>> Open(std::function<void()> wake);
   std::shared_ptr<FileTransfer> Find(const std::string& id);  // null = it is over
-  void BreakSilent(std::chrono::nanoseconds patience);
+  void BreakSilent(std::chrono::nanoseconds timeout);
   void Close();
 
  private:

@@ -238,7 +238,7 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   Reader reader(path, file.descriptor_, size, std::min(size, kMaxHeaderBytes));
   reader.SetPlace("the beginning");
   std::array<char, 4> magic;
-  INGOT_RETURN_IF_ERROR(reader.Take(magic.data(), magic.size()));
+  INGOT_RETURN_IF_ERROR(reader.ReadBytes(magic.data(), magic.size()));
   if (std::string_view(magic.data(), magic.size()) != "GGUF") return reader.Bad("is not the mark 'GGUF'");
   INGOT_ASSIGN_OR_RETURN(const auto version, reader.Number<uint32_t>());
   if (version != 2 && version != 3) return reader.Bad(absl::StrCat("names version ", version, "; 2 and 3 are read"));

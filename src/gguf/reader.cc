@@ -38,7 +38,7 @@ absl::Status Reader::Fill() {
   return ReadAt(path_, descriptor_, at_, buffer_.data(), buffer_.size());
 }
 
-absl::Status Reader::Take(void* to, uint64_t bytes) {
+absl::Status Reader::ReadBytes(void* to, uint64_t bytes) {
   if (bytes > left()) {
     return Bad(
         absl::StrCat("needs ", bytes, " bytes at byte ", at_, ", and the file has ", size_, ": is it truncated?"));
@@ -62,7 +62,7 @@ absl::Status Reader::Take(void* to, uint64_t bytes) {
 absl::StatusOr<std::string> Reader::Text() {
   INGOT_ASSIGN_OR_RETURN(const uint64_t bytes, Count("bytes of text", 1));
   std::string text(bytes, '\0');
-  INGOT_RETURN_IF_ERROR(Take(text.data(), bytes));
+  INGOT_RETURN_IF_ERROR(ReadBytes(text.data(), bytes));
   return text;
 }
 

@@ -25,11 +25,11 @@ class Reader {
   absl::Status Bad(std::string_view what) const;
 
   // Each fails if fewer bytes are left.
-  absl::Status Take(void* to, uint64_t bytes);
+  absl::Status ReadBytes(void* to, uint64_t bytes);
   template <typename T>
   absl::StatusOr<T> Number() {
     T value;
-    INGOT_RETURN_IF_ERROR(Take(&value, sizeof(value)));
+    INGOT_RETURN_IF_ERROR(ReadBytes(&value, sizeof(value)));
     return value;
   }
   // A length of 64 bits and as many bytes of UTF-8.

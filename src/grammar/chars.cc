@@ -231,32 +231,32 @@ absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget) {
   AddHexDigit(nfa, nfa.AddText(escape, "x"), digit);
   AddHexDigit(nfa, digit, between);
   // \U and eight digits, up to 0010FFFF.
-  const int32_t zeros = nfa.AddText(escape, "U00"), plane = nfa.AddText(zeros, "0"), behind = nfa.AddState();
+  const int32_t zeros = nfa.AddText(escape, "U00"), plane = nfa.AddText(zeros, "0"), after = nfa.AddState();
   const int32_t basic = nfa.AddText(plane, "0");
   AddHex4(nfa, basic, between, kAny & ~kD, kAny);
   AddHex4(nfa, basic, between, kD, 0x00FF);
-  nfa.AddByte(plane, '1', '9', behind);
-  nfa.AddByte(plane, 'a', 'f', behind);
-  nfa.AddByte(plane, 'A', 'F', behind);
-  nfa.AddEpsilon(nfa.AddText(zeros, "10"), behind);
-  AddHex4(nfa, behind, between, kAny, kAny);
+  nfa.AddByte(plane, '1', '9', after);
+  nfa.AddByte(plane, 'a', 'f', after);
+  nfa.AddByte(plane, 'A', 'F', after);
+  nfa.AddEpsilon(nfa.AddText(zeros, "10"), after);
+  AddHex4(nfa, after, between, kAny, kAny);
   return Determinize(nfa, start, end, budget);
 }
 
 int32_t AddWhitespace(Nfa& nfa, int32_t from) {
-  const int32_t behind = nfa.AddState();
-  nfa.AddEpsilon(from, behind);
-  nfa.AddByte(from, ' ', ' ', behind);
+  const int32_t after = nfa.AddState();
+  nfa.AddEpsilon(from, after);
+  nfa.AddByte(from, ' ', ' ', after);
   int32_t line = nfa.AddState();
   nfa.AddByte(from, '\n', '\n', line);
   for (int i = 0; i < kMaxIndent; ++i) {
-    nfa.AddEpsilon(line, behind);
+    nfa.AddEpsilon(line, after);
     const int32_t next = nfa.AddState();
     nfa.AddByte(line, ' ', ' ', next);
     line = next;
   }
-  nfa.AddEpsilon(line, behind);
-  return behind;
+  nfa.AddEpsilon(line, after);
+  return after;
 }
 
 namespace {

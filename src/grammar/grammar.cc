@@ -114,10 +114,10 @@ class PartsCompiler {
     if (!part.is_schema) return builder_.AddLiteral(from, part.text);
     const absl::StatusOr<base::json::value> schema = base::ParseJson(part.text);
     if (!schema.ok()) return base::FaultError({place + ".json_schema", std::string(schema.status().message())});
-    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
-    const absl::Status compiled = CompileSchema(from, behind, part, *schema);
+    INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
+    const absl::Status compiled = CompileSchema(from, after, part, *schema);
     if (!compiled.ok()) return base::FaultError({place, std::string(compiled.message())});
-    return behind;
+    return after;
   }
 
   absl::Status CompileSchema(int32_t from, int32_t to, const Part& part, const base::json::value& schema) {
@@ -145,15 +145,15 @@ class PartsCompiler {
     const auto whole = RegexDfa(regex);
     if (!whole.ok()) return base::FaultError({place, absl::StrCat("the expression ", whole.status().message())});
     if (whole->empty()) return base::FaultError({place, "no text matches the expression"});
-    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
-    if (whole->Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, behind}));
+    INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
+    if (whole->Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, after}));
     const auto make = [&]() -> absl::StatusOr<Dfa> {
       INGOT_ASSIGN_OR_RETURN(const Dfa some, LengthDfa(1, UINT32_MAX, builder_.budget(), Spelling::kRaw));
       return Intersect(*whole, some, builder_.budget());
     };
     INGOT_ASSIGN_OR_RETURN(const auto leaf, builder_.pool().Get(absl::StrCat("regex ", regex), make));
-    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, behind, leaf));
-    return behind;
+    INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, after, leaf));
+    return after;
   }
 
   // The pattern is checked alone, since its brackets need not be balanced.
@@ -165,12 +165,12 @@ class PartsCompiler {
   // The loop returns to a state of its own, so that edges of `from` do not become part of it.
   absl::StatusOr<int32_t> AddRepeated(int32_t from, const Part& part, const std::string& place) {
     INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
-    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+    INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
     INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, begin}));
-    INGOT_RETURN_IF_ERROR(Compile(begin, behind, part.repeated, place + ".repeat.alternatives"));
-    INGOT_ASSIGN_OR_RETURN(const int32_t next, builder_.AddLiteral(behind, part.text));
+    INGOT_RETURN_IF_ERROR(Compile(begin, after, part.repeated, place + ".repeat.alternatives"));
+    INGOT_ASSIGN_OR_RETURN(const int32_t next, builder_.AddLiteral(after, part.text));
     INGOT_RETURN_IF_ERROR(builder_.AddEdge(next, {Edge::kEpsilon, 0, begin}));
-    return behind;
+    return after;
   }
 
   ProgramBuilder& builder_;
@@ -228,9 +228,9 @@ absl::StatusOr<std::shared_ptr<const Program>> Compiler::Build(const Spec& spec,
   if (!spec.begins_after.empty()) {
     const auto make = [&]() -> absl::StatusOr<Dfa> { return UntilDfa(spec.begins_after); };
     INGOT_ASSIGN_OR_RETURN(const auto leaf, pool_.Get(absl::StrCat("until ", spec.begins_after), make, -1, true));
-    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder.AddState());
-    INGOT_RETURN_IF_ERROR(builder.AddLeaf(start, behind, leaf));
-    start = behind;
+    INGOT_ASSIGN_OR_RETURN(const int32_t after, builder.AddState());
+    INGOT_RETURN_IF_ERROR(builder.AddLeaf(start, after, leaf));
+    start = after;
   }
   INGOT_ASSIGN_OR_RETURN(const int32_t end, builder.AddState());
   builder.SetAccepting(end);

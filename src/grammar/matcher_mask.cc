@@ -31,11 +31,11 @@ std::vector<uint32_t> Matcher::KeyOfPosition() const {
 
 absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
   if (allowed_ != nullptr) return allowed_;
-  const auto refuse = [] {
+  const auto reject = [] {
     return absl::InvalidArgumentError(
         "the grammar is too ambiguous here: too many of its alternatives begin alike; make them differ earlier");
   };
-  if (given_up_ || position_.places.size() > kMaxPlaces) return refuse();
+  if (given_up_ || position_.places.size() > kMaxPlaces) return reject();
   const std::vector<uint32_t> key = KeyOfPosition();
   allowed_ = program_->masks.Find(key);
   if (allowed_ != nullptr) return allowed_;
@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
     const std::shared_ptr<const Leaf::Mask> mask = MaskOf(place);
     tokens.Add(mask->tokens);
     WalkBeyond(*mask, place.back, &tokens);
-    if (given_up_ || allowance_ < 0) return refuse();  // the mask is incomplete: do not cache it
+    if (given_up_ || allowance_ < 0) return reject();  // the mask is incomplete: do not cache it
   }
   // Drops the frames that only this computation entered.
   for (size_t i = frames; i < frames_.size(); ++i) {

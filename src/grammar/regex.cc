@@ -53,7 +53,7 @@ class Parser {
   }
   bool Done() const { return at_ >= text_.size(); }
   uint32_t Peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : 0; }
-  bool Take(uint32_t c) {
+  bool Consume(uint32_t c) {
     if (Done() || text_[at_] != c) return false;
     ++at_;
     return true;
@@ -70,24 +70,24 @@ class Parser {
         sequence->children.push_back(std::move(term));
       }
       choice->children.push_back(std::move(sequence));
-    } while (Take('|'));
+    } while (Consume('|'));
     return choice;
   }
 
   absl::StatusOr<NodePtr> Term(int depth) {
     INGOT_ASSIGN_OR_RETURN(NodePtr atom, Atom(depth));
     uint32_t min = 0, max = kNoLimit;
-    if (Take('*')) {
-    } else if (Take('+')) {
+    if (Consume('*')) {
+    } else if (Consume('+')) {
       min = 1;
-    } else if (Take('?')) {
+    } else if (Consume('?')) {
       max = 1;
     } else if (Peek() == '{' && Peek(1) >= '0' && Peek(1) <= '9') {
       INGOT_RETURN_IF_ERROR(Counts(&min, &max));
     } else {
       return atom;
     }
-    Take('?');  // a lazy quantifier matches the same strings
+    Consume('?');  // a lazy quantifier matches the same strings
     if (Peek() == '*' || Peek() == '+' || Peek() == '?') return Fault("has a quantifier with nothing to repeat");
     if (atom->kind == Node::kStart || atom->kind == Node::kEnd) return Fault("repeats an anchor");
     auto repeat = std::make_unique<Node>();
@@ -106,11 +106,11 @@ class Parser {
     };
     number(min);
     *max = *min;
-    if (Take(',')) {
+    if (Consume(',')) {
       *max = kNoLimit;
       if (Peek() != '}') number(max);
     }
-    if (!Take('}')) return Fault("has a malformed {n,m}");
+    if (!Consume('}')) return Fault("has a malformed {n,m}");
     if (*min > kMaxRepeat || (*max != kNoLimit && *max > kMaxRepeat)) return Fault("repeats more than 1000 times");
     if (*min > *max) return Fault("has {n,m} with n > m");
     return absl::OkStatus();
@@ -150,27 +150,27 @@ class Parser {
 
   absl::StatusOr<NodePtr> Group(int depth) {
     ++at_;
-    if (Take('?')) {
+    if (Consume('?')) {
       if (Peek() == '=' || Peek() == '!' || (Peek() == '<' && (Peek(1) == '=' || Peek(1) == '!'))) {
         return Fault("has a look-around, which is not supported");
       }
-      if (Take('<')) {
+      if (Consume('<')) {
         while (!Done() && Peek() != '>') ++at_;
-        if (!Take('>')) return Fault("has a group name without '>'");
-      } else if (!Take(':')) {
+        if (!Consume('>')) return Fault("has a group name without '>'");
+      } else if (!Consume(':')) {
         return Fault("has a group with flags, which are not supported");
       }
     }
     INGOT_ASSIGN_OR_RETURN(NodePtr node, Choice(depth + 1));
-    if (!Take(')')) return Fault("has a '(' without ')'");
+    if (!Consume(')')) return Fault("has a '(' without ')'");
     return node;
   }
 
   absl::StatusOr<NodePtr> Class() {
     ++at_;
-    const bool negated = Take('^');
+    const bool negated = Consume('^');
     CodePoints set;
-    while (!Take(']')) {
+    while (!Consume(']')) {
       if (Done()) return Fault("has a '[' without ']'");
       CodePoints low, high;
       INGOT_RETURN_IF_ERROR(ClassAtom(&low));
@@ -214,9 +214,9 @@ class Parser {
   }
 
   absl::Status Unicode(uint32_t* value) {
-    if (Take('{')) {
+    if (Consume('{')) {
       *value = 0;
-      for (int i = 0; !Take('}'); ++i) {
+      for (int i = 0; !Consume('}'); ++i) {
         uint32_t digit = 0;
         if (i == 6) return Fault("has a malformed \\x or \\u escape");
         INGOT_RETURN_IF_ERROR(Hex(1, &digit));
@@ -350,20 +350,20 @@ class Emitter {
     }
     if (node.max == kNoLimit) {
       // The loop has a state of its own, so that edges of `from` do not become part of it.
-      const int32_t loop = nfa_.AddState(), behind = nfa_.AddState();
+      const int32_t loop = nfa_.AddState(), after = nfa_.AddState();
       nfa_.AddEpsilon(from, loop);
       INGOT_ASSIGN_OR_RETURN(const int32_t end, Emit(child, loop));
       nfa_.AddEpsilon(end, loop);
-      nfa_.AddEpsilon(loop, behind);
-      return behind;
+      nfa_.AddEpsilon(loop, after);
+      return after;
     }
-    const int32_t behind = nfa_.AddState();
-    nfa_.AddEpsilon(from, behind);
+    const int32_t after = nfa_.AddState();
+    nfa_.AddEpsilon(from, after);
     for (uint32_t i = node.min; i < node.max; ++i) {
       INGOT_ASSIGN_OR_RETURN(from, Emit(child, from));
-      nfa_.AddEpsilon(from, behind);
+      nfa_.AddEpsilon(from, after);
     }
-    return behind;
+    return after;
   }
 
   Nfa& nfa_;

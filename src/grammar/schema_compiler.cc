@@ -169,15 +169,15 @@ absl::Status SchemaCompiler::EmitRule(int32_t from, int32_t to, bool is_object, 
 }
 
 absl::Status SchemaCompiler::AddMark(int32_t from, int32_t to, std::string_view text, bool space_before,
-                                     bool space_behind) {
+                                     bool space_after) {
   const auto make = [&]() -> absl::StatusOr<Dfa> {
     Nfa nfa;
     const int32_t start = nfa.AddState();
     int32_t end = nfa.AddText(space_before ? AddWhitespace(nfa, start) : start, text);
-    if (space_behind) end = AddWhitespace(nfa, end);
+    if (space_after) end = AddWhitespace(nfa, end);
     return Determinize(nfa, start, end, builder_.budget());
   };
-  const std::string name = absl::StrCat("mark ", space_before, space_behind, base::View(text));
+  const std::string name = absl::StrCat("mark ", space_before, space_after, base::View(text));
   INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf, builder_.pool().Get(name, make));
   return builder_.AddLeaf(from, to, leaf);
 }
@@ -327,19 +327,19 @@ absl::Status SchemaCompiler::BuildArray(const PendingRule& rule) {
   std::pair<int32_t, int32_t> like = {-1, -1};  // the states around the first item of `items`
   for (size_t i = 0; i < (max == kNoLimit ? differ : size_t{max}); ++i) {
     const std::string path = absl::StrCat(rule.path, i < named ? absl::StrCat("/prefixItems/", i) : "/items");
-    INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+    INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
     if (like.first >= 0) {
-      INGOT_RETURN_IF_ERROR(builder_.CopyEdges(like.first, like.second, item, behind));
+      INGOT_RETURN_IF_ERROR(builder_.CopyEdges(like.first, like.second, item, after));
     } else {
-      INGOT_RETURN_IF_ERROR(Emit(item, behind, *schema_of(i), path));
-      if (i >= named) like = {item, behind};
+      INGOT_RETURN_IF_ERROR(Emit(item, after, *schema_of(i), path));
+      if (i >= named) like = {item, after};
     }
-    if (i + 1 >= min) INGOT_RETURN_IF_ERROR(AddMark(behind, end, "]", true, false));
+    if (i + 1 >= min) INGOT_RETURN_IF_ERROR(AddMark(after, end, "]", true, false));
     if (max == kNoLimit && i + 1 == differ) {
-      INGOT_RETURN_IF_ERROR(AddMark(behind, item, ",", false, true));
+      INGOT_RETURN_IF_ERROR(AddMark(after, item, ",", false, true));
     } else {
       INGOT_ASSIGN_OR_RETURN(item, builder_.AddState());
-      INGOT_RETURN_IF_ERROR(AddMark(behind, item, ",", false, true));
+      INGOT_RETURN_IF_ERROR(AddMark(after, item, ",", false, true));
     }
   }
   return absl::OkStatus();

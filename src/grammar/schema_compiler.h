@@ -73,7 +73,7 @@ class SchemaCompiler {
   struct Parameter;
   absl::Status EmitParameters(int32_t from, int32_t to, const FlatSchema& schema, const ParameterSyntax& syntax);
   absl::Status EmitParameter(const Parameter& parameter, int32_t to, const ParameterSyntax& syntax);
-  absl::StatusOr<bool> EmitParameterAs(const Parameter& parameter, int32_t to, int32_t behind_json,
+  absl::StatusOr<bool> EmitParameterAs(const Parameter& parameter, int32_t to, int32_t after_json,
                                        const FlatSchema& schema, const ParameterSyntax& syntax);
   absl::StatusOr<bool> EmitTexts(const Parameter& parameter, int32_t to, const FlatSchema& schema,
                                  const ParameterSyntax& syntax);
@@ -82,7 +82,7 @@ class SchemaCompiler {
   // The names that match `pattern`, except the known ones.
   absl::StatusOr<LeafPtr> OtherNames(const std::string& pattern, const std::vector<Property>& known);
   // Adds a leaf of fixed text, with optional white space before and after it.
-  absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_behind);
+  absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_after);
 
   ProgramBuilder& builder_;
   const json::value& root_;

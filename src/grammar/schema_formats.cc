@@ -19,7 +19,7 @@ namespace {
 #define INGOT_BYTE R"((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))"
 #define INGOT_HEX R"([0-9A-Fa-f])"
 #define INGOT_GROUP INGOT_HEX "{1,4}"
-#define INGOT_GROUPS(before, behind) "(" INGOT_GROUP ":){1," before "}(:" INGOT_GROUP "){1," behind "}"
+#define INGOT_GROUPS(before, after) "(" INGOT_GROUP ":){1," before "}(:" INGOT_GROUP "){1," after "}"
 
 constexpr std::pair<std::string_view, std::string_view> kFormats[] = {
     {"date", "^" INGOT_DATE "$"},

@@ -109,23 +109,23 @@ absl::Status SchemaCompiler::EmitParameter(const Parameter& parameter, int32_t t
   static const json::value anything(true);
   const json::value& schema = parameter.schema == nullptr ? anything : *parameter.schema;
   INGOT_ASSIGN_OR_RETURN(const std::vector<FlatSchema> alternatives, flattener_.Flatten(schema, parameter.path));
-  INGOT_ASSIGN_OR_RETURN(const int32_t behind_json, builder_.AddState());
+  INGOT_ASSIGN_OR_RETURN(const int32_t after_json, builder_.AddState());
   bool any_json = false;
   for (const FlatSchema& flat : alternatives) {
     INGOT_RETURN_IF_ERROR(AsFarAsCanBe(flat, [&](const FlatSchema& form) {
-      const absl::StatusOr<bool> json = EmitParameterAs(parameter, to, behind_json, form, syntax);
+      const absl::StatusOr<bool> json = EmitParameterAs(parameter, to, after_json, form, syntax);
       any_json = any_json || (json.ok() && *json);
       return json.status();
     }));
   }
   if (!any_json) return absl::OkStatus();
-  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddLiteral(behind_json, syntax.value_end));
+  INGOT_ASSIGN_OR_RETURN(const int32_t end, builder_.AddLiteral(after_json, syntax.value_end));
   return builder_.AddEdge(end, {Edge::kEpsilon, 0, to});
 }
 
-// Adds one alternative of the value's schema: strings lead to `to`, other values to `behind_json`. Returns whether
+// Adds one alternative of the value's schema: strings lead to `to`, other values to `after_json`. Returns whether
 // there are other values.
-absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter, int32_t to, int32_t behind_json,
+absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter, int32_t to, int32_t after_json,
                                                      const FlatSchema& schema, const ParameterSyntax& syntax) {
   INGOT_ASSIGN_OR_RETURN(const bool any_text, EmitTexts(parameter, to, schema, syntax));
   if (any_text && syntax.text_key_end == syntax.json_key_end) return false;  // a value as JSON is a text too
@@ -143,7 +143,7 @@ absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter,
     for (const std::string& type : types) named.emplace_back(json::string(type));
     others["type"] = std::move(named);
   }
-  INGOT_RETURN_IF_ERROR(EmitFlat(parameter.json_begin, behind_json, others, parameter.path));
+  INGOT_RETURN_IF_ERROR(EmitFlat(parameter.json_begin, after_json, others, parameter.path));
   return true;
 }
 
@@ -174,22 +174,22 @@ absl::StatusOr<bool> SchemaCompiler::EmitTexts(const Parameter& parameter, int32
 absl::Status SchemaCompiler::EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                                       const ParameterSyntax& syntax) {
   Budget& budget = builder_.budget();
-  const size_t behind_stop = syntax.value_end.find(syntax.stop) + syntax.stop.size();
+  const size_t after_stop = syntax.value_end.find(syntax.stop) + syntax.stop.size();
   const std::string_view value_end = syntax.value_end;
-  const bool by_text = !HasAtom(builder_.vocabulary(), value_end.substr(0, behind_stop));
-  INGOT_ASSIGN_OR_RETURN(const int32_t behind, builder_.AddState());
+  const bool by_text = !HasAtom(builder_.vocabulary(), value_end.substr(0, after_stop));
+  INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
   const auto make = [&]() -> absl::StatusOr<Dfa> {
-    if (by_text) return Ended(content, value_end.substr(0, behind_stop), syntax.stop, budget);
+    if (by_text) return Ended(content, value_end.substr(0, after_stop), syntax.stop, budget);
     INGOT_ASSIGN_OR_RETURN(const Dfa some, LengthDfa(1, kNoLimit, budget, Spelling::kRaw));
     return Intersect(content, some, budget);
   };
   const std::string end = by_text ? absl::StrCat(syntax.stop.size(), " ", syntax.value_end) : "";
   INGOT_ASSIGN_OR_RETURN(const LeafPtr leaf,
                          builder_.pool().Get(absl::StrCat("value ", end.size(), " ", end, " ", name), make));
-  INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, behind, leaf));
-  if (!by_text && content.Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, behind}));
+  INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, after, leaf));
+  if (!by_text && content.Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, after}));
   INGOT_ASSIGN_OR_RETURN(const int32_t last,
-                         builder_.AddLiteral(behind, by_text ? value_end.substr(behind_stop) : value_end));
+                         builder_.AddLiteral(after, by_text ? value_end.substr(after_stop) : value_end));
   return builder_.AddEdge(last, {Edge::kEpsilon, 0, to});
 }
 

@@ -233,11 +233,11 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
 
 int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation) {
   const auto add_string = [&](json::string_view text) {
-    const int32_t behind = nfa.AddState();
+    const int32_t after = nfa.AddState();
     for (const Spelling spelling : notation.strings) {
-      nfa.AddEpsilon(nfa.AddText(from, QuoteText({text.data(), text.size()}, spelling)), behind);
+      nfa.AddEpsilon(nfa.AddText(from, QuoteText({text.data(), text.size()}, spelling)), after);
     }
-    return behind;
+    return after;
   };
   if (value.is_string()) return add_string(value.get_string());
   if (value.is_null()) return nfa.AddText(from, notation.null);

@@ -172,7 +172,7 @@ void Connection::ReadAhead() {
   });
 }
 
-LoopTask<Connection::Waited> Connection::WaitForProgress(double seconds) {
+LoopTask<Connection::WaitResult> Connection::WaitForProgress(double seconds) {
   WatchForClose();
   silent_ = false;
   silence_ = seconds > 0 ? Clock::now() + base::FromSeconds(seconds) : kForever;
@@ -185,30 +185,30 @@ LoopTask<Connection::Waited> Connection::WaitForProgress(double seconds) {
       if (!sent) gone_ = true;
       continue;
     }
-    if (silent_) co_return Waited::kSilence;
+    if (silent_) co_return WaitResult::kSilence;
     co_await signal_.Wait();
   }
   silence_ = kForever;
   woken_ = false;
-  co_return gone_ || closing_ ? Waited::kGone : Waited::kProgress;
+  co_return gone_ || closing_ ? WaitResult::kGone : WaitResult::kProgress;
 }
 
 // ---- Serving ------------------------------------------------------------------------------------------------------
 
-LoopTask<void> Connection::TurnAway(Refusal why) {
+LoopTask<void> Connection::TurnAway(Rejection why) {
   waiting_ = true;  // nothing is in flight
   try {
     bool shaken = true;
     if (tls_.has_value()) shaken = co_await Handshake(kLingerSeconds);
-    if (shaken && !finishing_ && !closing_) co_await Reject(shared_.handler.Refuse("", why), false);
+    if (shaken && !finishing_ && !closing_) co_await Reject(shared_.handler.Reject("", why), false);
   } catch (const std::exception& error) {
     INGOT_LOG(error, "a connection is closed: {}", error.what());
   }
   CloseSocket();
 }
 
-void Connection::Drop(const Refusal& why) {
-  const std::string bytes = ReplyText(shared_.handler.Refuse("", why), 11, false, false);
+void Connection::Drop(const Rejection& why) {
+  const std::string bytes = ReplyText(shared_.handler.Reject("", why), 11, false, false);
   std::string_view unsent = bytes;
   if (!tls_.has_value()) SendNow(unsent);
   CloseSocket();
@@ -270,15 +270,15 @@ LoopTask<bool> Connection::Handshake(double seconds) {
 
 LoopTask<bool> Connection::Answer(Request request) {
   if (request.exchange == nullptr) {
-    co_return co_await WriteReply(std::move(request.refusal), request.version, request.keep_alive, request.is_head);
+    co_return co_await WriteReply(std::move(request.rejection), request.version, request.keep_alive, request.is_head);
   }
   woken_ = probed_ = false;
   probe_ = request.version >= 11 ? kProcessing : "";
   Exchange& exchange = *request.exchange;
   exchange.Body(std::move(request.body), MakeWake());
   while (true) {
-    const Waited waited = co_await WaitForProgress();
-    if (waited == Waited::kGone) {
+    const WaitResult waited = co_await WaitForProgress();
+    if (waited == WaitResult::kGone) {
       exchange.Closed(closing_ ? Side::kServer : Side::kClient);
       co_return false;
     }
@@ -320,9 +320,9 @@ LoopTask<bool> Connection::AnswerStream(Exchange& exchange, Output output, unsig
     }
     if (output.broken) co_return false;
     if (output.done) co_return true;
-    const Waited waited = co_await WaitForProgress(silence_s);
-    if (waited == Waited::kGone) co_return false;
-    output = waited == Waited::kSilence ? Output{.data = filler} : exchange.Send();
+    const WaitResult waited = co_await WaitForProgress(silence_s);
+    if (waited == WaitResult::kGone) co_return false;
+    output = waited == WaitResult::kSilence ? Output{.data = filler} : exchange.Send();
   }
 }
 

@@ -52,8 +52,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Each instead of Run: answers with `why` and closes. TurnAway reads what the client still sends for a moment, without which
   // its system may drop the answer. Drop does not wait, and closes a client of TLS without a word.
-  LoopTask<void> TurnAway(Refusal why);
-  void Drop(const Refusal& why);
+  LoopTask<void> TurnAway(Rejection why);
+  void Drop(const Rejection& why);
 
   // Thread safe. Ends the connection after the request in flight, or at once if there is none.
   void Finish();
@@ -70,8 +70,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     unsigned version = 11;  // 10 = HTTP/1.0
     bool keep_alive = false;
     bool is_head = false;                // HEAD: the answer goes without its body
-    std::shared_ptr<Exchange> exchange;  // null = `refusal` is the answer
-    Reply refusal;
+    std::shared_ptr<Exchange> exchange;  // null = `rejection` is the answer
+    Reply rejection;
     int64_t max_body_bytes = 0;
     bool reads_body = true;  // false = refused by its head: nothing more of it is read
     std::string body;
@@ -91,14 +91,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   LoopTask<Error> ReadHeader(Parser& parser);
   // Asks the handler about the head that `parser` has.
   void Open(const Parser& parser, Request& request);
-  // Each reads the rest of a request behind its head, of which buffer_ may hold some. `refused`: set where the reason
+  // Each reads the rest of a request behind its head, of which buffer_ may hold some. `rejected`: set where the reason
   // is no error of the socket or the parser.
-  LoopTask<Error> ReadBody(Parser& parser, Request& request, BodyCharge& charge, std::optional<Refusal>& refused);
+  LoopTask<Error> ReadBody(Parser& parser, Request& request, BodyCharge& charge, std::optional<Rejection>& rejected);
   LoopTask<Error> ReadLength(const Parser& parser, std::string& body, BodyCharge& charge,
-                             std::optional<Refusal>& refused);
+                             std::optional<Rejection>& rejected);
   LoopTask<Error> ReceiveBody(size_t length, std::string& body, BodyCharge& charge,
-                              std::optional<Refusal>& refused);  // without TLS
-  LoopTask<Error> ReadChunks(Parser& parser, BodyCharge& charge, std::optional<Refusal>& refused);
+                              std::optional<Rejection>& rejected);  // without TLS
+  LoopTask<Error> ReadChunks(Parser& parser, BodyCharge& charge, std::optional<Rejection>& rejected);
   // Puts bytes into buffer_, at most about `most`.
   LoopTask<Error> ReadMore(size_t most);
   LoopTask<Error> WaitReadable();  // without TLS
@@ -107,7 +107,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Reads the bytes that the socket has, without waiting. would_block is an error like others.
   Error Receive(void* to, size_t most, size_t& got);
   // nullopt = the client is gone, and reads no answer.
-  std::optional<Refusal> WhyUnread(const Error& error, const Parser& parser, const Request& request) const;
+  std::optional<Rejection> WhyUnread(const Error& error, const Parser& parser, const Request& request) const;
   // Sends the last answer of a connection whose request was not read to its end.
   LoopTask<void> Reject(Reply reply, bool is_head);
 
@@ -121,8 +121,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Sends what the system takes now, and leaves the rest in `bytes`. False = it will take no more.
   bool SendNow(std::string_view& bytes);
   // kSilence: `seconds` passed without progress. 0 = it waits without end.
-  enum class Waited { kProgress, kSilence, kGone };
-  LoopTask<Waited> WaitForProgress(double seconds = 0);
+  enum class WaitResult { kProgress, kSilence, kGone };
+  LoopTask<WaitResult> WaitForProgress(double seconds = 0);
   std::function<void()> MakeWake();
 
   // ---- Watching ----

@@ -27,7 +27,7 @@ constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was only anno
 constexpr size_t kIdleBytes = 64 * 1024;        // most that an idle connection's buffer holds
 constexpr double kLingerSeconds = 2;            // for a client that still sends a refused body
 
-Refusal NoRoom() { return {503, "overloaded", "the bodies of the requests in flight fill max_buffered_bytes"}; }
+Rejection NoRoom() { return {503, "overloaded", "the bodies of the requests in flight fill max_buffered_bytes"}; }
 
 std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 
@@ -110,28 +110,28 @@ LoopTask<error_code> Connection::Invite(const Parser& parser) {
 
 // The body is charged as it comes, not as it is announced: an announcement costs a client nothing.
 LoopTask<error_code> Connection::ReadLength(const Parser& parser, std::string& body, BodyCharge& charge,
-                                            std::optional<Refusal>& refused) {
+                                            std::optional<Rejection>& rejected) {
   const size_t length = parser.content_length().value();
   body.reserve(std::min(length, kReservedBytes));
   bool invited = false;
   while (true) {
     const size_t buffered = std::min(buffer_.size(), length - body.size());
-    if (!charge.Cover(static_cast<int64_t>(body.size() + buffered))) refused = NoRoom();
-    if (refused.has_value()) co_return error_code();
+    if (!charge.Cover(static_cast<int64_t>(body.size() + buffered))) rejected = NoRoom();
+    if (rejected.has_value()) co_return error_code();
     body.append(static_cast<const char*>(buffer_.data().data()), buffered);
     buffer_.consume(buffered);
     if (body.size() == length) co_return error_code();
     error_code error;
     if (!std::exchange(invited, true)) error = co_await Invite(parser);
     if (!error && tls_.has_value()) error = co_await ReadMore(std::min(length - body.size(), kReadBytes));
-    if (!error && !tls_.has_value()) error = co_await ReceiveBody(length, body, charge, refused);
+    if (!error && !tls_.has_value()) error = co_await ReceiveBody(length, body, charge, rejected);
     if (error) co_return error;
   }
 }
 
 // Reads straight into the body's own string, which grows by the bytes that the socket has.
 LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, BodyCharge& charge,
-                                             std::optional<Refusal>& refused) {
+                                             std::optional<Rejection>& rejected) {
   size_t turn = 0;  // bytes read since other connections had their turn
   bool waited = false;
   while (body.size() < length) {
@@ -148,7 +148,7 @@ LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, B
     // No bytes after a wait: the client closed its side, which shows when a byte is read.
     const size_t before = body.size(), most = std::min<size_t>(std::max(there, 1), length - before);
     if (!charge.Cover(static_cast<int64_t>(before + most))) {
-      refused = NoRoom();
+      rejected = NoRoom();
       co_return error_code();
     }
     size_t got = 0;
@@ -161,7 +161,7 @@ LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, B
   co_return error_code();
 }
 
-LoopTask<error_code> Connection::ReadChunks(Parser& parser, BodyCharge& charge, std::optional<Refusal>& refused) {
+LoopTask<error_code> Connection::ReadChunks(Parser& parser, BodyCharge& charge, std::optional<Rejection>& rejected) {
   parser.eager(true);
   bool invited = false;
   while (true) {
@@ -169,8 +169,8 @@ LoopTask<error_code> Connection::ReadChunks(Parser& parser, BodyCharge& charge, 
     if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.data(), error));
     if (error == beast_http::error::need_more) error = {};
     if (error) co_return error;
-    if (!charge.Cover(static_cast<int64_t>(parser.get().body().size()))) refused = NoRoom();
-    if (refused.has_value() || parser.is_done()) co_return error_code();
+    if (!charge.Cover(static_cast<int64_t>(parser.get().body().size()))) rejected = NoRoom();
+    if (rejected.has_value() || parser.is_done()) co_return error_code();
     if (buffer_.size() > static_cast<size_t>(options_.max_header_bytes)) {  // of one chunk's head
       co_return beast_http::error::bad_chunk_extension;
     }
@@ -181,17 +181,17 @@ LoopTask<error_code> Connection::ReadChunks(Parser& parser, BodyCharge& charge, 
 }
 
 LoopTask<error_code> Connection::ReadBody(Parser& parser, Request& request, BodyCharge& charge,
-                                          std::optional<Refusal>& refused) {
+                                          std::optional<Rejection>& rejected) {
   parser.body_limit(request.max_body_bytes);
   if (parser.chunked()) {
-    const error_code error = co_await ReadChunks(parser, charge, refused);
-    if (!error && !refused.has_value()) request.body = std::move(parser.get().body());
+    const error_code error = co_await ReadChunks(parser, charge, rejected);
+    if (!error && !rejected.has_value()) request.body = std::move(parser.get().body());
     co_return error;
   }
   if (parser.content_length().value() > static_cast<uint64_t>(request.max_body_bytes)) {
     co_return beast_http::error::body_limit;
   }
-  co_return co_await ReadLength(parser, request.body, charge, refused);
+  co_return co_await ReadLength(parser, request.body, charge, rejected);
 }
 
 LoopTask<Connection::Next> Connection::ReadRequest(Request& request, BodyCharge& charge) {
@@ -216,18 +216,18 @@ LoopTask<Connection::Next> Connection::ReadRequest(Request& request, BodyCharge&
   if (more && !place_->Set(Stage::kBody)) co_return Next::kClose;
   if (more && !request.reads_body) {
     Disarm();
-    co_await Reject(std::move(request.refusal), request.is_head);
+    co_await Reject(std::move(request.rejection), request.is_head);
     co_return Next::kClose;
   }
-  std::optional<Refusal> refused;
+  std::optional<Rejection> rejected;
   if (more) Arm(options_.request_timeout_s);
-  if (more) error = co_await ReadBody(parser, request, charge, refused);
+  if (more) error = co_await ReadBody(parser, request, charge, rejected);
   Disarm();
-  if (!refused.has_value() && !error) co_return Next::kAnswer;
+  if (!rejected.has_value() && !error) co_return Next::kAnswer;
   if (closing_ || gone_) co_return Next::kClose;
-  if (!refused.has_value()) refused = WhyUnread(error, parser, request);
-  if (refused.has_value()) {
-    co_await Reject(shared_.handler.Refuse(Text(parser.get().target()), *refused), request.is_head);
+  if (!rejected.has_value()) rejected = WhyUnread(error, parser, request);
+  if (rejected.has_value()) {
+    co_await Reject(shared_.handler.Reject(Text(parser.get().target()), *rejected), request.is_head);
   }
   co_return Next::kClose;
 }
@@ -241,46 +241,46 @@ void Connection::Open(const Parser& parser, Request& request) {
   head.method = Text(parsed.method_string());
   head.target = Text(parsed.target());
   if (request.version >= 11 && parsed.count(beast_http::field::host) != 1) {
-    const Refusal why = {400, "missing_host", "HTTP/1.1 asks for one Host header, and not more"};
-    request.refusal = shared_.handler.Refuse(head.target, why);
+    const Rejection why = {400, "missing_host", "HTTP/1.1 asks for one Host header, and not more"};
+    request.rejection = shared_.handler.Reject(head.target, why);
     return;
   }
   head.fields.reserve(static_cast<size_t>(std::distance(parsed.begin(), parsed.end())));
   for (const auto& field : parsed) head.fields.emplace_back(Text(field.name_string()), Text(field.value()));
-  if (const std::optional<Refusal> why = shared_.site.Check(head)) {
-    request.refusal = shared_.handler.Refuse(head.target, *why);
+  if (const std::optional<Rejection> why = shared_.site.Check(head)) {
+    request.rejection = shared_.handler.Reject(head.target, *why);
     request.reads_body = false;
     return;
   }
   Opening opening = shared_.handler.Head(std::move(head));
   request.exchange = std::move(opening.exchange);
-  request.refusal = std::move(opening.refusal);
+  request.rejection = std::move(opening.rejection);
   request.reads_body = request.exchange != nullptr;
   if (opening.max_body_bytes >= 0) {
     request.max_body_bytes = std::min(request.max_body_bytes, opening.max_body_bytes);
   }
 }
 
-std::optional<Refusal> Connection::WhyUnread(const error_code& error, const Parser& parser,
-                                             const Request& request) const {
+std::optional<Rejection> Connection::WhyUnread(const error_code& error, const Parser& parser,
+                                               const Request& request) const {
   if (timed_out_) {
-    return Refusal{408, "request_timeout",
-                   absl::StrCat("the request did not arrive within ",
-                                parser.is_header_done() ? options_.request_timeout_s : HeadSeconds(), " s")};
+    return Rejection{408, "request_timeout",
+                     absl::StrCat("the request did not arrive within ",
+                                  parser.is_header_done() ? options_.request_timeout_s : HeadSeconds(), " s")};
   }
   if (error == beast_http::error::body_limit) {
-    return Refusal{413, "body_too_large",
-                   absl::StrCat("the request's body is over ", request.max_body_bytes, " bytes")};
+    return Rejection{413, "body_too_large",
+                     absl::StrCat("the request's body is over ", request.max_body_bytes, " bytes")};
   }
   if (error == beast_http::error::header_limit) {
-    return Refusal{431, "header_too_large",
-                   absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes")};
+    return Rejection{431, "header_too_large",
+                     absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes")};
   }
   if (error == asio::error::eof && parser.got_some()) {
-    return Refusal{400, "incomplete_request", "the connection's sending side was closed within the request"};
+    return Rejection{400, "incomplete_request", "the connection's sending side was closed within the request"};
   }
   if (error.category() == make_error_code(beast_http::error::bad_method).category()) {
-    return Refusal{400, "malformed_http", "the request is not HTTP/1.1: " + error.message()};
+    return Rejection{400, "malformed_http", "the request is not HTTP/1.1: " + error.message()};
   }
   return std::nullopt;
 }

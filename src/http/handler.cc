@@ -97,7 +97,7 @@ std::string RequestHead::Key() const {
   return std::string(authorization.substr(begin, authorization.find_last_not_of(' ') - begin + 1));
 }
 
-Reply Handler::Refuse(std::string_view, const Refusal& why) {
+Reply Handler::Reject(std::string_view, const Rejection& why) {
   Reply reply{.status = why.status, .content_type = "text/plain; charset=utf-8", .body = why.message + "\n"};
   if (why.status == 503) reply.fields.emplace_back("Retry-After", "1");
   return reply;

@@ -75,7 +75,7 @@ struct Output {
 };
 
 // Why the server itself refuses a request, or a connection. The client may be told all of it.
-struct Refusal {
+struct Rejection {
   int status = 400;
   std::string code;  // one word for programs, such as "body_too_large"
   std::string message;
@@ -107,9 +107,9 @@ class Exchange {
 
 // A handler's decision on a request's head.
 struct Opening {
-  std::shared_ptr<Exchange> exchange = nullptr;  // null = `refusal` is the answer
+  std::shared_ptr<Exchange> exchange = nullptr;  // null = `rejection` is the answer
   // Without an exchange: sent at once. The body is not read: if there is one, the connection closes afterwards.
-  Reply refusal = {};
+  Reply rejection = {};
   int64_t max_body_bytes = -1;  // longer bodies get 413. -1 = Options::max_body_bytes, which no handler can exceed
 };
 
@@ -123,7 +123,7 @@ class Handler {
   virtual ~Handler() = default;
   virtual Opening Head(RequestHead head) = 0;
   // The default: the message as plain text.
-  virtual Reply Refuse(std::string_view target, const Refusal& why);
+  virtual Reply Reject(std::string_view target, const Rejection& why);
 };
 
 // An exchange whose answer needs no more than the body: `answer` runs within Body, on the connection's thread, and must

@@ -1,5 +1,5 @@
 // Limits of an HTTP server: the file descriptors of the process, and the memory of request bodies. Internal to the
-// folder, to its tests and to app/front.
+// folder, to its tests and to app/load_balancer.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class BodyBudget {
  public:
   explicit BodyBudget(int64_t limit) : limit_(limit) {}
   // False = they would pass the limit, and are not counted.
-  bool Take(int64_t bytes) {
+  bool Acquire(int64_t bytes) {
     if (used_.fetch_add(bytes) + bytes <= limit_) return true;
     used_ -= bytes;
     return false;
@@ -51,7 +51,7 @@ class BodyCharge {
   // Grows the share to `bytes`. False = the budget has no room; the share stays as it was.
   bool Cover(int64_t bytes) {
     if (bytes <= bytes_) return true;
-    if (!budget_.Take(bytes - bytes_)) return false;
+    if (!budget_.Acquire(bytes - bytes_)) return false;
     bytes_ = bytes;
     return true;
   }

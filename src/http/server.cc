@@ -258,14 +258,14 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     changed_.SignalAll();
   }
   // Whether there is time for the refusal of a connection without a place. True: it is one of connections_.
-  bool BeginRefusal(const std::shared_ptr<Connection>& connection) {
+  bool BeginRejection(const std::shared_ptr<Connection>& connection) {
     base::MutexLock lock(mu_);
     if (stopped_ || turned_away_ >= kTurnedAway) return false;
     ++turned_away_;
     connections_.insert(connection);
     return true;
   }
-  void EndRefusal(const std::shared_ptr<Connection>& connection) {
+  void EndRejection(const std::shared_ptr<Connection>& connection) {
     base::MutexLock lock(mu_);
     --turned_away_;
     connections_.erase(connection);
@@ -303,10 +303,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       self->Leave(connection);
       co_return;
     }
-    Refusal why{503, "too_many_connections", "the server has max_connections open ones"};
-    if (self->BeginRefusal(connection)) {
+    Rejection why{503, "too_many_connections", "the server has max_connections open ones"};
+    if (self->BeginRejection(connection)) {
       co_await connection->TurnAway(std::move(why));
-      self->EndRefusal(connection);
+      self->EndRejection(connection);
     } else {
       connection->Drop(why);
     }

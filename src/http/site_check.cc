@@ -70,22 +70,23 @@ bool SiteCheck::IsOwn(std::string_view host) const {
   return Has(loopback, host) || host.ends_with(".localhost") || Has(hosts_, host) || IsAddress(host);
 }
 
-std::optional<Refusal> SiteCheck::Check(const RequestHead& head) const {
+std::optional<Rejection> SiteCheck::Check(const RequestHead& head) const {
   const std::string authority = absl::AsciiStrToLower(base::View(head.Find("host")));
   if (checks_hosts_ && !authority.empty() && !IsOwn(HostOf(authority))) {
-    return Refusal{403, "unknown_host",
-                   absl::StrCat("the request's Host is '", base::Printable(authority, {.max_bytes = kMostShown}),
-                                "', and this server answers to localhost, addresses and its allowed hosts "
-                                "(http.allow_hosts of a run, --allow-host of a command)")};
+    return Rejection{403, "unknown_host",
+                     absl::StrCat("the request's Host is '", base::Printable(authority, {.max_bytes = kMostShown}),
+                                  "', and this server answers to localhost, addresses and its allowed hosts "
+                                  "(http.allow_hosts of a run, --allow-host of a command)")};
   }
   const std::string origin = absl::AsciiStrToLower(base::View(head.Find("origin")));
   if (!checks_origins_ || origin.empty() || Has(origins_, origin)) return std::nullopt;
   const size_t scheme = origin.find("://");
   if (scheme != std::string::npos && std::string_view(origin).substr(scheme + 3) == authority) return std::nullopt;
-  return Refusal{403, "cross_origin",
-                 absl::StrCat("the request comes from a page of '", base::Printable(origin, {.max_bytes = kMostShown}),
-                              "', which is none of this server's, nor of its allowed origins (http.allow_origins of a "
-                              "run, --allow-origin of a command)")};
+  return Rejection{
+      403, "cross_origin",
+      absl::StrCat("the request comes from a page of '", base::Printable(origin, {.max_bytes = kMostShown}),
+                   "', which is none of this server's, nor of its allowed origins (http.allow_origins of a "
+                   "run, --allow-origin of a command)")};
 }
 
 }  // namespace ingot::http

@@ -23,7 +23,7 @@ class SiteCheck {
  public:
   explicit SiteCheck(const Options& options);
   // Why the request is refused; nullopt = it is not.
-  std::optional<Refusal> Check(const RequestHead& head) const;
+  std::optional<Rejection> Check(const RequestHead& head) const;
 
  private:
   bool IsOwn(std::string_view host) const;

@@ -14,12 +14,12 @@ namespace ingot::http {
 namespace {
 
 constexpr int kBacklog = 64;
-constexpr time_t kPatienceSeconds = 1;
+constexpr time_t kTimeoutSeconds = 1;
 
 // Connecting waits while the listener's queue is full.
 int NewSocket() {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const timeval longest{.tv_sec = kPatienceSeconds, .tv_usec = 0};
+  const timeval longest{.tv_sec = kTimeoutSeconds, .tv_usec = 0};
   if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
   return fd;
 }
@@ -88,7 +88,7 @@ absl::StatusOr<int> ConnectUnix(const std::string& path) {
   if (place.Connect(made.get())) return made.Release();
   if (errno != EAGAIN) return fail(std::strerror(errno));
   return absl::DeadlineExceededError(absl::StrCat("the process that listens at ", path, " has taken no connection for ",
-                                                  kPatienceSeconds, " s: it may be stopped"));
+                                                  kTimeoutSeconds, " s: it may be stopped"));
 }
 
 pid_t ListenerOf(int fd) {

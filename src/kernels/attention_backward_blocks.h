@@ -48,7 +48,7 @@ class BlockWorker {
   }
 
   void Run(const Item& item) {
-    const inner::Entered entered(inner_);
+    const inner::KernelScope entered(inner_);
     const int64_t last = std::min(p_.args.rows, item.first_query + p_.stripes.queries) * p_.group;
     for (int64_t r = item.first_query * p_.group; r < last; r += kPackedBlocks * blocks_.rows) {
       RunRows(item, r, std::min(last, r + kPackedBlocks * blocks_.rows));

@@ -58,7 +58,7 @@ class RowWorker {
   }
 
   void Run(const Item& item) {
-    const inner::Entered entered(inner_);
+    const inner::KernelScope entered(inner_);
     const int64_t last_query = std::min(p_.args.rows, item.first_query + p_.stripes.queries);
     const int64_t step = static_cast<int64_t>(packed_.size()) * p_.queries_per_block;
     for (int64_t q0 = item.first_query; q0 < last_query; q0 += step) {

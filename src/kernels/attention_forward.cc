@@ -62,7 +62,7 @@ class ForwardWorker {
         values_(PackedTiles() * value_words_) {}
 
   void Run(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
-    const inner::Entered entered(inner_);
+    const inner::KernelScope entered(inner_);
     const int64_t rows = item.count * group_, all_rows = rows * (item.last_head - item.first_head);
     if (fused_ != nullptr && rows > inner::kFew) return RunBlocks(seq, index, item);
     for (int64_t h = item.first_head; h < item.last_head; ++h) Begin(seq, item, h, (h - item.first_head) * rows);

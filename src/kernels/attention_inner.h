@@ -193,16 +193,16 @@ int64_t PackedWords(const AttentionKernels<T>& kernels, int64_t numbers) {
 
 // During its life the thread may call the table's functions, and must not use tile registers otherwise.
 template <typename T>
-class Entered {
+class KernelScope {
  public:
-  explicit Entered(const AttentionKernels<T>& kernels) : leave_(kernels.leave) {
+  explicit KernelScope(const AttentionKernels<T>& kernels) : leave_(kernels.leave) {
     if (kernels.enter != nullptr) kernels.enter();
   }
-  ~Entered() {
+  ~KernelScope() {
     if (leave_ != nullptr) leave_();
   }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
 
  private:
   void (*const leave_)();

@@ -55,7 +55,7 @@ struct Best {
     return place < 0 ? floor : std::max(floor, Below(-47 - static_cast<double>(bound)));
   }
 
-  void Take(int64_t at, float log_weight, uint64_t hash) {
+  void Consider(int64_t at, float log_weight, uint64_t hash) {
     const double mine = LogTime(hash) - static_cast<double>(log_weight);
     if (place >= 0 && !(mine < log_time)) return;
     place = at;
@@ -70,7 +70,7 @@ void RunRange(const inner::RaceKernels& set, const float* row, int64_t begin, in
               Best& best) {
   for (int64_t i = begin; i < end; ++i) {
     i = set.next(row, i, end, key, best.Least(floor), best.bound);
-    if (i < end) best.Take(i, row[i], HashOf(key, i));
+    if (i < end) best.Consider(i, row[i], HashOf(key, i));
   }
 }
 
@@ -85,7 +85,7 @@ void RunListed(const RaceRow& row, int64_t begin, int64_t end, uint64_t key, flo
     double power = 1 + std::max(0.0, -(static_cast<double>(x) + static_cast<double>(best.bound))) / 16;
     for (int squarings = 0; squarings < 4; ++squarings) power *= power;
     if (static_cast<double>(~hash >> 33) * 0x1p-31 * power > 1 + 0x1p-12) continue;
-    best.Take(i, x, hash);
+    best.Consider(i, x, hash);
     least = best.Least(floor);
   }
 }

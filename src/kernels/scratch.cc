@@ -17,12 +17,12 @@ constexpr size_t kLargest = size_t{4} << 20;
 #endif
 constexpr size_t kMost = size_t{8} << 20, kMostBlocks = 64;
 
-struct Kept {
+struct KeptBlocks {
   struct Block {
     std::byte* data;
     size_t bytes;
   };
-  ~Kept() {
+  ~KeptBlocks() {
     for (const Block& block : blocks) std::free(block.data);
     gone = true;
   }
@@ -30,13 +30,13 @@ struct Kept {
   size_t bytes = 0;
   inline static thread_local bool gone = false;  // the thread ends: it keeps no more blocks
 };
-thread_local Kept kept;
+thread_local KeptBlocks kept;
 
 }  // namespace
 
 ScratchBlock TakeScratch(size_t bytes) {
   bytes = std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
-  if (!Kept::gone) {
+  if (!KeptBlocks::gone) {
     kept.blocks.reserve(kMostBlocks);  // giving back must not fail
     // The smallest block that is large enough, unless it is far larger.
     auto best = kept.blocks.end();
@@ -46,7 +46,7 @@ ScratchBlock TakeScratch(size_t bytes) {
       }
     }
     if (best != kept.blocks.end()) {
-      const Kept::Block block = *best;
+      const KeptBlocks::Block block = *best;
       *best = kept.blocks.back();
       kept.blocks.pop_back();
       kept.bytes -= block.bytes;
@@ -59,7 +59,7 @@ ScratchBlock TakeScratch(size_t bytes) {
 }
 
 void GiveScratchBack::operator()(std::byte* block) const {
-  if (Kept::gone || bytes > kLargest || kept.blocks.size() == kept.blocks.capacity()) return std::free(block);
+  if (KeptBlocks::gone || bytes > kLargest || kept.blocks.size() == kept.blocks.capacity()) return std::free(block);
   kept.blocks.push_back({block, bytes});
   kept.bytes += bytes;
   while (kept.bytes > kMost) {  // the oldest first

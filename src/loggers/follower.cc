@@ -52,7 +52,7 @@ std::string PrintPlace(const Place& place) {
 Follower::Follower(FollowerOptions options, std::vector<std::unique_ptr<Logger>> loggers, datapool::Client* pool)
     : options_(std::move(options)), pool_(pool), rows_(options_.record) {
   for (std::unique_ptr<Logger>& logger : loggers) {
-    Followed followed{std::move(logger), {}, {}};
+    FollowedLogger followed{std::move(logger), {}, {}};
     const absl::StatusOr<std::string> text =
         base::ReadFile(absl::StrCat(options_.folder, "/", followed.logger->name(), ".json"));
     if (text.ok()) {
@@ -74,7 +74,7 @@ void Follower::Start() {
 
 void Follower::Look() {
   base::MutexLock lock(mu_);
-  for (Followed& followed : followed_) {
+  for (FollowedLogger& followed : followed_) {
     const absl::Status sent = Send(followed);
     if (sent.ok()) continue;
     const auto now = std::chrono::steady_clock::now();
@@ -84,7 +84,7 @@ void Follower::Look() {
   }
 }
 
-absl::Status Follower::Send(Followed& followed) {
+absl::Status Follower::Send(FollowedLogger& followed) {
   INGOT_RETURN_IF_ERROR(rows_.Refresh());
   while (true) {
     const std::vector<view::Row> rows = rows_.After(followed.place.row_time, kRowsAtATime);
@@ -92,7 +92,7 @@ absl::Status Follower::Send(Followed& followed) {
     INGOT_RETURN_IF_ERROR(followed.logger->Rows(rows));
     INGOT_RETURN_IF_ERROR(SendEvaluations(*followed.logger, rows));
     followed.place.row_time = rows.back().time;
-    Keep(followed);
+    KeepPosition(followed);
   }
   return followed.logger->wants_groups() && pool_ != nullptr ? SendGroups(followed) : absl::OkStatus();
 }
@@ -118,7 +118,7 @@ absl::Status Follower::SendEvaluations(Logger& logger, std::span<const view::Row
   return absl::OkStatus();
 }
 
-absl::Status Follower::SendGroups(Followed& followed) {
+absl::Status Follower::SendGroups(FollowedLogger& followed) {
   INGOT_RETURN_IF_ERROR(journal_.Refresh(*pool_));
   Place& place = followed.place;
   const std::vector<int64_t> ahead = std::exchange(place.ahead, {});
@@ -146,11 +146,11 @@ absl::Status Follower::SendGroups(Followed& followed) {
   for (const int64_t later : ahead) {
     if (later >= id) place.ahead.push_back(later);
   }
-  Keep(followed);
+  KeepPosition(followed);
   return status;
 }
 
-void Follower::Keep(const Followed& followed) {
+void Follower::KeepPosition(const FollowedLogger& followed) {
   std::error_code error;
   std::filesystem::create_directories(options_.folder, error);
   Place place = followed.place;
@@ -165,7 +165,7 @@ void Follower::End(bool ok) {
   const auto end = std::chrono::steady_clock::now() + options_.last_look;
   base::MutexLock lock(mu_);
   if (std::exchange(ended_, true)) return;
-  for (Followed& followed : followed_) {
+  for (FollowedLogger& followed : followed_) {
     absl::Status sent;
     Place before;
     do {  // a look sends a bounded number of groups

@@ -50,23 +50,23 @@ class Follower {
   void Look();
 
  private:
-  struct Followed {
+  struct FollowedLogger {
     std::unique_ptr<Logger> logger;
     Place place;
     std::chrono::steady_clock::time_point warned{};
   };
-  absl::Status Send(Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Send(FollowedLogger& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The evaluations that rows report.
   absl::Status SendEvaluations(Logger& logger, std::span<const view::Row> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status SendGroups(Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Keep(const Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status SendGroups(FollowedLogger& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void KeepPosition(const FollowedLogger& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const FollowerOptions options_;
   datapool::Client* const pool_;
   base::Mutex mu_;
   view::Rows rows_ ABSL_GUARDED_BY(mu_);
   view::Journal journal_ ABSL_GUARDED_BY(mu_);
-  std::vector<Followed> followed_ ABSL_GUARDED_BY(mu_);
+  std::vector<FollowedLogger> followed_ ABSL_GUARDED_BY(mu_);
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   base::Executor thread_{{.name = "loggers"}};
   base::Timer timer_;

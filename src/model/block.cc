@@ -34,7 +34,7 @@ kernels::RoutingShape RoutingOf(const ExpertsConfig& experts) {
 // The load-balancing term (Switch Transformer, arXiv 2101.03961, equations 4 to 6): experts * sum over e of f_e P_e,
 // with f_e the share of routed rows and P_e the mean score, both weighted by the calls through each row. Fills in what
 // `aux` tells.
-void TellRoutes(const kernels::Routed& routed, Communicator& communicator, Aux* aux) {
+void ReportRoutes(const kernels::RoutedTokens& routed, Communicator& communicator, Aux* aux) {
   const int64_t rows = routed.scores.size(0), experts = routed.scores.size(1), per_token = routed.routes.size(1);
   const at::Tensor weights = aux->weights.defined() ? aux->weights.to(routed.scores.scalar_type())
                                                     : at::ones({rows}, routed.scores.options().requires_grad(false));
@@ -57,8 +57,8 @@ void TellRoutes(const kernels::Routed& routed, Communicator& communicator, Aux* 
 // The routes of a layer's rows. With recorded experts it counts the rows that the router would route otherwise, whatever
 // the order of its choice, and takes the recorded ones if they are to be replayed: their weights are then the present
 // router's scores of them (R3, arXiv 2510.11370: the mask is recorded, the gates are not).
-kernels::Routed RouteRows(const at::Tensor& logits, const at::Tensor& bias, const kernels::RoutingShape& shape,
-                          Aux* aux) {
+kernels::RoutedTokens RouteRows(const at::Tensor& logits, const at::Tensor& bias, const kernels::RoutingShape& shape,
+                                Aux* aux) {
   if (aux == nullptr || !aux->recorded.defined()) return kernels::RouteOp(logits, bias, {}, shape);
   const at::Tensor own = kernels::RouteOp(logits.detach(), bias, {}, shape).routes;
   const at::Tensor has = aux->recorded.select(1, 0) >= 0;
@@ -305,9 +305,9 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
   const int64_t rows = h.size(0), width = h.size(1);
   at::Tensor logits = kernels::WideLinearOp(h, at(Part::kRouter));
   if (at(Part::kRouterBias).defined()) logits = logits + at(Part::kRouterBias).to(logits.scalar_type());
-  const kernels::Routed routed = RouteRows(logits, at(Part::kCorrectionBias), RoutingOf(spec), aux);
+  const kernels::RoutedTokens routed = RouteRows(logits, at(Part::kCorrectionBias), RoutingOf(spec), aux);
   if (aux != nullptr) aux->routes = routed.routes;
-  if (aux != nullptr && aux->measure) TellRoutes(routed, communicator, aux);
+  if (aux != nullptr && aux->measure) ReportRoutes(routed, communicator, aux);
   const at::Tensor flat = routed.routes.reshape({-1});
   const at::Tensor order = flat.argsort(/*stable=*/true, /*dim=*/0);
   const at::Tensor counts = at::bincount(flat, {}, spec.count);

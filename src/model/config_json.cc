@@ -62,13 +62,13 @@ absl::Status ReadString(const value& json, std::string_view key, std::string* ou
   return absl::OkStatus();
 }
 
-absl::Status RefuseNumber(const value& json, std::string_view key, double allowed) {
+absl::Status RejectNumber(const value& json, std::string_view key, double allowed) {
   double number = allowed;
   INGOT_RETURN_IF_ERROR(ReadDouble(json, key, &number));
   return number == allowed ? absl::OkStatus() : BadKey(key, absl::StrCat("is ", number, ", which is not supported"));
 }
 
-absl::Status RefuseOther(const value& json, std::string_view key, std::string_view usual) {
+absl::Status RejectOther(const value& json, std::string_view key, std::string_view usual) {
   std::string stated(usual);
   INGOT_RETURN_IF_ERROR(ReadString(json, key, &stated));
   if (stated == usual) return absl::OkStatus();

@@ -22,8 +22,8 @@ absl::Status ReadBool(const base::json::value& json, std::string_view key, bool*
 absl::Status ReadString(const base::json::value& json, std::string_view key, std::string* out);
 
 // Refuses a key whose value is not null, false or `allowed`.
-absl::Status RefuseNumber(const base::json::value& json, std::string_view key, double allowed);
+absl::Status RejectNumber(const base::json::value& json, std::string_view key, double allowed);
 // Refuses a key whose value is neither null nor `usual`.
-absl::Status RefuseOther(const base::json::value& json, std::string_view key, std::string_view usual);
+absl::Status RejectOther(const base::json::value& json, std::string_view key, std::string_view usual);
 
 }  // namespace ingot::model

@@ -39,14 +39,14 @@ absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, 
 }
 
 // The digest of a file that is read in the order of its bytes.
-struct Digested {
+struct FileDigest {
   base::StreamingChecksum checksum;
   uint64_t bytes = 0;
 };
 
 // ReadAt that digests what it reads, unless `digested` is null. In blocks, so that they are in the processor's cache.
 absl::Status ReadDigested(const File& file, const std::string& path, uint64_t offset, void* to, uint64_t count,
-                          Digested* digested) {
+                          FileDigest* digested) {
   constexpr uint64_t kBlock = 1 << 20;
   if (digested == nullptr) return ReadAt(file, path, offset, to, count);
   char* const begin = static_cast<char*>(to);
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
 // Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
 // `digested`: if it is not null, each tensor is to be read once, and then it has the digest of the whole file.
 template <typename Visit>
-absl::Status VisitFile(const std::string& path, Digested* digested, const Visit& visit) {
+absl::Status VisitFile(const std::string& path, FileDigest* digested, const Visit& visit) {
   const File file(OpenToRead(path));
   if (file.get() < 0) return System(path, "opening");
   struct stat info;
@@ -176,8 +176,8 @@ absl::Status VisitFile(const std::string& path, Digested* digested, const Visit&
   return absl::OkStatus();
 }
 
-absl::Status AddTensors(const std::string& path, const std::set<std::string>* names, bool contents, Digested* digested,
-                        StoredTensors* to) {
+absl::Status AddTensors(const std::string& path, const std::set<std::string>* names, bool contents,
+                        FileDigest* digested, StoredTensors* to) {
   return VisitFile(path, digested, [&](const Entry& entry, const auto& read) -> absl::Status {
     const bool wanted = names == nullptr || names->contains(entry.name);
     if (!wanted && digested == nullptr) return absl::OkStatus();
@@ -197,7 +197,7 @@ absl::Status AddFile(const std::string& path, const std::set<std::string>* names
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash), file = path.substr(slash + 1);
   INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(folder));
-  std::optional<Digested> digested;
+  std::optional<FileDigest> digested;
   if (contents && written.lists(file)) digested.emplace();
   const absl::Status added = AddTensors(path, names, contents, digested.has_value() ? &*digested : nullptr, to);
   if (added.ok() && !digested.has_value()) return added;

@@ -63,7 +63,7 @@ class EtcdWatcher final : public Watcher {
 
  private:
   void Run(const Listing& first) {
-    Tell(first);
+    NotifyWatcher(first);
     for (size_t turn = 0; !IsStopping(); ++turn) {
       const EtcdMember& member = *client_.members()[turn % client_.members().size()];
       const absl::Status ended = Follow(member);
@@ -91,7 +91,7 @@ class EtcdWatcher final : public Watcher {
     absl::Status ended;
     api::WatchResponse response;
     if (stream->Write(request)) {
-      while (ended.ok() && stream->Read(&response)) ended = Take(response, member);
+      while (ended.ok() && stream->Read(&response)) ended = HandleResponse(response, member);
     }
     if (!ended.ok()) context.TryCancel();
     const grpc::Status status = stream->Finish();
@@ -99,7 +99,7 @@ class EtcdWatcher final : public Watcher {
     return ended.ok() ? client_.Explain(status, member) : ended;
   }
 
-  absl::Status Take(const api::WatchResponse& response, const EtcdMember& member) {
+  absl::Status HandleResponse(const api::WatchResponse& response, const EtcdMember& member) {
     if (!response.canceled()) outage_.Over();
     if (response.canceled()) {
       return absl::FailedPreconditionError(absl::StrCat("etcd at ", member.address,
@@ -119,11 +119,11 @@ class EtcdWatcher final : public Watcher {
   // Tells the differences to the present entries, behind which the next stream begins.
   void Catch() {
     const absl::StatusOr<Listing> listing = list_();
-    if (listing.ok()) return Tell(*listing);
+    if (listing.ok()) return NotifyWatcher(*listing);
     outage_.Failed(listing.status());
   }
 
-  void Tell(const Listing& listing) {
+  void NotifyWatcher(const Listing& listing) {
     for (const Event& event : view_.Replace(listing)) observer_(event);
     next_ = listing.revision + 1;
   }
@@ -183,7 +183,7 @@ class EtcdRegistry final : public Registry {
     const nanoseconds sent = clock_.Now();
     INGOT_ASSIGN_OR_RETURN(const api::LeaseGrantResponse granted, client_.Grant(request));
     if (!granted.error().empty()) return absl::UnavailableError(absl::StrCat(Describe(), ": ", granted.error()));
-    return keeper_.Keep(request.id(), std::chrono::seconds(granted.ttl()), sent, std::move(on_lost));
+    return keeper_.KeepAlive(request.id(), std::chrono::seconds(granted.ttl()), sent, std::move(on_lost));
   }
 
   absl::StatusOr<PutResult> Put(const std::string& key, const std::string& value, const PutOptions& options) override;

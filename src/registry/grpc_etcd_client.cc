@@ -166,9 +166,9 @@ absl::Status EtcdClient::Try(const Rpc& rpc, EtcdMember& member, milliseconds de
     if (authorized) status = rpc(member, &context, &header);
     if (authorized && status.ok()) return CheckCluster(header, member);
     // The login is over, or is older than a change of users.
-    const bool refused = !authorized || status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
-                         status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
-    if (options_.user.empty() || !refused || login > 0) break;
+    const bool rejected = !authorized || status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+                          status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+    if (options_.user.empty() || !rejected || login > 0) break;
     INGOT_RETURN_IF_ERROR(Login(member, deadline, other));
   }
   other = IsSilence(status);

@@ -36,8 +36,8 @@ LeaseKeeper::~LeaseKeeper() {
   thread_.join();
 }
 
-std::unique_ptr<Lease> LeaseKeeper::Keep(int64_t id, std::chrono::nanoseconds ttl, std::chrono::nanoseconds sent,
-                                         std::function<void()> on_lost) {
+std::unique_ptr<Lease> LeaseKeeper::KeepAlive(int64_t id, std::chrono::nanoseconds ttl, std::chrono::nanoseconds sent,
+                                              std::function<void()> on_lost) {
   auto state = std::make_shared<State>();
   state->id = id;
   state->ttl = ttl;
@@ -68,7 +68,7 @@ void LeaseKeeper::Drop(const std::shared_ptr<State>& lease) {
 std::shared_ptr<LeaseKeeper::State> LeaseKeeper::Earliest() const {
   std::shared_ptr<State> earliest;
   for (const auto& [id, lease] : leases_) {
-    if (!lease->told && (earliest == nullptr || lease->due < earliest->due)) earliest = lease;
+    if (!lease->reported && (earliest == nullptr || lease->due < earliest->due)) earliest = lease;
   }
   return earliest;
 }
@@ -108,11 +108,11 @@ void LeaseKeeper::Visit(const std::shared_ptr<State>& lease) {
     if (renewed.ok() && !lease->lost) lease->expires = sent + lease->ttl;
     lease->due = renewed.ok() ? sent + lease->ttl / 3 : std::min(now + lease->ttl / 30, lease->expires);
   }
-  if (lease->lost && leases_.contains(lease->id)) Tell(lease);
+  if (lease->lost && leases_.contains(lease->id)) NotifyLost(lease);
 }
 
-void LeaseKeeper::Tell(const std::shared_ptr<State>& lease) {
-  lease->told = true;
+void LeaseKeeper::NotifyLost(const std::shared_ptr<State>& lease) {
+  lease->reported = true;
   visited_ = lease->id;
   mu_.Unlock();
   server_.revoke(lease->id, kRevokeDeadline);  // its time may not be over at the server yet

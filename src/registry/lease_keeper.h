@@ -35,8 +35,8 @@ class LeaseKeeper {
   ~LeaseKeeper();
 
   // Takes over a lease that was granted; the request for it was sent at `sent`.
-  std::unique_ptr<Lease> Keep(int64_t id, std::chrono::nanoseconds ttl, std::chrono::nanoseconds sent,
-                              std::function<void()> on_lost);
+  std::unique_ptr<Lease> KeepAlive(int64_t id, std::chrono::nanoseconds ttl, std::chrono::nanoseconds sent,
+                                   std::function<void()> on_lost);
 
  private:
   class Kept;
@@ -44,15 +44,15 @@ class LeaseKeeper {
     int64_t id = 0;
     std::chrono::nanoseconds ttl{}, due{}, expires{};
     std::function<void()> on_lost;
-    bool lost = false;     // for good
-    bool told = false;     // on_lost was called
-    bool failing = false;  // the last renewal was not answered
+    bool lost = false;      // for good
+    bool reported = false;  // on_lost was called
+    bool failing = false;   // the last renewal was not answered
   };
 
   void Run();
   // Renews the lease, or finds it lost.
   void Visit(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Tell(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NotifyLost(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<State> Earliest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsAlive(State& lease);
   void Drop(const std::shared_ptr<State>& lease);

@@ -238,7 +238,7 @@ absl::StatusOr<std::unique_ptr<Lease>> LocalRegistry::Grant(std::chrono::millise
     lease.set_expires_ns((sent + seconds).count());
     return absl::OkStatus();
   }));
-  return keeper_.Keep(id, seconds, sent, std::move(on_lost));
+  return keeper_.KeepAlive(id, seconds, sent, std::move(on_lost));
 }
 
 absl::Status LocalRegistry::Renew(int64_t id) {

@@ -35,11 +35,11 @@ Registration::~Registration() {
 }
 
 absl::Status Registration::Begin() {
-  const std::chrono::nanoseconds end = clock_.Now() + options_.patience.value_or(std::chrono::milliseconds(0));
+  const std::chrono::nanoseconds end = clock_.Now() + options_.timeout.value_or(std::chrono::milliseconds(0));
   base::Wait wait(absl::StrCat("an entry of ", options_.key));
   for (;;) {
     Entry holder;
-    INGOT_RETURN_IF_ERROR(Establish(!options_.patience.has_value(), holder));
+    INGOT_RETURN_IF_ERROR(Establish(!options_.timeout.has_value(), holder));
     if (holder.value == value_) {
       token_ = holder.create_revision;
       return absl::OkStatus();

@@ -20,7 +20,7 @@ struct RegistrationOptions {
   std::string value;  // of this process alone, as those of Update: no other one registers an equal value
   std::chrono::milliseconds ttl{10'000};
   // The time that Start waits for the end of another process's entry. Empty = Start takes the entry over.
-  std::optional<std::chrono::milliseconds> patience;
+  std::optional<std::chrono::milliseconds> timeout;
   // True: the entry that Start takes over is deleted and made anew, so that token() is greater than its holder's.
   bool leads = false;
   // The process that has an entry, for people: "process 7 on box". Null = the entry's value.
@@ -32,7 +32,7 @@ struct RegistrationOptions {
 
 class Registration {
  public:
-  // Writes the entry. ALREADY_EXISTS: another process still has it after `patience`; names it. Other errors are the
+  // Writes the entry. ALREADY_EXISTS: another process still has it after `timeout`; names it. Other errors are the
   // registry's. REQUIRES: the registry outlives it.
   static absl::StatusOr<std::unique_ptr<Registration>> Start(Registry& registry, RegistrationOptions options,
                                                              const base::Clock& clock = base::Clock::Real());

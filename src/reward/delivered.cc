@@ -13,8 +13,8 @@ std::string TextOf(const base::json::value& of, std::string_view key) {
 
 }  // namespace
 
-Delivered DeliveredBy(const v1::Call& call) {
-  Delivered delivered;
+DeliveredMessage DeliveredBy(const v1::Call& call) {
+  DeliveredMessage delivered;
   const auto message = base::ParseJson(call.delivered_json());
   if (!message.ok()) return delivered;
   delivered.content = TextOf(*message, "content");

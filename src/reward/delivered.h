@@ -15,12 +15,12 @@ struct DeliveredToolCall {
 };
 
 // Every part is empty where the message has none, or where no message was stored.
-struct Delivered {
+struct DeliveredMessage {
   std::string content;
   std::string reasoning;
   std::vector<DeliveredToolCall> tool_calls;
 };
 
-Delivered DeliveredBy(const v1::Call& call);
+DeliveredMessage DeliveredBy(const v1::Call& call);
 
 }  // namespace ingot::reward

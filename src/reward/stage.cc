@@ -45,10 +45,10 @@ class Stage::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  // To be called once. UNAVAILABLE: another question had it for all of `patience`.
-  absl::Status Take(std::string of, std::chrono::milliseconds patience) {
+  // To be called once. UNAVAILABLE: another question had it for all of `timeout`.
+  absl::Status TakeTurn(std::string of, std::chrono::milliseconds timeout) {
     const base::Clock& clock = base::Clock::Real();
-    const std::chrono::nanoseconds late = clock.Now() + patience;
+    const std::chrono::nanoseconds late = clock.Now() + timeout;
     std::optional<base::Wait> wait;
     base::MutexLock lock(history_.mu);
     while (!history_.in_turn.insert(of).second) {
@@ -103,7 +103,7 @@ absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) 
   if (auto stored = StoredAnswer(group)) return *std::move(stored);
   // A question takes its group's turn first, and only then its task's: nobody waits in a circle.
   Turn of_group(*history_), of_task(*history_);
-  INGOT_RETURN_IF_ERROR(of_group.Take(absl::StrCat("group ", request.group_id()), options_.turn_patience));
+  INGOT_RETURN_IF_ERROR(of_group.TakeTurn(absl::StrCat("group ", request.group_id()), options_.turn_timeout));
   if (of_group.waited()) {
     INGOT_ASSIGN_OR_RETURN(group, Read(request.group_id()));
     if (auto stored = StoredAnswer(group)) return *std::move(stored);
@@ -113,7 +113,7 @@ absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) 
   const std::string& task_id = group.task().task_id();
   INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(task_id));
   if (rule_.LacksMeasures(facts)) {
-    INGOT_RETURN_IF_ERROR(of_task.Take(absl::StrCat("task ", task_id), options_.turn_patience));
+    INGOT_RETURN_IF_ERROR(of_task.TakeTurn(absl::StrCat("task ", task_id), options_.turn_timeout));
     INGOT_ASSIGN_OR_RETURN(facts.history, HistoryOf(task_id));
     if (!rule_.LacksMeasures(facts)) of_task.End();
   }
@@ -123,14 +123,14 @@ absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) 
 absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::Group& group, const GroupFacts& facts) {
   INGOT_ASSIGN_OR_RETURN(const GroupGrades grades, rule_.Apply(facts));
   if (grades.grades.empty()) return Answer(group, grades);  // nothing to store
-  v1::GradeGroupRequest store;
+  v1::StoreGradesRequest store;
   store.set_group_id(group.group_id());
   store.set_purpose(v1::PURPOSE_TRAIN);
   for (const EpisodeFacts& episode : facts.episodes) {
     const auto grade = grades.grades.find(episode.record().ref().sample_index());
     if (grade != grades.grades.end()) (*store.mutable_grades())[episode.record().episode_id()] = grade->second;
   }
-  const absl::Status stored = pool_.GradeGroup(store);
+  const absl::Status stored = pool_.StoreGrades(store);
   if (absl::IsAlreadyExists(stored)) {  // another stage was faster: its grades count
     INGOT_ASSIGN_OR_RETURN(const v1::Group judged, Read(group.group_id()));
     if (auto others = StoredAnswer(judged)) return *std::move(others);

@@ -26,9 +26,9 @@
 namespace ingot::reward {
 
 struct StageOptions {
-  int64_t total_steps = 1;                         // of the run: the end of every schedule
-  ReturnComparison compared = {};                  // decides whether a group can teach anything
-  std::chrono::milliseconds turn_patience{30000};  // for the judgement of another question; then UNAVAILABLE
+  int64_t total_steps = 1;                        // of the run: the end of every schedule
+  ReturnComparison compared = {};                 // decides whether a group can teach anything
+  std::chrono::milliseconds turn_timeout{30000};  // for the judgement of another question; then UNAVAILABLE
 };
 
 class Stage {

@@ -172,7 +172,7 @@ class RegexVerifier final : public AnswerVerifier {
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<const RE2> regex, PatternOf(input));
     return Match(answer, *regex);
   }
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
     if (fixed_ == nullptr) INGOT_RETURN_IF_ERROR(PatternOf(input).status());
     return sandbox::Command();
   }
@@ -200,7 +200,7 @@ class ReportedVerifier final : public AnswerVerifier {
     if (report->detail.empty()) report->detail = "reported by the agent";
     return report;
   }
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput&) const override { return sandbox::Command(); }
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput&) const override { return sandbox::Command(); }
 };
 
 class CommandVerifier final : public AnswerVerifier {
@@ -212,7 +212,7 @@ class CommandVerifier final : public AnswerVerifier {
   }
 
  private:
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
     sandbox::Command command;
     for (const Template& argument : argv_) {
       const auto text = argument.Render(VariablesOf(input));
@@ -224,10 +224,10 @@ class CommandVerifier final : public AnswerVerifier {
     return command;
   }
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
-    INGOT_ASSIGN_OR_RETURN(sandbox::Command command, Rehearse(input));
+    INGOT_ASSIGN_OR_RETURN(sandbox::Command command, Preflight(input));
     command.stdin_text = answer;
-    if (input.room == nullptr) return absl::InternalError("the verifier's command has no room to run in");
-    const auto outcome = input.room->Run(command, limits_, input.cancel);
+    if (input.sandbox == nullptr) return absl::InternalError("the verifier's command has no sandbox to run in");
+    const auto outcome = input.sandbox->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the verifier's command did not run");
     auto verdict = options_.reward_from == "json" ? FromJson(*outcome) : FromExitCode(*outcome);
     if (verdict.ok()) has_judged_ = true;
@@ -238,7 +238,7 @@ class CommandVerifier final : public AnswerVerifier {
     const std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
     if (outcome.ending == sandbox::Ending::kCancelled) return absl::CancelledError(what);
     if (outcome.ending == sandbox::Ending::kNoSpace) return absl::InternalError(what);
-    // The room's disk, which the agent's files share, so that other episodes tell nothing of the command.
+    // The sandbox's disk, which the agent's files share, so that other episodes tell nothing of the command.
     if (outcome.ending == sandbox::Ending::kDiskFull) return absl::DataLossError(what);
     return BrokenContract(absl::StrCat(what, "; its stderr: ", Quoted(Trimmed(outcome.err))));
   }
@@ -280,7 +280,7 @@ class PostedVerifier final : public Verifier {
   absl::StatusOr<Verdict> Verify(const VerifierInput&) const override {
     return Verdict{.reward = 0, .signals = {}, .facts = {}, .detail = "posted by the agent"};
   }
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput&) const override { return sandbox::Command(); }
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput&) const override { return sandbox::Command(); }
   bool decides() const override { return false; }
 };
 

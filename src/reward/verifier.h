@@ -9,7 +9,7 @@
 //                   command cannot run. Verify returns an error, never a 0 to train on.
 //
 // A command that runs among the agent's files and breaks its contract (an unknown exit code, a signal, no time left) may do so for
-// them: the error is a room fault (DATA_LOSS, sandbox/room_fault.h), and the agent has failed. One that has broken in its first
+// them: the error is a sandbox fault (DATA_LOSS, sandbox/sandbox_fault.h), and the agent has failed. One that has broken in its first
 // episodes and judged none of them is the verifier's fault.
 #pragma once
 
@@ -74,7 +74,7 @@ struct VerifierOptions {
   // math            The answer equals `expected` as mathematics (verifiers/math.h).
   // code            The answer is a program, and the reward tells which of the task's tests it passes (verifiers/code.h).
   // harbor          tests/test.sh of a Harbor task decides (verifiers/harbor.h).
-  // command         `command` decides. It runs after the agent, in the agent's room and work folder, the answer on stdin.
+  // command         `command` decides. It runs after the agent, in the agent's sandbox and work folder, the answer on stdin.
   //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number},
   //                 "facts": {name: JSON}}.
@@ -117,7 +117,7 @@ struct VerifierOptions {
   // INVALID_ARGUMENT names the option, its value and its allowed values.
   absl::Status Validate() const;
 
-  // True = Verify runs a program that the model wrote, on any rung. (harbor needs the rung `namespaces`.)
+  // True = Verify runs a program that the model wrote, on any isolation level. (harbor needs the isolation level `namespaces`.)
   bool runs_model_code() const { return kind == "code"; }
 };
 
@@ -125,13 +125,13 @@ struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
   std::optional<std::string> answer;  // nullopt = there is none, for `no_answer_reason`
   std::string no_answer_reason;
-  sandbox::Room* room = nullptr;            // the episode's, in which a command runs; null = the verifier runs none
-  sandbox::Substrate* substrate = nullptr;  // prepares rooms of the verifier's own; null = the verifier needs none
+  sandbox::Sandbox* sandbox = nullptr;      // the episode's, in which a command runs; null = the verifier runs none
+  sandbox::Substrate* substrate = nullptr;  // prepares sandboxes of the verifier's own; null = the verifier needs none
   std::string workdir;
   std::string home;                        // the agent's
   std::string own_home;                    // HOME of a command: an empty folder that no agent has used
   std::string own_tmp;                     // TMPDIR of a command: another one
-  std::map<std::string, std::string> env;  // of the room's image, for harbor
+  std::map<std::string, std::string> env;  // of the sandbox's image, for harbor
   std::string episode_id;
   std::string cwd;                                // the folder in which ingot was started
   const sandbox::Cancellation* cancel = nullptr;  // ends a running command; null = nothing ends it early
@@ -154,7 +154,7 @@ class Verifier {
   virtual absl::StatusOr<Verdict> Verify(const VerifierInput& input) const = 0;
   // The faults that Verify would find in the task alone, whatever the answer. Runs nothing. Returns the command that
   // Verify would run; its argv is empty for kinds that run none.
-  virtual absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const = 0;
+  virtual absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const = 0;
   // False for agent_posted: there is no verdict to post.
   virtual bool decides() const { return true; }
 };

@@ -103,8 +103,8 @@ Engine::Engine(const EngineOptions& options, Parts parts)
 
 Engine::~Engine() { Shutdown(); }
 
-bool Engine::Drain(std::chrono::nanoseconds patience) {
-  const nanoseconds deadline = clock_.Now() + patience;
+bool Engine::Drain(std::chrono::nanoseconds timeout) {
+  const nanoseconds deadline = clock_.Now() + timeout;
   base::MutexLock lock(mu_);
   draining_ = true;
   while (outstanding_ > 0 && !stopping_) {
@@ -225,17 +225,17 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedD
                                : delta.header.retain() ? weights::Place::kLiveRetained
                                                        : weights::Place::kLive;
   base::MutexLock update_lock(update_mu_);
-  return Take({delta.header.target(), place, make, cancelled, delta.fetch});
+  return TakeUpdate({delta.header.target(), place, make, cancelled, delta.fetch});
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                         weights::Place place) {
   const auto make = [&](const auto&) -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> { return snapshot; };
   base::MutexLock update_lock(update_mu_);
-  return Take({snapshot->manifest(), place, make, [] { return false; }, nanoseconds(0)});
+  return TakeUpdate({snapshot->manifest(), place, make, [] { return false; }, nanoseconds(0)});
 }
 
-absl::StatusOr<v1::UpdateWeightsResponse> Engine::Take(const Wanted& wanted) {
+absl::StatusOr<v1::UpdateWeightsResponse> Engine::TakeUpdate(const WantedVersion& wanted) {
   const v1::Manifest& target = wanted.target;
   if (wanted.cancelled()) return GivenUp(target);
   const bool room = HasRoom(target.version());
@@ -300,7 +300,7 @@ absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status Engine::HoldBeside(const Wanted& wanted) {
+absl::Status Engine::HoldBeside(const WantedVersion& wanted) {
   const v1::Manifest& target = wanted.target;
   {
     base::MutexLock lock(mu_);

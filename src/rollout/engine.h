@@ -55,8 +55,8 @@ class Engine final : public Client, public weights::Sink {
   ~Engine() override;  // Shutdown()
 
   // For an engine that leaves: new requests get UNAVAILABLE and go elsewhere. Returns when those in flight have ended; false:
-  // some have not after `patience`.
-  bool Drain(std::chrono::nanoseconds patience);
+  // some have not after `timeout`.
+  bool Drain(std::chrono::nanoseconds timeout);
   // Ends every request with UNAVAILABLE and stops the step thread; later calls are UNAVAILABLE. Not from an OnChunk.
   void Shutdown();
 
@@ -104,7 +104,7 @@ class Engine final : public Client, public weights::Sink {
     v1::SwapTimes times;  // complete but for the first token, once it is done
   };
   // A version that a sender wants in the engine.
-  struct Wanted {
+  struct WantedVersion {
     const v1::Manifest& target;
     weights::Place place;
     // Makes its snapshot from the live one, or from null if it is to be held beside.
@@ -118,8 +118,9 @@ class Engine final : public Client, public weights::Sink {
   Engine(const EngineOptions& options, Parts parts);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // to retain it
-  absl::StatusOr<v1::UpdateWeightsResponse> Take(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  absl::Status HoldBeside(const Wanted& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const WantedVersion& wanted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status HoldBeside(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Returns `times` with those of the swap.

@@ -42,7 +42,7 @@ class EngineSet::State {
   // Chooses the best engine that `tried`, which may be shorter than the set, does not name. Counts one more request in flight on it, and one more start
   // under way. nullopt = no engine is left, or the set is gone. Started and Ended undo the counts; the set stays alive
   // until Started.
-  std::optional<size_t> Take(const std::vector<bool>& tried) {
+  std::optional<size_t> PickEngine(const std::vector<bool>& tried) {
     base::MutexLock lock(mu_);
     if (closed_) return std::nullopt;
     const nanoseconds now = clock_.Now();
@@ -127,9 +127,9 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       base::MutexLock lock(mu_);
       tried = tried_;
     }
-    const std::optional<size_t> engine = state_->Take(tried);
+    const std::optional<size_t> engine = state_->PickEngine(tried);
     if (!engine.has_value()) {
-      gate_.Deliver(Refusal());
+      gate_.Deliver(Rejection());
       return;
     }
     int number = 0;
@@ -183,7 +183,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       first = !begun_ && chunk.ok();
       begun_ = begun_ || first;
       if (again) {
-        refusal_ = chunk.status();
+        rejection_ = chunk.status();
         over = std::move(current_);
       }
     }
@@ -194,9 +194,9 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     again ? Try() : gate_.Deliver(std::move(chunk));
   }
 
-  absl::Status Refusal() {
+  absl::Status Rejection() {
     base::MutexLock lock(mu_);
-    return refusal_.ok() ? absl::UnavailableError("the rollout client is shutting down") : refusal_;
+    return rejection_.ok() ? absl::UnavailableError("the rollout client is shutting down") : rejection_;
   }
 
   const EngineSet& set_;  // valid only between State's Take and Started
@@ -208,7 +208,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   int attempts_ ABSL_GUARDED_BY(mu_) = 0;
   bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk came: the request stays with its engine
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;  // the caller destroyed its handle
-  absl::Status refusal_ ABSL_GUARDED_BY(mu_);
+  absl::Status rejection_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Attempt> current_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -17,7 +17,7 @@ struct MoreLikely {
   bool operator()(int64_t a, int64_t b) const { return logprobs[a] != logprobs[b] ? logprobs[a] > logprobs[b] : a < b; }
 };
 
-absl::Status Refuse(const char* field, double value, const char* allowed) {
+absl::Status Reject(const char* field, double value, const char* allowed) {
   return absl::InvalidArgumentError(absl::StrCat("sampling.", field, " is ", value, "; it must be ", allowed));
 }
 
@@ -26,15 +26,15 @@ absl::Status Refuse(const char* field, double value, const char* allowed) {
 absl::Status ValidateSampling(const v1::SamplingParams& params) {
   // Written so that NaN fails.
   if (!(params.temperature() >= 0 && params.temperature() <= 100)) {
-    return Refuse("temperature", params.temperature(), "between 0 and 100");
+    return Reject("temperature", params.temperature(), "between 0 and 100");
   }
   if (params.temperature() > 0 && params.temperature() < 1e-3f) {
-    return Refuse("temperature", params.temperature(), "0 (greedy) or at least 0.001");
+    return Reject("temperature", params.temperature(), "0 (greedy) or at least 0.001");
   }
-  if (!(params.top_p() >= 0 && params.top_p() <= 1)) return Refuse("top_p", params.top_p(), "between 0 and 1");
-  if (!(params.min_p() >= 0 && params.min_p() <= 1)) return Refuse("min_p", params.min_p(), "between 0 and 1");
-  if (params.top_k() < 0) return Refuse("top_k", params.top_k(), "0 (off) or more");
-  if (params.max_new_tokens() <= 0) return Refuse("max_new_tokens", params.max_new_tokens(), "at least 1");
+  if (!(params.top_p() >= 0 && params.top_p() <= 1)) return Reject("top_p", params.top_p(), "between 0 and 1");
+  if (!(params.min_p() >= 0 && params.min_p() <= 1)) return Reject("min_p", params.min_p(), "between 0 and 1");
+  if (params.top_k() < 0) return Reject("top_k", params.top_k(), "0 (off) or more");
+  if (params.max_new_tokens() <= 0) return Reject("max_new_tokens", params.max_new_tokens(), "at least 1");
   return absl::OkStatus();
 }
 

@@ -144,7 +144,7 @@ class RolloutService final : public BaseService {
 
   grpc::Status UpdateWeights(grpc::ServerContext* context, grpc::ServerReader<v1::WeightChunk>* reader,
                              v1::UpdateWeightsResponse* response) override {
-    if (!takes_weights_) return Refused();
+    if (!takes_weights_) return Rejected();
     weights::ChunkAssembler assembler(engine_.codec());
     v1::WeightChunk chunk;
     int64_t bytes = 0;
@@ -171,12 +171,12 @@ class RolloutService final : public BaseService {
 
   grpc::Status ReleaseVersion(grpc::ServerContext*, const v1::ReleaseVersionRequest* request,
                               v1::ReleaseVersionResponse*) override {
-    if (!takes_weights_) return Refused();
+    if (!takes_weights_) return Rejected();
     return v1::ToGrpc(engine_.Release(request->version()));
   }
 
  private:
-  static grpc::Status Refused() {
+  static grpc::Status Rejected() {
     return {grpc::StatusCode::PERMISSION_DENIED, "the weights served here are fixed: this server takes no others"};
   }
 

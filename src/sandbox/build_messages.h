@@ -13,7 +13,7 @@ namespace ingot::sandbox {
 // The argument that makes the launcher's program run a build.
 inline constexpr char kBuildMode[] = "build";
 
-// Where a build sees its scratch folder: a place of the root folder of rooms (launcher/root.h) that no folder of a machine has.
+// Where a build sees its scratch folder: a place of the root folder of sandboxes (launcher/root.h) that no folder of a machine has.
 inline constexpr char kBuildScratch[] = "/.image";
 
 // Follows: the scratch folder, which has var/, tmp/ and a file passwd; `visible` paths; `arguments`, of which the first is an absolute path;

@@ -18,21 +18,21 @@
 #include "sandbox/build_messages.h"
 #include "sandbox/launch_messages.h"
 #include "sandbox/launch_socket.h"
-#include "sandbox/launcher.h"
+#include "sandbox/sandbox_launcher.h"
 #include "sandbox/seccomp_filter.h"
 
 namespace ingot::sandbox {
 namespace {
 
-// Above the uids of rooms, which end below 2^31 (sandbox.uid_base), and below (uid_t)-1.
+// Above the uids of sandboxes, which end below 2^31 (sandbox.uid_base), and below (uid_t)-1.
 constexpr uint32_t kFirstId = 1u << 31;
 constexpr uint32_t kIds = 65536;
 constexpr int64_t kMostRanges = kFirstId / kIds - 1;
 constexpr char kRangeLocks[] = "/run/ingot-build-ids";
 
 constexpr GroupLimits kTotals{.memory_bytes = int64_t{8} << 30, .processes = 4096, .cpus = 0};
-constexpr int kWallPatienceMs = 60'000;
-constexpr int kEndPatienceMs = 10'000;
+constexpr int kWallTimeoutMs = 60'000;
+constexpr int kEndTimeoutMs = 10'000;
 
 // Programs, and the files of /etc that they need. A path that is missing is skipped.
 constexpr const char* kVisible[] = {"/usr",
@@ -96,7 +96,7 @@ struct Report {
 std::optional<Report> TakeReport(const Fd& socket) {
   pollfd answer{socket.get(), POLLIN, 0};
   int ready;
-  do ready = poll(&answer, 1, kWallPatienceMs);
+  do ready = poll(&answer, 1, kWallTimeoutMs);
   while (ready < 0 && errno == EINTR);
   LaunchReport report;
   iovec data{&report, sizeof(report)};
@@ -145,7 +145,7 @@ absl::Status BuildSandbox::TakeIds(const std::string& store) {
   if (!ranges.ok()) ranges = UidRange::Open(1, store + "/build-ids");  // no /run, or read-only
   INGOT_RETURN_IF_ERROR(ranges.status());
   ranges_ = *std::move(ranges);
-  INGOT_ASSIGN_OR_RETURN(const int64_t number, ranges_->Take());
+  INGOT_ASSIGN_OR_RETURN(const int64_t number, ranges_->Acquire());
   if (number > kMostRanges) return absl::ResourceExhaustedError("all ranges of uids for builds are taken");
   first_id_ = kFirstId + static_cast<uint32_t>(number - 1) * kIds;
   return absl::OkStatus();
@@ -157,9 +157,9 @@ BuildSandbox::~BuildSandbox() {
   syscall(SYS_pidfd_send_signal, first_.get(), SIGKILL, nullptr, 0);
   pollfd end{first_.get(), POLLIN, 0};
   int ready;
-  do ready = poll(&end, 1, kEndPatienceMs);
+  do ready = poll(&end, 1, kEndTimeoutMs);
   while (ready < 0 && errno == EINTR);
-  if (ready != 1) INGOT_LOG(warn, "processes of an image's build have not ended {} ms after SIGKILL", kEndPatienceMs);
+  if (ready != 1) INGOT_LOG(warn, "processes of an image's build have not ended {} ms after SIGKILL", kEndTimeoutMs);
 }
 
 absl::Status BuildSandbox::AwaitWall(const Fd& socket) {

@@ -1,5 +1,5 @@
 // A BuildSandbox runs one program that builds an image, for a stranger: the steps of a Dockerfile are its author's. The wall is
-// as strong as that of rooms in the level `full`, but the program is root of a user namespace, as it mounts and has many uids:
+// as strong as that of sandboxes in the level `full`, but the program is root of a user namespace, as it mounts and has many uids:
 //
 //   uids        65,536 that nobody else has, above 2^31: files and processes belong to no user of the machine
 //   namespaces  user, PID, mount, network, IPC, host name, control groups (launcher/build.h)

@@ -70,8 +70,8 @@ absl::Status ControlGroups::FindVersion1() {
   std::vector<Controller> found;
   for (const std::string name : kControllers) {
     INGOT_ASSIGN_OR_RETURN(const std::string own, OwnGroup(tree_, name));
-    INGOT_ASSIGN_OR_RETURN(std::string rooms, MakeRoomsGroup(tree_, own));
-    found.push_back({name, std::move(rooms)});
+    INGOT_ASSIGN_OR_RETURN(std::string sandboxes, MakeSandboxesGroup(tree_, own));
+    found.push_back({name, std::move(sandboxes)});
   }
   controllers_ = std::move(found);
   return absl::OkStatus();
@@ -81,7 +81,7 @@ absl::Status ControlGroups::FindVersion2() {
   version_ = 2;
   INGOT_ASSIGN_OR_RETURN(const std::string folder, OwnGroup(tree_, ""));
   const std::string all = "+memory +pids +cpu";
-  INGOT_ASSIGN_OR_RETURN(const std::string own, MakeRoomsGroup(tree_, folder));
+  INGOT_ASSIGN_OR_RETURN(const std::string own, MakeSandboxesGroup(tree_, folder));
   // A group with processes of its own passes no controller on, unless it is the root: they move into a leaf.
   if (!WriteGroupFile(folder + "/cgroup.subtree_control", all).ok()) {
     const std::string leaf = absl::StrCat(folder, base::View(kLeafGroup));

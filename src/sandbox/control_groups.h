@@ -1,4 +1,4 @@
-// Control groups of rooms: totals of memory, processes and CPU. The files of version 1 and version 2 are written directly.
+// Control groups of sandboxes: totals of memory, processes and CPU. The files of version 1 and version 2 are written directly.
 //
 //   version 1   one folder per controller: memory/OWN/ingot-PID-K/N, pids/OWN/ingot-PID-K/N, cpu/OWN/ingot-PID-K/N
 //   version 2   one folder: OWN/ingot-PID-K/N, where OWN's controllers are delegated to this user
@@ -25,7 +25,7 @@ struct GroupLimits {
   bool operator==(const GroupLimits&) const = default;
 };
 
-// The group of one room. Its destructor removes the folders: no process may be in them.
+// The group of one sandbox. Its destructor removes the folders: no process may be in them.
 class ControlGroup {
  public:
   ~ControlGroup();
@@ -60,7 +60,7 @@ class ControlGroups {
  private:
   struct Controller {
     std::string name;    // "memory", "pids" or "cpu"
-    std::string folder;  // of this process's rooms
+    std::string folder;  // of this process's sandboxes
   };
   explicit ControlGroups(GroupTree tree) : tree_(std::move(tree)) {}
   absl::Status FindVersion1();

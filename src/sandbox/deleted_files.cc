@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sandbox/room_processes.h"
+#include "sandbox/sandbox_processes.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
@@ -31,7 +31,7 @@ namespace {
 constexpr int kMostLooks = 8;  // for processes that began meanwhile
 constexpr std::string_view kDeleted = " (deleted)";
 
-// This thread reads /proc as the room's uid would: root without CAP_SYS_PTRACE may not look at other users' processes.
+// This thread reads /proc as the sandbox's uid would: root without CAP_SYS_PTRACE may not look at other users' processes.
 class AsUser {
  public:
   explicit AsUser(uid_t uid) {
@@ -89,7 +89,7 @@ std::vector<Mapping> DeletedMappings(pid_t pid) {
 
 class Finder {
  public:
-  Finder(const RoomOwner& room, const char* folder) : room_(room) {
+  Finder(const SandboxOwner& sandbox, const char* folder) : sandbox_(sandbox) {
     struct stat info;
     if (stat(folder, &info) == 0) home_ = info.st_dev;
   }
@@ -97,7 +97,7 @@ class Finder {
   DeletedFiles Find() {
     for (int i = 0; i < kMostLooks; ++i) {
       bool is_new = false;
-      for (const pid_t pid : ProcessesOf(room_.first)) {
+      for (const pid_t pid : ProcessesOf(sandbox_.first)) {
         if (!looked_.insert(pid).second) continue;
         is_new = true;
         Look(pid);
@@ -109,8 +109,8 @@ class Finder {
 
  private:
   void Look(pid_t pid) {
-    if (LookAt(pid) || !room_.uid.has_value()) return;
-    const AsUser user(*room_.uid);
+    if (LookAt(pid) || !sandbox_.uid.has_value()) return;
+    const AsUser user(*sandbox_.uid);
     LookAt(pid);
   }
 
@@ -186,7 +186,7 @@ class Finder {
     }
   }
 
-  const RoomOwner room_;
+  const SandboxOwner sandbox_;
   dev_t home_ = 0;
   DeletedFiles found_;
   std::set<pid_t> looked_;
@@ -196,8 +196,8 @@ class Finder {
 
 }  // namespace
 
-DeletedFiles FindDeletedFiles(const RoomOwner& room, const char* folder) {
-  return room.first > 0 ? Finder(room, folder).Find() : DeletedFiles();
+DeletedFiles FindDeletedFiles(const SandboxOwner& sandbox, const char* folder) {
+  return sandbox.first > 0 ? Finder(sandbox, folder).Find() : DeletedFiles();
 }
 
 }  // namespace ingot::sandbox

@@ -1,5 +1,5 @@
-// Files of a room without a name: unlinked ones, and files opened with O_TMPFILE. They use disk as long as a process holds them, and no walk
-// through folders meets them. Found are those that the room's processes have open (each thread's table) or mapped without a
+// Files of a sandbox without a name: unlinked ones, and files opened with O_TMPFILE. They use disk as long as a process holds them, and no walk
+// through folders meets them. Found are those that the sandbox's processes have open (each thread's table) or mapped without a
 // descriptor. Files in memory (memfd, /dev/shm) do not count: they are the memory limit's. A file that is only in flight, in a
 // message between two sockets, can be neither seen nor sized; the descriptors in flight are counted in its place.
 //
@@ -16,9 +16,9 @@
 namespace ingot::sandbox {
 
 // Whose processes are looked at.
-struct RoomOwner {
-  pid_t first = 0;                          // the room's first process; 0 = unknown: nobody is looked at
-  std::optional<uid_t> uid = std::nullopt;  // of the room; empty = this process's own
+struct SandboxOwner {
+  pid_t first = 0;                          // the sandbox's first process; 0 = unknown: nobody is looked at
+  std::optional<uid_t> uid = std::nullopt;  // of the sandbox; empty = this process's own
 };
 
 struct DeletedFiles {
@@ -26,7 +26,7 @@ struct DeletedFiles {
   int64_t in_flight = 0;  // descriptors
 };
 
-// `folder`: of the room. A file of its file system counts even if that is in memory.
-DeletedFiles FindDeletedFiles(const RoomOwner& room, const char* folder);
+// `folder`: of the sandbox. A file of its file system counts even if that is in memory.
+DeletedFiles FindDeletedFiles(const SandboxOwner& sandbox, const char* folder);
 
 }  // namespace ingot::sandbox

@@ -64,7 +64,7 @@ bool IsFull(const std::string& folder) {
 std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
   if (now < next_) return std::nullopt;
   const bool is_limited = limits_.bytes > 0 || limits_.files > 0;
-  const DeletedFiles deleted = is_limited ? FindDeletedFiles(room_, folder_.c_str()) : DeletedFiles();
+  const DeletedFiles deleted = is_limited ? FindDeletedFiles(sandbox_, folder_.c_str()) : DeletedFiles();
   looks_in_flight_ = deleted.in_flight > 0 ? looks_in_flight_ + 1 : 0;
   const auto fault = looks_in_flight_ >= kMostLooksInFlight ? std::optional(Ending::kDiskFull) : Look(false, deleted);
   const auto took = SteadyClock::now() - now;

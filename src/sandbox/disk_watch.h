@@ -1,5 +1,5 @@
-// A DiskWatch bounds the disk that a room uses, and sees the disk below it run full. No kernel limit serves every file system
-// without privileges, so the room's folders are counted while its command runs, and the files without a name that its processes
+// A DiskWatch bounds the disk that a sandbox uses, and sees the disk below it run full. No kernel limit serves every file system
+// without privileges, so the sandbox's folders are counted while its command runs, and the files without a name that its processes
 // hold (deleted_files.h): at least once a second, and less often where counting takes long. A command may exceed the limit for that
 // time. The folders are counted once more when it has ended. Descriptors that are in flight between sockets at three looks in a
 // row hide files from everybody, and count as beyond the limit. Used by the thread that runs the command.
@@ -26,9 +26,9 @@ class DiskWatch {
  public:
   using SteadyClock = std::chrono::steady_clock;
 
-  // `folder` and everything below it, and what the processes of `room` hold.
-  DiskWatch(std::string folder, const DiskLimits& limits, const RoomOwner& room = {})
-      : folder_(std::move(folder)), limits_(limits), room_(room) {}
+  // `folder` and everything below it, and what the processes of `sandbox` hold.
+  DiskWatch(std::string folder, const DiskLimits& limits, const SandboxOwner& sandbox = {})
+      : folder_(std::move(folder)), limits_(limits), sandbox_(sandbox) {}
 
   // Looks if it is time. kDiskFull: a limit is exceeded. kNoSpace: the file system is full. nullopt: neither.
   std::optional<Ending> Fault(SteadyClock::time_point now);
@@ -41,7 +41,7 @@ class DiskWatch {
 
   const std::string folder_;
   const DiskLimits limits_;
-  const RoomOwner room_;
+  const SandboxOwner sandbox_;
   int looks_in_flight_ = 0;  // in a row
   SteadyClock::time_point next_ = SteadyClock::now() + std::chrono::milliseconds(250);
 };

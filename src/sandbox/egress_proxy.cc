@@ -27,9 +27,9 @@ constexpr size_t kMostHead = 16 * 1024;
 constexpr size_t kMostNoted = 16;
 constexpr size_t kMostAddresses = 4;  // of a host that are tried
 constexpr size_t kBuffer = 64 * 1024;
-constexpr std::chrono::seconds kHeadPatience(30), kLookupPatience(20), kConnectPatience(20), kIdlePatience(300);
+constexpr std::chrono::seconds kHeadTimeout(30), kLookupTimeout(20), kConnectTimeout(20), kIdleTimeout(300);
 
-// Waits for `events` of a socket. False: the patience is over, or the proxy stops.
+// Waits for `events` of a socket. False: the timeout is over, or the proxy stops.
 bool Await(int fd, short events, const Cancellation& stop, SteadyClock::time_point end) {
   pollfd fds[2] = {{fd, events, 0}, {stop.fd(), POLLIN, 0}};
   while (!stop.cancelled()) {
@@ -48,7 +48,7 @@ bool SendAll(int fd, std::string_view bytes, const Cancellation& stop) {
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (!Await(fd, POLLOUT, stop, SteadyClock::now() + kIdlePatience)) return false;
+      if (!Await(fd, POLLOUT, stop, SteadyClock::now() + kIdleTimeout)) return false;
     } else {
       return false;
     }
@@ -58,7 +58,7 @@ bool SendAll(int fd, std::string_view bytes, const Cancellation& stop) {
 
 // The head, and in `rest` what came behind it. Empty: none came in time, or it is too long.
 std::string ReadHead(int fd, const Cancellation& stop, std::string& rest) {
-  const auto end = SteadyClock::now() + kHeadPatience;
+  const auto end = SteadyClock::now() + kHeadTimeout;
   std::string text;
   std::array<char, 4096> buffer;
   while (text.size() <= kMostHead && Await(fd, POLLIN, stop, end)) {
@@ -88,7 +88,7 @@ void Carry(int client, int host, bool one_way, const Cancellation& stop) {
   pollfd fds[3] = {{host, POLLIN, 0}, {one_way ? -1 : client, POLLIN, 0}, {stop.fd(), POLLIN, 0}};
   const int other[2] = {client, host};
   while (fds[0].fd >= 0 && !stop.cancelled()) {
-    const int ready = poll(fds, 3, static_cast<int>(std::chrono::milliseconds(kIdlePatience).count()));
+    const int ready = poll(fds, 3, static_cast<int>(std::chrono::milliseconds(kIdleTimeout).count()));
     if (ready == 0 || (ready < 0 && errno != EINTR)) return;
     for (int i = 0; i < 2 && ready > 0; ++i) {
       if (fds[i].fd < 0 || fds[i].revents == 0 || Move(fds[i].fd, other[i], stop, buffer)) continue;
@@ -129,7 +129,7 @@ absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, 
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("no thread for the lookup of ", host.host));
   }
-  Await(lookup->done.get(), POLLIN, stop, SteadyClock::now() + kLookupPatience);
+  Await(lookup->done.get(), POLLIN, stop, SteadyClock::now() + kLookupTimeout);
   if (!lookup->has_ended) return absl::UnavailableError(absl::StrCat("the lookup of ", host.host, " does not end"));
   if (lookup->error != 0)
     return absl::UnavailableError(absl::StrCat("cannot find ", host.host, ": ", gai_strerror(lookup->error)));
@@ -141,7 +141,7 @@ absl::StatusOr<Fd> ConnectTo(const sockaddr_storage& address, socklen_t size, co
   if (!fd.valid()) return ErrnoStatus(errno, "cannot make a socket");
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return fd;
   if (errno != EINPROGRESS) return ErrnoStatus(errno, "cannot connect");
-  if (!Await(fd.get(), POLLOUT, stop, SteadyClock::now() + kConnectPatience))
+  if (!Await(fd.get(), POLLOUT, stop, SteadyClock::now() + kConnectTimeout))
     return absl::UnavailableError("no connection within 20 s");
   int error = 0;
   socklen_t length = sizeof(error);
@@ -187,9 +187,9 @@ EgressProxy::~EgressProxy() {
   for (auto& [number, thread] : left) thread.join();
 }
 
-std::vector<std::string> EgressProxy::Refused() const {
+std::vector<std::string> EgressProxy::Rejected() const {
   base::MutexLock lock(mu_);
-  return refused_;
+  return rejected_;
 }
 
 std::vector<std::string> EgressProxy::Unreached() const {
@@ -235,16 +235,16 @@ void EgressProxy::Accept() {
   }
 }
 
-absl::Status EgressProxy::Refuse(const std::string& what) {
+absl::Status EgressProxy::Reject(const std::string& what) {
   base::MutexLock lock(mu_);
-  Note(what, refused_);
+  Note(what, rejected_);
   return absl::PermissionDeniedError(absl::StrCat(
       what, " is not reached from builds; agents.image_build_hosts (--build-host) lists the hosts that are"));
 }
 
 absl::StatusOr<Fd> EgressProxy::Connect(const HostPort& host) {
   const EgressList::Match match = hosts_.Find(host);
-  if (match == EgressList::Match::kNone) return Refuse(Text(host));
+  if (match == EgressList::Match::kNone) return Reject(Text(host));
   absl::StatusOr<Fd> connected = ConnectListed(match, host);
   if (connected.ok() || absl::IsPermissionDenied(connected.status())) return connected;
   base::MutexLock lock(mu_);
@@ -259,7 +259,7 @@ absl::StatusOr<Fd> EgressProxy::ConnectListed(EgressList::Match match, const Hos
     // The address that is checked is the one that is connected to: a second lookup could give another.
     if (!EgressList::MayReach(match, host, reinterpret_cast<const sockaddr&>(address))) {
       failed =
-          Refuse(absl::StrCat(Text(host), match == EgressList::Match::kBelow
+          Reject(absl::StrCat(Text(host), match == EgressList::Match::kBelow
                                               ? " (an address of this machine or its network: list the host itself)"
                                               : " (an address of this machine or its link: list the address itself)"));
       continue;

@@ -35,7 +35,7 @@ class EgressProxy {
 
   // Hosts that clients asked for in vain, each once, at most 16: "pypi.org:443" if the list does not have it, with the reason behind
   // it otherwise.
-  std::vector<std::string> Refused() const;
+  std::vector<std::string> Rejected() const;
   // Listed hosts that could not be connected to, each once with the reason, at most 16.
   std::vector<std::string> Unreached() const;
 
@@ -47,13 +47,13 @@ class EgressProxy {
   // Connects to a host that may be reached. The error is for the client.
   absl::StatusOr<Fd> Connect(const HostPort& host);
   absl::StatusOr<Fd> ConnectListed(EgressList::Match match, const HostPort& host);
-  absl::Status Refuse(const std::string& what);
+  absl::Status Reject(const std::string& what);
 
   const Fd listener_;
   const EgressList hosts_;
   Cancellation stop_;
   mutable base::Mutex mu_;
-  std::vector<std::string> refused_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> rejected_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> unreached_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::thread> serving_ ABSL_GUARDED_BY(mu_);
   std::vector<uint64_t> done_ ABSL_GUARDED_BY(mu_);  // of `serving_`, to be joined

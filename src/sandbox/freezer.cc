@@ -47,18 +47,18 @@ bool Freezer::IsLetGo() const {
   return size > 0 && std::string_view(state).starts_with(version_ == 2 ? "0" : "THAWED");
 }
 
-absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds patience) const {
+absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds timeout) const {
   if (!Set(true)) return ErrnoStatus(errno, absl::StrCat("cannot write ", folder_, StateFile(version_)));
   StandStill still(*this);
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   auto again = std::chrono::steady_clock::now() + kOneTry;
   while (!IsFrozen()) {
     if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot began: take it again");
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
-      return absl::UnavailableError(absl::StrCat("a process of the room did not stand still within ", patience.count(),
-                                                 " ms, as one that waits for a disk: try the snapshot again (", folder_,
-                                                 StateFile(version_), ")"));
+      return absl::UnavailableError(absl::StrCat(
+          "a process of the sandbox did not stand still within ", timeout.count(),
+          " ms, as one that waits for a disk: try the snapshot again (", folder_, StateFile(version_), ")"));
     }
     // The kernel asks each process once for a write. One that missed it, as processes that begin meanwhile can, is asked again.
     if (version_ == 1 && now >= again) {
@@ -79,8 +79,8 @@ Freezer::~Freezer() {
 
 absl::StatusOr<std::unique_ptr<Freezers>> Freezers::MakeVersion(int version, const GroupTree& tree) {
   INGOT_ASSIGN_OR_RETURN(const std::string own, OwnGroup(tree, version == 2 ? "" : "freezer"));
-  INGOT_ASSIGN_OR_RETURN(std::string rooms, MakeRoomsGroup(tree, own));
-  return std::unique_ptr<Freezers>(new Freezers(tree, version, std::move(rooms)));
+  INGOT_ASSIGN_OR_RETURN(std::string sandboxes, MakeSandboxesGroup(tree, own));
+  return std::unique_ptr<Freezers>(new Freezers(tree, version, std::move(sandboxes)));
 }
 
 absl::StatusOr<std::unique_ptr<Freezers>> Freezers::Make(int totals, int only, GroupTree tree) {

@@ -1,11 +1,11 @@
-// A Freezer makes the commands of one room stand still at one instant, so that nobody changes its files while they are copied. It
+// A Freezer makes the commands of one sandbox stand still at one instant, so that nobody changes its files while they are copied. It
 // is a control group: no signal, timer or right of a process in it lets it run on, as SIGCONT would after SIGSTOP.
 //
-//   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a room that has its totals by version 2
+//   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a sandbox that has its totals by version 2
 //   version 1   freezer.state in freezer/OWN/ingot-PID-K/N
 //
-// Commands enter it between vfork and exec (launcher/command.h), and whatever they start is in it too. The room's first process
-// stays outside: it ends a frozen command that is to be killed, and a frozen room whose owner died. A Freezer is used by one
+// Commands enter it between vfork and exec (launcher/command.h), and whatever they start is in it too. The sandbox's first process
+// stays outside: it ends a frozen command that is to be killed, and a frozen sandbox whose owner died. A Freezer is used by one
 // thread at a time.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace ingot::sandbox {
 
 class Freezer;
 
-// The commands of a room stand still as long as it lives.
+// The commands of a sandbox stand still as long as it lives.
 class StandStill {
  public:
   explicit StandStill(const Freezer& freezer) : freezer_(&freezer) {}
@@ -44,14 +44,14 @@ class Freezer {
   Freezer(const Freezer&) = delete;
   Freezer& operator=(const Freezer&) = delete;
 
-  // Blocks until all processes stand still. UNAVAILABLE: one did not within `patience`, and all run on.
-  absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds patience = std::chrono::seconds(30)) const;
+  // Blocks until all processes stand still. UNAVAILABLE: one did not within `timeout`, and all run on.
+  absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
   // False: they were let go meanwhile, as for their end.
   bool IsFrozen() const;
 
   int version() const { return version_; }
   int entrance() const { return entrance_.get(); }  // a command writes "0" into it
-  int state() const { return state_.get(); }        // whoever ends the room writes into it that they may run
+  int state() const { return state_.get(); }        // whoever ends the sandbox writes into it that they may run
 
  private:
   friend class Freezers;
@@ -68,12 +68,12 @@ class Freezer {
 
 class Freezers {
  public:
-  // `totals`: the version of the control groups that hold rooms' totals; 0 = none. `only`: the one version to try; 0 = 2, then 1.
+  // `totals`: the version of the control groups that hold sandboxes' totals; 0 = none. `only`: the one version to try; 0 = 2, then 1.
   // FAILED_PRECONDITION: there is none; the message names the file.
   static absl::StatusOr<std::unique_ptr<Freezers>> Make(int totals, int only = 0, GroupTree tree = {});
   ~Freezers();
 
-  // `totals`: the room's group; null = none. It outlives the Freezer.
+  // `totals`: the sandbox's group; null = none. It outlives the Freezer.
   absl::StatusOr<std::unique_ptr<Freezer>> NewFreezer(const ControlGroup* totals);
 
   int version() const { return version_; }
@@ -85,7 +85,7 @@ class Freezers {
 
   const GroupTree tree_;
   const int version_;
-  const std::string folder_;  // of this process's rooms; empty = each is in the group of a room's totals
+  const std::string folder_;  // of this process's sandboxes; empty = each is in the group of a sandbox's totals
   std::atomic<uint64_t> next_{0};
 };
 

@@ -65,9 +65,9 @@ std::string OwnFolder(const Mount& mount, const std::string& path) {
   return fs::is_directory(folder, error) ? folder : mount.point;  // the path is of another namespace
 }
 
-// Whoever froze it may have been killed. Its processes end once they run: nobody holds their room's socket.
-void RemoveStaleRoom(const std::string& room) {
-  for (const std::string& folder : {absl::StrCat(room, "/", kCommandsGroup), room}) {
+// Whoever froze it may have been killed. Its processes end once they run: nobody holds their sandbox's socket.
+void RemoveStaleSandbox(const std::string& sandbox) {
+  for (const std::string& folder : {absl::StrCat(sandbox, "/", kCommandsGroup), sandbox}) {
     WriteGroupFile(folder + "/cgroup.freeze", "0").IgnoreError();
     WriteGroupFile(folder + "/freezer.state", "THAWED").IgnoreError();
     rmdir(folder.c_str());
@@ -87,7 +87,7 @@ void RemoveStaleGroups(const std::string& folder) {
   }
   for (const std::string& group : stale) {
     for (fs::directory_iterator it(group, error), end; !error && it != end; it.increment(error)) {
-      if (it->is_directory(error)) RemoveStaleRoom(it->path().string());
+      if (it->is_directory(error)) RemoveStaleSandbox(it->path().string());
     }
     rmdir(group.c_str());
   }
@@ -126,7 +126,7 @@ bool MakeGroup(const GroupTree& tree, const std::string& folder) {
   return true;
 }
 
-absl::StatusOr<std::string> MakeRoomsGroup(const GroupTree& tree, const std::string& own) {
+absl::StatusOr<std::string> MakeSandboxesGroup(const GroupTree& tree, const std::string& own) {
   RemoveStaleGroups(own);
   static std::atomic<uint64_t> next{0};  // a process may have several objects
   std::string made = absl::StrCat(own, "/", base::View(kPrefix), getpid(), "-", next++);

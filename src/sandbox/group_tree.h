@@ -1,6 +1,6 @@
 // The tree of control groups, in which this process makes groups below its own:
 //
-//   OWN/ingot-PID-K/N         of the room N
+//   OWN/ingot-PID-K/N         of the sandbox N
 //   OWN/ingot-PID-K/N/commands   with version 2: of its commands, where N has its totals (freezer.h)
 //
 // OWN is this process's group in the hierarchy of a controller (version 1), or in the one of version 2.
@@ -28,7 +28,7 @@ inline constexpr std::string_view kLeafGroup = "/ingot-main";
 absl::StatusOr<std::string> OwnGroup(const GroupTree& tree, const std::string& controller);
 
 // Makes OWN/ingot-PID-K, and removes groups of processes that are gone.
-absl::StatusOr<std::string> MakeRoomsGroup(const GroupTree& tree, const std::string& own);
+absl::StatusOr<std::string> MakeSandboxesGroup(const GroupTree& tree, const std::string& own);
 
 // False, with errno: it cannot be made.
 bool MakeGroup(const GroupTree& tree, const std::string& folder);

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kRegistryPatience(30);
+constexpr std::chrono::seconds kRegistryTimeout(30);
 // Registries count questions as pulls, and every episode resolves its image.
 constexpr std::chrono::hours kAnswerHolds(1);
 
@@ -39,7 +39,7 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-// Outside of rooms a user of the machine could gain from these.
+// Outside of sandboxes a user of the machine could gain from these.
 absl::Status DropPrivilegeBits(const std::string& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -102,7 +102,7 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
 absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTools& tools) {
   INGOT_ASSIGN_OR_RETURN(
       const std::string output,
-      tools.Run({"skopeo", "inspect", "--no-tags", "--format", "{{.Digest}}", name}, kRegistryPatience));
+      tools.Run({"skopeo", "inspect", "--no-tags", "--format", "{{.Digest}}", name}, kRegistryTimeout));
   for (const absl::string_view line : absl::StrSplit(output, '\n')) {
     if (IsImageDigest(std::string(line))) return std::string(line);
   }
@@ -150,10 +150,9 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const
   fs::create_directory(unpacked, error);
   const int64_t archive_bytes = std::max(SizeOf(layout), SizeOf(archive.substr(archive.find(':') + 1)));
   const UnpackBound bound{.folder = unpacked, .archive_bytes = archive_bytes};
-  // Without owners: rooms show all files as their own root's.
+  // Without owners: sandboxes show all files as their own root's.
   INGOT_RETURN_IF_ERROR(
-      tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, kToolPatience, bound)
-          .status());
+      tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, kToolTimeout, bound).status());
   INGOT_RETURN_IF_ERROR(DropPrivilegeBits(bundle + "/rootfs"));
   fs::rename(bundle + "/config.json", bundle + "/image.json", error);
   for (fs::directory_iterator it(bundle, error), end; !error && it != end; it.increment(error)) {

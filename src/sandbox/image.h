@@ -1,5 +1,5 @@
-// Images as folders. An ImageStore unpacks an image once, under its digest, and rooms take the folder as their root
-// (RoomOptions::image). It runs skopeo and umoci for archives, and buildah for folders with a Dockerfile; none needs a daemon.
+// Images as folders. An ImageStore unpacks an image once, under its digest, and sandboxes take the folder as their root
+// (SandboxOptions::image). It runs skopeo and umoci for archives, and buildah for folders with a Dockerfile; none needs a daemon.
 //
 //   ROOT/sha256-<hex>/rootfs/       the files, all of one user
 //   ROOT/sha256-<hex>/image.json    environment and working folder of its commands
@@ -11,7 +11,7 @@
 // the manifest in the unpacked layout, in OCI's form. They differ for one and the same image.
 //
 // An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check digests. What it
-// may take of the disk, sandbox/image_limits.h says. The steps of a Dockerfile run in a sandbox (sandbox/build_sandbox.h). Files lose the bits setuid and setgid and their capabilities, which would count outside of rooms.
+// may take of the disk, sandbox/image_limits.h says. The steps of a Dockerfile run in a sandbox (sandbox/build_sandbox.h). Files lose the bits setuid and setgid and their capabilities, which would count outside of sandboxes.
 //
 // Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe: sources are unpacked
 // beside each other, and threads with the same source wait for one unpacking. If that fails, all who waited get its error.
@@ -41,7 +41,7 @@ struct Image {
   std::string working_dir = "/";
 };
 
-// The place of `path` in the root folder, without links: they are followed as in a room, and lead nowhere else. Parts that are
+// The place of `path` in the root folder, without links: they are followed as in a sandbox, and lead nowhere else. Parts that are
 // not there stay as they are.
 std::string PlaceIn(const std::string& rootfs, const std::string& path);
 

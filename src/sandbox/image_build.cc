@@ -72,16 +72,16 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
   if (lstat(built.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
     return absl::InvalidArgumentError("buildah left no archive of the image");
   if (rename(built.c_str(), archive.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot take ", built));
-  INGOT_RETURN_IF_ERROR(RemoveTree(scratch));  // the room is for the unpacking
+  INGOT_RETURN_IF_ERROR(RemoveTree(scratch));  // the sandbox is for the unpacking
   return "oci-archive:" + archive;
 }
 
 // Hosts that the build asked for in vain; empty = nothing.
 std::string AskedInVain(const EgressProxy& proxy) {
-  const std::vector<std::string> refused = proxy.Refused(), unreached = proxy.Unreached();
+  const std::vector<std::string> rejected = proxy.Rejected(), unreached = proxy.Unreached();
   std::string text;
-  if (!refused.empty()) {
-    text = absl::StrCat("it asked for ", absl::StrJoin(refused, ", "),
+  if (!rejected.empty()) {
+    text = absl::StrCat("it asked for ", absl::StrJoin(rejected, ", "),
                         ", which builds may not reach: list it in agents.image_build_hosts (--build-host)");
   }
   if (!unreached.empty())

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kUsers[] = "/users";
-constexpr std::chrono::milliseconds kHoldPatience(2000), kHoldPause(10);
+constexpr std::chrono::milliseconds kHoldTimeout(2000), kHoldPause(10);
 
 // The file that users of the store lock, for others to read too.
 Fd OpenUsers(const std::string& root) {
@@ -39,15 +39,15 @@ Fd OpenUsers(const std::string& root) {
 }
 
 // The first two lines of each file in sources/: a digest, and the name of a source. Older files have no name.
-struct Known {
+struct KnownSource {
   std::string file, digest, source;
 };
 
-std::vector<Known> KnownSources(const std::string& root) {
-  std::vector<Known> known;
+std::vector<KnownSource> KnownSources(const std::string& root) {
+  std::vector<KnownSource> known;
   std::error_code error;
   for (fs::directory_iterator it(root + "/sources", error), end; !error && it != end; it.increment(error)) {
-    Known each{.file = it->path().string(), .digest = "", .source = ""};
+    KnownSource each{.file = it->path().string(), .digest = "", .source = ""};
     std::ifstream lines(it->path());
     std::getline(lines, each.digest);
     std::getline(lines, each.source);
@@ -87,7 +87,7 @@ bool IsImageDigest(const std::string& text) {
 Fd HoldImages(const std::string& root) {
   Fd file = OpenUsers(root);
   if (!file.valid()) file.Reset(open((root + kUsers).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  const auto end = std::chrono::steady_clock::now() + kHoldPatience;
+  const auto end = std::chrono::steady_clock::now() + kHoldTimeout;
   while (file.valid() && flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(kHoldPause);
@@ -105,7 +105,7 @@ void NoteUse(const std::string& root, const std::string& digest) {
 
 absl::StatusOr<std::vector<StoredImage>> ListImages(const std::string& root) {
   std::map<std::string, std::vector<std::string>> sources;
-  for (const Known& known : KnownSources(root)) {
+  for (const KnownSource& known : KnownSources(root)) {
     if (!known.source.empty()) sources[known.digest].push_back(known.source);
   }
   std::vector<StoredImage> images;
@@ -162,7 +162,7 @@ absl::Status RemoveImages(const std::string& root, const std::vector<std::string
       taken.push_back(std::move(folder));
       renamed.insert(digest);
     }
-    for (const Known& known : KnownSources(root)) {
+    for (const KnownSource& known : KnownSources(root)) {
       if (renamed.contains(known.digest)) fs::remove(known.file, error);
     }
   }

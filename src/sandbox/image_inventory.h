@@ -1,5 +1,5 @@
 // The images of a store (sandbox/image.h), and their removal. A process that uses images of a store holds the store until its
-// end, so that no image goes from below a room:
+// end, so that no image goes from below a sandbox:
 //
 //   ROOT/users    an empty file, locked (flock) by every process that uses an image of the store
 #pragma once
@@ -19,7 +19,7 @@ struct StoredImage {
   std::vector<std::string>
       sources;               // that it was unpacked from, in ImageStore::Resolve's words with absolute paths; sorted
   int64_t bytes = 0;         // on the disk
-  std::time_t last_use = 0;  // when a room or a command asked for it last
+  std::time_t last_use = 0;  // when a sandbox or a command asked for it last
 };
 
 // In the order of their last use. A folder that is no store has none. UNAVAILABLE: the folder cannot be read.

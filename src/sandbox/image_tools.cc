@@ -124,7 +124,7 @@ ImageTools::~ImageTools() {
     INGOT_LOG(warn, "the scratch folder {} stays in part: {}", folder_, std::string(removed.message()));
 }
 
-absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv, std::chrono::seconds patience,
+absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv, std::chrono::seconds timeout,
                                             const std::optional<UnpackBound>& bound) const {
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
@@ -141,12 +141,12 @@ absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv
     return base::Annotate(pid.status(),
                           absl::StrCat("images need ", argv[0], " (scripts/setup.sh services installs it)"));
   };
-  return RunStarted(argv[0], start, patience, bound);
+  return RunStarted(argv[0], start, timeout, bound);
 }
 
 absl::StatusOr<std::string> ImageTools::RunStarted(const std::string& name,
                                                    const std::function<absl::StatusOr<pid_t>(int out)>& start,
-                                                   std::chrono::seconds patience,
+                                                   std::chrono::seconds timeout,
                                                    const std::optional<UnpackBound>& bound) const {
   const std::string log = folder_ + "/log";
   const Fd out(open(log.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
@@ -154,15 +154,15 @@ absl::StatusOr<std::string> ImageTools::RunStarted(const std::string& name,
   // Nobody reads by the descriptor that others write to.
   const Fd written(open(log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   INGOT_ASSIGN_OR_RETURN(const pid_t pid, start(written.get()));
-  INGOT_ASSIGN_OR_RETURN(const int status, Await(pid, name, patience, bound));
+  INGOT_ASSIGN_OR_RETURN(const int status, Await(pid, name, timeout, bound));
   std::string output = ReadTail(out.get());
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
   return absl::InvalidArgumentError(absl::StrCat(name, " failed: ", LastLineOf(output)));
 }
 
-absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::chrono::seconds patience,
+absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::chrono::seconds timeout,
                                       const std::optional<UnpackBound>& bound) const {
-  const auto deadline = DiskWatch::SteadyClock::now() + patience;
+  const auto deadline = DiskWatch::SteadyClock::now() + timeout;
   Bounds bounds(limits_, folder_, bound);
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   absl::Status ended;
@@ -172,7 +172,7 @@ absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::c
     ended = bounds.Check(now);
     if (now >= deadline) {
       ended = absl::DeadlineExceededError(
-          absl::StrCat(name, " has not ended within ", patience.count(), " s, and was killed"));
+          absl::StrCat(name, " has not ended within ", timeout.count(), " s, and was killed"));
     }
   }
   if (ended.ok() && cancel_.cancelled()) ended = absl::CancelledError(absl::StrCat("stopped, and ", name, " with it"));

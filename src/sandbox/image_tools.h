@@ -24,7 +24,7 @@ namespace ingot::sandbox {
 // Of the names of scratch folders in a store.
 inline constexpr char kScratchPrefix[] = "unpack-";
 
-inline constexpr std::chrono::seconds kToolPatience = std::chrono::minutes(30);
+inline constexpr std::chrono::seconds kToolTimeout = std::chrono::minutes(30);
 
 // A folder that a tool unpacks an archive into.
 struct UnpackBound {
@@ -47,12 +47,12 @@ class ImageTools {
   // Runs a tool and returns its output, of stdout and stderr; of a long one the last 64 KiB. NOT_FOUND: it is not installed.
   // INVALID_ARGUMENT: it failed; the message has its last line. RESOURCE_EXHAUSTED: it was killed at a bound (image_limits.h), which
   // is named. DEADLINE_EXCEEDED, CANCELLED: it was killed.
-  absl::StatusOr<std::string> Run(const std::vector<std::string>& argv, std::chrono::seconds patience = kToolPatience,
+  absl::StatusOr<std::string> Run(const std::vector<std::string>& argv, std::chrono::seconds timeout = kToolTimeout,
                                   const std::optional<UnpackBound>& bound = std::nullopt) const;
   // The same for a child process that `start` starts as the leader of a session, with the descriptor as its stdout and stderr.
   absl::StatusOr<std::string> RunStarted(const std::string& name,
                                          const std::function<absl::StatusOr<pid_t>(int out)>& start,
-                                         std::chrono::seconds patience = kToolPatience,
+                                         std::chrono::seconds timeout = kToolTimeout,
                                          const std::optional<UnpackBound>& bound = std::nullopt) const;
 
   const std::string& folder() const { return folder_; }
@@ -61,7 +61,7 @@ class ImageTools {
   ImageTools(std::string folder, Fd lock, const ImageLimits& limits, const Cancellation& cancel)
       : folder_(std::move(folder)), lock_(std::move(lock)), limits_(limits), cancel_(cancel) {}
   // The wait status of a tool.
-  absl::StatusOr<int> Await(pid_t pid, const std::string& name, std::chrono::seconds patience,
+  absl::StatusOr<int> Await(pid_t pid, const std::string& name, std::chrono::seconds timeout,
                             const std::optional<UnpackBound>& bound) const;
 
   std::string folder_;  // empty = moved from

@@ -1,22 +1,22 @@
-// The messages between Ingot, the launcher (launcher/main.cc) and the first process of a room (launcher/room.cc). The
+// The messages between Ingot, the launcher (launcher/main.cc) and the first process of a sandbox (launcher/sandbox_init.cc). The
 // launcher is a program of its own, built static and without the C++ library, so this header has plain values alone.
 //
-//   Ingot ── SetUp ──▶ launcher ── Report ──▶ Ingot              once, before any room
-//   Ingot ── Open ──▶ launcher ── clone ──▶ room's first process ── Report ──▶ Ingot     over the room's own socket
-//   Ingot ── Start ──▶ room's first process ── vfork ──▶ command ── Report ──▶ Ingot     over the start's own socket
-//   Ingot ──── kTerminate, kKill, end of file ──▶ room's first process                   of the start's own socket
-//   Ingot ──── kSocket ──▶ room's first process ── kSocket, a socket ──▶ Ingot           over the room's own socket
+//   Ingot ── SetUp ──▶ launcher ── Report ──▶ Ingot              once, before any sandbox
+//   Ingot ── Open ──▶ launcher ── clone ──▶ sandbox's first process ── Report ──▶ Ingot     over the sandbox's own socket
+//   Ingot ── Start ──▶ sandbox's first process ── vfork ──▶ command ── Report ──▶ Ingot     over the start's own socket
+//   Ingot ──── kTerminate, kKill, end of file ──▶ sandbox's first process                   of the start's own socket
+//   Ingot ──── kSocket ──▶ sandbox's first process ── kSocket, a socket ──▶ Ingot           over the sandbox's own socket
 //
 // Sockets keep message boundaries (SOCK_SEQPACKET). SetUp, Open and Start travel as one byte with descriptors. The first
-// descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never sees a Start: the room's
-// first process alone reads the keys in it. That process ends with the room's socket.
+// descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never sees a Start: the sandbox's
+// first process alone reads the keys in it. That process ends with the sandbox's socket.
 #pragma once
 
 #include <cstdint>
 
 namespace ingot::sandbox {
 
-// The parts of the wall around each room. A set of bits.
+// The parts of the wall around each sandbox. A set of bits.
 enum WallPart : uint32_t {
   kOwnUid = 1 << 0,
   kUserNamespace = 1 << 1,
@@ -26,7 +26,7 @@ enum WallPart : uint32_t {
   kKeepsCapabilities = 1 << 5,  // no part but a hole: commands keep capabilities and may gain more
   kNetNamespace = 1 << 6,       // the loopback interface has one listener, the gateway's
   kRootFolder =
-      1 << 7,  // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the room's
+      1 << 7,  // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the sandbox's
   kSeccomp = 1 << 8,   // SetUp's filter of system calls
   kLandlock = 1 << 9,  // files, TCP ports, signals and abstract sockets, where there are no namespaces
 };
@@ -41,9 +41,9 @@ enum class LaunchStep : int32_t {
   kMounts,         // mounts of the own mount namespace
   kHide,           // a hidden path; `index` counts them
   kRoot,           // the root folder
-  kLayers,         // layers of the room's folders or of its image (overlayfs)
+  kLayers,         // layers of the sandbox's folders or of its image (overlayfs)
   kProc,           // the private /proc
-  kFolder,         // the room's folder
+  kFolder,         // the sandbox's folder
   kNetwork,        // the loopback interface and its listener
   kSession,        // descriptors and session of the command
   kUid,            // uid, gid and groups
@@ -66,7 +66,7 @@ struct LaunchFailure {
 struct SetUpHeader {
   uint32_t walls = 0;
   uint32_t hidden = 0;
-  uint32_t visible = 0;       // paths that rooms see, read-only
+  uint32_t visible = 0;       // paths that sandboxes see, read-only
   uint32_t sources = 0;       // paths at or below which root folders of images may lie
   uint32_t filter_bytes = 0;  // a program of struct sock_filter
   uint32_t left_out = 0;      // a Measure, for tests; 0 = none
@@ -75,22 +75,22 @@ struct SetUpHeader {
 inline constexpr int kSetUpDescriptors = 1;
 inline constexpr uint32_t kMostFilterBytes = 32768;
 
-// The port of the gateway inside a room with a network of its own.
+// The port of the gateway inside a sandbox with a network of its own.
 inline constexpr int kInsidePort = 7411;
 
 // Follows: work root, room folder ("" = none), root folder of its image ("" = the launcher's), then `layers` paths, the
-// top one first, then `binds` strings "FOLDER=PATH". A layer has work/ and home/, and root/ for an image. With layers these folders of the room are the layers'
+// top one first, then `binds` strings "FOLDER=PATH". A layer has work/ and home/, and root/ for an image. With layers these folders of the sandbox are the layers'
 // and take changes in upper/.
-struct RoomHeader {
-  uint32_t uid = 0;        // kOwnUid: of the room, as uid and gid
+struct SandboxHeader {
+  uint32_t uid = 0;        // kOwnUid: of the sandbox, as uid and gid
   uint32_t fake_root = 0;  // 1 = commands see their uid as 0
   uint32_t layers = 0;
   uint32_t layered = 0;    // 1 = work/ and home/ are overlays, also without a layer
-  uint32_t binds = 0;      // folders of the room that are seen at another path too
+  uint32_t binds = 0;      // folders of the sandbox that are seen at another path too
   uint32_t shm_bytes = 0;  // of /dev/shm
   uint32_t freezer = 0;    // version of the control group that commands enter and that makes them stand still; 0 = none
 };
-// Descriptors of an Open: the file, the room's socket, then up to four files that the first process writes itself into. With a
+// Descriptors of an Open: the file, the sandbox's socket, then up to four files that the first process writes itself into. With a
 // freezer two more: the file that each command writes itself into, and the one that lets frozen commands run on.
 inline constexpr int kMostGroups = 4;
 inline constexpr int kFreezerDescriptors = 2;
@@ -128,9 +128,9 @@ struct LaunchReport {
 inline constexpr int kMostReportDescriptors = 3;
 
 // Bytes that Ingot sends over the socket of a start.
-inline constexpr char kTerminate = 'T';  // SIGTERM to every process of the room
+inline constexpr char kTerminate = 'T';  // SIGTERM to every process of the sandbox
 inline constexpr char kKill = 'K';       // the end of all of them; the report follows
-// A byte that Ingot sends over the socket of a room between commands: kSocket comes back, with a TCP socket of the room's
+// A byte that Ingot sends over the socket of a sandbox between commands: kSocket comes back, with a TCP socket of the sandbox's
 // network that is neither bound nor connected.
 inline constexpr char kSocket = 'N';
 

@@ -1,4 +1,4 @@
-// Layers of overlayfs: the folders that snapshots of a room consist of (local_room.h). A layer has work/, home/ and, of an
+// Layers of overlayfs: the folders that snapshots of a sandbox consist of (local_sandbox.h). A layer has work/, home/ and, of an
 // image, root/. It is frozen: nobody changes it.
 //
 // Merged, a chain of them does not grow without bound:

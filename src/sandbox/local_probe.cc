@@ -26,7 +26,7 @@ Limits CheckLimits() {
 }
 
 // The part of `walls` that a failed step belongs to; 0 = none, or the machine is short of something.
-uint32_t RefusedPart(const LaunchFailure& failure, uint32_t walls) {
+uint32_t RejectedPart(const LaunchFailure& failure, uint32_t walls) {
   if (failure.error == EAGAIN || failure.error == ENOMEM || failure.error == EMFILE || failure.error == ENFILE)
     return 0;
   const uint32_t user = walls & kUserNamespace;
@@ -58,12 +58,12 @@ uint32_t RefusedPart(const LaunchFailure& failure, uint32_t walls) {
 }
 
 std::string PartName(uint32_t part) {
-  if (part == kOwnUid) return "a uid per room";
+  if (part == kOwnUid) return "a uid per sandbox";
   if (part == kUserNamespace) return "a user namespace";
-  if (part == kRootFolder) return "the rung namespaces";
+  if (part == kRootFolder) return "the isolation level namespaces";
   if (part == kNetNamespace) return "a network namespace";
   if (part == kSeccomp) return "a filter of system calls";
-  if (part == kLandlock) return "the rung landlock";
+  if (part == kLandlock) return "the isolation level landlock";
   if (part == kPrivateProc) return "a private /proc";
   return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
 }
@@ -78,7 +78,7 @@ std::vector<uint32_t> SetsOf(const SubstrateOptions& options, bool is_root) {
   const bool own = options.agent_uid != "shared" && is_root;
   const bool may_share = options.agent_uid != "own";
   const uint32_t user = is_root ? 0 : uint32_t{kUserNamespace};
-  const std::string& most = options.rung;
+  const std::string& most = options.isolation;
   std::vector<uint32_t> sets;
   // Agents that must be root on the machine get no wall against it.
   if (options.agent_uid != "shared") {
@@ -104,72 +104,76 @@ std::vector<uint32_t> SetsOf(const SubstrateOptions& options, bool is_root) {
 
 }  // namespace
 
-absl::Status LocalSubstrate::Probe(uint32_t refused) {
-  Grant& grant = ground_.grant;
+absl::Status LocalSubstrate::Probe(uint32_t rejected) {
+  ProbeResult& probe_result = ground_.probe_result;
   const SubstrateOptions& options = ground_.options;
   const bool is_root = geteuid() == 0;
-  if (!is_root && options.agent_uid != "shared") grant.refused.push_back("a uid per room (ingot is not root)");
+  if (!is_root && options.agent_uid != "shared")
+    probe_result.rejected.push_back("a uid per sandbox (ingot is not root)");
   for (const uint32_t walls : SetsOf(options, is_root)) {
-    if ((walls & refused) != 0) continue;
-    INGOT_ASSIGN_OR_RETURN(const Refusal refusal, Try(walls));
-    if (refusal.part == 0) return NoteGrant(walls, refused);
-    refused |= refusal.part;
-    grant.refused.push_back(absl::StrCat(PartName(refusal.part), " (", refusal.reason, ")"));
+    if ((walls & rejected) != 0) continue;
+    INGOT_ASSIGN_OR_RETURN(const Rejection rejection, Try(walls));
+    if (rejection.part == 0) return NoteProbeResult(walls, rejected);
+    rejected |= rejection.part;
+    probe_result.rejected.push_back(absl::StrCat(PartName(rejection.part), " (", rejection.reason, ")"));
     ground_.launcher.reset();
     ground_.uids.reset();
   }
   return absl::FailedPreconditionError(
       absl::StrCat("agents cannot be started with sandbox.agent_uid: ", options.agent_uid,
-                   ". Not granted: ", absl::StrJoin(grant.refused, "; ")));
+                   ". Not granted: ", absl::StrJoin(probe_result.rejected, "; ")));
 }
 
-absl::Status LocalSubstrate::NoteGrant(uint32_t walls, uint32_t refused) {
-  Grant& grant = ground_.grant;
-  grant.own_uid = (walls & kOwnUid) != 0;
-  grant.first_uid = grant.own_uid ? ground_.options.uid_base : 0;
-  grant.user_namespace = (walls & kUserNamespace) != 0;
-  grant.pid_namespace = (walls & kPidNamespace) != 0;
-  grant.mount_namespace = (walls & kMountNamespace) != 0;
-  grant.private_proc = (walls & kPrivateProc) != 0;
-  grant.root_folder = (walls & kRootFolder) != 0;
-  grant.own_network = (walls & kNetNamespace) != 0;
-  grant.seccomp = (walls & kSeccomp) != 0;
-  grant.landlock = (walls & kLandlock) != 0 ? launcher::LandlockVersion() : 0;
-  grant.rung = grant.root_folder ? Rung::kNamespaces : grant.landlock > 0 ? Rung::kLandlock : Rung::kProcess;
-  const std::string& most = ground_.options.rung;
-  if (grant.root_folder && (most == "auto" || most == "full") && (refused & kGroupsRefused) == 0) {
+absl::Status LocalSubstrate::NoteProbeResult(uint32_t walls, uint32_t rejected) {
+  ProbeResult& probe_result = ground_.probe_result;
+  probe_result.own_uid = (walls & kOwnUid) != 0;
+  probe_result.first_uid = probe_result.own_uid ? ground_.options.uid_base : 0;
+  probe_result.user_namespace = (walls & kUserNamespace) != 0;
+  probe_result.pid_namespace = (walls & kPidNamespace) != 0;
+  probe_result.mount_namespace = (walls & kMountNamespace) != 0;
+  probe_result.private_proc = (walls & kPrivateProc) != 0;
+  probe_result.root_folder = (walls & kRootFolder) != 0;
+  probe_result.own_network = (walls & kNetNamespace) != 0;
+  probe_result.seccomp = (walls & kSeccomp) != 0;
+  probe_result.landlock = (walls & kLandlock) != 0 ? launcher::LandlockVersion() : 0;
+  probe_result.isolation = probe_result.root_folder    ? IsolationLevel::kNamespaces
+                           : probe_result.landlock > 0 ? IsolationLevel::kLandlock
+                                                       : IsolationLevel::kProcess;
+  const std::string& most = ground_.options.isolation;
+  if (probe_result.root_folder && (most == "auto" || most == "full") && (rejected & kGroupsRejected) == 0) {
     auto groups = ControlGroups::Make();
     if (groups.ok()) {
       ground_.groups = *std::move(groups);
-      grant.groups = ground_.groups->version();
-      grant.rung = Rung::kFull;
+      probe_result.groups = ground_.groups->version();
+      probe_result.isolation = IsolationLevel::kFull;
     } else {
-      grant.refused.push_back(absl::StrCat("the rung full (", groups.status().message(), ")"));
+      probe_result.rejected.push_back(absl::StrCat("the isolation level full (", groups.status().message(), ")"));
     }
   }
-  TryFreezers(refused);
-  if (!grant.root_folder) return absl::OkStatus();
-  // Overlayfs, with a room that is layered.
-  grant.layers = true;
-  RoomOptions layered;
+  TryFreezers(rejected);
+  if (!probe_result.root_folder) return absl::OkStatus();
+  // Overlayfs, with a sandbox that is layered.
+  probe_result.layers = true;
+  SandboxOptions layered;
   layered.takes_snapshots = true;
-  const auto room = LocalRoom::Make(ground_, layered);
-  if (room.ok()) return absl::OkStatus();
-  grant.layers = false;
-  grant.refused.push_back(absl::StrCat("snapshots without copies, and images (", room.status().message(), ")"));
-  return LocalRoom::Make(ground_, RoomOptions()).status();
+  const auto sandbox = LocalSandbox::Make(ground_, layered);
+  if (sandbox.ok()) return absl::OkStatus();
+  probe_result.layers = false;
+  probe_result.rejected.push_back(
+      absl::StrCat("snapshots without copies, and images (", sandbox.status().message(), ")"));
+  return LocalSandbox::Make(ground_, SandboxOptions()).status();
 }
 
-void LocalSubstrate::TryFreezers(uint32_t refused) {
-  const bool try1 = (refused & kFreezer1Refused) == 0, try2 = (refused & kFreezer2Refused) == 0;
+void LocalSubstrate::TryFreezers(uint32_t rejected) {
+  const bool try1 = (rejected & kFreezer1Rejected) == 0, try2 = (rejected & kFreezer2Rejected) == 0;
   absl::StatusOr<std::unique_ptr<Freezers>> made = absl::FailedPreconditionError("refused");
-  if (try1 || try2) made = Freezers::Make(ground_.grant.groups, try1 && try2 ? 0 : try1 ? 1 : 2);
+  if (try1 || try2) made = Freezers::Make(ground_.probe_result.groups, try1 && try2 ? 0 : try1 ? 1 : 2);
   const absl::Status tried = made.ok() ? TryFreezer(**made) : made.status();
   if (tried.ok()) {
     ground_.freezers = *std::move(made);
-    ground_.grant.freezer = ground_.freezers->version();
+    ground_.probe_result.freezer = ground_.freezers->version();
   } else {
-    ground_.grant.refused.push_back(absl::StrCat("snapshots of running commands (", tried.message(), ")"));
+    ground_.probe_result.rejected.push_back(absl::StrCat("snapshots of running commands (", tried.message(), ")"));
   }
 }
 
@@ -182,39 +186,40 @@ absl::Status LocalSubstrate::TryFreezer(Freezers& freezers) {
   INGOT_ASSIGN_OR_RETURN(const auto freezer, freezers.NewFreezer(group.has_value() ? &*group : nullptr));
   LaunchFailure failure;
   OpenOptions open{
-      .uid = 0, .work_root = ground_.work_root, .room = "", .image = "", .layers = {}, .binds = {}, .groups = {}};
+      .uid = 0, .work_root = ground_.work_root, .sandbox = "", .image = "", .layers = {}, .binds = {}, .groups = {}};
   if (ground_.uids != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(open.uid, ground_.uids->Take());
+    INGOT_ASSIGN_OR_RETURN(open.uid, ground_.uids->Acquire());
   }
   const UidLease lease(ground_.uids.get(), open.uid);
   if (group.has_value()) {
     for (const Fd& entrance : group->entrances()) open.groups.push_back(entrance.get());
   }
   open.freezer = freezer.get();
-  INGOT_ASSIGN_OR_RETURN(const OpenedRoom room, ground_.launcher->Open(open, failure));
+  INGOT_ASSIGN_OR_RETURN(const OpenedSandbox sandbox, ground_.launcher->Open(open, failure));
   const StartOptions start{
       .checks = true, .working_dir = "", .path = "", .arguments = {"r/"}, .variables = {}, .limits = {}};
   if (failure.step == LaunchStep::kNone) {
-    INGOT_RETURN_IF_ERROR(RunInOpenRoom(room.socket, start, Command(), CheckLimits(), nullptr, {}, failure).status());
+    INGOT_RETURN_IF_ERROR(
+        RunInOpenSandbox(sandbox.socket, start, Command(), CheckLimits(), nullptr, {}, failure).status());
   }
   if (failure.step != LaunchStep::kNone) return ErrnoStatus(failure.error, DescribeFailure(failure));
   return freezer->Freeze().status();
 }
 
-absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
+absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::Try(uint32_t walls) {
   std::optional<int64_t> uid;
   if ((walls & kOwnUid) != 0) {
-    if (const absl::Status opened = OpenUids(); !opened.ok()) return Refusal{kOwnUid, std::string(opened.message())};
-    INGOT_ASSIGN_OR_RETURN(uid, ground_.uids->Take());
+    if (const absl::Status opened = OpenUids(); !opened.ok()) return Rejection{kOwnUid, std::string(opened.message())};
+    INGOT_ASSIGN_OR_RETURN(uid, ground_.uids->Acquire());
   }
   const SubstrateOptions& options = ground_.options;
-  LauncherOptions wall{.walls = walls,
-                       .work_root = ground_.work_root,
-                       .hidden = options.hidden,
-                       .visible = {},
-                       .sources = {},
-                       .filter = "",
-                       .left_out = ground_.left_out};
+  SandboxLauncherOptions wall{.walls = walls,
+                              .work_root = ground_.work_root,
+                              .hidden = options.hidden,
+                              .visible = {},
+                              .sources = {},
+                              .filter = "",
+                              .left_out = ground_.left_out};
   if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
   if ((walls & kRootFolder) != 0) wall.sources = ImageSources(options);
   if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);
@@ -222,14 +227,14 @@ absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::Try(uint32_t walls) {
     INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter(FilterOf(walls)));
   }
   LaunchFailure failure;
-  auto launcher = Launcher::Make(std::move(wall), failure);
-  const uint32_t part = RefusedPart(failure, walls);
-  if (!launcher.ok() && part != 0) return Refusal{part, DescribeFailure(failure)};
+  auto launcher = SandboxLauncher::Make(std::move(wall), failure);
+  const uint32_t part = RejectedPart(failure, walls);
+  if (!launcher.ok() && part != 0) return Rejection{part, DescribeFailure(failure)};
   INGOT_RETURN_IF_ERROR(launcher.status());
   ground_.launcher = *std::move(launcher);
-  absl::StatusOr<Refusal> refusal = CheckReach(walls, uid.value_or(0));
+  absl::StatusOr<Rejection> rejection = CheckReach(walls, uid.value_or(0));
   if (uid.has_value()) ground_.uids->Give(*uid);
-  return refusal;
+  return rejection;
 }
 
 absl::Status LocalSubstrate::OpenUids() {
@@ -241,42 +246,42 @@ absl::Status LocalSubstrate::OpenUids() {
   struct stat info;
   if (stat(ground_.work_root.c_str(), &info) == 0 && info.st_uid == geteuid() && (info.st_mode & S_IXOTH) == 0) {
     chmod(ground_.work_root.c_str(),
-          (info.st_mode & 07777) | S_IXGRP | S_IXOTH);  // rooms pass it; its entries stay private
+          (info.st_mode & 07777) | S_IXGRP | S_IXOTH);  // sandboxes pass it; its entries stay private
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<LocalSubstrate::Refusal> LocalSubstrate::CheckReach(uint32_t walls, int64_t uid) {
+absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::CheckReach(uint32_t walls, int64_t uid) {
   std::vector<Wish> wishes = Wishes(ground_.options.programs);
   wishes.push_back({"agents.work_root", ground_.work_root, true});
   LaunchFailure failure;
   OpenOptions open{
-      .uid = uid, .work_root = ground_.work_root, .room = "", .image = "", .layers = {}, .binds = {}, .groups = {}};
-  const auto room = ground_.launcher->Open(open, failure);
-  INGOT_RETURN_IF_ERROR(room.status());
+      .uid = uid, .work_root = ground_.work_root, .sandbox = "", .image = "", .layers = {}, .binds = {}, .groups = {}};
+  const auto sandbox = ground_.launcher->Open(open, failure);
+  INGOT_RETURN_IF_ERROR(sandbox.status());
   StartOptions start{.checks = true, .working_dir = "", .path = "", .arguments = {}, .variables = {}, .limits = {}};
   for (const Wish& wish : wishes) start.arguments.push_back((wish.executes ? "x" : "r") + wish.path);
   if (failure.step == LaunchStep::kNone) {
-    const auto outcome = RunInOpenRoom(room->socket, start, Command(), CheckLimits(), nullptr, {}, failure);
+    const auto outcome = RunInOpenSandbox(sandbox->socket, start, Command(), CheckLimits(), nullptr, {}, failure);
     INGOT_RETURN_IF_ERROR(outcome.status());
   }
-  if (failure.step == LaunchStep::kNone) return Refusal{};
+  if (failure.step == LaunchStep::kNone) return Rejection{};
   if (failure.step != LaunchStep::kReach) {
-    const uint32_t part = RefusedPart(failure, walls);
+    const uint32_t part = RejectedPart(failure, walls);
     if (part == 0)
       return ErrnoStatus(failure.error, absl::StrCat("cannot start agents (", DescribeFailure(failure), ")"));
-    return Refusal{part, DescribeFailure(failure)};
+    return Rejection{part, DescribeFailure(failure)};
   }
   const Wish& wish = wishes[static_cast<size_t>(failure.index)];
   const std::string reason =
-      absl::StrCat(wish.program, ": ", (walls & kOwnUid) != 0 ? absl::StrCat("uid ", uid) : "a room", " cannot ",
+      absl::StrCat(wish.program, ": ", (walls & kOwnUid) != 0 ? absl::StrCat("uid ", uid) : "a sandbox", " cannot ",
                    wish.executes ? "enter or execute " : "read ", wish.path, ": ", ClosedPart(wish.path),
                    "; chmod o+x opens a folder");
   if ((walls & (kRootFolder | kLandlock)) != 0) {
-    return Refusal{walls & (kRootFolder | kLandlock),
-                   absl::StrCat(reason, ", and sandbox.visible shows a path to rooms")};
+    return Rejection{walls & (kRootFolder | kLandlock),
+                     absl::StrCat(reason, ", and sandbox.visible shows a path to sandboxes")};
   }
-  if ((walls & kOwnUid) != 0) return Refusal{kOwnUid, reason};
+  if ((walls & kOwnUid) != 0) return Rejection{kOwnUid, reason};
   return absl::FailedPreconditionError(reason);
 }
 

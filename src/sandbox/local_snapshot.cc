@@ -1,4 +1,4 @@
-// Snapshots of a LocalRoom, and rooms that begin on one.
+// Snapshots of a LocalSandbox, and sandboxes that begin on one.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include "base/open_file.h"
 #include "sandbox/copy_tree.h"
 #include "sandbox/layers.h"
-#include "sandbox/local_room.h"
-#include "sandbox/room_fault.h"
+#include "sandbox/local_sandbox.h"
+#include "sandbox/sandbox_fault.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -44,19 +44,22 @@ absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
   return sandbox::WriteTar(parts, {.file_bytes = disk_bytes, .only_of = UidOf(uid)}, sink);
 }
 
-const char* LocalRoom::MarkOfOpaque() const { return ground_.grant.user_namespace ? kOpaqueOfUsers : kOpaqueOfRoot; }
+const char* LocalSandbox::MarkOfOpaque() const {
+  return ground_.probe_result.user_namespace ? kOpaqueOfUsers : kOpaqueOfRoot;
+}
 
-std::vector<std::string> LocalRoom::LayerParts() const {
+std::vector<std::string> LocalSandbox::LayerParts() const {
   std::vector<std::string> parts = {"work", "home"};
   if (!image_.empty()) parts.push_back("root");
   return parts;
 }
 
-absl::Status LocalRoom::MakeUpper() {
-  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
-  for (const char* const folder : {"upper", "overlay", "empty"}) INGOT_RETURN_IF_ERROR(MakeFolder(room, folder, 0755));
-  const Fd upper = base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone),
-           overlay = base::OpenBeneath(room.get(), "overlay", base::kOpenFolder, base::PathLinks::kNone);
+absl::Status LocalSandbox::MakeUpper() {
+  INGOT_ASSIGN_OR_RETURN(const Fd sandbox, folder_->Open());
+  for (const char* const folder : {"upper", "overlay", "empty"})
+    INGOT_RETURN_IF_ERROR(MakeFolder(sandbox, folder, 0755));
+  const Fd upper = base::OpenBeneath(sandbox.get(), "upper", base::kOpenFolder, base::PathLinks::kNone),
+           overlay = base::OpenBeneath(sandbox.get(), "overlay", base::kOpenFolder, base::PathLinks::kNone);
   if (!upper.valid() || !overlay.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open a folder of ", path_));
   for (const std::string& part : LayerParts()) {
     if (mkdirat(upper.get(), part.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make ", part));
@@ -71,7 +74,7 @@ absl::Status LocalRoom::MakeUpper() {
   return absl::OkStatus();
 }
 
-absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
+absl::Status LocalSandbox::FillFromSnapshot(const LocalSnapshot& snapshot) {
   layers_ = snapshot.layers;
   if (!image_.empty() && options_.is_pristine) {
     for (auto& layer : layers_) {
@@ -80,29 +83,29 @@ absl::Status LocalRoom::FillFromSnapshot(const LocalSnapshot& snapshot) {
   }
   if (layered_) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const Fd from, layers_[0]->Open());
-  INGOT_ASSIGN_OR_RETURN(const Fd room, folder_->Open());
+  INGOT_ASSIGN_OR_RETURN(const Fd sandbox, folder_->Open());
   for (const std::string part : {"work", "home"}) {
-    INGOT_ASSIGN_OR_RETURN(const Fd to, OpenPart(room, part));
+    INGOT_ASSIGN_OR_RETURN(const Fd to, OpenPart(sandbox, part));
     INGOT_RETURN_IF_ERROR(
         CopyTree(from.get(), part, to.get(), {.only_of = UidOf(snapshot.uid), .gives_to = UidOf(uid_)}));
   }
   return absl::OkStatus();
 }
 
-absl::Status LocalRoom::FolderFault(absl::Status status) const {
-  return uid_ == nullptr ? AsRoomFault(std::move(status)) : status;
+absl::Status LocalSandbox::FolderFault(absl::Status status) const {
+  return uid_ == nullptr ? AsSandboxFault(std::move(status)) : status;
 }
 
-absl::StatusOr<Fd> LocalRoom::OpenFolder() const {
+absl::StatusOr<Fd> LocalSandbox::OpenFolder() const {
   auto opened = folder_->Open();
   return opened.ok() ? std::move(opened) : absl::StatusOr<Fd>(FolderFault(opened.status()));
 }
 
-absl::Status LocalRoom::CopyParts(const Layer& layer) const {
-  INGOT_ASSIGN_OR_RETURN(const Fd room, OpenFolder());
+absl::Status LocalSandbox::CopyParts(const Layer& layer) const {
+  INGOT_ASSIGN_OR_RETURN(const Fd sandbox, OpenFolder());
   INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
-  const Fd from = layered_ ? base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone)
-                           : Fd(fcntl(room.get(), F_DUPFD_CLOEXEC, 3));
+  const Fd from = layered_ ? base::OpenBeneath(sandbox.get(), "upper", base::kOpenFolder, base::PathLinks::kNone)
+                           : Fd(fcntl(sandbox.get(), F_DUPFD_CLOEXEC, 3));
   if (!from.valid()) return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper")));
   for (const std::string& part : LayerParts()) {
     INGOT_ASSIGN_OR_RETURN(const Fd made, OpenPart(to, part));
@@ -111,7 +114,7 @@ absl::Status LocalRoom::CopyParts(const Layer& layer) const {
   return absl::OkStatus();
 }
 
-absl::Status LocalRoom::CopyInto(const Layer& layer) {
+absl::Status LocalSandbox::CopyInto(const Layer& layer) {
   if (!IsBusy()) return CopyParts(layer);
   if (freezer_ == nullptr) {
     return absl::FailedPreconditionError(
@@ -125,12 +128,12 @@ absl::Status LocalRoom::CopyInto(const Layer& layer) {
   return absl::UnavailableError("the command ended while the snapshot was taken: take it again");
 }
 
-absl::Status LocalRoom::MoveInto(const Layer& layer) {
+absl::Status LocalSandbox::MoveInto(const Layer& layer) {
   Close();
   opened_ = {};
-  INGOT_ASSIGN_OR_RETURN(const Fd room, OpenFolder());
+  INGOT_ASSIGN_OR_RETURN(const Fd sandbox, OpenFolder());
   INGOT_ASSIGN_OR_RETURN(const Fd to, layer.Open());
-  const Fd upper = base::OpenBeneath(room.get(), "upper", base::kOpenFolder, base::PathLinks::kNone);
+  const Fd upper = base::OpenBeneath(sandbox.get(), "upper", base::kOpenFolder, base::PathLinks::kNone);
   if (!upper.valid()) return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper")));
   for (const std::string& part : LayerParts()) {
     // An agent of this process's own uid could have put a link there.
@@ -148,7 +151,7 @@ absl::Status LocalRoom::MoveInto(const Layer& layer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
+absl::StatusOr<std::shared_ptr<const Snapshot>> LocalSandbox::TakeSnapshot() {
   auto snapshot = std::make_shared<LocalSnapshot>();
   snapshot->uid = uid_;
   snapshot->image = image_;
@@ -175,7 +178,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalRoom::TakeSnapshot() {
   return snapshot;
 }
 
-absl::Status LocalRoom::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
+absl::Status LocalSandbox::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
   const auto whole = std::make_shared<const Layer>(std::move(made));
   INGOT_ASSIGN_OR_RETURN(const Fd to, whole->Open());

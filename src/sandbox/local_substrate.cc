@@ -22,30 +22,30 @@ namespace {
 // Makes the folder if it is missing. Another user may have put a folder or a link of its name there before, below /tmp say.
 // FAILED_PRECONDITION: somebody else could swap what is put into it.
 absl::Status MakeOwnFolder(const char* key, const std::string& path, mode_t mode) {
-  const auto refuse = [&](const std::string& why) {
+  const auto reject = [&](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrCat(key, " ", path, " ", why));
   };
   const std::string clean = path.substr(0, path.find_last_not_of('/') + 1);
   std::error_code error;
   fs::create_directories(fs::path(clean).parent_path(), error);
   if (mkdir(clean.c_str(), mode) != 0 && errno != EEXIST)
-    return refuse(absl::StrCat("cannot be made: ", strerror(errno)));
+    return reject(absl::StrCat("cannot be made: ", strerror(errno)));
   const Fd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat named, info;
   if (!folder.valid() || lstat(clean.c_str(), &named) != 0 || fstat(folder.get(), &info) != 0)
-    return refuse(absl::StrCat("cannot be opened: ", strerror(errno)));
+    return reject(absl::StrCat("cannot be opened: ", strerror(errno)));
   for (const uid_t owner : {named.st_uid, info.st_uid}) {
     if (owner == geteuid() || owner == 0) continue;
-    return refuse(absl::StrCat("belongs to uid ", owner, ", who could change agents' files: name another"));
+    return reject(absl::StrCat("belongs to uid ", owner, ", who could change agents' files: name another"));
   }
   const bool is_open = (info.st_mode & S_IWOTH) != 0 || ((info.st_mode & S_IWGRP) != 0 && info.st_gid != getegid());
   if (!is_open || (info.st_mode & S_ISVTX) != 0) return absl::OkStatus();
-  return refuse(absl::StrCat("is open to other users, who could change agents' files: `chmod go-w ", path, "`"));
+  return reject(absl::StrCat("is open to other users, who could change agents' files: `chmod go-w ", path, "`"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const SubstrateOptions& options, uint32_t refused,
+absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const SubstrateOptions& options, uint32_t rejected,
                                                                      Measure left_out) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_RETURN_IF_ERROR(CheckNotHidden(options));
@@ -59,20 +59,20 @@ absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const Subst
   substrate->ground_.work_root = Canonical(options.work_root);
   std::ifstream users("/etc/passwd");
   for (std::string line; std::getline(users, line);) absl::StrAppend(&substrate->ground_.known_users, line, "\n");
-  INGOT_RETURN_IF_ERROR(substrate->Probe(refused));
+  INGOT_RETURN_IF_ERROR(substrate->Probe(rejected));
   if (options.pool > 0) {
-    substrate->pool_ = std::make_unique<RoomPool>(
+    substrate->pool_ = std::make_unique<SandboxPool>(
         static_cast<size_t>(options.pool),
-        [&ground = substrate->ground_](const RoomOptions& wish) { return LocalRoom::Make(ground, wish); });
+        [&ground = substrate->ground_](const SandboxOptions& wish) { return LocalSandbox::Make(ground, wish); });
   }
   return substrate;
 }
 
-absl::StatusOr<std::unique_ptr<Room>> LocalSubstrate::Prepare(const RoomOptions& options) {
-  if (pool_ != nullptr && RoomPool::Holds(options)) {
-    if (std::unique_ptr<Room> room = pool_->Take(options)) return room;
+absl::StatusOr<std::unique_ptr<Sandbox>> LocalSubstrate::Prepare(const SandboxOptions& options) {
+  if (pool_ != nullptr && SandboxPool::Holds(options)) {
+    if (std::unique_ptr<Sandbox> sandbox = pool_->Acquire(options)) return sandbox;
   }
-  return LocalRoom::Make(ground_, options);
+  return LocalSandbox::Make(ground_, options);
 }
 
 }  // namespace ingot::sandbox

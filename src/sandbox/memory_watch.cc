@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sandbox/room_processes.h"
+#include "sandbox/sandbox_processes.h"
 
 namespace ingot::sandbox {
 namespace {

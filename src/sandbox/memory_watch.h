@@ -1,5 +1,5 @@
-// A MemoryWatch bounds the memory that the processes of a room use together, where no control group does. It finds them
-// and adds them up while the room's command runs: twice a second, and less often where that takes long. The limit is
+// A MemoryWatch bounds the memory that the processes of a sandbox use together, where no control group does. It finds them
+// and adds them up while the sandbox's command runs: twice a second, and less often where that takes long. The limit is
 // exceeded if two looks, 20 ms apart, say so of the processes that both saw; a command may exceed it between looks. Memory
 // that processes share counts once. Pages of files that they map do not count, as the kernel can take them back. Where
 // this process may not read another's parts, pages of a fork count for parent and child, and of shared memory that of the

@@ -65,9 +65,9 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
     case Ending::kOutputOverflow:
       return absl::StrCat("wrote more than its limit of ", limits.output_bytes, " bytes");
     case Ending::kMemoryFull:
-      return "used more memory than its room may (sandbox.memory_bytes)";
+      return "used more memory than its sandbox may (sandbox.memory_bytes)";
     case Ending::kDiskFull:
-      return "used more disk than its room may (sandbox.disk_bytes, sandbox.files; descriptors that nobody receives "
+      return "used more disk than its sandbox may (sandbox.disk_bytes, sandbox.files; descriptors that nobody receives "
              "count)";
     case Ending::kNoSpace:
       return "ran while the disk of agents.work_root was full";

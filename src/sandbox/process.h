@@ -1,4 +1,4 @@
-// A command, its limits, and its outcome: the plain values of Room::Run (sandbox/substrate.h) and of Spawn.
+// A command, its limits, and its outcome: the plain values of Sandbox::Run (sandbox/substrate.h) and of Spawn.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ struct Command {
   std::map<std::string, std::string> env;  // the whole environment: nothing is inherited (see InheritedEnvironment)
   std::string working_dir;                 // empty = the one of the process that starts it
   std::string stdin_text;                  // the bytes of its stdin; empty = /dev/null
-  // An executable file without an interpreter, open for reading, that runs in place of argv[0]. The room need not see it.
+  // An executable file without an interpreter, open for reading, that runs in place of argv[0]. The sandbox need not see it.
   // It is stdin too. -1 = argv[0] runs.
   int program = -1;
   // A socket that is its stdout: Outcome::out stays empty. -1 = none.
@@ -43,9 +43,9 @@ struct Limits {
   absl::Status Validate() const;
 };
 
-// kMemoryFull: the room's processes used more memory together than its limit. The kernel has then killed the command
-// (control groups), or the room was ended. kDiskFull: the room used more disk than its limit. kNoSpace: the machine's disk
-// below the room was full, whoever filled it.
+// kMemoryFull: the sandbox's processes used more memory together than its limit. The kernel has then killed the command
+// (control groups), or the sandbox was ended. kDiskFull: the sandbox used more disk than its limit. kNoSpace: the machine's disk
+// below the sandbox was full, whoever filled it.
 enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kMemoryFull, kDiskFull, kNoSpace, kCancelled };
 
 struct Outcome {

@@ -1,4 +1,4 @@
-// The paths that recipes' programs need: which ones rooms must reach, and which ones a root folder of rooms must show.
+// The paths that recipes' programs need: which ones sandboxes must reach, and which ones a root folder of sandboxes must show.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ std::vector<Wish> Wishes(const std::vector<Program>& programs);
 // INVALID_ARGUMENT: a program lies among the hidden paths.
 absl::Status CheckNotHidden(const SubstrateOptions& options);
 
-// The paths of a root folder of rooms: the system's programs and settings, folders of the programs, and
+// The paths of a root folder of sandboxes: the system's programs and settings, folders of the programs, and
 // options.visible. A folder that holds this user's files is never shown for a program in it: then the file alone is.
 std::vector<std::string> ShownPaths(const SubstrateOptions& options);
 

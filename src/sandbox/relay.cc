@@ -58,7 +58,7 @@ struct Flow {
   bool passed_on = false;  // the other side knows
 };
 
-// Both ends of a connection: [0] in the room, [1] at the gateway. flows[i] comes from ends[i].
+// Both ends of a connection: [0] in the sandbox, [1] at the gateway. flows[i] comes from ends[i].
 struct Pair {
   std::array<Fd, 2> ends;
   std::array<Flow, 2> flows;
@@ -237,7 +237,7 @@ Relay::Relay() : loop_(std::make_unique<Loop>()) {}
 
 absl::StatusOr<std::shared_ptr<Relay>> Relay::Start() {
   std::shared_ptr<Relay> relay(new Relay);
-  if (!relay->loop_->valid()) return ErrnoStatus(errno, "cannot make the relay of rooms");
+  if (!relay->loop_->valid()) return ErrnoStatus(errno, "cannot make the relay of sandboxes");
   relay->thread_ = std::thread([loop = relay->loop_.get()] { loop->Run(); });
   return relay;
 }

@@ -1,4 +1,4 @@
-// A Relay carries connections of rooms to a gateway of another process: it accepts on the listening sockets of rooms, connects
+// A Relay carries connections of sandboxes to a gateway of another process: it accepts on the listening sockets of sandboxes, connects
 // to the gateway's address for each connection, and copies bytes both ways. One thread serves all of them. Where the gateway
 // is this process, it accepts on the sockets itself, and nothing is copied. Thread safe.
 #pragma once

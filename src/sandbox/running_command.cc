@@ -18,7 +18,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 // Time that killed processes get to go away. A process in a system call that cannot be interrupted may need more.
-constexpr int kKillPatienceMs = 5'000;
+constexpr int kKillTimeoutMs = 5'000;
 
 // The command's stdin is a file in memory, not a pipe: nobody has to feed it. A command that does not read it raises no
 // SIGPIPE here.
@@ -55,25 +55,25 @@ absl::StatusOr<Pipe> MakePipe() {
 
 }  // namespace
 
-std::optional<Ending> RoomWatches::Fault(SteadyClock::time_point now) const {
+std::optional<Ending> SandboxWatches::Fault(SteadyClock::time_point now) const {
   if (memory != nullptr && memory->IsExceeded(now)) return Ending::kMemoryFull;
   return disk != nullptr ? disk->Fault(now) : std::nullopt;
 }
 
-RoomWatches::SteadyClock::time_point RoomWatches::next() const {
+SandboxWatches::SteadyClock::time_point SandboxWatches::next() const {
   return std::min(disk != nullptr ? disk->next() : SteadyClock::time_point::max(),
                   memory != nullptr ? memory->next() : SteadyClock::time_point::max());
 }
 
 absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Cancellation* cancel,
-                                                 LaunchFailure& failure, const RoomWatches& watches) {
+                                                 LaunchFailure& failure, const SandboxWatches& watches) {
   const std::optional<Ending> cut = Watch(limits, cancel, watches);
   if (cut.has_value()) Kill();
   if (!report_.has_value() && !cut.has_value()) {
-    return absl::UnavailableError("the first process of the agent's room was killed");
+    return absl::UnavailableError("the first process of the agent's sandbox was killed");
   }
   if (!report_.has_value()) {
-    INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillPatienceMs / 1000);
+    INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillTimeoutMs / 1000);
     report_.emplace();
   }
   failure = report_->failure;
@@ -95,7 +95,7 @@ absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Can
 }
 
 std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancellation* cancel,
-                                            const RoomWatches& watches) {
+                                            const SandboxWatches& watches) {
   auto deadline = start_ + limits.wall_time;
   bool terminated = false;
   while (true) {
@@ -136,7 +136,7 @@ void RunningCommand::Kill() {
   send(control_.get(), &kKill, 1, MSG_NOSIGNAL);
   pollfd answer{control_.get(), POLLIN, 0};
   int ready;
-  do ready = poll(&answer, 1, kKillPatienceMs);
+  do ready = poll(&answer, 1, kKillTimeoutMs);
   while (ready < 0 && errno == EINTR);
   if (ready == 1) TakeReport();
 }
@@ -156,16 +156,16 @@ bool RunningCommand::Read(Fd& fd, std::string& text, const Limits& limits) {
       fd.Reset();
       return true;
     }
-    const int64_t room = limits.output_bytes - static_cast<int64_t>(out_text_.size() + err_text_.size());
-    text.append(buffer, static_cast<size_t>(std::min<int64_t>(got, room)));
-    if (got > room) return false;
+    const int64_t sandbox = limits.output_bytes - static_cast<int64_t>(out_text_.size() + err_text_.size());
+    text.append(buffer, static_cast<size_t>(std::min<int64_t>(got, sandbox)));
+    if (got > sandbox) return false;
   }
   return true;
 }
 
-absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const Command& command,
-                                      const Limits& limits, const Cancellation* cancel, const RoomWatches& watches,
-                                      LaunchFailure& failure) {
+absl::StatusOr<Outcome> RunInOpenSandbox(const Fd& sandbox, const StartOptions& start, const Command& command,
+                                         const Limits& limits, const Cancellation* cancel,
+                                         const SandboxWatches& watches, LaunchFailure& failure) {
   Fd in;
   if (command.program < 0) {
     INGOT_ASSIGN_OR_RETURN(in, StdinFor(command.stdin_text));
@@ -173,7 +173,7 @@ absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start,
   INGOT_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   INGOT_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   INGOT_ASSIGN_OR_RETURN(Fd control,
-                         StartIn(room, start,
+                         StartIn(sandbox, start,
                                  {command.program < 0 ? in.get() : command.program,
                                   command.channel < 0 ? out.write.get() : command.channel, err.write.get()}));
   out.write.Reset();

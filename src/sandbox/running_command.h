@@ -1,5 +1,5 @@
-// RunningCommand watches one command of a room: it gathers output, holds the limits, and waits for the report of the
-// room's first process (launch_messages.h).
+// RunningCommand watches one command of a sandbox: it gathers output, holds the limits, and waits for the report of the
+// sandbox's first process (launch_messages.h).
 #pragma once
 
 #include <chrono>
@@ -9,15 +9,15 @@
 #include "base/status.h"
 #include "sandbox/disk_watch.h"
 #include "sandbox/launch_messages.h"
-#include "sandbox/launcher.h"
 #include "sandbox/memory_watch.h"
 #include "sandbox/process.h"
+#include "sandbox/sandbox_launcher.h"
 #include "sandbox/spawn.h"
 
 namespace ingot::sandbox {
 
-// The limits of a room that are looked at while a command runs; null = not.
-struct RoomWatches {
+// The limits of a sandbox that are looked at while a command runs; null = not.
+struct SandboxWatches {
   using SteadyClock = std::chrono::steady_clock;
   DiskWatch* disk = nullptr;
   MemoryWatch* memory = nullptr;
@@ -33,16 +33,16 @@ class RunningCommand {
   RunningCommand(Fd control, Fd out, Fd err)
       : control_(std::move(control)), out_(std::move(out)), err_(std::move(err)) {}
 
-  // Blocks until the last process of the command is gone. UNAVAILABLE: the room's first process died. `failure` is set
+  // Blocks until the last process of the command is gone. UNAVAILABLE: the sandbox's first process died. `failure` is set
   // if the command did not start; the outcome is then empty. `cancel` may be null.
   absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure,
-                                   const RoomWatches& watches);
+                                   const SandboxWatches& watches);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
   // The limit that was met; nullopt = the report came first, or can come no more.
-  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, const RoomWatches& watches);
+  std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, const SandboxWatches& watches);
   // Tells the room to end everything, and waits for the report.
   void Kill();
   void TakeReport();
@@ -56,8 +56,8 @@ class RunningCommand {
 };
 
 // Runs one command in an open room to its end. `failure` is set if it did not start.
-absl::StatusOr<Outcome> RunInOpenRoom(const Fd& room, const StartOptions& start, const Command& command,
-                                      const Limits& limits, const Cancellation* cancel, const RoomWatches& watches,
-                                      LaunchFailure& failure);
+absl::StatusOr<Outcome> RunInOpenSandbox(const Fd& sandbox, const StartOptions& start, const Command& command,
+                                         const Limits& limits, const Cancellation* cancel,
+                                         const SandboxWatches& watches, LaunchFailure& failure);
 
 }  // namespace ingot::sandbox

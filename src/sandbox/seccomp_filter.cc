@@ -45,17 +45,17 @@ absl::StatusOr<std::string> MakeProgram(const std::vector<FilterRule>& rules) {
   seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);  // a binary tree: a call passes few instructions
   for (const FilterRule& rule : rules) {
     if (const int error = AddRule(context.get(), rule); error != 0) {
-      return ErrnoStatus(error, absl::StrCat("cannot make the seccomp program of rooms (rule '", rule.name, "')"));
+      return ErrnoStatus(error, absl::StrCat("cannot make the seccomp program of sandboxes (rule '", rule.name, "')"));
     }
   }
   const Fd file(memfd_create("ingot-filter", MFD_CLOEXEC));
   if (!file.valid()) return ErrnoStatus(errno, "cannot make a file in memory");
   if (const int error = seccomp_export_bpf(context.get(), file.get()); error != 0) {
-    return ErrnoStatus(-error, "cannot write the seccomp program of rooms");
+    return ErrnoStatus(-error, "cannot write the seccomp program of sandboxes");
   }
   std::string program(static_cast<size_t>(lseek(file.get(), 0, SEEK_END)), '\0');
   if (pread(file.get(), program.data(), program.size(), 0) != static_cast<ssize_t>(program.size())) {
-    return ErrnoStatus(errno, "cannot read the seccomp program of rooms");
+    return ErrnoStatus(errno, "cannot read the seccomp program of sandboxes");
   }
   return program;
 }

@@ -1,4 +1,4 @@
-// The system calls that commands of a room may not make, as a program for seccomp(2). A deny list: agents run compilers,
+// The system calls that commands of a sandbox may not make, as a program for seccomp(2). A deny list: agents run compilers,
 // npm and git. Denied calls fail with EPERM, or with the error of a kernel without the feature where programs then use
 // something else: clone3 fails with ENOSYS, so that the C library falls back to clone, whose flags a filter can see.
 #pragma once
@@ -13,8 +13,8 @@ struct FilterOptions {
   // True: sockets of the internet protocols are TCP, and connect by connect(2) alone, as Landlock sees nothing else. No socket
   // listens: listen(2) takes a free port for a socket without one, which Landlock does not see either.
   bool tcp_only = false;
-  // True: no shared memory, semaphores or message queues of System V, and no POSIX message queues. For rooms without an IPC
-  // namespace, where these objects outlive the room and belong to the machine.
+  // True: no shared memory, semaphores or message queues of System V, and no POSIX message queues. For sandboxes without an IPC
+  // namespace, where these objects outlive the sandbox and belong to the machine.
   bool denies_ipc = false;
   // True: of a build of an image (sandbox/build_sandbox.h), which mounts, and makes mount and host-name namespaces, where it has
   // the right to.

@@ -205,7 +205,7 @@ class TarWriter {
       }
       if (hides) break;
     }
-    if (!is_there) return absl::OkStatus();  // such as of early layers of a room that had no such part
+    if (!is_there) return absl::OkStatus();  // such as of early layers of a sandbox that had no such part
     for (size_t i = 0; i < opened.size(); ++i) at_[folder.parts[i].layer] = std::move(opened[i]);
     INGOT_RETURN_IF_ERROR(WriteHead(Name(), "", Kind::kFolder, top, 0));
     INGOT_RETURN_IF_ERROR(List(folder));

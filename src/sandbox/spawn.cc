@@ -261,10 +261,10 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const Spa
   return FailureStatus(failure, command, path);
 }
 
-absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds patience) {
+absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds timeout) {
   const base::Wait wait(absl::StrCat("the end of ", name));
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto end = std::chrono::steady_clock::now() + timeout;
   bool late = false;
   for (pollfd ended{process.get(), POLLIN, 0}; process.valid() && !late;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
@@ -277,7 +277,7 @@ absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   if (!late) return status;
   return absl::DeadlineExceededError(
-      absl::StrCat(name, " has not ended within ", patience.count(), " ms, and was killed"));
+      absl::StrCat(name, " has not ended within ", timeout.count(), " ms, and was killed"));
 }
 
 }  // namespace ingot::sandbox

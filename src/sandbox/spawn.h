@@ -1,4 +1,4 @@
-// Spawn starts a process of Ingot's own: a role, or the launcher, which starts everybody else's (sandbox/launcher.h).
+// Spawn starts a process of Ingot's own: a role, or the launcher, which starts everybody else's (sandbox/sandbox_launcher.h).
 // The code between vfork and exec is in spawn.cc and is async-signal-safe.
 #pragma once
 
@@ -44,8 +44,8 @@ struct SpawnOptions {
 // No other descriptor of the caller reaches the process; its signals have their default actions.
 absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const SpawnOptions& options);
 
-// Waits for the end of a child process, and reaps it. Returns its wait status. DEADLINE_EXCEEDED: it ran for `patience`, and
+// Waits for the end of a child process, and reaps it. Returns its wait status. DEADLINE_EXCEEDED: it ran for `timeout`, and
 // was killed. `name`: the program, for the error and the waits of this process.
-absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds patience);
+absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds timeout);
 
 }  // namespace ingot::sandbox

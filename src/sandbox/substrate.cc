@@ -12,13 +12,14 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr Rung kRungs[] = {Rung::kProcess, Rung::kLandlock, Rung::kNamespaces, Rung::kFull};
+constexpr IsolationLevel kIsolationLevels[] = {IsolationLevel::kProcess, IsolationLevel::kLandlock,
+                                               IsolationLevel::kNamespaces, IsolationLevel::kFull};
 
-// "none" is the weakest rung: nothing is required beyond it.
-absl::StatusOr<Rung> RequiredRung(const std::string& name) {
-  if (name == "none") return Rung::kProcess;
-  for (const Rung rung : kRungs) {
-    if (rung != Rung::kProcess && base::View(RungName(rung)) == name) return rung;
+// "none" is the weakest isolation level: nothing is required beyond it.
+absl::StatusOr<IsolationLevel> RequiredIsolationLevel(const std::string& name) {
+  if (name == "none") return IsolationLevel::kProcess;
+  for (const IsolationLevel isolation : kIsolationLevels) {
+    if (isolation != IsolationLevel::kProcess && base::View(IsolationLevelName(isolation)) == name) return isolation;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("sandbox.require is '", name, "': none, landlock, namespaces or full"));
@@ -26,23 +27,23 @@ absl::StatusOr<Rung> RequiredRung(const std::string& name) {
 
 }  // namespace
 
-std::string_view RungName(Rung rung) {
-  switch (rung) {
-    case Rung::kProcess:
+std::string_view IsolationLevelName(IsolationLevel isolation) {
+  switch (isolation) {
+    case IsolationLevel::kProcess:
       return "process";
-    case Rung::kLandlock:
+    case IsolationLevel::kLandlock:
       return "landlock";
-    case Rung::kNamespaces:
+    case IsolationLevel::kNamespaces:
       return "namespaces";
-    case Rung::kFull:
+    case IsolationLevel::kFull:
       return "full";
   }
   return "process";
 }
 
-std::string Grant::Describe() const {
+std::string ProbeResult::Describe() const {
   std::vector<std::string> parts;
-  if (own_uid) parts.push_back(absl::StrCat("a uid per room (from ", first_uid, ")"));
+  if (own_uid) parts.push_back(absl::StrCat("a uid per sandbox (from ", first_uid, ")"));
   if (!own_uid) parts.push_back(absl::StrCat("agents share uid ", geteuid(), " with ingot"));
   if (user_namespace) parts.push_back("a user namespace");
   if (pid_namespace) parts.push_back(mount_namespace ? "PID and mount namespaces" : "a PID namespace");
@@ -53,13 +54,14 @@ std::string Grant::Describe() const {
   if (landlock > 0) parts.push_back(absl::StrCat("Landlock ", landlock));
   if (groups > 0) parts.push_back(absl::StrCat("totals by control groups of version ", groups));
   if (!pid_namespace) parts.push_back("orphans end with their command");
-  std::string text = absl::StrCat("rung ", base::View(RungName(rung)), ": ", absl::StrJoin(parts, ", "));
-  if (!refused.empty()) absl::StrAppend(&text, "; not granted: ", absl::StrJoin(refused, "; "));
+  std::string text =
+      absl::StrCat("isolation level ", base::View(IsolationLevelName(isolation)), ": ", absl::StrJoin(parts, ", "));
+  if (!rejected.empty()) absl::StrAppend(&text, "; not granted: ", absl::StrJoin(rejected, "; "));
   return text;
 }
 
-std::string Grant::Json() const {
-  return base::PrintJson({{"rung", std::string(RungName(rung))},
+std::string ProbeResult::Json() const {
+  return base::PrintJson({{"isolation", std::string(IsolationLevelName(isolation))},
                           {"own_uid", own_uid},
                           {"user_namespace", user_namespace},
                           {"pid_namespace", pid_namespace},
@@ -74,11 +76,11 @@ std::string Grant::Json() const {
 }
 
 absl::Status SubstrateOptions::Validate() const {
-  INGOT_RETURN_IF_ERROR(RequiredRung(require).status());
+  INGOT_RETURN_IF_ERROR(RequiredIsolationLevel(require).status());
   if (agent_uid != "auto" && agent_uid != "own" && agent_uid != "shared") {
     return absl::InvalidArgumentError(absl::StrCat("sandbox.agent_uid is '", agent_uid, "': auto, own or shared"));
   }
-  if (rung != "auto" && rung != "process") INGOT_RETURN_IF_ERROR(RequiredRung(rung).status());
+  if (isolation != "auto" && isolation != "process") INGOT_RETURN_IF_ERROR(RequiredIsolationLevel(isolation).status());
   if (network != "none" && network != "host") {
     return absl::InvalidArgumentError(absl::StrCat("sandbox.network is '", network, "': none or host"));
   }
@@ -96,15 +98,15 @@ absl::Status SubstrateOptions::Validate() const {
 
 absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(const Rung required, RequiredRung(options.require));
+  INGOT_ASSIGN_OR_RETURN(const IsolationLevel required, RequiredIsolationLevel(options.require));
   SubstrateOptions wanted = options;
-  const auto strongest = RequiredRung(options.rung == "process" ? "none" : options.rung);
-  if (strongest.ok() && *strongest < required) wanted.rung = options.require;
+  const auto strongest = RequiredIsolationLevel(options.isolation == "process" ? "none" : options.isolation);
+  if (strongest.ok() && *strongest < required) wanted.isolation = options.require;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<LocalSubstrate> substrate, LocalSubstrate::Make(wanted));
-  const Grant& grant = substrate->grant();
-  if (grant.rung < required || (options.require != "none" && grant.is_open())) {
+  const ProbeResult& probe_result = substrate->probe_result();
+  if (probe_result.isolation < required || (options.require != "none" && probe_result.is_open())) {
     return absl::FailedPreconditionError(
-        absl::StrCat("sandbox.require is ", options.require, ", and agents would get less: ", grant.Describe(),
+        absl::StrCat("sandbox.require is ", options.require, ", and agents would get less: ", probe_result.Describe(),
                      ". For agents that you trust so far set sandbox.require: none (docs/guide/sandbox.md)"));
   }
   return substrate;

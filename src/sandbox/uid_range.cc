@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<UidRange>> UidRange::Open(int64_t base, const std
   return std::unique_ptr<UidRange>(new UidRange(base, std::move(locks)));
 }
 
-absl::StatusOr<int64_t> UidRange::Take() {
+absl::StatusOr<int64_t> UidRange::Acquire() {
   base::MutexLock lock(mu_);
   if (!free_.empty()) {
     const int64_t uid = free_.back();
@@ -39,10 +39,10 @@ absl::StatusOr<int64_t> UidRange::Take() {
     byte.l_len = 1;
     // Of the open file, not of the process: a second range in this process is kept out too.
     if (fcntl(locks_.get(), F_OFD_SETLK, &byte) == 0) return next_++;
-    if (errno != EAGAIN && errno != EACCES) return ErrnoStatus(errno, "cannot lock a uid for a room");
+    if (errno != EAGAIN && errno != EACCES) return ErrnoStatus(errno, "cannot lock a uid for a sandbox");
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("all uids from ", base_, " to ", base_ + kSize - 1, " are taken by rooms"));
+      absl::StrCat("all uids from ", base_, " to ", base_ + kSize - 1, " are taken by sandboxes"));
 }
 
 void UidRange::Give(int64_t uid) {

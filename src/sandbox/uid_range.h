@@ -19,7 +19,7 @@ class UidRange {
   static absl::StatusOr<std::unique_ptr<UidRange>> Open(int64_t base, const std::string& lock_file);
 
   // RESOURCE_EXHAUSTED: all are taken.
-  absl::StatusOr<int64_t> Take();
+  absl::StatusOr<int64_t> Acquire();
   // `uid` may be taken again, by this range alone: its lock stays.
   void Give(int64_t uid);
 

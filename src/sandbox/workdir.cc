@@ -216,7 +216,7 @@ absl::Status WorkDir::Fill(const std::string& name, const std::string& source) c
   if (!files.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", source));
   INGOT_RETURN_IF_ERROR(Empty(folder, name));
   const absl::Status copied = CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_});
-  // The files are not the room's, which a DATA_LOSS would blame.
+  // The files are not the sandbox's, which a DATA_LOSS would blame.
   return base::Annotate(absl::IsDataLoss(copied) ? absl::UnavailableError(copied.message()) : copied, source);
 }
 
@@ -226,7 +226,7 @@ absl::Status WorkDir::ClearFolder(const std::string& folder, const std::string& 
   struct stat info;
   if (!outer.valid() || fstat(outer.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
   if (info.st_uid != owner_.value_or(geteuid()))
-    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to uid ", info.st_uid, ", not to its room"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " belongs to uid ", info.st_uid, ", not to its sandbox"));
   if (fchmod(outer.get(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot close ", path));
   INGOT_RETURN_IF_ERROR(Empty(outer, path));
   if (mkdirat(outer.get(), inner.c_str(), 0700) != 0)

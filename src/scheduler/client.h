@@ -11,7 +11,7 @@ class Client {
  public:
   virtual ~Client() = default;
   virtual absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) = 0;
-  virtual absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) = 0;
+  virtual absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) = 0;
   virtual absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest& request) = 0;
   virtual absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) = 0;
   virtual absl::Status MarkVersionLive(int64_t version) = 0;

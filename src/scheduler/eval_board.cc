@@ -78,7 +78,7 @@ std::optional<v1::Ticket> EvalBoard::NextTicket(std::chrono::nanoseconds now) {
   return std::nullopt;
 }
 
-absl::StatusOr<bool> EvalBoard::EndEpisode(const v1::EpisodeEndedRequest& request) {
+absl::StatusOr<bool> EvalBoard::EndEpisode(const v1::ReportEpisodeEndRequest& request) {
   const int64_t group = request.ref().group_id();
   const int64_t version = group / kGroupsPerVersion;
   const auto it = runs_.find(version);

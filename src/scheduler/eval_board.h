@@ -46,7 +46,7 @@ class EvalBoard {
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
   // An episode ended. False = nothing changed: a repetition, a late end, or one of a forgotten evaluation.
   // INVALID_ARGUMENT: no such sample or attempt, or no end.
-  absl::StatusOr<bool> EndEpisode(const v1::EpisodeEndedRequest& request);
+  absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
   std::vector<v1::EpisodeRef> Running() const;
   // Fails the attempts whose deadline has passed.
   void Expire(std::chrono::nanoseconds now);

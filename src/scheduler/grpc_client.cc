@@ -23,8 +23,8 @@ class GrpcClient final : public Client {
     if (!response.ok()) return response.status();
     return std::move(*response->mutable_ticket());
   }
-  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
-    return Call<v1::EpisodeEndedResponse>(&v1::Scheduler::Stub::EpisodeEnded, request).status();
+  absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) override {
+    return Call<v1::ReportEpisodeEndResponse>(&v1::Scheduler::Stub::ReportEpisodeEnd, request).status();
   }
   absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest& request) override {
     return Call<v1::ReconcileResponse>(&v1::Scheduler::Stub::Reconcile, request);

@@ -7,12 +7,12 @@
 namespace ingot::scheduler {
 
 absl::Status JournalWriter::Foreign() const {
-  return absl::AbortedError(absl::StrCat("another scheduler writes the journal of this pool (", refused_,
+  return absl::AbortedError(absl::StrCat("another scheduler writes the journal of this pool (", rejected_,
                                          "): stop it, or this one; the next start reads the journal anew"));
 }
 
 absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record) {
-  if (!refused_.empty()) return Foreign();
+  if (!rejected_.empty()) return Foreign();
   if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still in doubt");
   // The pool takes an append with equal content for a repetition. The nonce makes a repetition of this record equal,
   // and a record of the same content at another index different.
@@ -22,7 +22,7 @@ absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record
 }
 
 absl::StatusOr<std::optional<v1::JournalRecord>> JournalWriter::Resolve() {
-  if (!refused_.empty()) return Foreign();
+  if (!rejected_.empty()) return Foreign();
   if (!in_doubt_.has_value()) return std::nullopt;
   return Send();
 }
@@ -34,7 +34,7 @@ absl::StatusOr<v1::JournalRecord> JournalWriter::Send() {
   request.set_fencing_token(fencing_token_);
   const absl::StatusOr<int64_t> index = pool_.AppendJournal(request);
   if (absl::IsAborted(index.status())) {
-    refused_ = std::string(index.status().message());
+    rejected_ = std::string(index.status().message());
     return Foreign();
   }
   if (absl::IsInvalidArgument(index.status())) in_doubt_.reset();

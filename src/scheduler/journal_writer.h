@@ -45,7 +45,7 @@ class JournalWriter {
   const int64_t fencing_token_;
   int64_t next_index_ = 0;
   std::optional<v1::JournalRecord> in_doubt_;
-  std::string refused_;  // by the pool, which another process writes; empty = it has not refused
+  std::string rejected_;  // by the pool, which another process writes; empty = it has not refused
 };
 
 }  // namespace ingot::scheduler

@@ -76,19 +76,19 @@ absl::Status Scheduler::BeginJournal(const ResumePoint& resume) {
   return Write(std::move(record));
 }
 
-absl::Status Scheduler::BeginsBehind(int64_t step) const {
+absl::Status Scheduler::BeginsAfter(int64_t step) const {
   return absl::FailedPreconditionError(absl::StrCat("the journal begins at step ", policy_.first_step(),
                                                     " and does not hold batch ", step, datapool::WayOn()));
 }
 
 absl::Status Scheduler::EndLeft(v1::Episode& episode) {
-  v1::EndEpisodeRequest end;  // without a reward: what was posted stays
+  v1::StoreEndRequest end;  // without a reward: what was posted stays
   end.set_episode_id(episode.episode_id());
   end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
   end.set_ended_unix_ns(clock_.UnixNanos());
   end.set_gateway_token(episode.gateway_token());
-  const absl::Status ended = pool_.EndEpisode(end);
+  const absl::Status ended = pool_.StoreEnd(end);
   if (absl::IsFailedPrecondition(ended) || absl::IsAlreadyExists(ended) || absl::IsAborted(ended)) {
     v1::GetEpisodeRequest get;  // the new gateway was faster
     get.set_episode_id(episode.episode_id());
@@ -106,7 +106,7 @@ absl::Status Scheduler::ResumeAt(int64_t checkpoint) {
         "checkpoint ", checkpoint, " contains batches that this journal does not hold (it holds ", policy_.next_step(),
         "): the pool belongs to another run, or lost its last records", datapool::WayOn()));
   }
-  if (checkpoint < policy_.first_step()) return BeginsBehind(checkpoint);
+  if (checkpoint < policy_.first_step()) return BeginsAfter(checkpoint);
   if (checkpoint < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(checkpoint));
   evals_.ForgetAfter(checkpoint);
   live_known_ = false;
@@ -176,7 +176,7 @@ absl::Status Scheduler::Reconcile(const std::string& gateway, v1::EpisodePurpose
       found.set_running(found.running() + 1);
       continue;
     }
-    v1::EpisodeEndedRequest ended;
+    v1::ReportEpisodeEndRequest ended;
     *ended.mutable_ref() = ref;
     ended.set_purpose(purpose);
     if (it == stored.end()) {

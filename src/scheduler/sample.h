@@ -81,7 +81,7 @@ struct Sample {
   // An episode of this sample ended. A late end, of an older attempt, changes nothing. INVALID_ARGUMENT: the attempt
   // was never handed out, or the state is no end. A reward that is not finite is a failed attempt: it must not reach
   // the trainer.
-  absl::Status End(const v1::EpisodeEndedRequest& request, const AttemptLimits& limits) {
+  absl::Status End(const v1::ReportEpisodeEndRequest& request, const AttemptLimits& limits) {
     const int32_t ended = request.ref().attempt();
     if (ended > attempt) {
       return absl::InvalidArgumentError(absl::StrCat("group ", request.ref().group_id(), ", sample ",

@@ -54,8 +54,8 @@ void Scheduler::NotifyChange() {
 
 // ---- Admission -----------------------------------------------------------------------------------------------------
 
-absl::Status Scheduler::Refuse(const std::string& cause, const std::string& text) {
-  metrics_.CountRefusal(cause);
+absl::Status Scheduler::Reject(const std::string& cause, const std::string& text) {
+  metrics_.CountRejection(cause);
   return base::WithRetryAfter(absl::ResourceExhaustedError(text), options_.retry_after_ms);
 }
 
@@ -70,7 +70,7 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
   INGOT_RETURN_IF_ERROR(Prepare());
   const int64_t running = groups_.running() + evals_.running();
   if (options_.max_concurrent_episodes > 0 && running >= options_.max_concurrent_episodes) {
-    return Refuse("concurrency", absl::StrCat("max_concurrent_episodes = ", options_.max_concurrent_episodes,
+    return Reject("concurrency", absl::StrCat("max_concurrent_episodes = ", options_.max_concurrent_episodes,
                                               " episodes are running"));
   }
   std::optional<v1::Ticket> of_eval;
@@ -131,15 +131,15 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   if (AllBatchesFed()) {
     // A resumed trainer may still be on its way to the last batch and evaluate versions meanwhile.
     const bool fed = last_batch_fed_ || (live_known_ && policy_.live_version() >= options_.total_steps);
-    if (!fed) return Refuse("last_batches", "all batches are journalled; the trainer is not yet at the last");
+    if (!fed) return Reject("last_batches", "all batches are journalled; the trainer is not yet at the last");
     const bool eval_to_come = options_.final_eval && !evals_.done(options_.total_steps);
     if (evals_.active() || eval_to_come) {
-      return Refuse("evaluation",
+      return Reject("evaluation",
                     "the run is over but for its last evaluation, whose episodes are opened without naming a group");
     }
     return absl::FailedPreconditionError("the run is over: its last batch was fed");
   }
-  if (!live_known_) return Refuse("no_version", "no policy version is live yet");
+  if (!live_known_) return Reject("no_version", "no policy version is live yet");
   if (request.has_sample_of()) return AdmitSampleOf(request);
   if (!request.group().empty()) {
     INGOT_ASSIGN_OR_RETURN(auto ticket, AdmitNamed(request));
@@ -150,10 +150,10 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   // The last batches need no more groups than this; further ones would never be trained.
   const int64_t needed = (options_.total_steps - policy_.next_step()) * options_.groups_per_step;
   if (policy_.unbatched() >= needed) {
-    return Refuse("last_batches", "all groups that the last batches need are running or done");
+    return Reject("last_batches", "all groups that the last batches need are running or done");
   }
   if (!policy_.CanAdmit()) {
-    return Refuse("window", absl::StrCat("all ", policy_.budget(), " groups of the window are in use"));
+    return Reject("window", absl::StrCat("all ", policy_.budget(), " groups of the window are in use"));
   }
   v1::JournalRecord record;
   v1::GroupAdmitted& admitted = *record.mutable_admitted();
@@ -161,7 +161,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   if (request.group().empty()) {
     const double earliest = static_cast<double>(policy_.next_step()) / static_cast<double>(options_.total_steps);
     const v1::Task* const task = sampler_.Choose(policy_.next_group(), earliest);
-    if (task == nullptr) return Refuse("tasks_used_up", kUsedUp);
+    if (task == nullptr) return Reject("tasks_used_up", kUsedUp);
     *admitted.mutable_task() = *task;
   } else {
     *admitted.mutable_task() = request.task();
@@ -180,7 +180,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   return *std::move(ticket);
 }
 
-absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
+absl::Status Scheduler::ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   absl::StatusOr<bool> changed = false;
@@ -204,7 +204,7 @@ absl::Status Scheduler::EpisodeEnded(const v1::EpisodeEndedRequest& request) {
   return DecideOutcomes();
 }
 
-void Scheduler::CountEnd(const v1::EpisodeEndedRequest& ended) {
+void Scheduler::CountEnd(const v1::ReportEpisodeEndRequest& ended) {
   metrics_.CountEpisode(ended.state());
   if (!ended.cause().empty()) metrics_.CountFailure(ended.cause());
   if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
@@ -252,7 +252,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
       return absl::FailedPreconditionError(
           absl::StrCat("batch ", step, " was asked for before batch ", policy_.next_step()));
     }
-    if (step < policy_.first_step()) return BeginsBehind(step);
+    if (step < policy_.first_step()) return BeginsAfter(step);
     if (step < policy_.next_step()) return std::nullopt;
     INGOT_RETURN_IF_ERROR(CheckFailedTerms());  // other terms may go on without it
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);

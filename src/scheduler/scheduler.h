@@ -3,7 +3,7 @@
 //
 //   calls                                             members
 //   Admit --> ticket (group, sample, attempt)         policy_   which groups may be admitted and trained
-//   EpisodeEnded --> sample done, or tried again      groups_   the samples of admitted groups
+//   ReportEpisodeEnd --> sample done, or tried again      groups_   the samples of admitted groups
 //                --> group complete --> reward stage  grades_   groups that wait for their reward
 //                --> rewarded, dropped or failed      evals_    evaluations
 //   NextBatch <-- P groups, journalled                steps_    each batch's place in the journal, and its rewards
@@ -91,7 +91,7 @@ class Scheduler final : public Client {
                                                             const Grading& grading = {}, int64_t fencing_token = 0);
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override;
-  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override;
+  absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) override;
   absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest& request) override;
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest& request) override;
   absl::Status MarkVersionLive(int64_t version) override;
@@ -148,7 +148,7 @@ class Scheduler final : public Client {
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION: the journal begins behind that step.
-  absl::Status BeginsBehind(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status BeginsAfter(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckCheckpoint(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -190,7 +190,7 @@ class Scheduler final : public Client {
   // A sample of the group that the request names; nullopt = no group has that name yet.
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Refuse(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Reject(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllBatchesFed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return policy_.next_step() >= options_.total_steps; }
   // Waits until batch `step` is journalled. The batch if this call made it; nullopt = an earlier one did.
   absl::StatusOr<std::optional<v1::Batch>> AwaitBatch(int64_t step, std::chrono::nanoseconds deadline)
@@ -217,7 +217,7 @@ class Scheduler final : public Client {
   absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts an episode that was reported as ended. A failure is of the set-up if its runner says so, or if no agent has
   // got as far as a call.
-  void CountEnd(const v1::EpisodeEndedRequest& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountEnd(const v1::ReportEpisodeEndRequest& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::FeedStats Stats(const Step& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the gauges and wakes NextBatch.
   void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -30,8 +30,8 @@ class SchedulerMetrics {
   void CountBatch(int64_t groups) {
     Count("ingot_scheduler_groups_total", "Groups by event", "event", "trained", groups);
   }
-  void CountRefusal(const std::string& cause) {
-    Count("ingot_scheduler_refused_total", "Admissions refused, by cause", "cause", cause, 1);
+  void CountRejection(const std::string& cause) {
+    Count("ingot_scheduler_rejected_total", "Admissions refused, by cause", "cause", cause, 1);
   }
   void CountFailure(const std::string& cause) {
     Count("ingot_scheduler_failures_total", "Episodes that failed, by cause", "cause", cause, 1);

@@ -28,9 +28,9 @@ class SchedulerService final : public v1::Scheduler::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status EpisodeEnded(grpc::ServerContext*, const v1::EpisodeEndedRequest* request,
-                            v1::EpisodeEndedResponse*) override {
-    return ToGrpc(scheduler_.EpisodeEnded(*request));
+  grpc::Status ReportEpisodeEnd(grpc::ServerContext*, const v1::ReportEpisodeEndRequest* request,
+                                v1::ReportEpisodeEndResponse*) override {
+    return ToGrpc(scheduler_.ReportEpisodeEnd(*request));
   }
 
   grpc::Status Reconcile(grpc::ServerContext*, const v1::ReconcileRequest* request,

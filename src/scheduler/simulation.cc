@@ -292,22 +292,22 @@ class World {
 
 absl::Status SimulationOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(window.Validate());
-  const auto refuse = [](const std::string& what) { return absl::InvalidArgumentError(what); };
-  if (group_size < 1 || group_size > (1 << 16)) return refuse("the group size must be 1 to 65536");
-  if (steps < 1 || steps > 10'000'000) return refuse("steps must be 1 to 10000000");
-  if (workers < 1 || workers > kMaxWorkers) return refuse(absl::StrCat("workers must be 1 to ", kMaxWorkers));
+  const auto reject = [](const std::string& what) { return absl::InvalidArgumentError(what); };
+  if (group_size < 1 || group_size > (1 << 16)) return reject("the group size must be 1 to 65536");
+  if (steps < 1 || steps > 10'000'000) return reject("steps must be 1 to 10000000");
+  if (workers < 1 || workers > kMaxWorkers) return reject(absl::StrCat("workers must be 1 to ", kMaxWorkers));
   if (steps * window.groups_per_step > kMostEpisodes / group_size) {
-    return refuse(absl::StrCat("steps x groups per step x group size must be at most ", kMostEpisodes));
+    return reject(absl::StrCat("steps x groups per step x group size must be at most ", kMostEpisodes));
   }
   INGOT_RETURN_IF_ERROR(Distribution::Parse(durations.distribution).status());
-  if (!(task_sigma >= 0 && task_sigma <= 10)) return refuse("task sigma must be 0 to 10");
-  if (!(step_seconds > 0 && step_seconds < 1e9)) return refuse("the step's seconds must be above 0");
-  if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return refuse("the publishing's seconds must be 0 or more");
-  if (!(drop_share >= 0 && drop_share < 1)) return refuse("the share of drops must be in [0, 1)");
+  if (!(task_sigma >= 0 && task_sigma <= 10)) return reject("task sigma must be 0 to 10");
+  if (!(step_seconds > 0 && step_seconds < 1e9)) return reject("the step's seconds must be above 0");
+  if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return reject("the publishing's seconds must be 0 or more");
+  if (!(drop_share >= 0 && drop_share < 1)) return reject("the share of drops must be in [0, 1)");
   for (const auto& group : durations.recorded) {
-    if (group.empty()) return refuse("a recorded group has no durations");
+    if (group.empty()) return reject("a recorded group has no durations");
     for (const double duration : group) {
-      if (!(duration >= 0 && duration < 1e9)) return refuse("a recorded duration must be 0 s or more");
+      if (!(duration >= 0 && duration < 1e9)) return reject("a recorded duration must be 0 s or more");
     }
   }
   return absl::OkStatus();

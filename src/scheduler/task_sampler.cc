@@ -115,7 +115,7 @@ std::vector<double> TaskSampler::Weights(double progress, int stage) const {
   std::vector<double> weights(tasks_.size());
   std::map<std::string, int64_t> eligible;  // by domain, where domains have weights
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    const Known& known = known_[i];
+    const TaskHistory& known = known_[i];
     if (options_.once && known.groups > 0) continue;
     if (stage < 1 && known.retired_until > ended_) continue;
     if (stage < 2 && options_.order == "curriculum" && known.difficulty_rank > competence) continue;
@@ -158,7 +158,7 @@ void TaskSampler::Ended(const std::string& task_id, double success) {
   ++ended_;
   const auto it = index_.find(task_id);
   if (it == index_.end() || !std::isfinite(success)) return;
-  Known& known = known_[it->second];
+  TaskHistory& known = known_[it->second];
   known.success = known.success.has_value() ? (1 - kNewest) * *known.success + kNewest * success : success;
   known.uniform_in_a_row = success <= 0 || success >= 1 ? known.uniform_in_a_row + 1 : 0;
   if (options_.retire_after > 0 && known.uniform_in_a_row >= options_.retire_after) {

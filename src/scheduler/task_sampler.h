@@ -49,7 +49,7 @@ class TaskSampler {
 
  private:
   // A task's history and its place in the curriculum.
-  struct Known {
+  struct TaskHistory {
     double difficulty_rank = 0;     // share of tasks that are easier, in [0, 1)
     std::optional<double> success;  // running mean over its groups, newer ones weigh more; nullopt = none has ended
     int64_t groups = 0;             // admitted
@@ -68,7 +68,7 @@ class TaskSampler {
   SamplingOptions options_;
   uint64_t seed_;
   std::map<std::string, size_t> index_;  // by task id
-  std::vector<Known> known_;
+  std::vector<TaskHistory> known_;
   int64_t ended_ = 0;  // groups
   int64_t left_ = 0;   // tasks that no group had
 

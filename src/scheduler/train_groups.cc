@@ -7,7 +7,7 @@
 namespace ingot::scheduler {
 namespace {
 
-constexpr char kSnapshotLost[] = "snapshot";  // EpisodeEndedRequest.cause
+constexpr char kSnapshotLost[] = "snapshot";  // ReportEpisodeEndRequest.cause
 
 bool HasWaiting(const std::vector<Sample>& samples) {
   return std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.state == Sample::kWaiting; });
@@ -210,7 +210,7 @@ std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, const Asker& a
   return ticket;
 }
 
-absl::StatusOr<bool> TrainGroups::EndEpisode(const v1::EpisodeEndedRequest& request) {
+absl::StatusOr<bool> TrainGroups::EndEpisode(const v1::ReportEpisodeEndRequest& request) {
   const int64_t group_id = request.ref().group_id();
   const auto it = groups_.find(group_id);
   if (it == groups_.end()) return false;

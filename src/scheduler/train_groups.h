@@ -91,7 +91,7 @@ class TrainGroups {
 
   // An episode ended. False = nothing changed: a repetition, or a late end, of a group or attempt that is over.
   // INVALID_ARGUMENT: no such sample or attempt, or no end. REQUIRES: the group was admitted once.
-  absl::StatusOr<bool> EndEpisode(const v1::EpisodeEndedRequest& request);
+  absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
   // The running attempts of groups that were admitted under version `admitted_from` or a later one.
   std::vector<v1::EpisodeRef> Running(int64_t admitted_from = 0) const;
   // Fences the attempt: its end counts for nothing, and its sample waits again. Changes nothing if the attempt is over

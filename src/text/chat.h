@@ -77,7 +77,7 @@ struct TailOptions {
   // Empty: not checked.
   std::string_view sampled_from = {};
   // The client went on with this text behind the turn: the content of its message ends with it. It begins the tail.
-  std::string_view behind = {};
+  std::string_view following = {};
   size_t most_ids = kAnyNumberOfIds;  // of the tail
 };
 

@@ -62,7 +62,7 @@ class Assembler {
   }
 
   // TooManyIds: there are surely more than `most_ids`.
-  absl::StatusOr<std::vector<int32_t>> Take() {
+  absl::StatusOr<std::vector<int32_t>> TakeIds() {
     Border();
     if (left_out_ > 0) return TooManyIds(ids_.size() + left_out_);
     return std::move(ids_);
@@ -134,7 +134,7 @@ class SpecFormat final : public ChatFormat {
     }
     if (begun) prompt.prefill = kBegunContent;
     if (add_generation_prompt && !begun) Header("assistant", out);
-    INGOT_ASSIGN_OR_RETURN(prompt.ids, out.Take());
+    INGOT_ASSIGN_OR_RETURN(prompt.ids, out.TakeIds());
     return prompt;
   }
 
@@ -182,7 +182,7 @@ class SpecFormat final : public ChatFormat {
     INGOT_RETURN_IF_ERROR(Check(messages, first_new));
     if (options.earlier == EarlierTurns::kAsTemplate) INGOT_RETURN_IF_ERROR(CheckReasoningStays(messages, first_new));
     Assembler out(*tokenizer_, markers_, options.most_ids);
-    out.Plain(options.behind);
+    out.Plain(options.following);
     RenderedTail tail;
     if (conversation.ends_begun) tail.prefill = kBegunContent;
     if (!conversation.ends_begun || first_new < messages.size()) {
@@ -196,7 +196,7 @@ class SpecFormat final : public ChatFormat {
     }
     // The whole generation prompt; it contains nothing of the answer.
     if (!conversation.ends_begun) Header("assistant", out);
-    INGOT_ASSIGN_OR_RETURN(tail.ids, out.Take());
+    INGOT_ASSIGN_OR_RETURN(tail.ids, out.TakeIds());
     return tail;
   }
 

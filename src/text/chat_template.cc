@@ -221,8 +221,8 @@ const jinja::Template& ChatTemplate::TemplateFor(const Variables& variables) con
   return tools && tool_template_ != nullptr ? *tool_template_ : *template_;
 }
 
-absl::StatusOr<jinja::Rendered> ChatTemplate::Render(const Variables& variables, std::vector<jinja::Value> tracked,
-                                                     std::timespec now) const {
+absl::StatusOr<jinja::RenderedText> ChatTemplate::Render(const Variables& variables, std::vector<jinja::Value> tracked,
+                                                         std::timespec now) const {
   jinja::RenderOptions options = OptionsFor(variables, std::move(tracked));
   options.now = now;
   return TemplateFor(variables).Render(options);
@@ -234,7 +234,7 @@ absl::StatusOr<jinja::PromptRendering> ChatTemplate::RenderAtPrompt(const Variab
   return TemplateFor(variables).RenderAtPrompt(OptionsFor(variables, std::move(tracked)), add_generation_prompt);
 }
 
-absl::StatusOr<jinja::Rendered> ChatTemplate::RenderJson(const json::object& variables, std::timespec now) const {
+absl::StatusOr<jinja::RenderedText> ChatTemplate::RenderJson(const json::object& variables, std::timespec now) const {
   Variables values;
   values.emplace_back("add_generation_prompt", jinja::Value(false));
   for (const auto& field : variables) {
@@ -262,7 +262,7 @@ jinja::Value MessageValue(const json::value& message, int32_t source) {
         std::find(std::begin(kRoles), std::end(kRoles), View(field.value().get_string())) != std::end(kRoles);
     dict.Set(jinja::FromJson(json::value(field.key()), source), jinja::FromJson(field.value(), role ? -1 : source));
   }
-  return dict.Take();
+  return dict.Release();
 }
 
 void NormalizeAsTransformers(json::object& variables) {

@@ -40,13 +40,13 @@ class ChatTemplate {
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
   // Renders with the special tokens and with `variables`, which win over them. `tools` and `documents` are None unless
   // given. `tracked`: jinja::RenderOptions::tracked.
-  absl::StatusOr<jinja::Rendered> Render(const Variables& variables, std::vector<jinja::Value> tracked,
-                                         std::timespec now = {}) const;
+  absl::StatusOr<jinja::RenderedText> Render(const Variables& variables, std::vector<jinja::Value> tracked,
+                                             std::timespec now = {}) const;
   // jinja::Template::RenderAtPrompt.
   absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables, std::vector<jinja::Value> tracked,
                                                         bool add_generation_prompt) const;
   // The same for variables as a JSON object. All its texts but the names of roles count as text from outside.
-  absl::StatusOr<jinja::Rendered> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
+  absl::StatusOr<jinja::RenderedText> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
 
   // Whether the template names this variable.
   bool Mentions(std::string_view name) const {

@@ -230,8 +230,8 @@ class Fitter {
   }
 
   void JoinUserToResult() {
-    if (!Wants(Concession::kUserBehindResult)) return;
-    JoinEach(Concession::kUserBehindResult, [](const Part& one, const Part& next) {
+    if (!Wants(Concession::kUserAfterResult)) return;
+    JoinEach(Concession::kUserAfterResult, [](const Part& one, const Part& next) {
       return one.message.role == "tool" && next.message.role == "user";
     });
   }

@@ -150,24 +150,24 @@ absl::StatusOr<json::array> WrittenMerges(const File& file, const std::vector<st
 
 // A token's cut in two tokens. `transformers` orders the cuts of all tokens by score, then by the sides' lengths in
 // characters, greatest first; equal ones stay in the order of the tokens, and of one token in the order of their sides' ids.
-struct Cut {
+struct TokenCut {
   std::string_view left, right;
   int64_t left_id, right_id;
   double score;
   size_t left_chars, right_chars;
 };
 
-std::vector<Cut> CutsOf(std::string_view token, double score, const Ids& ids) {
+std::vector<TokenCut> CutsOf(std::string_view token, double score, const Ids& ids) {
   std::vector<size_t> borders;
   for (size_t at = 0; at < token.size(); at += DecodeAt(token, at).size) borders.push_back(at);
-  std::vector<Cut> cuts;
+  std::vector<TokenCut> cuts;
   for (size_t i = 1; i < borders.size(); ++i) {
     const std::string_view left = token.substr(0, borders[i]), right = token.substr(borders[i]);
     const auto left_id = ids.find(left), right_id = ids.find(right);
     if (left_id == ids.end() || right_id == ids.end()) continue;
     cuts.push_back({left, right, left_id->second, right_id->second, score, i, borders.size() - i});
   }
-  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
+  std::stable_sort(cuts.begin(), cuts.end(), [](const TokenCut& a, const TokenCut& b) {
     return std::tie(a.left_id, a.right_id) < std::tie(b.left_id, b.right_id);
   });
   return cuts;
@@ -179,16 +179,16 @@ absl::StatusOr<json::array> MergesByScore(const File& file, const std::vector<st
     return Bad(file, absl::StrCat("field 'tokenizer.ggml.scores' has ", scores.size(), " values for ", tokens.size(),
                                   " tokens"));
   }
-  std::vector<Cut> cuts;
+  std::vector<TokenCut> cuts;
   for (size_t id = 0; id < tokens.size(); ++id) {
     if (scores[id] != scores[id]) return Bad(file, absl::StrCat("the score of token ", id, " is no number"));
-    for (const Cut& cut : CutsOf(tokens[id], scores[id], ids)) cuts.push_back(cut);
+    for (const TokenCut& cut : CutsOf(tokens[id], scores[id], ids)) cuts.push_back(cut);
   }
-  std::stable_sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) {
+  std::stable_sort(cuts.begin(), cuts.end(), [](const TokenCut& a, const TokenCut& b) {
     return std::tie(a.score, a.left_chars, a.right_chars) > std::tie(b.score, b.left_chars, b.right_chars);
   });
   json::array merges;
-  for (const Cut& cut : cuts) {
+  for (const TokenCut& cut : cuts) {
     merges.push_back(json::array{json::string(cut.left), json::string(cut.right)});
   }
   return merges;

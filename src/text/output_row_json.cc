@@ -17,21 +17,21 @@ class Fields {
   }
 
   void Read(const char* key, std::string& out) {
-    const json::value* field = Take(key);
+    const json::value* field = TakeField(key);
     if (field == nullptr) return;
     if (!field->is_string()) return Fail(key, "must be a string");
     out = std::string(field->get_string());
   }
 
   void Read(const char* key, bool& out) {
-    const json::value* field = Take(key);
+    const json::value* field = TakeField(key);
     if (field == nullptr) return;
     if (!field->is_bool()) return Fail(key, "must be true or false");
     out = field->get_bool();
   }
 
   void Read(const char* key, Texts& out) {
-    const json::value* field = Take(key);
+    const json::value* field = TakeField(key);
     if (field == nullptr) return;
     Texts texts;
     if (field->is_array()) {
@@ -43,7 +43,7 @@ class Fields {
     out = std::move(texts);
   }
 
-  const json::value* Take(const char* key) {
+  const json::value* TakeField(const char* key) {
     names_ += absl::StrCat(names_.empty() ? "" : ", ", key);
     const json::value* field = base::Find(object_, key);
     taken_ += field != nullptr;
@@ -118,8 +118,8 @@ absl::StatusOr<OutputRow> OutputRowFromJson(const json::value& value) {
   fields.Read("id_keys", row.id_keys);
   fields.Read("id_prefix", row.id_prefix);
   fields.Read("id_index", row.id_index);
-  const json::value* sections = fields.Take("sections");
-  const json::value* channels = fields.Take("channels");
+  const json::value* sections = fields.TakeField("sections");
+  const json::value* channels = fields.TakeField("channels");
   if (sections != nullptr && !sections->is_array()) fields.Fail("sections", "must be a list");
   INGOT_RETURN_IF_ERROR(fields.Done());
   if (sections != nullptr) {

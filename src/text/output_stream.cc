@@ -27,15 +27,15 @@ OutputStream::OutputStream(std::shared_ptr<const OutputFormat> format, const Par
 
 OutputDelta OutputStream::Push(std::string_view text, bool is_token) {
   machine_->Push(text, is_token);
-  return Take();
+  return TakeDelta();
 }
 
 OutputDelta OutputStream::Finish() {
   machine_->Finish();
-  return Take();
+  return TakeDelta();
 }
 
-OutputDelta OutputStream::Take() {
+OutputDelta OutputStream::TakeDelta() {
   const ParsedOutput& parsed = machine_->parsed();
   OutputDelta delta;
   delta.content = parsed.content.substr(content_);
@@ -53,9 +53,9 @@ OutputDelta OutputStream::Take() {
       arguments_ = 0;
     }
     const bool last = i + 1 == parsed.tool_calls.size();
-    const size_t told = call.arguments_json.size() - (last ? machine_->held_arguments() : 0);
-    more.arguments = call.arguments_json.substr(arguments_, told - arguments_);
-    arguments_ = told;
+    const size_t emitted = call.arguments_json.size() - (last ? machine_->held_arguments() : 0);
+    more.arguments = call.arguments_json.substr(arguments_, emitted - arguments_);
+    arguments_ = emitted;
     if (more.begins || !more.arguments.empty()) delta.calls.push_back(std::move(more));
   }
   calls_ = parsed.tool_calls.size();

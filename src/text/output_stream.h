@@ -52,7 +52,7 @@ class OutputStream {
   size_t settled_bytes() const { return machine_->settled_bytes(); }
 
  private:
-  OutputDelta Take();
+  OutputDelta TakeDelta();
 
   const std::shared_ptr<const OutputFormat> format_;
   const ParameterTypes types_;

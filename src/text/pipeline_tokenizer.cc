@@ -20,7 +20,7 @@ bool IsWhiteSpaceOnly(std::string_view text) {
 class ModelSink final : public PieceSink {
  public:
   ModelSink(const Bpe& model, std::vector<int32_t>& ids) : model_(model), ids_(ids) {}
-  void Take(const Piece& piece) override { model_.Encode(piece.text, ids_); }
+  void Accept(const Piece& piece) override { model_.Encode(piece.text, ids_); }
 
  private:
   const Bpe& model_;

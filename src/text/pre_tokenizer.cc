@@ -25,7 +25,7 @@ class Joiner {
  public:
   Joiner(Behavior behavior, const Piece& piece, PieceSink& sink) : behavior_(behavior), piece_(piece), sink_(sink) {}
 
-  void Take(const Span& span) {
+  void Accept(const Span& span) {
     switch (behavior_) {
       case Behavior::kIsolated:
         return Emit(span);
@@ -55,7 +55,7 @@ class Joiner {
     last_is_match_ = span.is_match;
   }
   void Emit(const Span& span) {
-    sink_.Take({piece_.text.substr(span.begin, span.end - span.begin), piece_.starts_text && span.begin == 0});
+    sink_.Accept({piece_.text.substr(span.begin, span.end - span.begin), piece_.starts_text && span.begin == 0});
   }
 
   const Behavior behavior_;
@@ -70,16 +70,16 @@ void SplitByPattern(const SplitPattern& pattern, Behavior behavior, bool invert,
   MatchIterator matches(pattern, piece.text);
   size_t done = 0;
   for (Regex::Match match; matches.Next(&match); done = match.end) {
-    if (match.begin > done) joiner.Take({done, match.begin, invert});
-    joiner.Take({match.begin, match.end, !invert});
+    if (match.begin > done) joiner.Accept({done, match.begin, invert});
+    joiner.Accept({match.begin, match.end, !invert});
   }
-  if (done < piece.text.size()) joiner.Take({done, piece.text.size(), invert});
+  if (done < piece.text.size()) joiner.Accept({done, piece.text.size(), invert});
   joiner.Finish();
 }
 
-class Split final : public PreTokenizer {
+class SplitStage final : public PreTokenizer {
  public:
-  Split(std::shared_ptr<const SplitPattern> pattern, Behavior behavior, bool invert)
+  SplitStage(std::shared_ptr<const SplitPattern> pattern, Behavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
   void Run(const Piece& piece, PieceSink& sink) const override {
     SplitByPattern(*pattern_, behavior_, invert_, piece, sink);
@@ -106,13 +106,13 @@ class SplitCharacters final : public PreTokenizer {
     for (size_t at = 0; at < piece.text.size();) {
       const CodePoint c = DecodeAt(piece.text, at);
       if (has_(c.value)) {
-        if (at > done) joiner.Take({done, at, false});
+        if (at > done) joiner.Accept({done, at, false});
         done = at + c.size;
-        joiner.Take({at, done, true});
+        joiner.Accept({at, done, true});
       }
       at += c.size;
     }
-    if (done < piece.text.size()) joiner.Take({done, piece.text.size(), false});
+    if (done < piece.text.size()) joiner.Accept({done, piece.text.size(), false});
     joiner.Finish();
   }
 
@@ -138,9 +138,9 @@ class ByteLevel final : public PreTokenizer {
   class Speller final : public PieceSink {
    public:
     explicit Speller(PieceSink& sink) : sink_(sink) {}
-    void Take(const Piece& piece) override {
+    void Accept(const Piece& piece) override {
       const std::string spelled = SpellBytes(piece.text);
-      sink_.Take({spelled, piece.starts_text});
+      sink_.Accept({spelled, piece.starts_text});
     }
 
    private:
@@ -151,7 +151,7 @@ class ByteLevel final : public PreTokenizer {
     static const auto* const gpt2 = new std::shared_ptr<const SplitPattern>(KnownPattern(kGpt2Pattern));
     Speller speller(sink);
     PieceSink& out = spell_ ? static_cast<PieceSink&>(speller) : sink;
-    if (!use_regex_) return out.Take(piece);
+    if (!use_regex_) return out.Accept(piece);
     SplitByPattern(**gpt2, Behavior::kIsolated, false, piece, out);
   }
 
@@ -183,7 +183,7 @@ class Metaspace final : public PreTokenizer {
       }
     }
     const Piece replaced{text, piece.starts_text};
-    if (!split_) return sink.Take(replaced);
+    if (!split_) return sink.Accept(replaced);
     SplitByPattern(*pattern_, Behavior::kMergedWithNext, false, replaced, sink);
   }
 
@@ -276,7 +276,7 @@ struct Reader {
       INGOT_ASSIGN_OR_RETURN(auto pattern, ReadPattern(component, "pre_tokenizer Split"));
       INGOT_ASSIGN_OR_RETURN(const Behavior behavior, ReadBehavior(component, "pre_tokenizer Split"));
       INGOT_ASSIGN_OR_RETURN(const bool invert, ReadBool(component, "invert", false, "pre_tokenizer Split"));
-      stages.push_back(std::make_unique<Split>(std::move(pattern), behavior, invert));
+      stages.push_back(std::make_unique<SplitStage>(std::move(pattern), behavior, invert));
       return absl::OkStatus();
     }
     if (type == "ByteLevel") {
@@ -297,9 +297,9 @@ struct Reader {
 class StageSink final : public PieceSink {
  public:
   StageSink(const PreTokenizerStages& stages, size_t next, PieceSink& end) : stages_(stages), next_(next), end_(end) {}
-  void Take(const Piece& piece) override {
+  void Accept(const Piece& piece) override {
     if (piece.text.empty()) return;
-    if (next_ == stages_.stages.size()) return end_.Take(piece);
+    if (next_ == stages_.stages.size()) return end_.Accept(piece);
     StageSink after(stages_, next_ + 1, end_);
     stages_.stages[next_]->Run(piece, after);
   }
@@ -328,7 +328,7 @@ absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const json::value* json, boo
 }
 
 void RunStages(const PreTokenizerStages& stages, const Piece& piece, PieceSink& sink) {
-  StageSink(stages, 0, sink).Take(piece);
+  StageSink(stages, 0, sink).Accept(piece);
 }
 
 std::string SpellBytes(std::string_view text) {

@@ -25,7 +25,7 @@ struct Piece {
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
-  virtual void Take(const Piece& piece) = 0;  // piece.text is valid during the call
+  virtual void Accept(const Piece& piece) = 0;  // piece.text is valid during the call
 };
 
 // Immutable, thread safe.

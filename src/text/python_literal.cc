@@ -33,7 +33,7 @@ class PythonReader {
  private:
   void Space() { at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size()); }
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  bool Take(char c) {
+  bool Consume(char c) {
     if (Peek() != c) return false;
     ++at_;
     return true;
@@ -70,7 +70,7 @@ class PythonReader {
 
   // A list or a tuple; (x) is x itself.
   bool Items(char open, char close, std::string& out, int depth) {
-    Take(open);
+    Consume(open);
     std::string items;
     size_t count = 0;
     bool comma = false;
@@ -80,15 +80,15 @@ class PythonReader {
       if (!Value(items, depth + 1)) return false;
       ++count;
       Space();
-      comma = Take(',');
+      comma = Consume(',');
     }
-    Take(close);
+    Consume(close);
     out += open == '(' && count == 1 && !comma ? items : absl::StrCat("[", items, "]");
     return true;
   }
 
   bool Dict(std::string& out, int depth) {
-    Take('{');
+    Consume('{');
     out += '{';
     bool first = true, comma = false;
     for (Space(); Peek() != '}'; Space()) {
@@ -98,23 +98,23 @@ class PythonReader {
       std::string key;
       if (!IsString() || !Strings(key)) return false;
       Space();
-      if (!Take(':')) return false;
+      if (!Consume(':')) return false;
       out += JsonString(key) + ": ";
       if (!Value(out, depth + 1)) return false;
       Space();
-      comma = Take(',');
+      comma = Consume(',');
     }
-    Take('}');
+    Consume('}');
     out += '}';
     return true;
   }
 
   bool Number(std::string& out) {
     std::string number;
-    if (Take('-')) {
+    if (Consume('-')) {
       number += '-';
     } else {
-      Take('+');
+      Consume('+');
     }
     const size_t whole = number.size();
     Digits(number);
@@ -124,7 +124,7 @@ class PythonReader {
       number.resize(whole + 1);
     }
     if (count == 0) number += '0';
-    if (Take('.')) {
+    if (Consume('.')) {
       const size_t point = number.size();
       number += '.';
       Digits(number);

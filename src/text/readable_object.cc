@@ -62,9 +62,9 @@ bool IsFinite(std::string_view number) {
 std::string ReadableObject::Push(std::string_view arguments) {
   for (const char c : arguments) {
     if (place_ == Place::kEnd) break;
-    if (!Read(c)) told_ += Finish();
+    if (!Read(c)) emitted_ += Finish();
   }
-  return std::exchange(told_, {});
+  return std::exchange(emitted_, {});
 }
 
 std::string ReadableObject::Finish() {
@@ -77,8 +77,8 @@ std::string ReadableObject::Finish() {
   return end;
 }
 
-void ReadableObject::TellHeld() {
-  told_ += held_;
+void ReadableObject::EmitHeld() {
+  emitted_ += held_;
   held_.clear();
 }
 
@@ -94,7 +94,7 @@ bool ReadableObject::Read(char c) {
     held_ += c;
     word_.remove_prefix(1);
     if (!word_.empty()) return true;
-    TellHeld();
+    EmitHeld();
     place_ = Place::kNext;
     return true;
   }
@@ -136,7 +136,7 @@ bool ReadableObject::ReadValue(char c) {
   if (c == '{' || c == '[') return Open(c);
   if (c == '"') {
     held_ += c;
-    TellHeld();
+    EmitHeld();
     place_ = Place::kString;
     return true;
   }
@@ -157,7 +157,7 @@ bool ReadableObject::ReadValue(char c) {
 
 bool ReadableObject::ReadString(char c) {
   if (static_cast<unsigned char>(c) < 0x20) return false;
-  std::string& text = place_ == Place::kString ? told_ : held_;
+  std::string& text = place_ == Place::kString ? emitted_ : held_;
   if (!escape_.empty() || c == '\\') {
     escape_ += c;
     return ReadEscape();
@@ -188,7 +188,7 @@ bool ReadableObject::ReadEscape() {
     whole = true;
   }
   if (!whole) return true;
-  (place_ == Place::kString ? told_ : held_) += std::exchange(escape_, {});
+  (place_ == Place::kString ? emitted_ : held_) += std::exchange(escape_, {});
   return true;
 }
 
@@ -200,14 +200,14 @@ bool ReadableObject::ReadNumber(char c) {
   if (text == NumberText::kWhole && !IsFinite(longer)) return false;
   number_ = std::move(longer);
   held_ += c;
-  if (text == NumberText::kWhole) TellHeld();
+  if (text == NumberText::kWhole) EmitHeld();
   return true;
 }
 
 bool ReadableObject::Open(char bracket) {
   if (brackets_.size() == kMaxDepth) return false;
   held_ += bracket;
-  TellHeld();
+  EmitHeld();
   brackets_ += bracket;
   place_ = bracket == '{' ? Place::kKeyOrEnd : Place::kItemOrEnd;
   return true;
@@ -216,7 +216,7 @@ bool ReadableObject::Open(char bracket) {
 bool ReadableObject::Close(char bracket) {
   if (brackets_.back() != (bracket == '}' ? '{' : '[')) return false;
   held_ += bracket;
-  TellHeld();
+  EmitHeld();
   brackets_.pop_back();
   place_ = brackets_.empty() ? Place::kEnd : Place::kNext;
   return true;

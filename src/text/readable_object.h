@@ -50,11 +50,11 @@ class ReadableObject {
   bool ReadNumber(char c);
   bool Open(char bracket);
   bool Close(char bracket);
-  void TellHeld();
+  void EmitHeld();
 
   Place place_ = Place::kBegin;
   std::string brackets_;   // the open ones
-  std::string told_;       // not returned yet
+  std::string emitted_;    // not returned yet
   std::string held_;       // behind it: text that cannot be closed, such as a key
   std::string escape_;     // the begun escape of a string; of characters beyond U+FFFF two are one
   std::string number_;     // the digits, sign, point and exponent so far

@@ -34,7 +34,7 @@ class Translator {
  private:
   bool More() const { return at_ < in_.size(); }
   bool Next(std::string_view text) const { return in_.substr(at_, text.size()) == text; }
-  bool Take(std::string_view text) {
+  bool Consume(std::string_view text) {
     if (!Next(text)) return false;
     at_ += text.size();
     return true;
@@ -48,7 +48,7 @@ class Translator {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
     bool first = true;  // in Ruby, a bare (?i) counts to the end of its alternatives only at their start
     while (More() && !Next(")")) {
-      if (Take("|")) {
+      if (Consume("|")) {
         out_ += '|';
         first = false;
         continue;
@@ -63,12 +63,12 @@ class Translator {
 
   absl::Status Atom(int depth, bool first) {
     if (Next("(")) return Group(depth, first);
-    if (Take("[")) {
+    if (Consume("[")) {
       INGOT_ASSIGN_OR_RETURN(const std::string set, Class(depth));
       out_ += set;
       return absl::OkStatus();
     }
-    if (Take("\\")) return Escape();
+    if (Consume("\\")) return Escape();
     if (Next("*") || Next("+") || Next("?")) return Malformed("a quantifier of nothing");
     const size_t size = DecodeAt(in_, at_).size;
     if (size == 1 && (in_[at_] == '#' || in_[at_] == ']' || in_[at_] == '}' || in_[at_] == '{')) out_ += '\\';
@@ -79,11 +79,11 @@ class Translator {
 
   absl::Status Group(int depth, bool first) {
     for (const char* same : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
-      if (Take(same)) return GroupBody(same, depth);
+      if (Consume(same)) return GroupBody(same, depth);
     }
-    if (Take("(?#")) return Unsupported("a comment (?#...)");
+    if (Consume("(?#")) return Unsupported("a comment (?#...)");
     if (Next("(?<") || Next("(?'")) return Unsupported("a named group");
-    if (!Take("(?")) {
+    if (!Consume("(?")) {
       ++at_;
       return GroupBody("(?:", depth);  // captures are never read
     }
@@ -102,8 +102,8 @@ class Translator {
         return Unsupported(absl::StrCat("the option '", std::string(1, option), "' of (?", on ? "" : "-", "...)"));
       }
     }
-    if (Take(":")) return GroupBody("(?" + options + ":", depth);
-    if (!Take(")")) return Malformed("a group without )");
+    if (Consume(":")) return GroupBody("(?" + options + ":", depth);
+    if (!Consume(")")) return Malformed("a group without )");
     if (!first) return Unsupported("an option (?i) in the middle of a group");
     out_ += "(?" + options + ")";
     return absl::OkStatus();
@@ -112,7 +112,7 @@ class Translator {
   absl::Status GroupBody(const std::string& open, int depth) {
     out_ += open;
     INGOT_RETURN_IF_ERROR(Alternatives(depth + 1));
-    if (!Take(")")) return Malformed("a group without )");
+    if (!Consume(")")) return Malformed("a group without )");
     out_ += ')';
     return absl::OkStatus();
   }
@@ -121,7 +121,7 @@ class Translator {
     while (More()) {
       std::string quantifier;
       bool interval = false;
-      if (Take("*") || Take("+") || Take("?")) {
+      if (Consume("*") || Consume("+") || Consume("?")) {
         quantifier = in_[at_ - 1];
       } else if (Next("{") && TakeInterval(quantifier)) {
         interval = true;
@@ -220,7 +220,7 @@ class Translator {
       case 'e':
         return Set{HexEscape(27)};
       case 'x':
-        if (Take("{")) return HexNumber(8, true);
+        if (Consume("{")) return HexNumber(8, true);
         return HexNumber(2, false);
       case 'u':
         return HexNumber(4, false);
@@ -245,15 +245,15 @@ class Translator {
       const char c = in_[at_];
       value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
     }
-    if (digits == 0 || (braced && !Take("}")) || value >= 0x110000 || (value >= 0xD800 && value < 0xE000)) {
+    if (digits == 0 || (braced && !Consume("}")) || value >= 0x110000 || (value >= 0xD800 && value < 0xE000)) {
       return Malformed("a hexadecimal escape that names no character");
     }
     return Set{HexEscape(value)};
   }
 
   absl::StatusOr<Set> Property(bool negated) {
-    if (!Take("{")) return Malformed("\\p without {");
-    if (Take("^")) negated = !negated;
+    if (!Consume("{")) return Malformed("\\p without {");
+    if (Consume("^")) negated = !negated;
     const size_t end = in_.find('}', at_);
     if (end == std::string_view::npos) return Malformed("\\p{ without }");
     const std::string_view name = in_.substr(at_, end - at_);
@@ -268,7 +268,7 @@ class Translator {
   // and uses look-aheads for classes that are nested, intersected or contain a negated set.
   absl::StatusOr<std::string> Class(int depth) {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
-    const bool negated = Take("^");
+    const bool negated = Consume("^");
     std::vector<std::string> terms;  // the operands of &&, except the last
     std::string items;
     std::vector<std::string> others;  // alternatives to `items`
@@ -277,13 +277,13 @@ class Translator {
       if (!More()) return Malformed("a class without ]");
       if (Next("]") && !first) break;
       first = false;
-      if (Take("&&")) {
+      if (Consume("&&")) {
         terms.push_back(Union(items, others));
         items.clear();
         others.clear();
-      } else if (Take("[:")) {
+      } else if (Consume("[:")) {
         INGOT_RETURN_IF_ERROR(Posix(items, others));
-      } else if (Take("[")) {
+      } else if (Consume("[")) {
         INGOT_ASSIGN_OR_RETURN(std::string nested, Class(depth + 1));
         others.push_back(std::move(nested));
       } else {
@@ -315,7 +315,7 @@ class Translator {
   }
 
   absl::Status Posix(std::string& items, std::vector<std::string>& others) {
-    const bool negated = Take("^");
+    const bool negated = Consume("^");
     const size_t end = in_.find(":]", at_);
     if (end == std::string_view::npos) return Malformed("[: without :]");
     const std::string_view name = in_.substr(at_, end - at_);
@@ -352,9 +352,9 @@ class Translator {
 
   absl::StatusOr<Set> ClassAtom(bool& single) {
     if (!More()) return Malformed("a class without ]");
-    if (Take("\\")) {
+    if (Consume("\\")) {
       single = !More() || std::string_view("sSwWdDhHpP").find(in_[at_]) == std::string_view::npos;
-      if (Take("b")) return Set{HexEscape(8)};
+      if (Consume("b")) return Set{HexEscape(8)};
       return EscapedSet(true);
     }
     const CodePoint c = DecodeAt(in_, at_);

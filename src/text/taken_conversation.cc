@@ -24,7 +24,7 @@ Region RegionOf(const TakenConversation& taken, size_t i) {
   return {RegionOf(taken.layout, taken.First(i)).begin, RegionOf(taken.layout, taken.Last(i)).end};
 }
 
-bool LeavesOutSystem(std::span<const Message> messages, const jinja::Rendered& rendered) {
+bool LeavesOutSystem(std::span<const Message> messages, const jinja::RenderedText& rendered) {
   std::vector<bool> missing(messages.size());
   bool any = false;
   for (size_t i = messages.size(); i-- > 0;) {
@@ -57,7 +57,8 @@ absl::StatusOr<Layout> ConversationTaker::LayOut(const TemplateInput& input, siz
 }
 
 absl::StatusOr<std::vector<size_t>> ConversationTaker::EndsByPrefixes(const TemplateInput& input, size_t count,
-                                                                      const jinja::Rendered& whole, size_t end) const {
+                                                                      const jinja::RenderedText& whole,
+                                                                      size_t end) const {
   std::vector<size_t> ends(count, end);
   for (size_t i = count - 1; i-- > 0;) {
     const auto before = RenderInput(*template_, input, i + 1, false);
@@ -85,8 +86,8 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeFitted(const Conversati
   return TakeWith(conversation, std::move(fitted), add_generation_prompt);
 }
 
-absl::StatusOr<TakenConversation> ConversationTaker::Take(const Conversation& conversation,
-                                                          bool add_generation_prompt) const {
+absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conversation& conversation,
+                                                                      bool add_generation_prompt) const {
   absl::StatusOr<TakenConversation> as_it_is = TakeWith(conversation, std::nullopt, add_generation_prompt);
   if (IsTaken(as_it_is) || (!as_it_is.ok() && !absl::IsInvalidArgument(as_it_is.status()))) return as_it_is;
   // One concession after the other is added until the template takes the conversation.
@@ -111,18 +112,18 @@ absl::StatusOr<TakenConversation> ConversationTaker::Take(const Conversation& co
     wanted = wanted.Without(idle);
     taken = std::move(fewer);
   }
-  Tell(taken->concessions(), as_it_is.status());
+  Report(taken->concessions(), as_it_is.status());
   return taken;
 }
 
-void ConversationTaker::Tell(Concessions concessions, const absl::Status& refusal) const {
+void ConversationTaker::Report(Concessions concessions, const absl::Status& rejection) const {
   for (size_t i = 0; i < kConcessions; ++i) {
-    if (!concessions.Has(static_cast<Concession>(i)) || told_[i].exchange(true)) continue;
+    if (!concessions.Has(static_cast<Concession>(i)) || warned_[i].exchange(true)) continue;
     INGOT_LOG(warn,
               "the chat template {}: such conversations are rendered with the concession '{}' from now on, in serving "
               "and in training",
-              refusal.ok() ? std::string("leaves out a system message")
-                           : absl::StrCat("refuses a conversation (", refusal.message(), ")"),
+              rejection.ok() ? std::string("leaves out a system message")
+                             : absl::StrCat("refuses a conversation (", rejection.message(), ")"),
               kConcessionNames[i]);
   }
 }

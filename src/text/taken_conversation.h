@@ -18,7 +18,7 @@ namespace ingot::text {
 
 // A rendered conversation with the places of its messages.
 struct Layout {
-  jinja::Rendered rendered;
+  jinja::RenderedText rendered;
   std::vector<size_t> ends;       // per message: where it ends in the text
   size_t prompt_begin = 0;        // where the generation prompt begins
   std::string generation_prompt;  // set even if it was not asked for
@@ -46,7 +46,7 @@ struct TakenConversation {
 Region RegionOf(const TakenConversation& taken, size_t i);
 
 // Whether the template left out a system message, other than one that stands alone at the beginning.
-bool LeavesOutSystem(std::span<const Message> messages, const jinja::Rendered& rendered);
+bool LeavesOutSystem(std::span<const Message> messages, const jinja::RenderedText& rendered);
 
 // Immutable but for what it has logged, thread safe.
 class ConversationTaker {
@@ -61,24 +61,25 @@ class ConversationTaker {
   // Lays the conversation out with the fewest concessions with which the template takes it: it renders the messages and
   // leaves no system message out. With none of them it takes the conversation as it is, or refuses it. Logs each
   // concession once.
-  absl::StatusOr<TakenConversation> Take(const Conversation& conversation, bool add_generation_prompt) const;
+  absl::StatusOr<TakenConversation> TakeConversation(const Conversation& conversation,
+                                                     bool add_generation_prompt) const;
 
  private:
   // For templates that do not loop over the messages: message i ends where further messages begin to change the text.
   absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count,
-                                                     const jinja::Rendered& whole, size_t end) const;
+                                                     const jinja::RenderedText& whole, size_t end) const;
   absl::StatusOr<TakenConversation> TakeWith(const Conversation& conversation, std::optional<FittedConversation> fitted,
                                              bool add_generation_prompt) const;
   // NOT_FOUND: `needed`, one of `wanted`, changes nothing.
   absl::StatusOr<TakenConversation> TakeFitted(const Conversation& conversation, Concessions wanted, Concession needed,
                                                bool add_generation_prompt) const;
-  // `refusal`: of the conversation as it is.
-  void Tell(Concessions concessions, const absl::Status& refusal) const;
+  // `rejection`: of the conversation as it is.
+  void Report(Concessions concessions, const absl::Status& rejection) const;
 
   const std::shared_ptr<const ChatTemplate> template_;
   const std::shared_ptr<const OutputFormat> output_;
   const TemplateDialect dialect_;
-  mutable std::array<std::atomic<bool>, kConcessions> told_ = {};
+  mutable std::array<std::atomic<bool>, kConcessions> warned_ = {};
 };
 
 }  // namespace ingot::text

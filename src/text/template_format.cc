@@ -13,7 +13,7 @@
 namespace ingot::text {
 namespace {
 
-using jinja::Rendered;
+using jinja::RenderedText;
 
 // A layout with its ids.
 struct EncodedLayout {
@@ -110,7 +110,7 @@ class TemplateFormat final : public ChatFormat {
       auto layout = taker_.LayOut(as_it_is.input, i + 1, false);
       if (!layout.ok() || LeavesOutSystem(std::span(messages).first(i + 1), layout->rendered)) {
         up_to_turn = First(conversation, i + 1);
-        auto taken = taker_.Take(*up_to_turn, false);
+        auto taken = taker_.TakeConversation(*up_to_turn, false);
         if (!taken.ok()) return base::Annotate(taken.status(), absl::StrCat("up to message ", i));
         if (taken->JoinsBefore(i)) {
           INGOT_ASSIGN_OR_RETURN(begin, CommonText(First(conversation, i), taken->layout.rendered.text));
@@ -169,17 +169,17 @@ class TemplateFormat final : public ChatFormat {
     size_t tail = 0;
     if (conversation.ends_begun && first_new == messages.size()) {
       if (as_template) INGOT_RETURN_IF_ERROR(CheckBegun(taken, first_new - 1, turn, prompt));
-      INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(taken, first_new - 1, text.size(), options.behind));
+      INGOT_ASSIGN_OR_RETURN(tail, AfterBegin(taken, first_new - 1, text.size(), options.following));
     } else if (as_template) {
-      INGOT_ASSIGN_OR_RETURN(tail, FindTail(taken, first_new - 1, turn, prompt, options.behind));
+      INGOT_ASSIGN_OR_RETURN(tail, FindTail(taken, first_new - 1, turn, prompt, options.following));
     } else {
       const Region region = RegionOf(taken, first_new - 1);
       const TurnEnd closing = FindTurnEnd(whole.rendered, region, taken.Last(first_new - 1), turn);
-      INGOT_ASSIGN_OR_RETURN(tail, BehindBegin(taken, first_new - 1, TailBegin(closing, turn), options.behind));
+      INGOT_ASSIGN_OR_RETURN(tail, AfterBegin(taken, first_new - 1, TailBegin(closing, turn), options.following));
     }
     if (other) return OtherText(first_new - 1);
     INGOT_RETURN_IF_ERROR(CheckSize(std::string_view(whole.rendered.text).substr(tail), options.most_ids));
-    made.ids = options.behind.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn);
+    made.ids = options.following.empty() ? EncodeTail(whole, tail) : EncodeMidText(whole, tail, turn);
     made.text_key = std::move(keyed.key);
     made.concessions = taken.concessions();
     return made;
@@ -201,9 +201,10 @@ class TemplateFormat final : public ChatFormat {
   absl::StatusOr<TakenConversation> TakePrompt(const Conversation& conversation, bool add_generation_prompt,
                                                std::string& prefill) const {
     const bool begun = add_generation_prompt && conversation.ends_begun;
-    INGOT_ASSIGN_OR_RETURN(TakenConversation taken, taker_.Take(conversation, add_generation_prompt && !begun));
+    INGOT_ASSIGN_OR_RETURN(TakenConversation taken,
+                           taker_.TakeConversation(conversation, add_generation_prompt && !begun));
     if (begun) {
-      INGOT_ASSIGN_OR_RETURN(const Region content, CutBehindBegun(taken, taken.layout));
+      INGOT_ASSIGN_OR_RETURN(const Region content, CutAfterBegun(taken, taken.layout));
       const size_t turn = RegionOf(taken.layout, taken.messages().size() - 1).begin;
       prefill = output_->PrefillOf(std::string_view(taken.layout.rendered.text).substr(turn, content.begin - turn));
       prefill += kBegunContent;
@@ -214,10 +215,9 @@ class TemplateFormat final : public ChatFormat {
   }
 
   // Cuts the layout behind the begun answer's content, and returns the content's place.
-  static absl::StatusOr<Region> CutBehindBegun(const TakenConversation& taken, Layout& layout) {
+  static absl::StatusOr<Region> CutAfterBegun(const TakenConversation& taken, Layout& layout) {
     const size_t last = taken.messages().size() - 1;
-    const auto content =
-        CutBehindContent(last, taken.messages()[last].content, RegionOf(layout, last), layout.rendered);
+    const auto content = CutAfterContent(last, taken.messages()[last].content, RegionOf(layout, last), layout.rendered);
     if (!content.has_value()) {
       return absl::InvalidArgumentError(
           "the chat template does not write the last message as it is, so no answer can go on there");
@@ -260,7 +260,7 @@ class TemplateFormat final : public ChatFormat {
 
   // The bytes that the rendered conversation has in common with the beginning of `text`.
   absl::StatusOr<size_t> CommonText(const Conversation& conversation, std::string_view text) const {
-    INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.Take(conversation, false));
+    INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.TakeConversation(conversation, false));
     return base::StartOf(text, CommonPrefix(taken.layout.rendered.text, text));
   }
 
@@ -301,7 +301,7 @@ class TemplateFormat final : public ChatFormat {
   }
 
   // The beginning of message `turn`, the last of `before`.
-  static size_t TurnBegin(const Rendered& before, size_t turn) {
+  static size_t TurnBegin(const RenderedText& before, size_t turn) {
     const auto regions = MessageRegions(before, turn + 1);
     if (regions[turn]) return regions[turn]->begin;
     for (const jinja::Mark& mark : before.marks) {
@@ -328,7 +328,8 @@ class TemplateFormat final : public ChatFormat {
 
   // The end of message `turn`, sampled as `ids`: a token within `region`, or an end-of-turn token right behind it. With
   // neither, the point behind the message's own text; or the region's end, if the sampled text includes the rest of it.
-  TurnEnd FindTurnEnd(const Rendered& rendered, const Region& region, size_t turn, std::span<const int32_t> ids) const {
+  TurnEnd FindTurnEnd(const RenderedText& rendered, const Region& region, size_t turn,
+                      std::span<const int32_t> ids) const {
     const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_);
     if (token && EndsTurn(std::span(&token->id, 1))) return {{token->begin, token->end}, token->id};
     const auto next = TokenAt(*encoder_, rendered, region.end);
@@ -350,12 +351,12 @@ class TemplateFormat final : public ChatFormat {
 
   // Where the text that a client wrote behind message `i` of the original begins: at its last place before `end`.
   // ABORTED: the template does not write it.
-  static absl::StatusOr<size_t> BehindBegin(const TakenConversation& taken, size_t i, size_t end,
-                                            std::string_view behind) {
+  static absl::StatusOr<size_t> AfterBegin(const TakenConversation& taken, size_t i, size_t end,
+                                           std::string_view following) {
     const Region region = RegionOf(taken, i);
     const std::string_view written =
         std::string_view(taken.layout.rendered.text).substr(0, end).substr(std::min(region.begin, end));
-    for (const std::string_view text : {behind, WithoutSpaceAtEnd(behind)}) {
+    for (const std::string_view text : {following, WithoutSpaceAtEnd(following)}) {
       const size_t found = written.rfind(text);
       if (found != std::string_view::npos) return end - written.size() + found;
     }
@@ -363,9 +364,9 @@ class TemplateFormat final : public ChatFormat {
   }
 
   // Where the tail begins in the text, if the template writes message `i` of the original as it was sampled: as `ids`
-  // behind `prompt` (nullopt: unknown), with `behind` at its end.
+  // behind `prompt` (nullopt: unknown), with `following` at its end.
   absl::StatusOr<size_t> FindTail(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
-                                  std::optional<std::string_view> prompt, std::string_view behind) const {
+                                  std::optional<std::string_view> prompt, std::string_view following) const {
     const Layout& whole = taken.layout;
     const Region region = RegionOf(taken, i);
     const size_t turn = taken.Last(i);
@@ -377,7 +378,8 @@ class TemplateFormat final : public ChatFormat {
       const bool same = text.substr(prompt->size()).starts_with(all);
       const size_t end = prompt->size() + said.size();
       const std::string_view rest = text.substr(std::min(end, region.end), region.end - std::min(end, region.end));
-      if (same && end <= region.end && rest.starts_with(WithoutSpaceAtEnd(behind))) return prompt->size() + all.size();
+      if (same && end <= region.end && rest.starts_with(WithoutSpaceAtEnd(following)))
+        return prompt->size() + all.size();
       const TurnEnd closing = FindTurnEnd(whole.rendered, {prompt->size(), region.end}, turn, ids);
       const ThoughtMatch thoughts = thoughts_.Compare({.message = taken.original->messages[i],
                                                        .prompt = prompt->substr(region.begin),
@@ -389,15 +391,15 @@ class TemplateFormat final : public ChatFormat {
       if (thoughts == ThoughtMatch::kAdded) return OtherText(i);
     }
     // The template writes the turn in its own way: accepted if it did so when the turn was the last one.
-    INGOT_ASSIGN_OR_RETURN(const Rendered before, RenderInput(*template_, taken.input, turn + 1, false));
+    INGOT_ASSIGN_OR_RETURN(const RenderedText before, RenderInput(*template_, taken.input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
-    if (text.starts_with(kept)) return BehindBegin(taken, i, TailBegin(closing, ids), behind);
+    if (text.starts_with(kept)) return AfterBegin(taken, i, TailBegin(closing, ids), following);
     if (!known) return CheckBegins(taken, kept);
     // Both have the same thoughts; an empty one may have stood in the last message alone.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
     if (!text.starts_with(without)) return OtherText(i);
-    return BehindBegin(taken, i, TailBegin(closing, ids) - (kept.size() - without.size()), behind);
+    return AfterBegin(taken, i, TailBegin(closing, ids) - (kept.size() - without.size()), following);
   }
 
   // OK if the template still writes `text`, which it wrote before more messages followed.
@@ -424,7 +426,7 @@ class TemplateFormat final : public ChatFormat {
   }
 
   std::vector<int32_t> EncodeTail(const Layout& whole, size_t from) const {
-    const Rendered& rendered = whole.rendered;
+    const RenderedText& rendered = whole.rendered;
     std::vector<jinja::Mark> marks;
     for (const jinja::Mark& mark : rendered.marks) {
       if (mark.end > from) marks.push_back({std::max(mark.begin, from) - from, mark.end - from, mark.source});

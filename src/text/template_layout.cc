@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
-std::vector<MarkedEncoder::TemplateToken> TokensIn(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+std::vector<MarkedEncoder::TemplateToken> TokensIn(const MarkedEncoder& encoder, const jinja::RenderedText& rendered,
                                                    const Region& region) {
   std::vector<jinja::Mark> marks;
   for (const jinja::Mark& mark : rendered.marks) {
@@ -53,7 +53,7 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
          static_cast<size_t>(std::mismatch(rest.begin(), rest.end(), other.begin(), other.end()).first - rest.begin());
 }
 
-size_t CommonBeginning(const jinja::Rendered& a, const jinja::Rendered& b) {
+size_t CommonBeginning(const jinja::RenderedText& a, const jinja::RenderedText& b) {
   size_t same = CommonPrefix(a.text, b.text);
   const auto part = std::mismatch(a.marks.begin(), a.marks.end(), b.marks.begin(), b.marks.end());
   if (part.first != a.marks.end()) same = std::min(same, part.first->begin);
@@ -65,7 +65,7 @@ size_t CommonBeginning(const jinja::Rendered& a, const jinja::Rendered& b) {
   return same;
 }
 
-std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendered, size_t messages) {
+std::vector<std::optional<Region>> MessageRegions(const jinja::RenderedText& rendered, size_t messages) {
   std::vector<std::optional<Region>> regions(messages);
   for (const auto& pass : rendered.passes) {
     auto& region = regions[pass.index];
@@ -80,7 +80,7 @@ std::vector<std::optional<Region>> MessageRegions(const jinja::Rendered& rendere
   return regions;
 }
 
-std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, size_t messages, size_t end) {
+std::optional<std::vector<size_t>> MessageEnds(const jinja::RenderedText& rendered, size_t messages, size_t end) {
   const auto regions = MessageRegions(rendered, messages);
   if (std::none_of(regions.begin(), regions.end(), [](const auto& region) { return region.has_value(); })) {
     return std::nullopt;
@@ -97,8 +97,9 @@ std::optional<std::vector<size_t>> MessageEnds(const jinja::Rendered& rendered, 
   return ends;
 }
 
-std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
-                                                         const Region& region, const std::vector<int32_t>& eos) {
+std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& encoder,
+                                                         const jinja::RenderedText& rendered, const Region& region,
+                                                         const std::vector<int32_t>& eos) {
   std::optional<MarkedEncoder::TemplateToken> closing, special;
   for (const auto& token : TokensIn(encoder, rendered, region)) {
     if (std::find(eos.begin(), eos.end(), token.id) != eos.end()) closing = token;
@@ -107,7 +108,7 @@ std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& en
   return closing ? closing : special;
 }
 
-std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder, const jinja::Rendered& rendered,
+std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder, const jinja::RenderedText& rendered,
                                                     size_t at) {
   constexpr size_t kLongest = 256;  // bytes of a token
   const auto tokens = TokensIn(encoder, rendered, {at, base::StartOf(rendered.text, at + kLongest)});
@@ -115,8 +116,8 @@ std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder
   return tokens.front();
 }
 
-std::optional<Region> CutBehindContent(size_t message, std::string_view content, const Region& region,
-                                       jinja::Rendered& rendered) {
+std::optional<Region> CutAfterContent(size_t message, std::string_view content, const Region& region,
+                                      jinja::RenderedText& rendered) {
   const auto is_own = [&](size_t at) {  // whether the byte there is of the message
     const auto mark = std::upper_bound(rendered.marks.begin(), rendered.marks.end(), at,
                                        [](size_t at, const jinja::Mark& mark) { return at < mark.end; });
@@ -144,7 +145,7 @@ std::optional<Region> CutBehindContent(size_t message, std::string_view content,
   return Region{begin, end};
 }
 
-Region SampledRegion(const MarkedEncoder& encoder, const jinja::Rendered& rendered, const Region& region,
+Region SampledRegion(const MarkedEncoder& encoder, const jinja::RenderedText& rendered, const Region& region,
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos) {
   std::optional<Region> said;
   for (const auto& [begin, end] : rendered.generations) {

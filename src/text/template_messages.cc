@@ -69,8 +69,8 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
   const std::string& id = call.written_id.empty() ? call.id : call.written_id;
   if (!id.empty()) dict.Set(Word().id, Given(ShownId(id, dialect), source));
   dict.Set(Word().type, Word().function);
-  dict.Set(Word().function, function.Take());
-  return dict.Take();
+  dict.Set(Word().function, function.Release());
+  return dict.Release();
 }
 
 // `answered`: the id to show of the call that a tool's message answers.
@@ -102,7 +102,7 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
     dict.Set(Given(std::string_view(field.key().data(), field.key().size()), source),
              jinja::FromJson(field.value(), source));
   }
-  return dict.Take();
+  return dict.Release();
 }
 
 // `others` and the variable `messages`.
@@ -152,8 +152,8 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
   return input;
 }
 
-absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
-                                            bool add_generation_prompt, std::timespec now) {
+absl::StatusOr<jinja::RenderedText> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input,
+                                                size_t count, bool add_generation_prompt, std::timespec now) {
   const std::vector<Value> messages(input.messages.begin(),
                                     input.messages.begin() + static_cast<std::ptrdiff_t>(count));
   ChatTemplate::Variables variables = WithMessages(input.others, messages);

@@ -32,8 +32,8 @@ struct TemplateInput {
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect);
 
 // Renders messages [0, count).
-absl::StatusOr<jinja::Rendered> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input, size_t count,
-                                            bool add_generation_prompt, std::timespec now = {});
+absl::StatusOr<jinja::RenderedText> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input,
+                                                size_t count, bool add_generation_prompt, std::timespec now = {});
 
 // The same, and finds the generation prompt (jinja::Template::RenderAtPrompt).
 absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& chat_template,

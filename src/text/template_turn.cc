@@ -21,7 +21,7 @@ ThoughtMatch ThoughtComparer::Compare(const TurnView& turn) const {
   return sampled == written ? ThoughtMatch::kSame : sampled ? ThoughtMatch::kLost : ThoughtMatch::kAdded;
 }
 
-bool ThoughtComparer::Reasons(const jinja::Rendered& rendered, const Region& region, const Message& message) {
+bool ThoughtComparer::Reasons(const jinja::RenderedText& rendered, const Region& region, const Message& message) {
   const std::string_view text = std::string_view(rendered.text).substr(region.begin, region.end - region.begin);
   return text.find(Trimmed(message.reasoning)) != std::string_view::npos;
 }
@@ -37,8 +37,8 @@ std::string ThoughtComparer::WithoutEmptyThought(std::string_view text, size_t f
   if (at == std::string_view::npos) return without;
   const size_t end = text.find_first_not_of(kWhiteSpace, at + begin_.size());
   if (end == std::string_view::npos || !text.substr(end).starts_with(end_)) return without;
-  const size_t behind = std::min(text.find_first_not_of(kWhiteSpace, end + end_.size()), text.size());
-  return without.erase(at, behind - at);
+  const size_t following = std::min(text.find_first_not_of(kWhiteSpace, end + end_.size()), text.size());
+  return without.erase(at, following - at);
 }
 
 // Only a thought that begins the turn counts, in its prompt or in the sampled text.

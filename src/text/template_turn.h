@@ -14,12 +14,12 @@
 namespace ingot::text {
 
 struct TurnView {
-  const Message& message;           // the sampled turn as the output format reads it, reasoning included
-  std::string_view prompt;          // the turn's header and the prefill of the answer
-  std::span<const int32_t> ids;     // the sampled ids
-  std::string_view sampled;         // their text, without that of the id that ended the turn
-  const jinja::Rendered& rendered;  // the conversation as the template writes it
-  Region written;                   // the turn in `rendered`, from its header to its closing token
+  const Message& message;               // the sampled turn as the output format reads it, reasoning included
+  std::string_view prompt;              // the turn's header and the prefill of the answer
+  std::span<const int32_t> ids;         // the sampled ids
+  std::string_view sampled;             // their text, without that of the id that ended the turn
+  const jinja::RenderedText& rendered;  // the conversation as the template writes it
+  Region written;                       // the turn in `rendered`, from its header to its closing token
 };
 
 enum class ThoughtMatch {
@@ -36,7 +36,7 @@ class ThoughtComparer {
 
   ThoughtMatch Compare(const TurnView& turn) const;
   // Whether `region` of the rendered text contains the message's reasoning. True for a message without reasoning.
-  static bool Reasons(const jinja::Rendered& rendered, const Region& region, const Message& message);
+  static bool Reasons(const jinja::RenderedText& rendered, const Region& region, const Message& message);
   // Whether a thought's marks stand in `before` at `common`, where it parts from a later rendering.
   bool PartsAtThought(std::string_view before, size_t common) const;
   // `text` without its first empty thought behind `from` and the white space that follows it. Unchanged if it has none.

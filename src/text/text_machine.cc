@@ -244,14 +244,14 @@ bool TextMachine::StepBetween() {
     at_ = hold_ = at;
     return false;
   }
-  broken_ = Broken::kContent;
+  broken_ = BrokenPart::kContent;
   Enter(State::kBroken);
   return true;
 }
 
 bool TextMachine::StepBroken() {
   const std::string_view ends[] = {section_->call_end, section_->end_literal};
-  if (ends[0].empty() && ends[1].empty() && broken_ != Broken::kArguments) {
+  if (ends[0].empty() && ends[1].empty() && broken_ != BrokenPart::kArguments) {
     EndSection();
     after_call_ = false;
     return true;
@@ -267,18 +267,19 @@ bool TextMachine::StepBroken() {
   }
   // Outside content, white space at the end of the text so far may belong to the format; so may a call's envelope.
   size_t last = at, first = scan_;
-  if (broken_ == Broken::kArguments) {
+  if (broken_ == BrokenPart::kArguments) {
     for (size_t i = scan_; i < at; ++i) envelope_.Read(in_[i]);
     const bool is_end = !found.empty() || (final_ && at == in_.size());
     first = at_;
     last = is_end && !envelope_.whole() && envelope_.in_literal() ? at : at - envelope_.held();
-  } else if (broken_ == Broken::kJunk) {
+  } else if (broken_ == BrokenPart::kJunk) {
     while (last > scan_ && kWhiteSpace.find(in_[last - 1]) != std::string_view::npos) --last;
   }
   if (last > first) {
-    if (broken_ == Broken::kJunk && !std::exchange(junk_begun_, true)) at_ = in_.find_first_not_of(kWhiteSpace, at_);
+    if (broken_ == BrokenPart::kJunk && !std::exchange(junk_begun_, true))
+      at_ = in_.find_first_not_of(kWhiteSpace, at_);
     const std::string_view text = std::string_view(in_).substr(at_, last - at_);
-    if (broken_ == Broken::kArguments) {
+    if (broken_ == BrokenPart::kArguments) {
       AddArguments(text);
     } else {
       Content(text);
@@ -293,15 +294,15 @@ bool TextMachine::StepBroken() {
   const bool is_call_end = found == ends[0];
   at_ = hold_ = at;
   if (is_call_end) {
-    if (broken_ == Broken::kContent) Content(found);
+    if (broken_ == BrokenPart::kContent) Content(found);
     at_ = hold_ = at + found.size();
   }
   BeginCall();
   // Without a separator and an end, the section ends with its call. A committed call counts as a call of the section.
-  section_has_call_ = section_has_call_ || broken_ != Broken::kContent;
+  section_has_call_ = section_has_call_ || broken_ != BrokenPart::kContent;
   if (section_->end.empty() && section_->separator.empty()) {
     EndSection();
-    after_call_ = broken_ != Broken::kContent;
+    after_call_ = broken_ != BrokenPart::kContent;
   } else {
     Enter(State::kBetween);
   }

@@ -19,7 +19,7 @@ class TextMachine final : public OutputMachine {
  private:
   enum class State { kStart, kReasoning, kAfterReasoning, kVisible, kContent, kCall, kBetween, kBroken };
   // The destination of a broken call's text, up to its end.
-  enum class Broken { kContent, kArguments, kJunk };
+  enum class BrokenPart { kContent, kArguments, kJunk };
   // The result of one element of a pattern: continue behind it, wait for more text, or give the call up.
   enum class Match { kDone, kMore, kFail };
 
@@ -86,7 +86,7 @@ class TextMachine final : public OutputMachine {
   bool section_has_call_ = false;
   const Program* program_ = nullptr;  // begin, call or end of section_, or the white space after a separator
   size_t element_ = 0;                // index in program_
-  Broken broken_ = Broken::kContent;
+  BrokenPart broken_ = BrokenPart::kContent;
   EnvelopeScanner envelope_;  // behind JSON arguments
   bool junk_begun_ = false;
 

@@ -105,7 +105,7 @@ void TextMachine::Fail() {
     const Element::Kind kind = (*program_)[element_].kind;
     const bool in_arguments = kind == Element::kJson || (kind == Element::kObject && part_ == Part::kValue &&
                                                          role_ == Role::kArguments && !repeated_);
-    broken_ = in_arguments ? Broken::kArguments : Broken::kJunk;
+    broken_ = in_arguments ? BrokenPart::kArguments : BrokenPart::kJunk;
     if (in_arguments) {
       // A string without an end has taken the whole text.
       if (!json_.in_string() || !envelope_.whole()) AddArguments(raw);
@@ -133,7 +133,7 @@ void TextMachine::Fail() {
     Enter(State::kContent);
   } else {
     out_.malformed = true;
-    broken_ = Broken::kContent;
+    broken_ = BrokenPart::kContent;
     Enter(State::kBroken);
   }
 }

@@ -119,11 +119,12 @@ std::vector<at::Tensor> AdamW::ClippedGradients(double grad_norm) const {
 
 void AdamW::TakeMemory() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    Marked& marked = marked_[i];
+    MarkedParameter& marked = marked_[i];
     if (!Marks(parameters_[i])) continue;
     if (marked.changes.words() == 0) marked.changes = weights::ChangeMask(parameters_[i].numel());
     if (!marked.taken || marked.next != nullptr) continue;
-    absl::StatusOr<std::shared_ptr<std::byte[]>> memory = buffers_.Take(static_cast<int64_t>(parameters_[i].nbytes()));
+    absl::StatusOr<std::shared_ptr<std::byte[]>> memory =
+        buffers_.Acquire(static_cast<int64_t>(parameters_[i].nbytes()));
     if (!memory.ok()) throw StatusError(memory.status());
     marked.next = *std::move(memory);
   }
@@ -143,7 +144,7 @@ void AdamW::RoundParameters() {
 
 void AdamW::RoundAndMark(size_t i) {
   constexpr int64_t kSliceWords = weights::kSliceBytes / 2;
-  Marked& marked = marked_[i];
+  MarkedParameter& marked = marked_[i];
   const bool moves = marked.next != nullptr, sums = moves || marked.memory != nullptr;
   const auto* from = master_[i].const_data_ptr<float>();
   auto* const before = static_cast<uint16_t*>(parameters_[i].mutable_data_ptr());
@@ -169,7 +170,7 @@ void AdamW::RoundAndMark(size_t i) {
 std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
   std::map<std::string, RoundedParameter> all;
   for (size_t i = 0; i < names_.size(); ++i) {
-    Marked& marked = marked_[i];
+    MarkedParameter& marked = marked_[i];
     if (!Marks(parameters_[i])) continue;
     RoundedParameter& rounded = all[names_[i]];
     rounded.changes = TakeChanges(names_[i]);

@@ -98,7 +98,7 @@ class AdamW {
   // All gradients, zeros where there is none, scaled down to options.grad_clip_norm.
   std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
   // A parameter that is marked while it is rounded.
-  struct Marked {
+  struct MarkedParameter {
     weights::ChangeMask changes;          // of no words until an update marks one
     std::shared_ptr<std::byte[]> memory;  // the parameter's; null = torch allocated it, and it has no digests
     std::vector<uint64_t> slices;         // digests of the memory (weights/tensor_checksum.h)
@@ -114,10 +114,10 @@ class AdamW {
   std::vector<std::string> names_;
   // One each per name; master_ is the parameter itself where its type is wide enough
   std::vector<at::Tensor> parameters_, master_, exp_avg_, exp_avg_sq_;
-  std::vector<at::Tensor> collected_;  // gradients in fp32; undefined = none
-  std::vector<at::Tensor> decayed_;    // the masters of matrices: weight decay applies to them
-  std::vector<Marked> marked_;         // one per name
-  weights::BufferPool buffers_;        // of marked parameters
+  std::vector<at::Tensor> collected_;    // gradients in fp32; undefined = none
+  std::vector<at::Tensor> decayed_;      // the masters of matrices: weight decay applies to them
+  std::vector<MarkedParameter> marked_;  // one per name
+  weights::BufferPool buffers_;          // of marked parameters
   int64_t steps_ = 0;
   // Between Propose and its end: the masters before it, and the gradients that it applied.
   std::vector<at::Tensor> before_, proposed_;

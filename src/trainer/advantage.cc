@@ -86,16 +86,16 @@ double CancellingMean(const std::vector<double>& values) {
 }
 
 // A group's advantages before the batch scales them.
-struct Compared {
+struct ComparedGroup {
   GroupAdvantages advantages;
   std::vector<double> centered;  // R_i - B_i by sample; of terms: S_i
 };
 
-Compared ByReturn(const std::vector<EpisodeReturn>& group, const std::string& baseline,
-                  const std::vector<double>& batch) {
+ComparedGroup ByReturn(const std::vector<EpisodeReturn>& group, const std::string& baseline,
+                       const std::vector<double>& batch) {
   const std::vector<double> values = Values(group);
   const std::vector<double> baselines = Baselines(group, values, baseline, batch);
-  Compared out;
+  ComparedGroup out;
   out.advantages.equal = values.size() > 1 && AllSame(values);
   for (size_t i = 0; i < group.size(); ++i) {
     out.advantages.turns.push_back(group[i].credits);
@@ -105,8 +105,8 @@ Compared ByReturn(const std::vector<EpisodeReturn>& group, const std::string& ba
   return out;
 }
 
-Compared ByTerms(const std::vector<EpisodeReturn>& group, const std::string& baseline) {
-  Compared out;
+ComparedGroup ByTerms(const std::vector<EpisodeReturn>& group, const std::string& baseline) {
+  ComparedGroup out;
   out.advantages.equal = group.size() > 1;
   const size_t terms = group.empty() ? 0 : group[0].terms.size();
   std::vector<std::vector<double>> baselines;  // [term][sample]
@@ -169,7 +169,7 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
   std::vector<double> centered;  // of the groups that are not filtered
   const bool by_terms = rule.normalization == "terms";
   for (const auto& group : groups) {
-    Compared compared = by_terms ? ByTerms(group, rule.baseline) : ByReturn(group, rule.baseline, all);
+    ComparedGroup compared = by_terms ? ByTerms(group, rule.baseline) : ByReturn(group, rule.baseline, all);
     GroupAdvantages& out = compared.advantages;
     if (rule.normalization == "mean") {
       const double mean = CancellingMean(Values(group));

@@ -10,11 +10,11 @@ namespace ingot::trainer {
 namespace {
 
 // Advantages of every row, compared in sets of rows.
-class Compared {
+class ComparedRows {
  public:
   // `set_of(group, row)`: rows of a group with equal numbers are compared with each other.
   template <typename SetOf>
-  Compared(const std::vector<GroupRows>& groups, const AdvantageRule& rule, const SetOf& set_of) {
+  ComparedRows(const std::vector<GroupRows>& groups, const AdvantageRule& rule, const SetOf& set_of) {
     std::vector<std::vector<EpisodeReturn>> sets;
     for (const GroupRows& group : groups) {
       std::map<int32_t, size_t> known;
@@ -55,9 +55,9 @@ bool AllZero(const BranchedAdvantages& group) {
 
 std::vector<BranchedAdvantages> AdvantagesOfRows(const std::vector<GroupRows>& groups, const AdvantageRule& rule) {
   if (rule.by_role) return AdvantagesOfRoles(groups, rule);
-  const Compared siblings(groups, rule, [](const GroupRows& group, size_t row) { return group.trunks[row]; });
-  const Compared whole(groups, rule, [](const GroupRows&, size_t) { return 0; });
-  const Compared& of_trunks = rule.branches == "siblings" ? siblings : whole;
+  const ComparedRows siblings(groups, rule, [](const GroupRows& group, size_t row) { return group.trunks[row]; });
+  const ComparedRows whole(groups, rule, [](const GroupRows&, size_t) { return 0; });
+  const ComparedRows& of_trunks = rule.branches == "siblings" ? siblings : whole;
   std::vector<BranchedAdvantages> all;
   for (size_t g = 0; g < groups.size(); ++g) {
     const GroupRows& group = groups[g];

@@ -188,7 +188,7 @@ PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history
   }
   model::Aux aux;
   if (counts) aux = experts_->AuxOf(part_.begin, part_.end, tape.x.device());
-  if (routes_ != nullptr) routes_->Tell(layer, part_.begin, part_.end, tape.x.device(), aux);
+  if (routes_ != nullptr) routes_->Report(layer, part_.begin, part_.end, tape.x.device(), aux);
   aux.measure = counts;
   tape.y = model_.RunLayer(layer, tape.x, positions_, attention, &aux);
   if (counts) experts_->Add(layer, aux);

@@ -27,7 +27,7 @@ RecordedRoutes::RecordedRoutes(const tree::PackedForest& forest, std::span<const
   }
 }
 
-void RecordedRoutes::Tell(int64_t layer, int32_t begin, int32_t end, at::Device device, model::Aux& aux) const {
+void RecordedRoutes::Report(int64_t layer, int32_t begin, int32_t end, at::Device device, model::Aux& aux) const {
   if (empty()) return;
   at::Tensor recorded = at::full({end - begin, per_token_}, -1, at::kLong);
   auto* to = recorded.mutable_data_ptr<int64_t>();

@@ -27,7 +27,7 @@ class RecordedRoutes {
                  const model::ModelConfig& config, bool replay);
 
   // Tells a layer with experts the records of rows [begin, end), and whether they are replayed.
-  void Tell(int64_t layer, int32_t begin, int32_t end, at::Device device, model::Aux& aux) const;
+  void Report(int64_t layer, int32_t begin, int32_t end, at::Device device, model::Aux& aux) const;
 
   bool replays() const { return replay_ && rows_with_routes_ > 0; }
   bool empty() const { return rows_with_routes_ == 0; }

@@ -50,7 +50,7 @@ struct Block {
 class TensorCache final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
-    void* const data = n < kLeast ? c10::alloc_cpu(n) : Take((n + kGrain - 1) / kGrain * kGrain);
+    void* const data = n < kLeast ? c10::alloc_cpu(n) : AcquireBlocks((n + kGrain - 1) / kGrain * kGrain);
     return {data, data, &Free, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
@@ -82,7 +82,7 @@ class TensorCache final : public c10::Allocator {
     if (!may_be_large || !Get().Recycle(data)) c10::free_cpu(data);
   }
 
-  void* Take(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_) {
+  void* AcquireBlocks(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_) {
     base::MutexLock lock(mu_);
     const auto fits = cached_.lower_bound(bytes);
     Block block = fits != cached_.end() ? TakeCached(fits) : Assemble(bytes);

@@ -464,7 +464,7 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
   if (ranks_ != nullptr) {
     Writer order;
     order.Put(step).PutText(root);
-    INGOT_RETURN_IF_ERROR(SendOrder(Order::kSave, order.Take()));
+    INGOT_RETURN_IF_ERROR(SendOrder(Order::kSave, order.Release()));
     return SaveTogether(root, step, extra_files);
   }
   INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents(step));

@@ -23,7 +23,7 @@ void OrThrow(const absl::Status& status) {
 
 std::vector<std::string> AllGather(Ranks& ranks, Writer own) {
   OrThrow(ranks.Agree(absl::OkStatus()));
-  absl::StatusOr<std::vector<std::string>> all = ranks.AllGatherBytes(own.Take());
+  absl::StatusOr<std::vector<std::string>> all = ranks.AllGatherBytes(own.Release());
   OrThrow(all.status());
   return *std::move(all);
 }
@@ -72,7 +72,7 @@ absl::Status Trainer::SendOrder(Order order, const std::string& what) {
   if (ranks_ == nullptr || !ranks_->leads()) return absl::OkStatus();
   Writer message;
   message.Put(order).PutText(what);
-  return ranks_->BroadcastBytes(message.Take(), 0).status();
+  return ranks_->BroadcastBytes(message.Release(), 0).status();
 }
 
 absl::Status Trainer::ShareError(const absl::Status& own) {
@@ -129,9 +129,9 @@ absl::Status Trainer::ExecuteOrder(Order order, std::string_view what) {
 
 absl::Status Trainer::Dismiss() {
   if (ranks_ == nullptr || ranks_->broken()) return absl::OkStatus();
-  const absl::Status told = SendOrder(Order::kDismiss, "");
+  const absl::Status reported = SendOrder(Order::kDismiss, "");
   ranks_->Leave();
-  return told;
+  return reported;
 }
 
 void Trainer::Divide() {

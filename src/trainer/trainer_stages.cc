@@ -106,12 +106,12 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
     SftReport report{step, total, {}};
     INGOT_ASSIGN_OR_RETURN(report.metrics, run(step, LearningRate(options.optimizer, step, total)));
     if (step + 1 == total && not_finite_in_a_row_ > 0) INGOT_RETURN_IF_ERROR(CheckSound(run));
-    const absl::Status told = observer ? observer(report) : absl::OkStatus();
+    const absl::Status reported = observer ? observer(report) : absl::OkStatus();
     const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
     absl::Status saved;
-    if (kept.kept() && (due || !told.ok())) saved = Save(kept.root(), step + 1, kept.files()).status();
+    if (kept.kept() && (due || !reported.ok())) saved = Save(kept.root(), step + 1, kept.files()).status();
     snapshot_ = nullptr;
-    INGOT_RETURN_IF_ERROR(told);
+    INGOT_RETURN_IF_ERROR(reported);
     INGOT_RETURN_IF_ERROR(saved);
   }
   return absl::OkStatus();
@@ -136,7 +136,7 @@ absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>
 absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {
   Writer order;
   order.Put(kind).Put(threads).PutText(checkpoint);
-  INGOT_RETURN_IF_ERROR(SendOrder(Order::kBeginStage, order.Take()));
+  INGOT_RETURN_IF_ERROR(SendOrder(Order::kBeginStage, order.Release()));
   stage_.emplace(StageOf(kind, threads));
   INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
   NoteSound(-1);
@@ -176,7 +176,7 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   if (ranks_ != nullptr && !follows) {
     Writer order;
     PutCalls(calls, order.Put(step).Put(learning_rate));
-    INGOT_RETURN_IF_ERROR(SendOrder(Order::kStageStep, order.Take()));
+    INGOT_RETURN_IF_ERROR(SendOrder(Order::kStageStep, order.Release()));
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
   INGOT_RETURN_IF_ERROR(ShareError(forest.status()));

@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreVersion(c
   if (order.full) order.base = {};
   Writer message;
   message.Put(order);
-  INGOT_RETURN_IF_ERROR(SendOrder(Order::kStore, message.Take()));
+  INGOT_RETURN_IF_ERROR(SendOrder(Order::kStore, message.Release()));
   return StoreTogether(order);
 }
 
@@ -116,7 +116,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreTogether(
   INGOT_RETURN_IF_ERROR(ranks_->Agree(shard.ok() ? copy.status() : shard.status()));
   Writer own;
   own.PutText(shard->SerializeAsString()).PutText(copy->SerializeAsString());
-  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_->AllGatherBytes(own.Take()));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_->AllGatherBytes(own.Release()));
   if (!ranks_->leads()) return std::shared_ptr<const weights::Snapshot>();
 
   std::vector<v1::StoredShard> shards(all.size()), copies(all.size());

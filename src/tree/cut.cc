@@ -49,9 +49,9 @@ ForestPart MakePart(const PackedForest& forest, const std::vector<OpenRow>& open
 // Finds the rows whose parents are in earlier parts.
 void FindCrossings(const PackedForest& forest, std::vector<ForestPart>& parts) {
   const auto part_of = [&](int32_t row) {
-    const auto behind = std::upper_bound(parts.begin(), parts.end(), row,
-                                         [](int32_t r, const ForestPart& part) { return r < part.begin; });
-    return static_cast<int32_t>(behind - parts.begin()) - 1;
+    const auto after = std::upper_bound(parts.begin(), parts.end(), row,
+                                        [](int32_t r, const ForestPart& part) { return r < part.begin; });
+    return static_cast<int32_t>(after - parts.begin()) - 1;
   };
   std::vector<int32_t> path;
   for (ForestPart& part : parts) {

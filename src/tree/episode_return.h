@@ -11,7 +11,7 @@
 
 namespace ingot::tree {
 
-// The episode's own reward plus the rewards of its calls. `record`: a v1::Grade or v1::EndEpisodeRequest.
+// The episode's own reward plus the rewards of its calls. `record`: a v1::Grade or v1::StoreEndRequest.
 template <typename Record>
 double ReturnOf(const Record& record) {
   double sum = record.reward();

@@ -40,7 +40,7 @@ class Maker {
     calls_.push_back(std::move(call));
   }
 
-  std::vector<CallPath> Take() { return std::move(calls_); }
+  std::vector<CallPath> TakePaths() { return std::move(calls_); }
 
  private:
   const double scale_;
@@ -119,7 +119,7 @@ absl::StatusOr<std::vector<CallPath>> MakeWorkload(const std::string& shape, dou
                                                    absl::StrJoin(WorkloadShapes(), ", "),
                                                    ", and the same with other numbers"));
   }
-  return make.Take();
+  return make.TakePaths();
 }
 
 }  // namespace ingot::tree

@@ -100,19 +100,19 @@ http::Opening Page::Head(http::RequestHead head) {
     http::Reply reply = PlainText(303, "");
     reply.fields.emplace_back("Location", "/");
     reply.fields.emplace_back("Set-Cookie", access_.Cookie(secure_));
-    return {.refusal = std::move(reply)};
+    return {.rejection = std::move(reply)};
   }
   if (!access_.Allows(head)) {
     http::Reply reply = PlainText(401,
                                   "This page needs a key. Open the link that the run printed; a link opens the page "
                                   "once. `ingot view RUN` prints another.\n");
     reply.fields.emplace_back("WWW-Authenticate", "Bearer");
-    return {.refusal = std::move(reply)};
+    return {.rejection = std::move(reply)};
   }
   if (!reads) {
     http::Reply reply = PlainText(405, "this page takes GET\n");
     reply.fields.emplace_back("Allow", "GET, HEAD");
-    return {.refusal = std::move(reply)};
+    return {.rejection = std::move(reply)};
   }
   if (path.starts_with("/api/")) return {.exchange = http::MakeExchange(Question(target))};
   return {.exchange = http::MakeExchange([path](const std::string&) { return FileReply(path); })};

@@ -75,7 +75,7 @@ object CallJson(const v1::EpisodeTree& tree, const v1::Call& call, const std::ma
           {"branch", SafeText(call.branch())},
           {"parent_branch", SafeText(call.parent_branch())},
           {"fork_cause", SafeText(call.fork_cause())},
-          {"behind_trunk", !call.parent_call_id().empty() && parent == sequences.end()},
+          {"after_trunk", !call.parent_call_id().empty() && parent == sequences.end()},
           {"finish", tree::FinishName(call.finish())},
           {"model", SafeText(call.model())},
           {"trained", call.weights() == v1::WEIGHTS_FOLLOW},
@@ -148,7 +148,7 @@ object EpisodeJson(const v1::Episode& episode) {
                 {"detail", SafeText(episode.detail())},
                 {"version", episode.admitted_version()},
                 {"pinned", episode.pinned_version()},
-                {"rung", SafeText(episode.sandbox_rung())},
+                {"isolation", SafeText(episode.sandbox_isolation())},
                 {"trunk", SafeText(episode.fork().episode_id())}};
   object signals;
   for (const auto& [name, value] : episode.signals()) signals[SafeText(name)] = value;

@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes) {
                                       [](std::byte* buffer) { ::operator delete(buffer, kAlignment); });
 }
 
-absl::StatusOr<std::shared_ptr<std::byte[]>> BufferPool::Take(int64_t bytes) {
+absl::StatusOr<std::shared_ptr<std::byte[]>> BufferPool::Acquire(int64_t bytes) {
   std::shared_ptr<std::byte[]> buffer;
   {
     const base::MutexLock lock(free_->mu);

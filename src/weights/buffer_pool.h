@@ -23,7 +23,7 @@ class BufferPool {
   BufferPool() : free_(std::make_shared<FreeBuffers>()) {}
 
   // As AllocateBuffer. The buffer comes back when its last owner lets go of it.
-  absl::StatusOr<std::shared_ptr<std::byte[]>> Take(int64_t bytes);
+  absl::StatusOr<std::shared_ptr<std::byte[]>> Acquire(int64_t bytes);
 
   // Gives the memory of all free buffers back to the system.
   void Clear();

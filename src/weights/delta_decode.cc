@@ -193,7 +193,7 @@ absl::StatusOr<std::vector<std::shared_ptr<std::byte[]>>> Snapshot::Decode(const
       return absl::OkStatus();
     }
     INGOT_ASSIGN_OR_RETURN(buffers[i],
-                           options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Take(sizes[i]));
+                           options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Acquire(sizes[i]));
     const v1::TensorInfo& info = manifest.tensors(static_cast<int>(i));
     INGOT_ASSIGN_OR_RETURN(const uint64_t checksum,
                            decoder.Decode(delta.tensors[i], info, full ? std::span<const std::byte>() : base->bytes(i),

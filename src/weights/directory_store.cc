@@ -32,15 +32,15 @@ absl::Status Failed(const char* verb, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", verb, " ", path));
 }
 
-// UNAVAILABLE: another process has held the lock for `patience`.
-absl::Status Lock(int fd, const std::string& path, std::chrono::milliseconds patience) {
+// UNAVAILABLE: another process has held the lock for `timeout`.
+absl::Status Lock(int fd, const std::string& path, std::chrono::milliseconds timeout) {
   const std::string holder = absl::StrCat("the process that holds ", path);
   const base::Wait wait(holder);
-  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto end = std::chrono::steady_clock::now() + timeout;
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Failed("lock", path);
     if (std::chrono::steady_clock::now() >= end) {
-      return absl::UnavailableError(absl::StrCat(holder, " has not released it for ", patience.count(),
+      return absl::UnavailableError(absl::StrCat(holder, " has not released it for ", timeout.count(),
                                                  " ms: it may be paused; `fuser ", path, "` names it"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -52,8 +52,8 @@ std::string Tag(std::string_view bytes) { return base::Hex(base::Checksum64(byte
 
 class DirectoryStore final : public ObjectStore {
  public:
-  DirectoryStore(std::string path, std::chrono::milliseconds lock_patience)
-      : path_(std::move(path)), lock_patience_(lock_patience) {}
+  DirectoryStore(std::string path, std::chrono::milliseconds lock_timeout)
+      : path_(std::move(path)), lock_timeout_(lock_timeout) {}
 
   absl::Status Put(const std::string& key, std::string_view bytes) override {
     INGOT_RETURN_IF_ERROR(CheckKey(key));
@@ -82,7 +82,7 @@ class DirectoryStore final : public ObjectStore {
     const std::string lock_path = absl::StrCat(path_, "/", kLockFile);
     const base::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!lock.valid()) return Failed("open", lock_path);
-    INGOT_RETURN_IF_ERROR(Lock(lock.get(), lock_path, lock_patience_));
+    INGOT_RETURN_IF_ERROR(Lock(lock.get(), lock_path, lock_timeout_));
     const absl::StatusOr<StoredObject> now = Get(key, base::kMaxFileBytes);
     if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
     if ((now.ok() ? now->tag : "") != tag) {
@@ -152,7 +152,7 @@ class DirectoryStore final : public ObjectStore {
   }
 
   const std::string path_;  // absolute, without a slash at its end
-  const std::chrono::milliseconds lock_patience_;
+  const std::chrono::milliseconds lock_timeout_;
 };
 
 void RemoveAbandoned(const std::string& folder) {
@@ -166,7 +166,7 @@ void RemoveAbandoned(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::string& path,
-                                                                std::chrono::milliseconds lock_patience) {
+                                                                std::chrono::milliseconds lock_timeout) {
   std::error_code error;
   std::string absolute = fs::absolute(path, error).lexically_normal().string();
   while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
@@ -174,7 +174,7 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::strin
   fs::create_directories(writing, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", writing));
   RemoveAbandoned(writing);
-  return std::make_unique<DirectoryStore>(std::move(absolute), lock_patience);
+  return std::make_unique<DirectoryStore>(std::move(absolute), lock_timeout);
 }
 
 }  // namespace ingot::weights

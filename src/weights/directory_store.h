@@ -14,8 +14,8 @@
 namespace ingot::weights {
 
 // Makes the directory if it is missing. UNAVAILABLE or PERMISSION_DENIED name it and the system's reason. A Swap waits for
-// another process's for `lock_patience`; UNAVAILABLE then names the lock.
+// another process's for `lock_timeout`; UNAVAILABLE then names the lock.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(
-    const std::string& path, std::chrono::milliseconds lock_patience = std::chrono::seconds(10));
+    const std::string& path, std::chrono::milliseconds lock_timeout = std::chrono::seconds(10));
 
 }  // namespace ingot::weights

@@ -104,14 +104,14 @@ absl::Status Follower::HoldRetained(const v1::LiveVersions& live, Cost* cost) {
     const HeldVersion version = EndOf(route);
     const std::string folder = VersionFolder(options_.run, version);
     const bool holds = std::find(held.begin(), held.end(), version) != held.end();
-    if (holds || refused_.contains(folder) || version == EndOf(live.newest())) continue;
+    if (holds || rejected_.contains(folder) || version == EndOf(live.newest())) continue;
     INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const Snapshot> snapshot, Restore(route, cost));
     INGOT_ASSIGN_OR_RETURN(EncodedDelta beside, EncodeBeside(*snapshot, options_.codec));
     const absl::Status sent = Send(std::move(beside), true, cost);
     if (absl::IsResourceExhausted(sent)) {
       INGOT_LOG(warn, "the engine serves without version {}, which it is to hold: {}", version.version,
                 std::string(sent.message()));
-      refused_.insert(folder);
+      rejected_.insert(folder);
       continue;
     }
     INGOT_RETURN_IF_ERROR(sent);
@@ -220,7 +220,7 @@ absl::Status Follower::ReleaseOthers(const v1::LiveVersions& live) {
     const std::string folder = VersionFolder(options_.run, version);
     if (wanted.contains(folder) || !retained_.contains(folder)) continue;
     INGOT_RETURN_IF_ERROR(engine_.Release(version.version));
-    refused_.clear();  // there is room again
+    rejected_.clear();  // there is room again
   }
   std::erase_if(retained_, [&](const std::string& folder) { return !wanted.contains(folder); });
   return absl::OkStatus();

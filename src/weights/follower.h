@@ -82,7 +82,7 @@ class Follower {
   v1::LiveVersions done_;                 // the last one on which the engine acted without an error
   std::chrono::nanoseconds next_try_{0};  // after an error
   std::set<std::string> retained_;        // folders of versions that the engine was told to hold
-  std::set<std::string> refused_;         // of those, the ones that it has no room for
+  std::set<std::string> rejected_;        // of those, the ones that it has no room for
   std::string logged_;                    // the last error, logged once
 
   base::Mutex mu_;

@@ -65,9 +65,9 @@ bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function
   return true;
 }
 
-Publisher::Asked Publisher::Ask(const std::shared_ptr<Update>& update, bool retain) {
+Publisher::AskedEngines Publisher::Ask(const std::shared_ptr<Update>& update, bool retain) {
   const int64_t version = update->snapshot->version();
-  Asked asked;
+  AskedEngines asked;
   base::MutexLock lock(mu_);
   const bool again = newest_ == update;
   newest_ = update;
@@ -102,7 +102,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   stats.full_bytes = update->snapshot->total_bytes();
   stats.encode_ms = Milliseconds(encoded - start);
 
-  const Asked asked = Ask(update, retain);
+  const AskedEngines asked = Ask(update, retain);
   if (before != update->snapshot && !update->delta.has_value()) {
     update->density = Density(before.get(), *update->snapshot);  // while the engines take the version
   }
@@ -212,7 +212,7 @@ absl::Status Publisher::NoLeaseError(int64_t version) {
   if (engines_.empty()) return absl::UnavailableError(what);
   // An engine that may still take the version is worth waiting for.
   const auto found = std::find_if(engines_.begin(), engines_.end(),
-                                  [](const auto& engine) { return engine->busy || !Refuses(engine->error); });
+                                  [](const auto& engine) { return engine->busy || !Rejects(engine->error); });
   if (found == engines_.end()) {
     return base::Annotate(engines_.front()->error, absl::StrCat(what, "; engine ", engines_.front()->name));
   }
@@ -240,12 +240,12 @@ absl::Status Publisher::Release(int64_t version) {
     if (engine->leased) asked.push_back(engine.get());
   }
   ScheduleAll();
-  const auto told = [&](const Engine* engine) {
+  const auto reported = [&](const Engine* engine) {
     return !engine->release_error.ok() ||
            std::find(engine->releases.begin(), engine->releases.end(), version) == engine->releases.end();
   };
   const base::Wait wait(absl::StrCat("engines to free version ", version), base::WaitKind::kWork);
-  if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), told); })) {
+  if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), reported); })) {
     return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
                                                     options_.deadline.count(), " ms; they do when they next answer"));
   }

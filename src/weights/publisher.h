@@ -110,7 +110,7 @@ class Publisher {
   struct Engine;
   struct Job;
   struct Update;
-  using Retained = std::map<int64_t, std::shared_ptr<Update>>;  // by version
+  using RetainedUpdates = std::map<int64_t, std::shared_ptr<Update>>;  // by version
 
   // The update for `snapshot`; newest_ itself if that is the same one.
   absl::StatusOr<std::shared_ptr<Update>> MakeUpdate(std::shared_ptr<const Snapshot> snapshot, bool retain)
@@ -131,22 +131,22 @@ class Publisher {
   void SendRelease(Engine& engine, int64_t version) ABSL_LOCKS_EXCLUDED(mu_);
   void AskVersion(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
   // Sends the whole version, and the versions of `retained` that the engine lacks.
-  absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, Retained retained)
+  absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, RetainedUpdates retained)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Sends a version to be held beside the newest.
   absl::Status SendBeside(Engine& engine, Update& update) ABSL_LOCKS_EXCLUDED(mu_);
   // Removes from `retained` the versions that the engine will not hold.
-  absl::Status SendRetained(Engine& engine, Retained* retained) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status SendRetained(Engine& engine, RetainedUpdates* retained) ABSL_LOCKS_EXCLUDED(mu_);
   void RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update, const v1::UpdateWeightsResponse& response,
                        bool full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLease(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The engines of a Publish, which are never removed.
-  struct Asked {
+  struct AskedEngines {
     std::vector<Engine*> needed;  // leased or joining
     std::vector<Engine*> others;  // lost: waited for only while no engine is leased
   };
   // Makes the update the newest and lets every engine have it.
-  Asked Ask(const std::shared_ptr<Update>& update, bool retain) ABSL_LOCKS_EXCLUDED(mu_);
+  AskedEngines Ask(const std::shared_ptr<Update>& update, bool retain) ABSL_LOCKS_EXCLUDED(mu_);
   // Adds the answers of the leased engines. `encoded`: the moment at which the update was ready.
   void AddAnswers(const Update& update, std::chrono::nanoseconds encoded, PublishStats& stats)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -161,7 +161,7 @@ class Publisher {
   base::CondVar changed_;  // an engine answered
   std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Update> newest_ ABSL_GUARDED_BY(mu_);
-  Retained retained_ ABSL_GUARDED_BY(mu_);  // until their release
+  RetainedUpdates retained_ ABSL_GUARDED_BY(mu_);  // until their release
   int leases_lost_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   base::Executor executor_;  // a thread per engine; last: its tasks end before the rest goes

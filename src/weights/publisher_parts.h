@@ -88,11 +88,11 @@ struct Publisher::Job {
   std::shared_ptr<Update> update = {};  // kUpdate
   bool delta_fits = false;              // kUpdate: the engine holds the base of the delta
   bool holds_base = false;              // kUpdate: the engine has confirmed a version since its start
-  Retained retained = {};               // kUpdate: versions that the engine holds beside it
+  RetainedUpdates retained = {};        // kUpdate: versions that the engine holds beside it
 };
 
 // True for an answer that an engine gives again however often it is asked. Any other may pass: the engine is being
 // started again, or was too slow.
-bool Refuses(const absl::Status& status);
+bool Rejects(const absl::Status& status);
 
 }  // namespace ingot::weights

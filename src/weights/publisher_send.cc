@@ -7,7 +7,7 @@
 
 namespace ingot::weights {
 
-bool Refuses(const absl::Status& status) {
+bool Rejects(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
@@ -144,7 +144,8 @@ void Publisher::EndLease(Engine& engine) {
   engine.version = -1;
 }
 
-absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update, Retained retained) {
+absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update,
+                                                              RetainedUpdates retained) {
   // Before the newest: an engine without a newest version tells calls that are pinned to a missing one to come again;
   // an engine that has one tells them that the version is lost.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
@@ -167,7 +168,7 @@ absl::Status Publisher::SendBeside(Engine& engine, Update& update) {
   return engine.sink->Update(*copy).status();
 }
 
-absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
+absl::Status Publisher::SendRetained(Engine& engine, RetainedUpdates* retained) {
   if (retained->empty()) return absl::OkStatus();
   const absl::StatusOr<std::vector<HeldVersion>> held = engine.sink->HeldVersions();
   if (!held.ok()) return base::Annotate(held.status(), "it cannot say what it holds");
@@ -185,7 +186,7 @@ absl::Status Publisher::SendRetained(Engine& engine, Retained* retained) {
       ++it;
       continue;
     }
-    if (!Refuses(sent) && !absl::IsResourceExhausted(sent)) {
+    if (!Rejects(sent) && !absl::IsResourceExhausted(sent)) {
       return base::Annotate(sent, absl::StrCat("version ", version, ", which it is to keep"));
     }
     INGOT_LOG(warn, "engine {} serves without version {}, which it is to keep: {}", engine.name, version,

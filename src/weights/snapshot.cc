@@ -137,7 +137,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
       continue;
     }
     INGOT_ASSIGN_OR_RETURN(buffers.emplace_back(),
-                           options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Take(sizes[i]));
+                           options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Acquire(sizes[i]));
   }
   std::vector<size_t> order;  // of tensors to copy: the largest first, so that threads end together
   std::vector<uint64_t> checksums(ordered.size());

@@ -12,7 +12,7 @@
 #include "agents/fake_episodes.h"
 #include "agents/runner.h"
 #include "agents/send_files.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::agents {
 namespace {
@@ -51,7 +51,7 @@ class BranchingTest : public testing::Test {
   std::unique_ptr<Runner> Start(FakeEpisodes& episodes) {
     sandbox::SubstrateOptions options;
     options.work_root = options_.work_root;
-    options.rung = rung_;
+    options.isolation = isolation_;
     options.agent_uid = agent_uid_;
     auto substrate = sandbox::MakeSubstrate(options);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
@@ -67,7 +67,7 @@ class BranchingTest : public testing::Test {
 
   const sandbox::TestFolder folder_;
   const std::string root_;
-  std::string rung_ = "process", agent_uid_ = "auto";
+  std::string isolation_ = "process", agent_uid_ = "auto";
   RunnerOptions options_;
 };
 
@@ -159,15 +159,15 @@ TEST_F(BranchingTest, AReaderWithoutAFreeSenderIsToldAtOnce) {
   FakeEpisodes episodes(1);
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
-  std::atomic<int> refused = 0;
+  std::atomic<int> rejected = 0;
   episodes.before_files = [&, gone](const v1::SnapshotFilesPart& part) {
-    part.error().ends_with("try again later") ? (void)++refused : gone.wait();
+    part.error().ends_with("try again later") ? (void)++rejected : gone.wait();
   };
   const auto runner = Start(episodes);
   for (const char* const transfer : {"t0", "t1", "t2", "t3", "t0", "t4"})
     episodes.Ask("other", "ep9.1", false, transfer);
   EXPECT_THAT(episodes.AwaitFiles("t4").second, HasSubstr("sends files to 4 readers: try again later"));
-  EXPECT_EQ(refused, 1) << "an ask that is given again is no other reader";
+  EXPECT_EQ(rejected, 1) << "an ask that is given again is no other reader";
   go.set_value();
   for (const char* const transfer : {"t0", "t1", "t2", "t3"}) {
     EXPECT_THAT(episodes.AwaitFiles(transfer).second, HasSubstr("does not hold the snapshot ep9.1"));

@@ -11,7 +11,7 @@
 #include "agents/fake_episodes.h"
 #include "agents/runner.h"
 #include "base/json.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::agents {
 namespace {
@@ -33,9 +33,9 @@ class EpisodeDeedsTest : public testing::Test {
 
   RecipeOptions& recipe() { return options_.recipes[0]; }
 
-  std::unique_ptr<sandbox::Substrate> Ground(const std::string& rung) {
+  std::unique_ptr<sandbox::Substrate> Ground(const std::string& isolation) {
     ground_.work_root = options_.work_root = absl::StrCat(folder_.path(), "/work-", geteuid());
-    ground_.rung = rung;
+    ground_.isolation = isolation;
     auto made = sandbox::MakeSubstrate(ground_);
     EXPECT_TRUE(made.ok()) << made.status();
     return made.ok() ? *std::move(made) : nullptr;
@@ -119,13 +119,14 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsFilesIsItsOwnFailure) {
   recipe().files = {{"check", "#!/bin/sh\nexec test \"$(cat answer)\" = 42\n"}};
   recipe().verifier.command = {"./check"};
   for (const uid_t user : Users()) {
-    for (const char* const rung : {"auto", "process"}) {
-      for (const char* const room : {"agent", "changed"}) {
+    for (const char* const isolation : {"auto", "process"}) {
+      for (const char* const sandbox : {"agent", "changed"}) {
         As(user, [&] {
-          recipe().verifier_room = room;
-          auto ground = Ground(rung);
+          recipe().verifier_sandbox = sandbox;
+          auto ground = Ground(isolation);
           ASSERT_NE(ground, nullptr);
-          const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
+          const std::string where =
+              absl::StrCat("uid ", user, ", ", ground->probe_result().Describe(), ", sandbox ", sandbox);
           ExpectOfAgents(Deeds(), std::move(ground), where);
         });
       }
@@ -178,12 +179,15 @@ TEST_F(EpisodeDeedsTest, WhatAnAgentDoesToItsImageIsItsOwnFailure) {
   recipe().verifier.timeout_s = 2;
   const base::json::object task{{"tests_dir", tests}, {"workdir", "/srv/app"}};
   for (const uid_t user : Users()) {
-    for (const char* const room : {"pristine", "changed"}) {
+    for (const char* const sandbox : {"pristine", "changed"}) {
       As(user, [&] {
-        recipe().verifier_room = room;
+        recipe().verifier_sandbox = sandbox;
         auto ground = Ground("auto");
-        if (ground == nullptr || ground->grant().rung < sandbox::Rung::kNamespaces || !ground->grant().layers) return;
-        const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
+        if (ground == nullptr || ground->probe_result().isolation < sandbox::IsolationLevel::kNamespaces ||
+            !ground->probe_result().layers)
+          return;
+        const std::string where =
+            absl::StrCat("uid ", user, ", ", ground->probe_result().Describe(), ", sandbox ", sandbox);
         ExpectOfAgents(deeds, std::move(ground), where, base::PrintJson(task));
       });
     }
@@ -196,19 +200,22 @@ TEST_F(EpisodeDeedsTest, AVerifierWithoutItsShellIsTheFailureOfHoweverManyAgents
   recipe().verifier.command = {"/bin/sh", "-c", "exit 0"};
   recipe().on_crash = "zero";
   for (const uid_t user : Users()) {
-    for (const char* const room : {"agent", "changed"}) {
+    for (const char* const sandbox : {"agent", "changed"}) {
       As(user, [&] {
-        recipe().verifier_room = room;
+        recipe().verifier_sandbox = sandbox;
         auto ground = Ground("auto");
-        if (ground == nullptr || ground->grant().rung < sandbox::Rung::kNamespaces || !ground->grant().layers) return;
-        const std::string where = absl::StrCat("uid ", user, ", ", ground->grant().Describe(), ", room ", room);
+        if (ground == nullptr || ground->probe_result().isolation < sandbox::IsolationLevel::kNamespaces ||
+            !ground->probe_result().layers)
+          return;
+        const std::string where =
+            absl::StrCat("uid ", user, ", ", ground->probe_result().Describe(), ", sandbox ", sandbox);
         ExpectOfAgents(std::vector<std::string>(12, "rm /bin/sh"), std::move(ground), where);
       });
     }
   }
 }
 
-// Nothing is left for the verifier, whose own few bytes break the limit of the room.
+// Nothing is left for the verifier, whose own few bytes break the limit of the sandbox.
 TEST_F(EpisodeDeedsTest, AVerifierOnADiskThatTheAgentFilledIsTheFailureOfHoweverManyAgents) {
   ground_.disk.bytes = 8 << 20;
   recipe().verifier.timeout_s = 30;

@@ -1,4 +1,4 @@
-// MCP servers over HTTP in whole episodes, in rooms with a network of their own.
+// MCP servers over HTTP in whole episodes, in sandboxes with a network of their own.
 #include "agents/episode_servers.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 
 #include "agents/episode_run.h"
 #include "http/server.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::agents {
 namespace {
@@ -74,8 +74,8 @@ class EpisodeServersTest : public testing::Test {
   McpServerOptions server_;
 };
 
-TEST_F(EpisodeServersTest, AServerInsideTheRoomAnswersTheAgent) {
-  if (!substrate_->grant().own_network) GTEST_SKIP() << "not granted";
+TEST_F(EpisodeServersTest, AServerInsideTheSandboxAnswersTheAgent) {
+  if (!substrate_->probe_result().own_network) GTEST_SKIP() << "not granted";
   server_.command = {"/usr/bin/python3", "-I", "server.py"};
   server_.url = "http://127.0.0.1:8123/mcp";
   recipe_.verifier.expected = R"(["key-t1", {"X-Key": "key-t1"}])";
@@ -85,7 +85,7 @@ TEST_F(EpisodeServersTest, AServerInsideTheRoomAnswersTheAgent) {
 }
 
 TEST_F(EpisodeServersTest, AServerThatEndsOrIsSilentFailsTheEpisodeByName) {
-  if (!substrate_->grant().own_network) GTEST_SKIP() << "not granted";
+  if (!substrate_->probe_result().own_network) GTEST_SKIP() << "not granted";
   server_.url = "http://127.0.0.1:8123/mcp";
   server_.command = {"/bin/sh", "-c", "echo no port is free >&2; exit 3"};
   EpisodeReport report = Run();
@@ -105,7 +105,7 @@ TEST_F(EpisodeServersTest, AServerThatEndsOrIsSilentFailsTheEpisodeByName) {
 
 // A service listens where the agent finds it, and answers nothing but GET.
 TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
-  if (!substrate_->grant().own_network) GTEST_SKIP() << "not granted";
+  if (!substrate_->probe_result().own_network) GTEST_SKIP() << "not granted";
   recipe_.files = {{"served/item", "${task_id}"}};
   recipe_.services = {{.name = "files",
                        .command = {"/usr/bin/python3", "-I", "-m", "http.server", "--bind", "127.0.0.1", "--directory",
@@ -132,9 +132,9 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
   EXPECT_EQ(report.cause, "service");
   EXPECT_THAT(report.detail, AllOf(HasSubstr("the service 'files' (/bin/sh) did not start: no answer within 1.5 s"),
                                    HasSubstr("its output ends: loading")));
-  sandbox::Grant grant;
-  EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()),
-              HasSubstr("the service 'files' listens inside the room, which needs a network of its own"));
+  sandbox::ProbeResult probe_result;
+  EXPECT_THAT(std::string(CheckServersReach(recipe_, probe_result).message()),
+              HasSubstr("the service 'files' listens inside the sandbox, which needs a network of its own"));
   recipe_.services[0].url = "";
   EXPECT_THAT(std::string(Recipe::Make(recipe_).status().message()),
               HasSubstr("services 'files': name a command and its url"));
@@ -143,7 +143,7 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
               HasSubstr("services 'files': url https://elsewhere/ must begin with http://127.0.0.1:PORT"));
 }
 
-// A server outside rooms that shows what it was asked with.
+// A server outside sandboxes that shows what it was asked with.
 class Elsewhere final : public http::Handler {
  public:
   Elsewhere() {
@@ -167,7 +167,7 @@ class Elsewhere final : public http::Handler {
 };
 
 TEST_F(EpisodeServersTest, AServerElsewhereIsReachedAndItsKeyStaysOutside) {
-  if (!substrate_->grant().own_network) GTEST_SKIP() << "not granted";
+  if (!substrate_->probe_result().own_network) GTEST_SKIP() << "not granted";
   const Elsewhere elsewhere;
   server_.url = elsewhere.url();
   recipe_.verifier.expected = R"(["key-t1", {}])";
@@ -184,18 +184,19 @@ TEST_F(EpisodeServersTest, AServerElsewhereThatNobodyReachesFailsTheEpisodeByNam
   EXPECT_THAT(report.detail, HasSubstr("the MCP server 'all' (http://127.0.0.1:1/mcp) did not start"));
 }
 
-TEST_F(EpisodeServersTest, RoomsThatCannotHaveAServerRefuseTheRecipeByName) {
+TEST_F(EpisodeServersTest, SandboxesThatCannotHaveAServerRejectTheRecipeByName) {
   server_.command = {"server"};
   server_.url = "http://127.0.0.1:8123/mcp";
   recipe_.mcp = {server_};
-  sandbox::Grant grant;
-  EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()), HasSubstr("'all' listens inside the room"));
+  sandbox::ProbeResult probe_result;
+  EXPECT_THAT(std::string(CheckServersReach(recipe_, probe_result).message()),
+              HasSubstr("'all' listens inside the sandbox"));
   recipe_.mcp[0].command.clear();
-  EXPECT_TRUE(CheckServersReach(recipe_, grant).ok()) << "rooms share the machine's network";
-  grant.landlock = 4;
-  EXPECT_THAT(std::string(CheckServersReach(recipe_, grant).message()), HasSubstr("rooms cannot reach"));
-  grant.own_network = true;
-  EXPECT_TRUE(CheckServersReach(recipe_, grant).ok());
+  EXPECT_TRUE(CheckServersReach(recipe_, probe_result).ok()) << "sandboxes share the machine's network";
+  probe_result.landlock = 4;
+  EXPECT_THAT(std::string(CheckServersReach(recipe_, probe_result).message()), HasSubstr("sandboxes cannot reach"));
+  probe_result.own_network = true;
+  EXPECT_TRUE(CheckServersReach(recipe_, probe_result).ok());
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status(const v1::EpisodeRewardRequest&)> before_reward;
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
   std::function<void(const v1::SnapshotFilesPart&)> before_files;
-  std::string last_refusal;                                                             // of every episode's end
+  std::string last_rejection;                                                           // of every episode's end
   std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; null = nothing
   std::vector<std::string> domains = {""};                                              // of the tasks, in turn
 
@@ -83,7 +83,7 @@ class FakeEpisodes final : public Episodes {
     ends_.push_back(request);
     changed_.SignalAll();
     v1::EpisodeEndResponse response;
-    response.set_last_refusal(last_refusal);
+    response.set_last_rejection(last_rejection);
     return response;
   }
 

@@ -81,9 +81,9 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
 
   v1::EpisodeOpenRequest open;
   open.set_scaffold("tool_agent");
-  const auto refused = episodes->Open(open);
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(base::RetryAfterMs(refused.status()), 250);
+  const auto rejected = episodes->Open(open);
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(base::RetryAfterMs(rejected.status()), 250);
 
   const auto opened = episodes->Open(open);
   ASSERT_TRUE(opened.ok()) << opened.status();
@@ -103,10 +103,10 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   end.set_episode_id(opened->episode_id());
   end.set_api_key(opened->api_key());
   end.set_state(v1::EPISODE_FINISHED);
-  gateway.last_refusal = "400 episode_limit: it has made 3 calls";
+  gateway.last_rejection = "400 episode_limit: it has made 3 calls";
   const auto ended = episodes->End(end);
   ASSERT_TRUE(ended.ok()) << ended.status();
-  EXPECT_EQ(ended->last_refusal(), gateway.last_refusal);
+  EXPECT_EQ(ended->last_rejection(), gateway.last_rejection);
   EXPECT_EQ(gateway.ends().size(), 1u);
 
   gateway.Ask("ep0", "ep0.3", /*ends=*/true);
@@ -198,8 +198,8 @@ TEST(GrpcEpisodesTest, TheGatewayThatAskedIsToldAlone) {
   gateways.servers[0]->Shutdown();
   gateways.services[1].knows_no_transfer = true;
   part.set_offset(5);
-  const absl::Status told = episodes->SendSnapshotFiles(part);
-  EXPECT_TRUE(absl::IsNotFound(told)) << told;
+  const absl::Status reported = episodes->SendSnapshotFiles(part);
+  EXPECT_TRUE(absl::IsNotFound(reported)) << reported;
   second.Ask("ep0", "ep0.2", false);
   for (int i = 0; i < 2 && second.AwaitTaken(0).empty(); ++i) {
     const auto ask = episodes->NextSnapshot({});

@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "http/client.h"
 #include "http/server.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::agents {
 namespace {
@@ -110,13 +110,13 @@ class McpBridgeTest : public testing::Test {
 
   const sandbox::TestFolder folder_;
   const std::unique_ptr<sandbox::LocalSubstrate> substrate_ = sandbox::SharedUidSubstrate(folder_.path());
-  const std::unique_ptr<sandbox::Room> room_ = substrate_->Prepare().value();
+  const std::unique_ptr<sandbox::Sandbox> sandbox_ = substrate_->Prepare().value();
   Server server_;
   const std::unique_ptr<McpBridge> bridge_ = McpBridge::Make().value();
 };
 
 TEST_F(McpBridgeTest, RepeatsARequestWithTheRecipesHeadersAndMcpsAlone) {
-  const McpBridge::Way way = bridge_->Open(*room_, server_.url(), {{"Authorization", "Bearer secret"}}).value();
+  const McpBridge::Way way = bridge_->Open(*sandbox_, server_.url(), {{"Authorization", "Bearer secret"}}).value();
   const Answer answer =
       Ask("POST", way.url, "{}", {{"Mcp-Session-Id", "s2"}, {"Cookie", "c"}, {"Authorization", "Bearer agent"}});
   ASSERT_TRUE(answer.status.ok()) << answer.status;
@@ -132,7 +132,7 @@ TEST_F(McpBridgeTest, RepeatsARequestWithTheRecipesHeadersAndMcpsAlone) {
 }
 
 TEST_F(McpBridgeTest, EventsPassBeforeTheStreamEnds) {
-  const McpBridge::Way way = bridge_->Open(*room_, server_.url(), {}).value();
+  const McpBridge::Way way = bridge_->Open(*sandbox_, server_.url(), {}).value();
   bool let_go = false;
   const Answer answer = Ask("GET", way.url, "", {}, [&](const std::string& body) {
     if (let_go || body.find("data: one\n\n") == std::string::npos) return;
@@ -145,7 +145,7 @@ TEST_F(McpBridgeTest, EventsPassBeforeTheStreamEnds) {
 }
 
 TEST_F(McpBridgeTest, AWayReachesItsServerAloneAndEndsWhenItGoes) {
-  McpBridge::Way way = bridge_->Open(*room_, server_.url(), {}).value();
+  McpBridge::Way way = bridge_->Open(*sandbox_, server_.url(), {}).value();
   EXPECT_EQ(Ask("POST", way.url + "0", "{}").head.status, 404);
   EXPECT_EQ(Ask("PUT", way.url, "").head.status, 405);
   EXPECT_EQ(server_.requests(), 0u);
@@ -156,7 +156,7 @@ TEST_F(McpBridgeTest, AWayReachesItsServerAloneAndEndsWhenItGoes) {
 }
 
 TEST_F(McpBridgeTest, NamesAServerThatCannotBeReached) {
-  const McpBridge::Way way = bridge_->Open(*room_, "http://127.0.0.1:1/mcp", {}).value();
+  const McpBridge::Way way = bridge_->Open(*sandbox_, "http://127.0.0.1:1/mcp", {}).value();
   const Answer answer = Ask("POST", way.url, "{}");
   EXPECT_EQ(answer.head.status, 502);
   EXPECT_THAT(answer.body, HasSubstr("the MCP server cannot be reached: http://127.0.0.1:1/mcp"));

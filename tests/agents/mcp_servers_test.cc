@@ -59,8 +59,8 @@ TEST(McpServersTest, WritesAServerOverHttpInTheWordsOfEachScaffold) {
 using Texts = std::map<std::string, std::string>;
 
 // The message with which a server is refused; empty = it is taken.
-std::string Refusal(const std::vector<std::string>& command, const std::string& url, const Texts& headers = {},
-                    const Texts& env = {}) {
+std::string Rejection(const std::vector<std::string>& command, const std::string& url, const Texts& headers = {},
+                      const Texts& env = {}) {
   McpServerOptions options;
   options.name = "a";
   options.command = command;
@@ -72,16 +72,16 @@ std::string Refusal(const std::vector<std::string>& command, const std::string& 
   return std::string(RenderMcpServers(*parsed, {}).status().message());
 }
 
-TEST(McpServersTest, RefusesAddressesThatCannotBeMeant) {
-  EXPECT_EQ(Refusal({}, "https://h/mcp", {{"K", "v"}}), "");
-  EXPECT_EQ(Refusal({"s"}, "http://127.0.0.1:80/mcp"), "");
-  EXPECT_THAT(Refusal({}, ""), HasSubstr("name a command, a url, or both"));
-  EXPECT_THAT(Refusal({}, "ftp://h"), HasSubstr("url ftp://h is no http:// or https:// address"));
-  EXPECT_THAT(Refusal({"s"}, "http://h:80/"), HasSubstr("listens inside the room"));
-  EXPECT_THAT(Refusal({"s"}, "http://localhost:x/"), HasSubstr("names no port"));
-  EXPECT_THAT(Refusal({"s"}, "http://localhost:7411/"), HasSubstr("of the gateway"));
-  EXPECT_THAT(Refusal({"s"}, "", {{"K", "v"}}), HasSubstr("headers are of a url"));
-  EXPECT_THAT(Refusal({}, "http://h", {}, {{"K", "v"}}), HasSubstr("env is of a command"));
+TEST(McpServersTest, RejectsAddressesThatCannotBeMeant) {
+  EXPECT_EQ(Rejection({}, "https://h/mcp", {{"K", "v"}}), "");
+  EXPECT_EQ(Rejection({"s"}, "http://127.0.0.1:80/mcp"), "");
+  EXPECT_THAT(Rejection({}, ""), HasSubstr("name a command, a url, or both"));
+  EXPECT_THAT(Rejection({}, "ftp://h"), HasSubstr("url ftp://h is no http:// or https:// address"));
+  EXPECT_THAT(Rejection({"s"}, "http://h:80/"), HasSubstr("listens inside the sandbox"));
+  EXPECT_THAT(Rejection({"s"}, "http://localhost:x/"), HasSubstr("names no port"));
+  EXPECT_THAT(Rejection({"s"}, "http://localhost:7411/"), HasSubstr("of the gateway"));
+  EXPECT_THAT(Rejection({"s"}, "", {{"K", "v"}}), HasSubstr("headers are of a url"));
+  EXPECT_THAT(Rejection({}, "http://h", {}, {{"K", "v"}}), HasSubstr("env is of a command"));
 }
 
 TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {

@@ -24,7 +24,7 @@ std::map<std::string, int> Shares(const std::vector<RecipeOptions>& recipes, con
   for (int i = 0; i < episodes; ++i) {
     const std::string& domain = domains[static_cast<size_t>(i) % domains.size()];
     const auto choice = mix.Choose();
-    const int recipe = mix.Take(*choice, domain);
+    const int recipe = mix.TakeRecipe(*choice, domain);
     ++counts[domain + " " + (recipe == RecipeMix::kNone ? "none" : recipes[static_cast<size_t>(recipe)].name)];
     if (recipe != RecipeMix::kNone) mix.Ended(recipe);
   }
@@ -58,16 +58,16 @@ TEST(RecipeMixTest, HoldsAPlaceOfEveryRecipeUntilTheDomainIsKnown) {
   const auto first = mix.Choose();
   ASSERT_TRUE(first.has_value());
   EXPECT_FALSE(mix.HasRoom()) << "the first may become an episode of a";
-  EXPECT_EQ(mix.Take(*first, "chat"), 1);
+  EXPECT_EQ(mix.TakeRecipe(*first, "chat"), 1);
   const auto second = mix.Choose();
   ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(mix.Take(*second, "code"), 0);
+  EXPECT_EQ(mix.TakeRecipe(*second, "code"), 0);
   EXPECT_FALSE(mix.Choose().has_value()) << "a runs one already";
   mix.Ended(0);
   EXPECT_TRUE(mix.HasRoom());
 }
 
-TEST(RecipeMixTest, ARefusedOpeningCountsForNobody) {
+TEST(RecipeMixTest, ARejectedOpeningCountsForNobody) {
   const std::vector<RecipeOptions> recipes = {Named("a", 1), Named("b", 1)};
   RecipeMix mix(recipes);
   for (int i = 0; i < 3; ++i) {

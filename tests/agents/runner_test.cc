@@ -18,7 +18,7 @@
 #include "base/retry.h"
 #include "sandbox/local_substrate.h"
 #include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::agents {
 namespace {
@@ -47,7 +47,7 @@ class RunnerTest : public testing::Test {
   std::unique_ptr<sandbox::Substrate> Ground() const {
     sandbox::SubstrateOptions options;
     options.work_root = options_.work_root;
-    options.rung = "process";
+    options.isolation = "process";
     auto substrate = sandbox::MakeSubstrate(options);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
     return substrate.ok() ? *std::move(substrate) : nullptr;
@@ -126,8 +126,8 @@ TEST_F(RunnerTest, RunsEveryTaskWithAsManyEpisodesAsSlots) {
 TEST_F(RunnerTest, EveryEpisodeSaysHowStrongItsWallWas) {
   FakeEpisodes episodes(2);
   RunAll(episodes);
-  const std::string metadata = absl::StrCat(R"({"sandbox":)", Ground()->grant().Json(), "}");
-  EXPECT_THAT(metadata, StartsWith(R"({"sandbox":{"rung":"process","own_uid":)"));
+  const std::string metadata = absl::StrCat(R"({"sandbox":)", Ground()->probe_result().Json(), "}");
+  EXPECT_THAT(metadata, StartsWith(R"({"sandbox":{"isolation":"process","own_uid":)"));
   EXPECT_THAT(episodes.metadata(), ElementsAre(metadata, metadata));
 }
 
@@ -146,12 +146,12 @@ TEST_F(RunnerTest, AnAgentThatKillsItsParentOrTheLauncherFailsAlone) {
     SetScript("test -e " + Path("kill") + " && { sleep " + marked_.sleep() + " & kill -9 " + victim + "; }; echo 42");
     sandbox::SubstrateOptions ground;
     ground.work_root = options_.work_root;
-    ground.rung = "process";
+    ground.isolation = "process";
     ground.agent_uid = "shared";
     auto weak = sandbox::LocalSubstrate::Make(ground, sandbox::kPidNamespace | sandbox::kMountNamespace);
     ASSERT_TRUE(weak.ok()) << weak.status();
     sandbox::LocalSubstrate& substrate = **weak;
-    ASSERT_TRUE(substrate.grant().is_open());
+    ASSERT_TRUE(substrate.probe_result().is_open());
     const pid_t launcher = substrate.launcher_pid();
     auto runner = Runner::Make(options_, *std::move(weak), episodes, base::Clock::Real());
     ASSERT_TRUE(runner.ok()) << runner.status();
@@ -185,11 +185,11 @@ TEST_F(RunnerTest, AFreshVerifierHasTheAgentsFilesAndNothingElseOfTheAgent) {
   SetScript("echo kept > result; mkdir -p $HOME/bin; echo planted > $TMPDIR/note; echo 42");
   recipe().verifier.kind = "command";
   recipe().verifier.command = {"/bin/sh", "-c", "test \"$(cat result)\" = kept && ! test -e ../tmp/note"};
-  for (const std::string room : {"auto", "agent", "changed", "pristine"}) {
-    recipe().verifier_room = room;
+  for (const std::string sandbox : {"auto", "agent", "changed", "pristine"}) {
+    recipe().verifier_sandbox = sandbox;
     FakeEpisodes episodes(1);
     EXPECT_EQ(RunAll(episodes).finished, 1);
-    EXPECT_EQ(episodes.rewards().at("ep0").reward(), room == "changed" || room == "pristine" ? 1 : 0) << room;
+    EXPECT_EQ(episodes.rewards().at("ep0").reward(), sandbox == "changed" || sandbox == "pristine" ? 1 : 0) << sandbox;
   }
   EXPECT_TRUE(WorkRootIsEmpty());
 }
@@ -244,10 +244,10 @@ TEST_F(RunnerTest, ACrashFailsWithTheEndOfItsStderr) {
   ExpectFailure("crash", "exited with 3; stderr ends: Traceback \uFFFDboom");
 }
 
-TEST_F(RunnerTest, TheLogNamesTheGatewaysLastRefusalBesideTheCrash) {
+TEST_F(RunnerTest, TheLogNamesTheGatewaysLastRejectionBesideTheCrash) {
   SetScript("echo KeyError >&2; exit 3");
   FakeEpisodes episodes(1);
-  episodes.last_refusal = "400 context_length_exceeded: 900 tokens";
+  episodes.last_rejection = "400 context_length_exceeded: 900 tokens";
   testing::internal::CaptureStdout();
   RunAll(episodes);
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
@@ -481,7 +481,7 @@ TEST_F(RunnerTest, AnMcpServerThatDoesNotStartIsANamedFailureOfTheInfrastructure
   EXPECT_EQ(RunAll(episodes).finished, 1) << "it is the agent's trouble";
 }
 
-TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
+TEST_F(RunnerTest, ARejectedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
   options_.concurrency = 3;
   options_.backoff_max_s = 60;
   base::ManualClock clock;
@@ -489,14 +489,14 @@ TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
   base::Mutex mu;
   std::vector<std::chrono::nanoseconds> asked;
   base::CondVar changed;
-  int refusals = 0;
+  int rejections = 0;
   episodes.before_open = [&] {
     base::MutexLock lock(mu);
     asked.push_back(clock.Now());
-    if (refusals == 5) return absl::OkStatus();
-    ++refusals;
+    if (rejections == 5) return absl::OkStatus();
+    ++rejections;
     changed.SignalAll();
-    while (refusals < 3) changed.Wait(mu);  // all three ask before the first is refused
+    while (rejections < 3) changed.Wait(mu);  // all three ask before the first is refused
     return base::WithRetryAfter(absl::ResourceExhaustedError("full"), 5000);
   };
   auto runner = Runner::Make(options_, Ground(), episodes, clock);
@@ -505,16 +505,16 @@ TEST_F(RunnerTest, ARefusedAdmissionIsAskedForAgainAtTheTimeThatItNamed) {
   for (const int wave : {3, 4, 5}) {
     {
       base::MutexLock lock(mu);
-      while (refusals < wave) changed.Wait(mu);
-      EXPECT_EQ(refusals, wave);
+      while (rejections < wave) changed.Wait(mu);
+      EXPECT_EQ(rejections, wave);
     }
     // The runner must have recorded the refusal before time moves, or its wait would begin later.
-    while ((*runner)->Stats().refused < wave) std::this_thread::yield();
+    while ((*runner)->Stats().rejected < wave) std::this_thread::yield();
     clock.Advance(seconds(5));
   }
   EXPECT_TRUE((*runner)->WaitDone(seconds(60)));
   EXPECT_EQ((*runner)->Stats().finished, 5);
-  EXPECT_EQ((*runner)->Stats().refused, 5);
+  EXPECT_EQ((*runner)->Stats().rejected, 5);
   EXPECT_EQ(asked[2], seconds(1));
   EXPECT_EQ(asked[3], seconds(6));
   EXPECT_EQ(asked[4], seconds(11));
@@ -594,14 +594,14 @@ TEST_F(RunnerTest, AnOpeningWithoutAnAnswerIsAskedForAgainAndNoOther) {
   EXPECT_EQ(std::set<std::string>(keys.begin() + 2, keys.end()).size(), 4u);
 }
 
-TEST_F(RunnerTest, ARefusedRewardFailsTheEpisode) {
+TEST_F(RunnerTest, ARejectedRewardFailsTheEpisode) {
   options_.report_retry_s = 0;
-  for (const absl::Status& refusal : {absl::NotFoundError("no such episode"), absl::UnavailableError("away")}) {
+  for (const absl::Status& rejection : {absl::NotFoundError("no such episode"), absl::UnavailableError("away")}) {
     FakeEpisodes episodes(1);
-    episodes.before_reward = [&](const auto&) { return refusal; };
+    episodes.before_reward = [&](const auto&) { return rejection; };
     EXPECT_EQ(RunAll(episodes).failures, (std::map<std::string, int64_t>{{"gateway", 1}}));
     EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
-    EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(std::string(refusal.message())));
+    EXPECT_THAT(episodes.ends()[0].detail(), HasSubstr(std::string(rejection.message())));
   }
 }
 
@@ -648,7 +648,7 @@ TEST_F(RunnerTest, NoDefaultReplacesTheRewardOfAnAgent) {
   }
 }
 
-TEST_F(RunnerTest, ARefusedEndFailsTheEpisode) {
+TEST_F(RunnerTest, ARejectedEndFailsTheEpisode) {
   FakeEpisodes episodes(1);
   episodes.before_end = [](const v1::EpisodeEndRequest& end) {
     return end.state() == v1::EPISODE_FINISHED ? absl::InvalidArgumentError("not so") : absl::OkStatus();
@@ -728,7 +728,7 @@ TEST_F(RunnerTest, StopWhileWaitingForAdmissionIsImmediate) {
   episodes.before_open = [] { return absl::ResourceExhaustedError("full"); };
   auto runner = Runner::Make(options_, Ground(), episodes, base::Clock::Real());
   ASSERT_TRUE((*runner)->Start().ok());
-  while ((*runner)->Stats().refused == 0) std::this_thread::yield();
+  while ((*runner)->Stats().rejected == 0) std::this_thread::yield();
   EXPECT_TRUE((*runner)->Stop().ok());
 }
 

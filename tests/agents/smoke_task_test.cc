@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "sandbox/process.h"
 #include "sandbox/template.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 #include "test_paths.h"
 
 namespace ingot::agents {
@@ -162,7 +162,7 @@ TEST(SmokeTaskTest, TheGeneratorMakesTheCommittedFiles) {
                                  .env = sandbox::InheritedEnvironment({"PATH", "HOME"}),
                                  .working_dir = "",
                                  .stdin_text = ""};
-  const auto outcome = sandbox::RunInRoom(command);
+  const auto outcome = sandbox::RunInSandbox(command);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_TRUE(outcome->ok()) << outcome->err;
   for (const char* name : {"/train.jsonl", "/eval.jsonl", "/sft.jsonl"}) {

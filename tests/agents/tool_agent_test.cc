@@ -12,7 +12,7 @@
 #include "agents/runner.h"
 #include "sandbox/process.h"
 #include "sandbox/template.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 #include "test_paths.h"
 
 namespace ingot::agents {
@@ -56,7 +56,7 @@ class ToolAgentTest : public testing::Test {
     command.argv.insert(command.argv.end(), more.begin(), more.end());
     command.env = {{"OPENAI_BASE_URL", url}, {"OPENAI_API_KEY", "secret"}};
     command.working_dir = folder_;
-    const auto outcome = sandbox::RunInRoom(command);
+    const auto outcome = sandbox::RunInSandbox(command);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     return outcome.ok() ? *outcome : sandbox::Outcome{};
   }
@@ -116,7 +116,7 @@ TEST_F(ToolAgentTest, GoesOnFromItsSessionWhereAnotherOneWasEnded) {
   EXPECT_EQ(Field(requests_[0], "messages"), messages);
 }
 
-TEST_F(ToolAgentTest, TellsTheModelWhatIsWrongWithACall) {
+TEST_F(ToolAgentTest, ReportsTheModelWhatIsWrongWithACall) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"name":"lookup","arguments":"{\"key\": \"zz\"}"})", "error: not found"},
       {R"({"name":"lookup","arguments":"{\"key\": \"k8\"}"})", "9"},
@@ -242,7 +242,7 @@ TEST_F(ToolAgentTest, ImportsAlmostNothingAndMakesOneRequestATurn) {
   EXPECT_EQ(requests_.size(), 2u);
   sandbox::Command bare;
   bare.argv = {"/usr/bin/python3", "-I", "-S", "-X", "importtime", "-c", "pass"};
-  const auto bare_outcome = sandbox::RunInRoom(bare);
+  const auto bare_outcome = sandbox::RunInSandbox(bare);
   ASSERT_TRUE(bare_outcome.ok()) << bare_outcome.status();
   const int64_t bare_modules = ImportedModules(bare_outcome->err);
   ASSERT_GT(bare_modules, 0) << bare_outcome->err;

@@ -98,15 +98,15 @@ TEST_F(AskedModelsTest, AJudgeAnswersInTheFormOfItsSchema) {
   EXPECT_TRUE(absl::IsFailedPrecondition(parts_.judge->Ask(ServerOf("start"), question).status()));
 }
 
-TEST_F(AskedModelsTest, ATeacherWithAnotherTokenizerIsRefusedAtTheStart) {
+TEST_F(AskedModelsTest, ATeacherWithAnotherTokenizerIsRejectedAtTheStart) {
   reward::RewardOptions rewards;
   rewards.terms.resize(1);
   rewards.terms[0].kind = "teacher";
   rewards.terms[0].teacher.model = "big";
   big_->tokenizer = "other";
-  const absl::Status refused = CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint());
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("'big' has the tokenizer other"));
+  const absl::Status rejected = CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint());
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected));
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("'big' has the tokenizer other"));
   rewards.terms[0].teacher.model = "start";
   EXPECT_TRUE(CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint()).ok());
   rewards.terms[0].teacher.model = "away";  // does not answer: asked again with its first group

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a user gets wrong, and how it is told: bad_input_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: bad_input (one clear error and no run), unstarted (agents that never get to a call), doubts (settings and results that
+Cases: bad_input (one clear error and no run), unstarted (agents that never get to a call), warnings (settings and results that
 are rarely meant).
 """
 import fcntl
@@ -126,8 +126,8 @@ def check_what_others_hold(ingot):
         for key in ("cluster.datapool_port", "cluster.rollout_port", "http.port"):
             expect(ingot, {**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
         check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
-        refused = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
-        expect(ingot, {**launch_settings("unborn"), **refused}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
+        rejected = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
+        expect(ingot, {**launch_settings("unborn"), **rejected}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
                command="launch", codes=(1,))
     # A launched run holds its folder's lock, as this process does. A second start would replace the run.
     held = folder / "held"
@@ -239,7 +239,7 @@ def case_unstarted(ingot):
     check("the gateway's last refusal: 400 context_length_exceeded" in shown, shown)
 
 
-def case_doubts(ingot):
+def case_warnings(ingot):
     """Settings and results that are rarely meant are named on the terminal, at the start where they are known then."""
     folder = write_asking_config(ingot, agent_seconds=0.5)  # so that most tokens are stale
     agent = folder / "agent.py"
@@ -251,14 +251,14 @@ url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0
     with open(f"{ingot.source}/examples/smoke/train.jsonl", encoding="utf-8") as tasks:
         (folder / "eval.jsonl").write_text(tasks.readline() + tasks.readline())
     code, output = ingot.run("train", {
-        "run.name": "doubtful", "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 100,
+        "run.name": "with-warnings", "eval.tasks": folder / "eval.jsonl", "eval.every_versions": 100,
         "trainer.learning_rate": 0.1, "trainer.eps_clip_low": 1e-4, "trainer.eps_clip_high": 1e-4,
         "agents.concurrency": 24, "scheduler.total_steps": 14, "scheduler.max_staleness": 3, "scheduler.drop_zero_variance": "false"})
     check(code == 0, output)
     start, end = output.split("step", 1)[0], output.split("wall time")[-1]
-    for text, words in ((start, "doubt: trainer.learning_rate is 0.1, and 1e-08 to 0.005 is usual"),
-                        (start, "doubt: 2 of 2 tasks of eval.tasks are training tasks too"),
-                        (end, "doubt: the reward fell from "),
+    for text, words in ((start, "warning: trainer.learning_rate is 0.1, and 1e-08 to 0.005 is usual"),
+                        (start, "warning: 2 of 2 tasks of eval.tasks are training tasks too"),
+                        (end, "warning: the reward fell from "),
                         (end, "of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high)")):
         check(words in text, f"'{words}' is missing in: {output}")
     ingot.config = "configs/smoke.yaml"
@@ -267,4 +267,4 @@ url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0
 
 
 if __name__ == "__main__":
-    main(case_bad_input, case_unstarted, case_doubts)
+    main(case_bad_input, case_unstarted, case_warnings)

@@ -164,7 +164,7 @@ def merged(config, part):
     return {**config, **{key: merged(config.get(key), value) for key, value in part.items()}}
 
 
-def refused(argv, folder, *words):
+def rejected(argv, folder, *words):
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     if done.returncode != 2 or not all(word in done.stderr for word in words):
         raise SystemExit(f"FAILED: {argv}: {done.returncode}, and {words} are not in: {done.stderr[-1500:]}")
@@ -196,10 +196,10 @@ def case_cluster(binary, source, folder):
     run([binary, "config", "check", nodes], source)
     run([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm"], source)
     run([binary, "launch", nodes, "--dry-run", "--set", "cluster.groups=[]"], source)
-    refused([binary, "launch", nodes, "--dry-run"], source, "names 3 nodes", "ingot node")
+    rejected([binary, "launch", nodes, "--dry-run"], source, "names 3 nodes", "ingot node")
     for wrong, words in (("cluster.token_file=", "cluster.token_file"), ("cluster.rollout_engines=3", "room for 2 of role rollout")):
-        refused([binary, "config", "check", nodes, wrong], source, words)
-        refused([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm", "--set", wrong], source, words)
+        rejected([binary, "config", "check", nodes, wrong], source, words)
+        rejected([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm", "--set", wrong], source, words)
     return f"{len(parts)} parts of configurations of docs/guide/cluster.md, and {nodes}, are checked and planned"
 
 
@@ -226,7 +226,7 @@ def seen_until(wanted, pid, terminal):
     return seen
 
 
-def pause_behind(wanted, pid, terminal):
+def pause_after(wanted, pid, terminal):
     """Stops a command for three seconds, a moment after its terminal has shown `wanted`."""
     seen = ""
     while wanted not in seen:
@@ -253,7 +253,7 @@ def case_progress(binary, _, folder):
         "export reading the run": [binary, "export", "run", "out"], "regrade reading the run": [binary, "regrade", "run"],
         "tasks reading the run": [binary, "tasks", "rate", "run", "out"]}
     started = {line: start_on_a_terminal(command, folder) for line, command in waiting.items()}
-    pause_behind("episodes/h", *started["simulate: windowed"])  # three seconds pass, however quick the machine is
+    pause_after("episodes/h", *started["simulate: windowed"])  # three seconds pass, however quick the machine is
     # Drawn after two seconds, and again each second; a busy machine may draw later.
     seen = {line: seen_until(f"{line}  (?:[3-9]|\\d\\d) s", *of) for line, of in started.items()}
     faults = [f"{waiting[line][1:]}: {text!r}" for line, text in seen.items()
@@ -271,7 +271,7 @@ def case_progress(binary, _, folder):
 
 def case_full(binary, _, folder):
     commands = [["config", "schema"], ["config", "explain"], ["completion", "bash"], ["--help"], ["--version"], ["simulate", "--steps", "3"]]
-    refused_on_a_full_disk(binary, commands, folder)
+    rejected_on_a_full_disk(binary, commands, folder)
     with open("/dev/full", "w", encoding="utf-8") as full:
         wrong = subprocess.run([binary, "config", "explain", "no.such.key"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     if wrong.returncode != 2 or "cannot write" in wrong.stderr:
@@ -279,7 +279,7 @@ def case_full(binary, _, folder):
     return f"{len(commands)} commands end with 1"
 
 
-def refused_on_a_full_disk(binary, commands, folder):
+def rejected_on_a_full_disk(binary, commands, folder):
     for command in commands:
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([binary, *command], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100, check=False)
@@ -292,13 +292,13 @@ def case_reports(binary, _, folder):
         run([binary, "init", f"{place}/trial"], folder)
         run([binary, "train", "run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false"], f"{folder}/{place}/trial")
     one, two = "one/trial/runs/trial", "two/trial/runs/trial"
-    refused_on_a_full_disk(binary, [["inspect", one, "--json"], ["inspect", one, "--journal"], ["inspect", one], ["compare", one, two]], folder)
+    rejected_on_a_full_disk(binary, [["inspect", one, "--json"], ["inspect", one, "--journal"], ["inspect", one], ["compare", one, two]], folder)
     listed = {}
     for more in ((), ("--limit", "0"), ("--limit", "1")):
         done = subprocess.run([binary, "inspect", one, "--json", *more], cwd=folder, capture_output=True, text=True, check=True)
         listed[more] = ([json.loads(line)["episode"]["episodeId"] for line in done.stdout.splitlines()], done.stderr)
-    (every, silent), (same, _), (cut, told) = listed.values()
-    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out further episodes (train" not in told:
+    (every, silent), (same, _), (cut, reported) = listed.values()
+    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out further episodes (train" not in reported:
         raise SystemExit(f"FAILED: records of a list: {listed}")
     names = [line.split()[0] for line in run([binary, "compare", one, two, "--html", "both.html"], folder).splitlines()]
     both = pathlib.Path(folder, "both.html").read_text(encoding="utf-8")

@@ -117,7 +117,7 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
 }
 
-TEST(RunConfig, CountsOutOfRangeAreRefused) {
+TEST(RunConfig, CountsOutOfRangeAreRejected) {
   for (const auto& [setting, words] : std::initializer_list<std::pair<const char*, const char*>>{
            {"goal.first_steps=-1", "goal.first_steps"},
            {"goal.last_steps=-1", "goal.last_steps"},

@@ -100,7 +100,7 @@ TEST_F(ConvertGgufTest, MakesAFolderThatLoads) {
   }
 }
 
-TEST_F(ConvertGgufTest, LeavesNothingBehindIfTheFileIsRefused) {
+TEST_F(ConvertGgufTest, LeavesNothingBehindIfTheFileIsRejected) {
   std::string bytes = Model().Bytes();
   std::ofstream(dir_ + "/cut.gguf", std::ios::binary) << bytes.substr(0, bytes.size() / 2);
   const auto cut = ConvertGguf(dir_ + "/cut.gguf", dir_ + "/out", "fp32");
@@ -112,11 +112,11 @@ TEST_F(ConvertGgufTest, LeavesNothingBehindIfTheFileIsRefused) {
 }
 
 // Whatever a byte before the data says, the conversion makes a folder or names the file in an error.
-TEST_F(ConvertGgufTest, DamagedFilesAreConvertedOrRefusedInWords) {
+TEST_F(ConvertGgufTest, DamagedFilesAreConvertedOrRejectedInWords) {
   const std::string good = Model().Bytes(), path = dir_ + "/damaged.gguf";
   const size_t header = good.find("blk.0.ffn_down.weight") + 64;
   std::mt19937 random(7);
-  int refused = 0;
+  int rejected = 0;
   for (int round = 0; round < 300; ++round) {
     std::string bytes = good;
     bytes[random() % header] = static_cast<char>(random());
@@ -128,12 +128,12 @@ TEST_F(ConvertGgufTest, DamagedFilesAreConvertedOrRefusedInWords) {
       EXPECT_TRUE(model::LoadModelDir(out).ok()) << round;
       continue;
     }
-    ++refused;
+    ++rejected;
     EXPECT_THAT(std::string(said.status().message()), HasSubstr(path)) << round;
     EXPECT_FALSE(std::filesystem::exists(out + "/config.json")) << round;
   }
-  EXPECT_GT(refused, 100);
-  EXPECT_LT(refused, 300);
+  EXPECT_GT(rejected, 100);
+  EXPECT_LT(rejected, 300);
 }
 
 TEST_F(ConvertGgufTest, ReplacesNoModel) {

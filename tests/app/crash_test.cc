@@ -91,23 +91,23 @@ class Reaper {
 class PoolOf final : public datapool::Client {
  public:
   PoolOf(Role role, Reaper& reaper, datapool::Client& pool) : role_(role), pool_(pool), reaper_(reaper) {}
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& r) override {
-    return reaper_.Pass(role_, kPool, [&] { return pool_.OpenEpisode(r); });
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.StoreEpisode(r); });
   }
   absl::Status AppendCall(const v1::AppendCallRequest& r) override {
     return reaper_.Pass(role_, kPool, [&] { return pool_.AppendCall(r); });
   }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& r) override {
-    return reaper_.Pass(role_, kPool, [&] { return pool_.RewardEpisode(r); });
+  absl::Status StoreReward(const v1::StoreRewardRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.StoreReward(r); });
   }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& r) override {
-    return reaper_.Pass(role_, kPool, [&] { return pool_.EndEpisode(r); });
+  absl::Status StoreEnd(const v1::StoreEndRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.StoreEnd(r); });
   }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& r) override {
-    return reaper_.Pass(role_, kPool, [&] { return pool_.TakeEpisode(r); });
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.TakeOverEpisode(r); });
   }
-  absl::Status GradeGroup(const v1::GradeGroupRequest& r) override {
-    return reaper_.Pass(role_, kPool, [&] { return pool_.GradeGroup(r); });
+  absl::Status StoreGrades(const v1::StoreGradesRequest& r) override {
+    return reaper_.Pass(role_, kPool, [&] { return pool_.StoreGrades(r); });
   }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& r) override { return pool_.GetEpisode(r); }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest& r) override { return pool_.GetGroup(r); }
@@ -283,7 +283,7 @@ class CrashingRun {
         {.api_key = key, .episode = {}}, gateway::ChatDialect(),
         {.body = base::PrintJson(gateway::Body({gateway::Msg("user", "hi")})), .headers = {}}, [flag] { flag->Set(); });
     gateway::Answer::Output out;
-    while (!(out = answer->Take()).done) flag->WaitAndClear();
+    while (!(out = answer->TakeOutput()).done) flag->WaitAndClear();
     return gateway::HttpStatusOf(out.status) >= 500 ? absl::UnavailableError(out.status.message()) : out.status;
   }
 
@@ -293,9 +293,9 @@ class CrashingRun {
     ++incarnation_;
     Agent last(++names_);
     Request(last).IgnoreError();
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (gateway_->Status().open_episodes() > 0) {
-      if (std::chrono::steady_clock::now() > patience) {
+      if (std::chrono::steady_clock::now() > deadline) {
         return ::testing::AssertionFailure() << gateway_->Status().open_episodes() << " episodes stay open";
       }
       gateway_->Tick();
@@ -309,10 +309,10 @@ class CrashingRun {
       const v1::ListEpisodesResponse page = pages.Next().value();
       for (const v1::Episode& episode : page.episodes()) {
         attempts[{episode.ref().group_id(), episode.ref().sample_index()}].push_back(episode);
-        const auto told = rewarded_.find(episode.episode_id());
-        if (told != rewarded_.end() && (!episode.has_reward() || episode.reward() != told->second)) {
+        const auto reported = rewarded_.find(episode.episode_id());
+        if (reported != rewarded_.end() && (!episode.has_reward() || episode.reward() != reported->second)) {
           return ::testing::AssertionFailure()
-                 << "the agent was told that its reward is stored: " << told->second << "\n"
+                 << "the agent was told that its reward is stored: " << reported->second << "\n"
                  << episode.ShortDebugString();
         }
         if (finished_.contains(episode.episode_id()) && episode.state() != v1::EPISODE_FINISHED) {
@@ -349,8 +349,8 @@ class CrashingRun {
     absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& r) override {
       return run_.reaper_.Pass(kGateway, kScheduler, [&] { return run_.TheScheduler()->Admit(r); });
     }
-    absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& r) override {
-      return run_.reaper_.Pass(kGateway, kScheduler, [&] { return run_.TheScheduler()->EpisodeEnded(r); });
+    absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& r) override {
+      return run_.reaper_.Pass(kGateway, kScheduler, [&] { return run_.TheScheduler()->ReportEpisodeEnd(r); });
     }
 
    private:

@@ -88,7 +88,7 @@ TEST_F(DataFiles, CommandLineFileReplacesTheConfiguredOne) {
   EXPECT_EQ(named->config->dpo_data, pairs);
 }
 
-TEST_F(DataFiles, TooManyHeldOutTasksAreRefused) {
+TEST_F(DataFiles, TooManyHeldOutTasksAreRejected) {
   RunConfig config;
   config.eval.tasks = File("held_out.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n");
   config.eval.avg_n = 5;

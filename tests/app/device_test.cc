@@ -95,7 +95,7 @@ TEST(OpenDevice, AutoFallsBackWhereCudaFailsAndSaysWhy) {
   EXPECT_TRUE(Has(asked.ToString(), "device=auto")) << asked;
 }
 
-TEST(OpenDevice, RefusesALibraryOfAnotherBuild) {
+TEST(OpenDevice, RejectsALibraryOfAnotherBuild) {
   ::setenv("INGOT_FAKE_PROBE", "version", 1);
   const absl::Status status = OpenDevice("cuda", INGOT_FAKE_CUDA).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

@@ -59,11 +59,11 @@ def case_gateways(ingot):
             time.sleep(0.3)
         check(code == 201, f"opening: {code} {text}")
         episode = json.loads(text)
-        front = int(re.search(r":(\d+)/", episode["base_url"]).group(1))
-        check(front not in ports, f"agents are told {episode['base_url']}, and the gateways listen at {ports}")
+        load_balancer = int(re.search(r":(\d+)/", episode["base_url"]).group(1))
+        check(load_balancer not in ports, f"agents are told {episode['base_url']}, and the gateways listen at {ports}")
         messages = [{"role": "user", "content": "which?"}]
-        # Either gateway answers, and so does the front.
-        for port in (ports[1], front):
+        # Either gateway answers, and so does the load balancer.
+        for port in (ports[1], load_balancer):
             messages += [reply_of(chat(port, episode, messages)), {"role": "user", "content": "and now?"}]
 
         # The engine is held until the gateway has passed the call on, so that it is stopped while it waits for ids.
@@ -79,11 +79,11 @@ def case_gateways(ingot):
         began = time.monotonic()
         messages.append(reply_of(chat(ports[1], episode, messages)))
         print(f"the other gateway answered after {time.monotonic() - began:.1f} s", flush=True)
-        # The front closes what it had open to the stopped one, and new connections go to the other.
+        # The load balancer closes what it had open to the stopped one, and new connections go to the other.
         messages.append({"role": "user", "content": "once more?"})
         wait_until(lambda: "not registered" in status(ingot, own)[1].get("gateway", ""),
                    "the loss of the first gateway's lease", launch)
-        reply = reply_of(chat(front, episode, messages))
+        reply = reply_of(chat(load_balancer, episode, messages))
         os.kill(first, signal.SIGCONT)
         thread.join(timeout=60)
         check(not thread.is_alive(), "the stopped gateway never ended its answer")
@@ -93,7 +93,7 @@ def case_gateways(ingot):
         reply_of(chat(ports[0], episode, messages))  # it passes the call on by now
         code, text = ask(ports[0], f"/ingot/v1/episodes/{episode['episode_id']}/reward", {"reward": 1}, episode["api_key"])
         check(code == 200, f"reward: {code} {text}")
-        code, text = ask(front, f"/ingot/v1/episodes/{episode['episode_id']}/end", {"status": "finished"}, episode["api_key"])
+        code, text = ask(load_balancer, f"/ingot/v1/episodes/{episode['episode_id']}/end", {"status": "finished"}, episode["api_key"])
         check(code == 200, f"end: {code} {text}")
         tree = json.loads(ingot.inspect("two", episode["episode_id"], "--json"))
         calls = tree["calls"]

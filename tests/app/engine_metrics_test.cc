@@ -103,11 +103,11 @@ TEST(EngineMetricsTest, TheWayOfAVersionToItsFirstTokenIsToldOnce) {
   times.set_pause_ms(40);
   times.set_first_token_ms(50);
   times.set_step_ms(7);
-  const auto told = Added(metrics, 1, sent);
-  EXPECT_THAT(told, Contains(Pair("perf/first_token_version", 1)));
-  EXPECT_THAT(told, Contains(Pair("perf/first_token_ms", 160)));  // 1 + 2 + 3 + 4 + 10 + 20 + 30 + 40 + 50
-  EXPECT_THAT(told, Contains(Pair("perf/first_token_decode_ms", 50)));
-  EXPECT_THAT(told, Contains(Pair("perf/first_token_step_ms", 7)));
+  const auto reported = Added(metrics, 1, sent);
+  EXPECT_THAT(reported, Contains(Pair("perf/first_token_version", 1)));
+  EXPECT_THAT(reported, Contains(Pair("perf/first_token_ms", 160)));  // 1 + 2 + 3 + 4 + 10 + 20 + 30 + 40 + 50
+  EXPECT_THAT(reported, Contains(Pair("perf/first_token_decode_ms", 50)));
+  EXPECT_THAT(reported, Contains(Pair("perf/first_token_step_ms", 7)));
   EXPECT_THAT(Added(metrics, 2, sent), Not(Contains(Key("perf/first_token_ms"))));
 }
 

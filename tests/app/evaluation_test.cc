@@ -26,7 +26,7 @@ class FakeScheduler final : public UnusedScheduler {
  public:
   absl::StatusOr<v1::StartEvalResponse> StartEval(const v1::StartEvalRequest& request) override {
     if (!trouble.ok()) return trouble;
-    if (!refusal.ok()) return refusal;
+    if (!rejection.ok()) return rejection;
     if (std::ssize(running) >= most) return absl::ResourceExhaustedError("as many as run at a time are not done yet");
     starts.push_back(request.version());
     for (const v1::Task& task : request.tasks()) started.push_back(task.eval_set() + "/" + task.task_id());
@@ -46,7 +46,7 @@ class FakeScheduler final : public UnusedScheduler {
   }
 
   absl::Status trouble;
-  absl::Status refusal;  // the answer to StartEval
+  absl::Status rejection;  // the answer to StartEval
   int most = 4;
   std::vector<int64_t> starts;
   std::vector<std::string> started;  // SET/ID of the tasks
@@ -110,7 +110,7 @@ class EvaluationsTest : public ::testing::Test {
   std::function<void()> on_sleep = [] {};
   std::atomic<bool> stop{false};
   base::ManualClock clock;
-  Patience patience{.stop = &stop, .clock = &clock, .sleep = [this](std::chrono::milliseconds time) {
+  RetryPolicy retry{.stop = &stop, .clock = &clock, .sleep = [this](std::chrono::milliseconds time) {
                       clock.Advance(time);
                       on_sleep();
                     }};
@@ -182,13 +182,13 @@ TEST(Evaluations, AskForTheTasksOfAllSetsInOneEvaluation) {
 TEST_F(EvaluationsTest, AResumedRunReportsTheEvaluationAtItsStart) {
   Make(AtStart());
   scheduler.Finish(0);
-  ASSERT_TRUE(evaluations->Resume(20, {}, patience).ok());
+  ASSERT_TRUE(evaluations->Resume(20, {}, retry).ok());
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre(0));
 
   reported.clear();
   Make(AtStart());
-  ASSERT_TRUE(evaluations->Resume(20, {0}, patience).ok());
+  ASSERT_TRUE(evaluations->Resume(20, {0}, retry).ok());
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre());
 }
@@ -251,7 +251,7 @@ TEST_F(EvaluationsTest, AResumedRunContinuesHeldVersionsAndReleasesTheRest) {
   evaluations->RetainAfterwards([](int64_t version) { return version == 3; });
   scheduler.running = {10, 20};
   scheduler.done = {30};
-  ASSERT_TRUE(evaluations->Resume(/*first=*/50, {}, patience).ok());
+  ASSERT_TRUE(evaluations->Resume(/*first=*/50, {}, retry).ok());
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre(30));
   scheduler.Finish(10);
@@ -266,7 +266,7 @@ TEST_F(EvaluationsTest, AResumedRunContinuesHeldVersionsAndReleasesTheRest) {
 TEST_F(EvaluationsTest, AResumedRunReportsEndedEvaluationsMissingInItsRecord) {
   // 10 and 50 are in the record; 30 and 40 ended without a record; 20 did not end, and no engine holds it.
   scheduler.done = {10, 30, 40, 50};
-  ASSERT_TRUE(evaluations->Resume(/*first=*/50, {10, 50}, patience).ok());
+  ASSERT_TRUE(evaluations->Resume(/*first=*/50, {10, 50}, retry).ok());
   EXPECT_FALSE(evaluations->Retains(50));
   ASSERT_TRUE(evaluations->OnLive(50, false).ok());
   ASSERT_TRUE(Poll().ok());
@@ -282,7 +282,7 @@ TEST_F(EvaluationsTest, AResumedRunAsksUntilTheSchedulerAnswers) {
   on_sleep = [&] {
     if (++slept == 3) scheduler.trouble = absl::OkStatus();
   };
-  ASSERT_TRUE(evaluations->Resume(/*first=*/20, {}, patience).ok());
+  ASSERT_TRUE(evaluations->Resume(/*first=*/20, {}, retry).ok());
   ASSERT_TRUE(Poll().ok());
   EXPECT_THAT(reported, ElementsAre(0, 10));
 }
@@ -296,18 +296,18 @@ TEST_F(EvaluationsTest, AFailedReportIsRepeated) {
   EXPECT_THAT(reported, ElementsAre(10));
 }
 
-TEST_F(EvaluationsTest, ARefusedVersionIsLeftOut) {
-  for (const absl::Status& refusal :
+TEST_F(EvaluationsTest, ARejectedVersionIsLeftOut) {
+  for (const absl::Status& rejection :
        {absl::InvalidArgumentError("above max_eval_episodes"), absl::AlreadyExistsError("another one runs")}) {
-    scheduler.trouble = refusal;
+    scheduler.trouble = rejection;
     ASSERT_TRUE(evaluations->OnLive(10, /*retained=*/true).ok());
     // It is not waited for, even if the refusal comes after a delay.
     scheduler.trouble = absl::UnavailableError("away");
     ASSERT_TRUE(evaluations->OnLive(20, /*retained=*/true).ok());
     scheduler.trouble = absl::OkStatus();
-    scheduler.refusal = refusal;
-    ASSERT_TRUE(evaluations->Finish(report, patience, [](const std::string&) {}).ok());
-    scheduler.refusal = absl::OkStatus();
+    scheduler.rejection = rejection;
+    ASSERT_TRUE(evaluations->Finish(report, retry, [](const std::string&) {}).ok());
+    scheduler.rejection = absl::OkStatus();
   }
   EXPECT_TRUE(reported.empty());
 }
@@ -318,16 +318,16 @@ TEST_F(EvaluationsTest, FinishDescribesItsWait) {
   on_sleep = [&] {
     if (++slept * 20 == 45'000) scheduler.Finish(100);
   };
-  std::vector<std::string> told;
+  std::vector<std::string> lines;
   int watched = 0;
   ASSERT_TRUE(evaluations
                   ->Finish(
-                      report, patience, [&](const std::string& text) { told.push_back(text); },
+                      report, retry, [&](const std::string& text) { lines.push_back(text); },
                       [&](const v1::EvalStatusResponse&) { ++watched; })
                   .ok());
-  EXPECT_EQ(watched, 89);      // twice a second, up to its end
-  ASSERT_EQ(told.size(), 2u);  // every 20 s
-  EXPECT_THAT(told[1], HasSubstr("waiting for the evaluation of version 100 since 40 s"));
+  EXPECT_EQ(watched, 89);       // twice a second, up to its end
+  ASSERT_EQ(lines.size(), 2u);  // every 20 s
+  EXPECT_THAT(lines[1], HasSubstr("waiting for the evaluation of version 100 since 40 s"));
 
   v1::EvalStatusResponse so_far;
   so_far.set_total(64);

@@ -42,7 +42,7 @@ TEST_F(FreshPoolTest, IsOpenedAgainOnceItIsOld) {
   EXPECT_EQ(opened_, 1);
 }
 
-TEST_F(FreshPoolTest, TellsTheErrorAfterSomeFailuresInARow) {
+TEST_F(FreshPoolTest, ReportsTheErrorAfterSomeFailuresInARow) {
   FreshPool pool(Open(), first_, clock_);
   for (int round = 0; round < 2; ++round) {
     for (int failure = 1; failure < FreshPool::kFailures; ++failure) EXPECT_EQ(AskLater(pool).value(), first_);

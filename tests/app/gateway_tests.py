@@ -113,7 +113,7 @@ def settings(ingot, notes):
     agent = folder / "agent.py"
     agent.write_text(AGENT.replace("NOTES", str(notes)))
     config = json.loads(json.dumps(GROUPS))
-    config["sandbox"] = {"rung": "process"}  # stronger rungs hide the folder
+    config["sandbox"] = {"isolation": "process"}  # stronger isolation levels hide the folder
     config["agents"] = {"concurrency": 12, "recipes": [
         {"name": "noting", "command": ["/usr/bin/python3", "-I", str(agent)], "timeout_s": 300, "verifier": {"kind": "agent_posted"}}]}
     ingot.configure("kept", config)
@@ -126,7 +126,7 @@ def settings(ingot, notes):
 def check_kept(trees, notes):
     """Compares what the agents noted with the pool; returns the numbers of agents, calls and rewards."""
     stored = {tree["episode"]["episodeId"]: tree for tree in trees}
-    lost, refused, counts = [], [], {"call": 0, "of_call": 0, "reward": 0}
+    lost, rejected, counts = [], [], {"call": 0, "of_call": 0, "reward": 0}
     for file in notes.iterdir():
         tree = stored.get(file.name)
         check(tree is not None, f"episode {file.name} is not in the pool")
@@ -142,10 +142,10 @@ def check_kept(trees, notes):
             if not kept:
                 lost.append((file.name, noted, episode["state"], episode.get("reward"), episode.get("detail")))
             if "refused" in noted:
-                refused.append((file.name, noted, episode["state"], episode.get("detail")))
-    for one in lost + refused:
+                rejected.append((file.name, noted, episode["state"], episode.get("detail")))
+    for one in lost + rejected:
         print("LOST" if one in lost else "REFUSED", one, flush=True)
-    check(not lost and not refused, f"{len(lost)} acknowledged things are lost, and {len(refused)} requests were refused")
+    check(not lost and not rejected, f"{len(lost)} acknowledged things are lost, and {len(rejected)} requests were refused")
     return f"{len(list(notes.iterdir()))} agents, {counts['call']} calls, {counts['of_call']} rewards of calls, {counts['reward']} rewards"
 
 

@@ -77,18 +77,18 @@ class GiveUpTest : public ::testing::Test {
       const auto ticket = scheduler_->Admit({});
       ASSERT_TRUE(ticket.ok()) << ticket.status();
       const std::string id = absl::StrCat("e", ++episodes_);
-      v1::OpenEpisodeRequest open = pool::Open(id, ticket->ref().group_id(), sample);
+      v1::StoreEpisodeRequest open = pool::Open(id, ticket->ref().group_id(), sample);
       *open.mutable_episode()->mutable_task() = ticket->task();
       *open.mutable_episode()->mutable_ref() = ticket->ref();
-      ASSERT_TRUE(pool_->OpenEpisode(open).ok());
+      ASSERT_TRUE(pool_->StoreEpisode(open).ok());
       ASSERT_TRUE(pool_->AppendCall(pool::Append(id, 0, {pool::Prompt({9})}, {pool::Sampled({1, 2})})).ok());
-      ASSERT_TRUE(pool_->EndEpisode(pool::End(id, v1::EPISODE_FINISHED, 1)).ok());
-      v1::EpisodeEndedRequest ended;
+      ASSERT_TRUE(pool_->StoreEnd(pool::End(id, v1::EPISODE_FINISHED, 1)).ok());
+      v1::ReportEpisodeEndRequest ended;
       *ended.mutable_ref() = ticket->ref();
       ended.set_purpose(v1::PURPOSE_TRAIN);
       ended.set_state(v1::EPISODE_FINISHED);
       ended.set_reward(1);
-      ASSERT_TRUE(scheduler_->EpisodeEnded(ended).ok());
+      ASSERT_TRUE(scheduler_->ReportEpisodeEnd(ended).ok());
     }
     executor_.RunReady();
   }

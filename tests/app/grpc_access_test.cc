@@ -106,12 +106,12 @@ TEST(GrpcAccess, EveryMethodOfEveryServiceAsksForTheToken) {
   for (const std::string wrong : {"", "the-token-of-this-run-012345678", "the-token-of-this-run-0123456788", "x"}) {
     const auto channel = Connect(roles.address(), WithToken(wrong));
     for (const std::string& method : methods) {
-      const grpc::Status refused = Call(channel, method);
-      EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED) << method << ": " << refused.error_message();
+      const grpc::Status rejected = Call(channel, method);
+      EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED) << method << ": " << rejected.error_message();
       // Who, where, and what to do.
-      EXPECT_THAT(refused.error_message(), HasSubstr("the role at " + roles.address() + " refuses this process"));
-      EXPECT_THAT(refused.error_message(), HasSubstr(wrong.empty() ? "carries no token" : "is not this run's"));
-      EXPECT_THAT(refused.error_message(), HasSubstr("cluster.token_file"));
+      EXPECT_THAT(rejected.error_message(), HasSubstr("the role at " + roles.address() + " refuses this process"));
+      EXPECT_THAT(rejected.error_message(), HasSubstr(wrong.empty() ? "carries no token" : "is not this run's"));
+      EXPECT_THAT(rejected.error_message(), HasSubstr("cluster.token_file"));
     }
     EXPECT_EQ(Call(channel, "/ingot.v1.Unknown/Method").error_code(), grpc::StatusCode::UNAUTHENTICATED);
   }
@@ -126,17 +126,17 @@ TEST(GrpcAccess, EveryMethodOfEveryServiceAsksForTheToken) {
 TEST(GrpcAccess, AStrangerEndsNoEpisode) {
   Roles roles;
   const auto stranger = grpc::CreateChannel(roles.address(), grpc::InsecureChannelCredentials());
-  v1::EndEpisodeRequest end;
+  v1::StoreEndRequest end;
   end.set_episode_id(roles.world.Open().episode_id());
   end.set_state(v1::EPISODE_FINISHED);
   end.set_reward(777);
   for (const char* token : {"", "guess", "the-token-of-this-run-0123456788"}) {
     grpc::ClientContext context;
     if (*token != '\0') context.AddMetadata("ingot-token", token);
-    v1::EndEpisodeResponse response;
-    const grpc::Status refused = v1::DataPool::NewStub(stranger)->EndEpisode(&context, end, &response);
-    EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-    EXPECT_THAT(refused.error_message(), Not(HasSubstr(kToken)));
+    v1::StoreEndResponse response;
+    const grpc::Status rejected = v1::DataPool::NewStub(stranger)->EndEpisode(&context, end, &response);
+    EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+    EXPECT_THAT(rejected.error_message(), Not(HasSubstr(kToken)));
   }
   EXPECT_EQ(roles.world.pool.episode(end.episode_id()).state(), v1::EPISODE_OPEN);
   const grpc::Status reached =
@@ -146,23 +146,23 @@ TEST(GrpcAccess, AStrangerEndsNoEpisode) {
 }
 
 // A peer of another version of Ingot is told so before a service reads its message.
-TEST(GrpcAccess, APeerOfAnotherFormatIsRefusedByName) {
+TEST(GrpcAccess, APeerOfAnotherFormatIsRejectedByName) {
   Roles roles;
   const auto stranger = grpc::CreateChannel(roles.address(), grpc::InsecureChannelCredentials());
   for (const auto& [format, named] : {std::pair("2", "format 2"), {"0", "format 0"}, {"x", "format -1"}}) {
-    const grpc::Status refused =
+    const grpc::Status rejected =
         Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}, {"ingot-rpc-format", format}});
-    EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << refused.error_message();
-    EXPECT_THAT(refused.error_message(), HasSubstr(named));
-    EXPECT_THAT(refused.error_message(), HasSubstr("has format 1"));
-    EXPECT_THAT(refused.error_message(), HasSubstr("one version of ingot on all machines"));
+    EXPECT_EQ(rejected.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << rejected.error_message();
+    EXPECT_THAT(rejected.error_message(), HasSubstr(named));
+    EXPECT_THAT(rejected.error_message(), HasSubstr("has format 1"));
+    EXPECT_THAT(rejected.error_message(), HasSubstr("one version of ingot on all machines"));
   }
   EXPECT_TRUE(absl::StrContains(Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}}).error_message(),
                                 "format 0"));
 }
 
 // A service's own refusal of a key stays as the service made it.
-TEST(GrpcAccess, AGatewaysOwnRefusalStays) {
+TEST(GrpcAccess, AGatewaysOwnRejectionStays) {
   Roles roles;
   const auto stub = v1::Gateway::NewStub(Connect(roles.address(), WithToken(kToken)));
   grpc::ClientContext context;
@@ -170,9 +170,9 @@ TEST(GrpcAccess, AGatewaysOwnRefusalStays) {
   reward.set_episode_id(roles.world.Open().episode_id());
   reward.set_reward(1);
   v1::EpisodeRewardResponse response;
-  const grpc::Status refused = stub->RewardEpisode(&context, reward, &response);
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(refused.error_message(), Not(HasSubstr("refuses this process")));
+  const grpc::Status rejected = stub->RewardEpisode(&context, reward, &response);
+  EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(rejected.error_message(), Not(HasSubstr("refuses this process")));
 }
 
 TEST(GrpcAccess, AListenerWithoutATokenIsNotStarted) {
@@ -185,9 +185,9 @@ TEST(GrpcAccess, PlainTextStaysOnThisMachineUnlessItIsAllowed) {
     EXPECT_TRUE(CheckReach(near, plain).ok()) << near;
   }
   for (const char* far : {"0.0.0.0:1", "10.1.2.3:1", "[::]:1"}) {
-    const absl::Status refused = CheckReach(far, plain);
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << far;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("cluster.tls.certificate"));
+    const absl::Status rejected = CheckReach(far, plain);
+    EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << far;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("cluster.tls.certificate"));
   }
   EXPECT_TRUE(absl::IsFailedPrecondition(GrpcServer::Start("0.0.0.0:0", {}, plain).status()));
   plain.allow_plaintext = true;
@@ -251,7 +251,7 @@ class Certificates : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(Certificates, EveryConnectionIsVerifiedAndPlainTextIsRefused) {
+TEST_F(Certificates, EveryConnectionIsVerifiedAndPlainTextIsRejected) {
   Roles roles(AccessOf(Cluster(), kToken).value());
   const auto ask = [&](const RpcAccess& access) {
     return Call(Connect(roles.address(), access), "/ingot.v1.DataPool/Status");
@@ -273,7 +273,7 @@ TEST_F(Certificates, APlainTextServerGetsNoTokenOfATlsClient) {
       grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRefused) {
+TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRejected) {
   ClusterOptions both = Cluster();
   both.mutual_tls = true;
   Roles roles(AccessOf(both, kToken).value());
@@ -282,9 +282,9 @@ TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRefused) {
   };
   EXPECT_EQ(ask(AccessOf(both, kToken).value()).error_code(), grpc::StatusCode::UNIMPLEMENTED) << "as the pool answers";
   // The right token, over a connection that the caller verified: without a certificate it is not enough.
-  const grpc::Status refused = ask(AccessOf(Cluster(), kToken).value());
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("shows no certificate, and cluster.tls.mutual is on"));
+  const grpc::Status rejected = ask(AccessOf(Cluster(), kToken).value());
+  EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(rejected.error_message(), HasSubstr("shows no certificate, and cluster.tls.mutual is on"));
   // A certificate of somebody else gets no connection.
   RpcAccess stranger = AccessOf(both, kToken).value();
   stranger.certificate = Text("other.pem");
@@ -292,7 +292,7 @@ TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRefused) {
   EXPECT_EQ(ask(stranger).error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(Certificates, ACertificateThatPeersWouldRefuseIsAnErrorAtTheStart) {
+TEST_F(Certificates, ACertificateThatPeersWouldRejectIsAnErrorAtTheStart) {
   ClusterOptions both = Cluster("other.pem");
   EXPECT_TRUE(AccessOf(both, kToken).ok());
   both.mutual_tls = true;

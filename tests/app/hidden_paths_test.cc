@@ -34,10 +34,10 @@ class HiddenPathsTest : public ::testing::Test {
   std::string closed() const { return folder_ + "/closed"; }
   std::string runs() const { return folder_ + "/runs"; }
   std::vector<std::string> Readable(bool own_uid, bool mount_namespace) const {
-    sandbox::Grant grant;
-    grant.own_uid = own_uid;
-    grant.mount_namespace = mount_namespace;
-    return ReadableByAgents(grant, {open(), closed(), runs(), folder_ + "/missing"});
+    sandbox::ProbeResult probe_result;
+    probe_result.own_uid = own_uid;
+    probe_result.mount_namespace = mount_namespace;
+    return ReadableByAgents(probe_result, {open(), closed(), runs(), folder_ + "/missing"});
   }
 
   std::string folder_;

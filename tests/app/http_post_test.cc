@@ -35,7 +35,7 @@ TEST(HttpPost, GivesTheBodyOfTheAnswer) {
   EXPECT_EQ(*Post({.url = site("/stream"), .body = large, .key = ""}), large) << "in chunks";
 }
 
-TEST(HttpPost, TellsWhyThereIsNone) {
+TEST(HttpPost, ReportsWhyThereIsNone) {
   http::EchoHandler handler;
   std::string gone;
   {
@@ -72,7 +72,7 @@ TEST(HttpPost, EndsWhenNobodyWaitsAnyMore) {
 }
 
 // Refuses every request, and repeats its key.
-class TellingHandler final : public http::Handler {
+class ReportingHandler final : public http::Handler {
  public:
   http::Opening Head(http::RequestHead head) override {
     return {.exchange = http::MakeExchange([key = head.Key()](const std::string&) {
@@ -82,7 +82,7 @@ class TellingHandler final : public http::Handler {
 };
 
 TEST(HttpPost, NoErrorRepeatsTheKey) {
-  TellingHandler handler;
+  ReportingHandler handler;
   const Site site(handler);
   const auto answer = Post({.url = site("/"), .body = "{}", .key = "a-secret"});
   EXPECT_EQ(answer.status().message(), site("/") + " answered 401: no such key: [the key]");

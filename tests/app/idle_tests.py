@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Memory of many idle episodes: idle_tests.py BINARY SOURCE_DIR [--episodes N] [--bound-mib M] [--rung RUNG].
+"""Memory of many idle episodes: idle_tests.py BINARY SOURCE_DIR [--episodes N] [--bound-mib M] [--isolation LEVEL].
 
-Collects on N tasks at once, each with an agent that has called the model once and then sleeps, in rooms of the strongest rung.
+Collects on N tasks at once, each with an agent that has called the model once and then sleeps, in sandboxes of the strongest isolation level.
 When all of them sleep, prints the proportional memory (PSS) of the run's own processes and of the agents, the memory that
 the machine has less (other work on it shows there too), and the bound. Fails if the PSS is above the bound.
 """
@@ -79,7 +79,7 @@ def main():
     parser.add_argument("source")
     parser.add_argument("--episodes", type=int, default=1000)
     parser.add_argument("--bound-mib", type=float, help="default: 400 + N / 2")
-    parser.add_argument("--rung", default="auto")
+    parser.add_argument("--isolation", default="auto")
     options = parser.parse_args()
     bound = options.bound_mib or 400 + options.episodes / 2
     with tempfile.TemporaryDirectory(prefix="ingot-idle-") as name:
@@ -91,7 +91,7 @@ def main():
         settings = {"run.root": folder, "run.name": "idle", "data.tasks": folder / "tasks.jsonl", "eval.tasks": "",
                     "sft.max_steps": 0, "data.sft": "", "goal.first_steps": 0, "goal.last_steps": 0, "http.port": 0,
                     "agents.concurrency": options.episodes, "agents.recipes": json.dumps([recipe]),
-                    "agents.work_root": folder / "work", "sandbox.rung": options.rung, "gateway.max_open_episodes": 2 * options.episodes,
+                    "agents.work_root": folder / "work", "sandbox.isolation": options.isolation, "gateway.max_open_episodes": 2 * options.episodes,
                     "scheduler.group_deadline_s": 100000, "gateway.episode_idle_s": 100000}
         argv = [options.binary, "collect", "configs/smoke.yaml", "--samples", "1"]
         for key, setting in settings.items():
@@ -127,8 +127,8 @@ def main():
                 run.kill()
                 run.wait()
         text = (folder / "log").read_text()
-        rung = re.search(r"agents: rung (\w+)", text)
-        print(json.dumps({"episodes": options.episodes, "running": running, "rung": rung.group(1) if rung else "",
+        isolation = re.search(r"agents: isolation level (\w+)", text)
+        print(json.dumps({"episodes": options.episodes, "running": running, "isolation": isolation.group(1) if isolation else "",
                           "opened_in_s": round(opened, 1), "own_mib": round(own / MIB, 1), "agents_mib": round(agents / MIB, 1),
                           "machine_mib_less": round(less / MIB, 1), "bound_mib": bound}))
         check(running == options.episodes, f"{running} episodes run")

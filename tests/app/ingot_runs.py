@@ -306,8 +306,8 @@ answer = connection.getresponse().read()
 time.sleep({agent_seconds})
 print(len(answer) % 2)
 """)
-    # Stronger rungs hide FOLDER.
-    settings = {**GROUPS, "sandbox": {"rung": "process"}, "agents": {"concurrency": 4, "recipes": [
+    # Stronger isolation levels hide FOLDER.
+    settings = {**GROUPS, "sandbox": {"isolation": "process"}, "agents": {"concurrency": 4, "recipes": [
         {"name": "asking", "command": ["/usr/bin/python3", "-I", str(agent)], "timeout_s": 60, "cleanup": list(cleanup),
          "verifier": {"kind": "numeric", "expected": "1"}}]}}
     ingot.configure("asking", settings)

@@ -33,9 +33,9 @@ TEST(Init, WritesEveryFileOnceAndNamesTheRunAfterItsFolder) {
 TEST(Init, NeverReplacesAFileAndThenWritesNone) {
   const datapool::testing::TempDir dir;
   ASSERT_TRUE(base::WriteFileDurably(dir.path() + "/tasks.jsonl", "mine").ok());
-  const absl::Status refused = WriteInitFiles(dir.path());
-  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("tasks.jsonl is there already"));
+  const absl::Status rejected = WriteInitFiles(dir.path());
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("tasks.jsonl is there already"));
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run.yaml"));
   EXPECT_EQ(base::ReadFile(dir.path() + "/tasks.jsonl").value(), "mine");
 }

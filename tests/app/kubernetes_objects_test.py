@@ -78,13 +78,13 @@ def check_example(objects):
     """Agents in one pod reach the gateway in another: by a Service that finds its pod, whose address every pod is told."""
     check(not any(fault for _, faults in objects for fault in faults), f"the example of docs/guide/cluster.md: {objects}")
     named = {(one["kind"], one["metadata"]["name"]): one for one, _ in objects}
-    service = named["Service", "ingot-math-1-front"]
+    service = named["Service", "ingot-math-1-lb"]
     check(service["metadata"]["namespace"] == "team" and service["spec"]["ports"][0]["port"] == 8080, service)
     pods = {key: one["spec"]["template"] for key, one in named.items() if "template" in one.get("spec", {})}
     behind = [key for key, pod in pods.items() if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()]
     check(behind == [("Deployment", "ingot-math-1-front")], f"behind the Service: {behind}")
     for key, pod in pods.items():
-        check("gateway.public_url=http://ingot-math-1-front.team:8080" in pod["spec"]["containers"][0]["args"], f"{key}: {pod}")
+        check("gateway.public_url=http://ingot-math-1-lb.team:8080" in pod["spec"]["containers"][0]["args"], f"{key}: {pod}")
 
 
 # Reads YAML documents, by another library than the one that printed them, and prints them with the faults that the API's

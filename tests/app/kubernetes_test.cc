@@ -86,7 +86,7 @@ TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
   EXPECT_THAT(Fault(config), HasSubstr("http.host=0.0.0.0"));
   config.http.host = "0.0.0.0";
   const auto objects = Rendered(config);
-  const YAML::Node service = Named(objects, "Service", "ingot-math-1-front")["spec"];
+  const YAML::Node service = Named(objects, "Service", "ingot-math-1-lb")["spec"];
   EXPECT_EQ(service["ports"][0]["port"].as<int>(), 8080);
   EXPECT_FALSE(service["publishNotReadyAddresses"].as<bool>()) << "another gateway answers";
   const YAML::Node pods = Named(objects, "StatefulSet", "ingot-math-1-front")["spec"];
@@ -98,7 +98,7 @@ TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
   const YAML::Node others = Named(objects, "StatefulSet", "ingot-math-1-engines")["spec"]["template"]["metadata"];
   EXPECT_FALSE(others["labels"]["ingot/gateway"]);
   EXPECT_THAT(Texts(pods["template"]["spec"]["containers"][0]["args"]),
-              Contains("gateway.public_url=http://ingot-math-1-front.default:8080"));
+              Contains("gateway.public_url=http://ingot-math-1-lb.default:8080"));
   config.gateway.public_url = "https://agents.example";
   EXPECT_EQ(Rendered(config).size(), objects.size() - 1) << "its owner's address, and no Service";
 }
@@ -106,7 +106,7 @@ TEST(Kubernetes, AServiceStandsInFrontOfSeveralGateways) {
 TEST(Kubernetes, AServiceStandsInFrontOfAGatewayInAnotherPodThanTheAgents) {
   RunConfig config = Clustered();
   const auto objects = Rendered(config);
-  const YAML::Node service = Named(objects, "Service", "ingot-math-1-front")["spec"];
+  const YAML::Node service = Named(objects, "Service", "ingot-math-1-lb")["spec"];
   EXPECT_EQ(service["ports"][0]["targetPort"].as<int>(), config.http.port);
   EXPECT_TRUE(service["publishNotReadyAddresses"].as<bool>()) << "agents come before its first probe";
   const YAML::Node pods = Named(objects, "Deployment", "ingot-math-1-front")["spec"]["template"];
@@ -115,7 +115,7 @@ TEST(Kubernetes, AServiceStandsInFrontOfAGatewayInAnotherPodThanTheAgents) {
               label.second.as<std::string>());
   }
   EXPECT_THAT(Texts(pods["spec"]["containers"][0]["args"]),
-              Contains("gateway.public_url=http://ingot-math-1-front.default:8080"));
+              Contains("gateway.public_url=http://ingot-math-1-lb.default:8080"));
 
   config.http.host = "127.0.0.1";
   EXPECT_THAT(Fault(config),
@@ -159,7 +159,7 @@ TEST(Kubernetes, APodRunsTheAgentOfItsNode) {
                           "cluster.takeover_s=0", "--set", "cluster.host=$(POD_IP)", "--set",
                           "cluster.token_file=/run/ingot/token", "--set", "cluster.tls.certificate=/run/ingot/tls.crt",
                           "--set", "cluster.tls.key=/run/ingot/tls.key", "--set", "cluster.tls.ca=/run/ingot/ca.crt",
-                          "--set", "gateway.public_url=http://ingot-math-1-front.default:8080"));
+                          "--set", "gateway.public_url=http://ingot-math-1-lb.default:8080"));
   EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"].as<std::string>(), "4");
   EXPECT_EQ(container["env"][1]["name"].as<std::string>(), "INGOT_NODE");
   EXPECT_EQ(container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"].as<std::string>(),
@@ -189,7 +189,7 @@ TEST(Kubernetes, AQueueAdmitsEveryWorkload) {
   }
 }
 
-TEST(Kubernetes, WhatCannotRunThereIsRefusedWithWhatToDo) {
+TEST(Kubernetes, WhatCannotRunThereIsRejectedWithWhatToDo) {
   RunConfig config = Clustered();
   EXPECT_EQ(Fault(config), "");
   config.name = "Math_1";
@@ -223,7 +223,7 @@ TEST(Kubernetes, WhatCannotRunThereIsRefusedWithWhatToDo) {
 // kubectl as lists of answers; it notes what it was asked.
 class KubernetesLauncherTest : public ::testing::Test {
  protected:
-  KubernetesLauncher Launcher() {
+  KubernetesLauncher RunLauncher() {
     JobOptions options;
     options.poll = std::chrono::milliseconds(0);
     options.on_status = [this](const std::string& line) { lines_.push_back(line); };
@@ -239,7 +239,7 @@ class KubernetesLauncherTest : public ::testing::Test {
   }
 
   absl::StatusOr<int> Launch() {
-    KubernetesLauncher launcher = Launcher();
+    KubernetesLauncher launcher = RunLauncher();
     INGOT_RETURN_IF_ERROR(launcher.Start());
     return launcher.Watch(stop_);
   }
@@ -306,9 +306,9 @@ TEST_F(KubernetesLauncherTest, SaysWhichPodsDoNotRunAndWhy) {
 }
 
 TEST_F(KubernetesLauncherTest, FindsTheObjectsOfAnEarlierLaunch) {
-  EXPECT_EQ(*Launcher().Present(), "");
+  EXPECT_EQ(*RunLauncher().Present(), "");
   names_ = {"configmap/ingot-math-1\njob.batch/ingot-math-1-trainer"};
-  EXPECT_EQ(*Launcher().Present(),
+  EXPECT_EQ(*RunLauncher().Present(),
             "job ingot-math-1-trainer is starting, and the namespace default holds configmap/ingot-math-1, "
             "job.batch/ingot-math-1-trainer; `kubectl --namespace default delete --filename "
             "/runs/math-1/kubernetes.yaml` ends it");

@@ -103,8 +103,8 @@ def case_launch(ingot):
     check(re.search(r"^rewards .* [1-9]\d* groups judged", answer.stdout, re.M), f"ingot status: {answer.stdout}")
     alone = ingot.ask("datapool", {"run.name": "launched"})
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
-    refused = ingot.ask("status", {**settings, "cluster.token_file": write_secret(ingot, "stranger")})
-    check(refused.returncode == 1 and refused.stdout.count("refuses this process") == 5, f"another token: {refused}")
+    rejected = ingot.ask("status", {**settings, "cluster.token_file": write_secret(ingot, "stranger")})
+    check(rejected.returncode == 1 and rejected.stdout.count("refuses this process") == 5, f"another token: {rejected}")
     config.write_text("run: {name: the next experiment}\n")
     for role in ("scheduler", "rewards"):
         os.kill(role_process(launch, role), signal.SIGKILL)

@@ -48,15 +48,15 @@ TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
 }
 
 // Each engine fits alone. The two do not.
-TEST(MachineMemory, RefusesWhatDoesNotFitTogetherWithTheNumbers) {
+TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
   const RunConfig config = Config(2, 1);
   const MachineNeed need = NeedOfRoles(config, Shape(), AllRoles(config));
   EXPECT_TRUE(CheckMachineHolds(need, need.total(), config, "node engines-1").ok());
   const int64_t available = need.total() - need.cache;
-  const absl::Status refused = CheckMachineHolds(need, available, config, "node engines-1");
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status rejected = CheckMachineHolds(need, available, config, "node engines-1");
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
-      std::string(refused.message()),
+      std::string(rejected.message()),
       AllOf(HasSubstr("node engines-1 cannot hold"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
             HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
 }

@@ -71,10 +71,10 @@ TEST(MetricsEndpoint, AsksForTheKeyAtAnAddress) {
   EXPECT_EQ(Ask(http::Wire(port), "GET", "/waits", kKey).status, 404);
   EXPECT_EQ(Ask(http::Wire(port), "GET", "/metrics", kKey).body, OneLine());
   for (const char* wrong : {"", "an-admin-key-of-some-lengtH", "x"}) {
-    const http::Response refused = Ask(http::Wire(port), "GET", "/metrics", wrong);
-    EXPECT_EQ(refused.status, 401) << wrong;
-    EXPECT_EQ(refused.body.find("steps_total"), std::string::npos);
-    EXPECT_NE(refused.body.find("gateway.admin_key_file"), std::string::npos);
+    const http::Response rejected = Ask(http::Wire(port), "GET", "/metrics", wrong);
+    EXPECT_EQ(rejected.status, 401) << wrong;
+    EXPECT_EQ(rejected.body.find("steps_total"), std::string::npos);
+    EXPECT_NE(rejected.body.find("gateway.admin_key_file"), std::string::npos);
   }
 }
 

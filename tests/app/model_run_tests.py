@@ -83,8 +83,8 @@ def check_folders(ingot, base, trained, adapter):
     gap = max(abs(a - b) for x, y in zip(first, folded) for a, b in zip(x, y))
     check(gap < 1e-4, f"the folded model differs by {gap}")
     check(plain[0] != first[-1], "the adapter does nothing")
-    refused = merged.with_name("refused-folder")
-    check("another base" in model(ingot, "merge", "--model", str(base), "--adapter", str(adapter_of_another(adapter)), str(refused), code=2),
+    rejected = merged.with_name("refused-folder")
+    check("another base" in model(ingot, "merge", "--model", str(base), "--adapter", str(adapter_of_another(adapter)), str(rejected), code=2),
           "an adapter of another base was taken")
     exported = merged.with_name("exported")
     model(ingot, "export", "--model", str(trained), str(exported))
@@ -329,9 +329,9 @@ def case_lora(ingot):
     check_init(ingot, base, adapter)
     check_serving(ingot, base, adapter)
     check_bench(ingot, base)
-    refused = ingot.run("train", dict(SHORT, **{"run.name": "refused", "model.path": base, "trainer.lora.rank": 4,
+    rejected = ingot.run("train", dict(SHORT, **{"run.name": "refused", "model.path": base, "trainer.lora.rank": 4,
                                                 "trainer.lora.targets": "[q_proj, nothing]"}))
-    check(refused[0] == 2 and "nothing" in refused[1], refused)
+    check(rejected[0] == 2 and "nothing" in rejected[1], rejected)
 
 
 if __name__ == "__main__":

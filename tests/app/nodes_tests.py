@@ -151,8 +151,8 @@ def case_nodes_logger(ingot):
             check(node.wait(timeout=180) == 130, "a stopped run ended well")
             said = re.search(r"stopped; saved \S.*; `(ingot node .*) --resume` goes on", output_of(ingot, "all"))
             check(said and said[1].endswith(" --group all --node 0") and "run.name=told" in said[1], output_of(ingot, "all"))
-            told = ingot.ask("status", own).stderr
-            check(f"`{said[1]} --resume` continues the run" in told, told)
+            reported = ingot.ask("status", own).stderr
+            check(f"`{said[1]} --resume` continues the run" in reported, reported)
             logger.check_rows(ingot, "told")
             steps = ingot.rows("told") + 3
             code, output = ingot.run("node", own | {"scheduler.total_steps": steps}, ("--group", "all", "--resume"), timeout=180)

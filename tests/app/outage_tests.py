@@ -48,10 +48,10 @@ class Launch:
 
     def await_words(self, role, words, since):
         """Returns once the terminal and the status name a role that waits with one of the words; and after how long each."""
-        def told(line, begin):
+        def reported(line, begin):
             return line.startswith(begin) and "waits for " in line and any(word in line for word in words)
-        looks = {"terminal": lambda: any(told(line, f"[outage] {role} ") for line in self.said(since).splitlines()),
-                 "status": lambda: any(told(line, role) for line in self.status())}
+        looks = {"terminal": lambda: any(reported(line, f"[outage] {role} ") for line in self.said(since).splitlines()),
+                 "status": lambda: any(reported(line, role) for line in self.status())}
         took, began = {}, time.monotonic()
         while len(took) < len(looks):
             check(self.process.poll() is None, f"the run ended: {self.said()[-3000:]}")

@@ -25,7 +25,7 @@ class FakeEngine final : public weights::Sink {
     base::MutexLock lock(mu_);
     ++updates_;
     if (away_) return absl::UnavailableError("it is being started again");
-    if (refuses_) return absl::InvalidArgumentError("another model's weights");
+    if (rejects_) return absl::InvalidArgumentError("another model's weights");
     INGOT_ASSIGN_OR_RETURN(held_, weights::Apply(held_, delta));
     v1::UpdateWeightsResponse response;
     response.set_version(held_->version());
@@ -50,9 +50,9 @@ class FakeEngine final : public weights::Sink {
     base::MutexLock lock(mu_);
     away_ = false;
   }
-  void Refuse() {
+  void Reject() {
     base::MutexLock lock(mu_);
-    refuses_ = true;
+    rejects_ = true;
   }
   int updates() {
     base::MutexLock lock(mu_);
@@ -62,7 +62,7 @@ class FakeEngine final : public weights::Sink {
  private:
   base::Mutex mu_;
   bool away_ = false;
-  bool refuses_ = false;
+  bool rejects_ = false;
   int updates_ = 0;
   std::shared_ptr<const weights::Snapshot> held_;
 };
@@ -96,7 +96,7 @@ class PersistTest : public ::testing::Test {
   int sleeps = 0;
   std::atomic<bool> stop{false};
   base::ManualClock clock;
-  Patience patience{.stop = &stop, .clock = &clock, .sleep = [this](std::chrono::milliseconds time) {
+  RetryPolicy retry{.stop = &stop, .clock = &clock, .sleep = [this](std::chrono::milliseconds time) {
                       clock.Advance(time);
                       on_sleep(++sleeps);
                     }};
@@ -107,8 +107,8 @@ TEST_F(PersistTest, RepeatsOnTransientErrors) {
   for (const absl::StatusCode code : {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded,
                                       absl::StatusCode::kResourceExhausted, absl::StatusCode::kCancelled}) {
     int attempts = 0;
-    const absl::Status status = Persist(
-        patience, "a call", [&] { return ++attempts <= 100 ? absl::Status(code, "not now") : absl::OkStatus(); });
+    const absl::Status status =
+        Persist(retry, "a call", [&] { return ++attempts <= 100 ? absl::Status(code, "not now") : absl::OkStatus(); });
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(attempts, 101);
   }
@@ -119,7 +119,7 @@ TEST_F(PersistTest, IsAWaitOfTheProcessFromTheFirstFailureOn) {
   std::vector<std::vector<std::string>> seen;
   on_sleep = [&](int) { seen.push_back(waits(base::WaitKind::kFault)); };
   int attempts = 0;
-  const absl::Status status = Persist(patience, "writing a", [&]() -> absl::Status {
+  const absl::Status status = Persist(retry, "writing a", [&]() -> absl::Status {
     seen.push_back(waits(base::WaitKind::kFault));
     if (++attempts == 1) return absl::ResourceExhaustedError("no space");
     return attempts == 2 ? absl::UnavailableError("no disk") : absl::OkStatus();
@@ -131,12 +131,12 @@ TEST_F(PersistTest, IsAWaitOfTheProcessFromTheFirstFailureOn) {
   EXPECT_EQ(waits(base::WaitKind::kFault), Causes());
   FakeScheduler scheduler;
   scheduler.on_ask = [&] { EXPECT_EQ(waits(base::WaitKind::kWork), Causes{"batch 3"}); };
-  EXPECT_TRUE(WaitForBatch(scheduler, 3, patience).ok());
+  EXPECT_TRUE(WaitForBatch(scheduler, 3, retry).ok());
 }
 
 TEST_F(PersistTest, ReturnsPermanentErrorsAtOnce) {
   int attempts = 0;
-  const absl::Status status = Persist(patience, "a call", [&] {
+  const absl::Status status = Persist(retry, "a call", [&] {
     ++attempts;
     return absl::DataLossError("the journal is damaged");
   });
@@ -146,7 +146,7 @@ TEST_F(PersistTest, ReturnsPermanentErrorsAtOnce) {
 
 TEST_F(PersistTest, StopsWithTheRun) {
   on_sleep = [this](int slept) { stop = slept == 5; };
-  const absl::Status status = Persist(patience, "a call", [] { return absl::UnavailableError("gone"); });
+  const absl::Status status = Persist(retry, "a call", [] { return absl::UnavailableError("gone"); });
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(sleeps, 5);
 }
@@ -154,8 +154,8 @@ TEST_F(PersistTest, StopsWithTheRun) {
 TEST_F(PersistTest, TriesOnceInARunThatIsStopped) {
   stop = true;
   int attempts = 0;
-  EXPECT_TRUE(Persist(patience, "a write", [&] { return ++attempts, absl::OkStatus(); }).ok());
-  const absl::Status status = Persist(patience, "a write", [&] { return ++attempts, absl::UnavailableError("full"); });
+  EXPECT_TRUE(Persist(retry, "a write", [&] { return ++attempts, absl::OkStatus(); }).ok());
+  const absl::Status status = Persist(retry, "a write", [&] { return ++attempts, absl::UnavailableError("full"); });
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(attempts, 2);
   EXPECT_EQ(sleeps, 0);
@@ -164,10 +164,10 @@ TEST_F(PersistTest, TriesOnceInARunThatIsStopped) {
 TEST_F(PersistTest, AStoppingSchedulerIsWaitedForUntilTheOwnStop) {
   FakeScheduler scheduler;
   scheduler.answers.assign(3, absl::CancelledError("the scheduler is shut down"));
-  EXPECT_TRUE(WaitForBatch(scheduler, 7, patience).ok());
+  EXPECT_TRUE(WaitForBatch(scheduler, 7, retry).ok());
   EXPECT_EQ(sleeps, 3);
   stop = true;
-  EXPECT_EQ(WaitForBatch(scheduler, 8, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(WaitForBatch(scheduler, 8, retry).status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(scheduler.asked, 4u);
 }
 
@@ -175,12 +175,12 @@ TEST_F(PersistTest, AVersionIsPublishedOnceTheOnlyEngineIsBack) {
   auto engine = std::make_shared<FakeEngine>();
   weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
   ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
-  ASSERT_TRUE(PublishUntilLive(publisher, Version(0), false, patience).ok());
+  ASSERT_TRUE(PublishUntilLive(publisher, Version(0), false, retry).ok());
   engine->Die();
   on_sleep = [&](int slept) {
     if (slept == 90) engine->ComeBack();
   };
-  const auto stats = PublishUntilLive(publisher, Version(1), false, patience);
+  const auto stats = PublishUntilLive(publisher, Version(1), false, retry);
   ASSERT_TRUE(stats.ok()) << stats.status();
   EXPECT_EQ(sleeps, 90);
   EXPECT_EQ(stats->version, 1);
@@ -194,16 +194,16 @@ TEST_F(PersistTest, ARunThatIsStoppedDoesNotWaitForEnginesAnyMore) {
   weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
   ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
   stop = true;
-  EXPECT_EQ(PublishUntilLive(publisher, Version(0), false, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(PublishUntilLive(publisher, Version(0), false, retry).status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(engine->updates(), 0);
 }
 
-TEST_F(PersistTest, AVersionThatTheEngineRefusesEndsTheRun) {
+TEST_F(PersistTest, AVersionThatTheEngineRejectsEndsTheRun) {
   auto engine = std::make_shared<FakeEngine>();
-  engine->Refuse();
+  engine->Reject();
   weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
   ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
-  const auto stats = PublishUntilLive(publisher, Version(0), false, patience);
+  const auto stats = PublishUntilLive(publisher, Version(0), false, retry);
   EXPECT_EQ(stats.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(stats.status().message()), HasSubstr("another model's weights"));
   EXPECT_EQ(engine->updates(), 1);
@@ -216,7 +216,7 @@ TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
   scheduler.answers.resize(105, absl::UnavailableError("the pool cannot be reached"));
   scheduler.answers.resize(106, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
   int waited = 0;
-  const auto batch = WaitForBatch(scheduler, 7, patience, [&waited] { ++waited; });
+  const auto batch = WaitForBatch(scheduler, 7, retry, [&waited] { ++waited; });
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->batch().step(), 7);
   EXPECT_EQ(scheduler.asked, 107u);
@@ -241,14 +241,14 @@ TEST_F(PersistTest, WaitingForABatchEndsWithTheRun) {
   FakeScheduler scheduler;
   scheduler.answers.assign(100, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
   scheduler.on_ask = [&] { stop = scheduler.asked == 10; };
-  EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(WaitForBatch(scheduler, 7, retry).status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(scheduler.asked, 11u);
 }
 
 TEST_F(PersistTest, AnImpossibleBatchEndsTheRun) {
   FakeScheduler scheduler;
   scheduler.answers = {absl::AbortedError("another scheduler writes the journal")};
-  EXPECT_EQ(WaitForBatch(scheduler, 7, patience).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(WaitForBatch(scheduler, 7, retry).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(scheduler.asked, 1u);
 }
 

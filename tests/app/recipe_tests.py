@@ -55,8 +55,8 @@ def case(ingot, name):
         check(all(row["batch/episodes_ungraded"] == 0 for row in rows), f"{name}: stages that the record does not confirm")
     if name == "composer-2":  # a weak wall for programs of the model must be asked for
         code, output = ingot.run("train", {**SMALL, "run.name": "unasked", "sandbox.require": "any", "scheduler.total_steps": 1}, timeout=280)
-        refused = code != 0 and "runs programs that the model wrote" in output
-        check(refused or (code == 0 and "rung process" not in output), f"sandbox.require: any: exit code {code}: {output}")
+        rejected = code != 0 and "runs programs that the model wrote" in output
+        check(rejected or (code == 0 and "isolation level process" not in output), f"sandbox.require: any: exit code {code}: {output}")
     print(f"{name}: {sorted(measured)}")
 
 

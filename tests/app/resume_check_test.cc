@@ -40,7 +40,7 @@ class ResumeCheck : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(ResumeCheck, ChangedGroupOrBatchSizesAreRefused) {
+TEST_F(ResumeCheck, ChangedGroupOrBatchSizesAreRejected) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
   EXPECT_EQ(Check({}), "");
   EXPECT_EQ(Check({"scheduler.total_steps=77", "trainer.learning_rate=1e-3", "run.seed=9"}), "");

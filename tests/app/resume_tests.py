@@ -97,8 +97,8 @@ def case_stop(ingot):
     check(code == 130 and "the run was stopped; saved step " in output, f"exit code {code}: {output}")
     again = output.split("; `")[-1].split("` goes on")[0]
     check(again.startswith("ingot train ") and "--set run.name=s " in again and again.endswith(" --resume"), output)
-    told = ingot.ask("status", settings).stderr
-    check(f"no process holds {ingot.folder}/s; `{again}` continues the run" in told, told)
+    reported = ingot.ask("status", settings).stderr
+    check(f"no process holds {ingot.folder}/s; `{again}` continues the run" in reported, reported)
     version = 1 + max(row["step"] for row in ingot.metrics("s") if "reward/mean" in row)
     latest = max(path.name for path in (folder / "s/checkpoints").iterdir())
     check(latest == f"step-{version:08d}", f"{latest} was saved of version {version}")
@@ -193,8 +193,8 @@ def case_replace(ingot):
         check_run(ingot, "r", steps)
         left = [path.name for path in folder.iterdir() if path.name.startswith(".ingot-")]
         check(not left, f"{command} has left {left}")
-        told = ingot.ask("status", settings).stderr
-        check(f"the run 'r' ended at step {steps} of {steps}" in told, told)
+        reported = ingot.ask("status", settings).stderr
+        check(f"the run 'r' ended at step {steps} of {steps}" in reported, reported)
 
 
 # Posed programs of Slurm and Kubernetes, in a folder with a file `mode`: refuse; lose (the job is taken, and the answer lost);

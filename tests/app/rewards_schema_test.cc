@@ -108,7 +108,7 @@ TEST(RewardsSchema, AnOptionIsOfItsKindAlone) {
   }
 }
 
-TEST(RewardsSchema, RefusesUnknownKindsAndKeys) {
+TEST(RewardsSchema, RejectsUnknownKindsAndKeys) {
   reward::RewardOptions options;
   EXPECT_NE(Load("rewards: {terms: [{kind: lenght}]}", options).message().find("outcome"), std::string::npos);
   EXPECT_NE(Load("rewards: {terms: [{kind: outcome, wieght: 1}]}", options).message().find("weight"),

@@ -25,47 +25,48 @@ class RoleWaitsTest : public testing::Test {
   RoleWaits role_{waits_, clock_};
 };
 
-TEST_F(RoleWaitsTest, TellsAWaitWithinFourSecondsAndItsEnd) {
-  std::vector<std::string> told;
-  role_.Follow([] { return std::vector<std::string>(); }, [&](const std::string& text) { told.push_back(text); });
+TEST_F(RoleWaitsTest, ReportsAWaitWithinFourSecondsAndItsEnd) {
+  std::vector<std::string> reported;
+  role_.Follow([] { return std::vector<std::string>(); }, [&](const std::string& text) { reported.push_back(text); });
   role_.Look();
   clock_.Advance(milliseconds(1));  // the wait begins just after a look
   std::optional<base::Wait> wait;
   wait.emplace("PostgreSQL", base::WaitKind::kFault, waits_);
-  LookFor(RoleWaits::kPatience);
-  EXPECT_THAT(told, IsEmpty());
+  LookFor(RoleWaits::kTimeout);
+  EXPECT_THAT(reported, IsEmpty());
   clock_.Advance(milliseconds(499));
   role_.Look();
-  EXPECT_THAT(told, ElementsAre("PostgreSQL"));
+  EXPECT_THAT(reported, ElementsAre("PostgreSQL"));
   wait.reset();
   role_.Look();
   role_.Look();  // told once
-  EXPECT_THAT(told, ElementsAre("PostgreSQL", ""));
+  EXPECT_THAT(reported, ElementsAre("PostgreSQL", ""));
 }
 
 TEST_F(RoleWaitsTest, JoinsRpcsWithTheOtherWaitsAndKeepsWorkApart) {
   const base::Wait fault("a disk", base::WaitKind::kFault, waits_), work("batch 3", base::WaitKind::kWork, waits_);
-  std::string told;
+  std::string reported;
   role_.Follow([] { return std::vector<std::string>{"datapool (AppendCall)"}; },
-               [&](const std::string& text) { told = text; });
-  clock_.Advance(RoleWaits::kPatience);
+               [&](const std::string& text) { reported = text; });
+  clock_.Advance(RoleWaits::kTimeout);
   role_.Look();
-  EXPECT_EQ(role_.Told().faults, "a disk, datapool (AppendCall)");
-  EXPECT_EQ(role_.Told().work, "batch 3");
-  EXPECT_EQ(told, "a disk, datapool (AppendCall), batch 3");
+  EXPECT_EQ(role_.Reported().faults, "a disk, datapool (AppendCall)");
+  EXPECT_EQ(role_.Reported().work, "batch 3");
+  EXPECT_EQ(reported, "a disk, datapool (AppendCall), batch 3");
   role_.Forget();
   role_.Look();
-  EXPECT_EQ(role_.Told().faults, "a disk");
-  EXPECT_EQ(told, "a disk, datapool (AppendCall), batch 3") << "told after Forget";
+  EXPECT_EQ(role_.Reported().faults, "a disk");
+  EXPECT_EQ(reported, "a disk, datapool (AppendCall), batch 3") << "told after Forget";
 }
 
-TEST(ToldWaitsTest, AreTwoLinesWhateverTheyHold) {
-  for (const ToldWaits& waits : {ToldWaits{"a", "b"}, ToldWaits{"", "b"}, ToldWaits{"a", ""}, ToldWaits{}}) {
+TEST(ReportedWaitsTest, AreTwoLinesWhateverTheyHold) {
+  for (const ReportedWaits& waits :
+       {ReportedWaits{"a", "b"}, ReportedWaits{"", "b"}, ReportedWaits{"a", ""}, ReportedWaits{}}) {
     EXPECT_EQ(ParseWaits(PrintWaits(waits)), waits);
   }
   EXPECT_EQ(ParseWaits(PrintWaits({"a\nb", "c"})).work, "c");
-  EXPECT_EQ(ParseWaits(""), ToldWaits());
-  EXPECT_EQ(ParseWaits("there is nothing here"), (ToldWaits{"there is nothing here", ""}));
+  EXPECT_EQ(ParseWaits(""), ReportedWaits());
+  EXPECT_EQ(ParseWaits("there is nothing here"), (ReportedWaits{"there is nothing here", ""}));
 }
 
 }  // namespace

@@ -72,17 +72,17 @@ class RunDirTest : public ::testing::Test {
 };
 
 // A folder of another version of Ingot stays as it is; a new run may still take its place.
-TEST_F(RunDirTest, ARunOfAnotherFormatIsRefusedByName) {
+TEST_F(RunDirTest, ARunOfAnotherFormatIsRejectedByName) {
   MakeRun();
   EXPECT_EQ(Contents().at("format"), "1\n");
   EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kResume).ok());
   std::ofstream(Path("format")) << "2\n";
   const auto before = Contents();
-  for (const absl::Status& refused :
+  for (const absl::Status& rejected :
        {RunDir::Open(root_, "run", IfExists::kResume).status(), RunDir::Attach(root_, "run").status()}) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("run folder format 2"));
-    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("has format 1"));
+    EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("run folder format 2"));
+    EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("has format 1"));
   }
   EXPECT_EQ(Contents(), before);
   EXPECT_TRUE(RunDir::Open(root_, "run", IfExists::kReplace).ok());
@@ -150,7 +150,7 @@ TEST_F(RunDirTest, ARoleDropsTheReplacedRunForItsSupervisor) {
   EXPECT_EQ(Files(), 0);
 }
 
-TEST_F(RunDirTest, ARefusedJobLeavesTheReplacedRunAsItWas) {
+TEST_F(RunDirTest, ARejectedJobLeavesTheReplacedRunAsItWas) {
   MakeRun();
   const std::map<std::string, std::string> before = Contents();
   {
@@ -220,8 +220,8 @@ TEST_F(RunDirTest, TheNextStartPutsTheRunBackThatNoJobHasReplaced) {
   EXPECT_EQ(Files(), static_cast<int>(before.size())) << "they are set aside";
   EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
   for (const IfExists here : {IfExists::kFail, IfExists::kResume, IfExists::kReplace}) {
-    const auto refused = RunDir::Open(root_, "run", here);
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << "a job may be in its queue: " << refused.status();
+    const auto rejected = RunDir::Open(root_, "run", here);
+    EXPECT_TRUE(absl::IsFailedPrecondition(rejected.status())) << "a job may be in its queue: " << rejected.status();
   }
   EXPECT_FALSE(fs::exists(Path("metrics.jsonl")));
   EXPECT_TRUE(RunDir::OpenForJob(root_, "run", IfExists::kResume)->existed());
@@ -231,14 +231,14 @@ TEST_F(RunDirTest, TheNextStartPutsTheRunBackThatNoJobHasReplaced) {
 TEST_F(RunDirTest, OneLauncherAtATimeSubmitsAJob) {
   MakeRun();
   {
-    const auto first = LaunchLock::Take(root_, "run");
+    const auto first = LaunchLock::Acquire(root_, "run");
     ASSERT_TRUE(first.ok()) << first.status();
-    EXPECT_TRUE(absl::IsFailedPrecondition(LaunchLock::Take(root_, "run").status()));
+    EXPECT_TRUE(absl::IsFailedPrecondition(LaunchLock::Acquire(root_, "run").status()));
     EXPECT_TRUE(RunDir::OpenInJob(root_, "run").ok()) << "the job's node";
     EXPECT_TRUE(RunDir::OpenForJob(root_, "run", IfExists::kReplace)->HandOver().ok());
-    EXPECT_TRUE(absl::IsFailedPrecondition(LaunchLock::Take(root_, "run").status())) << "it moved with the old run";
+    EXPECT_TRUE(absl::IsFailedPrecondition(LaunchLock::Acquire(root_, "run").status())) << "it moved with the old run";
   }
-  EXPECT_TRUE(LaunchLock::Take(root_, "run").ok());
+  EXPECT_TRUE(LaunchLock::Acquire(root_, "run").ok());
 }
 
 // The launcher removes the replaced run while its job begins.

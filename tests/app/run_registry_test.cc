@@ -182,26 +182,26 @@ TEST_F(RunRegistryTest, OfSeveralProcessesOneStandsInForAnother) {
   EXPECT_EQ(ask(), 3) << "the one that came back at another place";
 }
 
-TEST_F(RunRegistryTest, TellsOfEachRoleOfAKindOnce) {
+TEST_F(RunRegistryTest, ReportsOfEachRoleOfAKindOnce) {
   const std::unique_ptr<RunRegistry> early = Open(), late = Open();
   ASSERT_TRUE(early->Register("rollout-0", "127.0.0.1:1").ok());
   base::Mutex mu;
-  std::vector<std::string> told;
-  const auto all_told = [&](size_t count) {
+  std::vector<std::string> reported;
+  const auto all_reported = [&](size_t count) {
     base::MutexLock lock(mu);
-    return told.size() >= count;
+    return reported.size() >= count;
   };
   caller_->OnRole("rollout", [&](const std::string& name) {
     base::MutexLock lock(mu);
-    told.push_back(name);
+    reported.push_back(name);
   });
-  while (!all_told(1)) std::this_thread::yield();
+  while (!all_reported(1)) std::this_thread::yield();
   ASSERT_TRUE(late->Register("gateway", "127.0.0.1:2", "127.0.0.1:80").ok());
   ASSERT_TRUE(late->Register("rollout-7", "127.0.0.1:3").ok());
   ASSERT_TRUE(early->Register("rollout-0", "127.0.0.1:4").ok()) << "at another place";
-  while (!all_told(2)) std::this_thread::yield();
+  while (!all_reported(2)) std::this_thread::yield();
   base::MutexLock lock(mu);
-  EXPECT_THAT(told, testing::ElementsAre("rollout-0", "rollout-7"));
+  EXPECT_THAT(reported, testing::ElementsAre("rollout-0", "rollout-7"));
   const auto places = caller_->Places();
   ASSERT_TRUE(places.ok());
   EXPECT_EQ(places->front().name, "gateway");
@@ -251,7 +251,7 @@ TEST_F(RunRegistryTest, NamesTheRpcsThatGoOnAndWhy) {
   EXPECT_THAT(calls(), ElementsAre());
 }
 
-TEST_F(RunRegistryTest, TellsForWhomAProcessWaits) {
+TEST_F(RunRegistryTest, ReportsForWhomAProcessWaits) {
   const auto waits = [&]() -> std::string {
     const std::vector<RolePlace> places = *caller_->Places();
     for (const RolePlace& place : places) {
@@ -259,10 +259,10 @@ TEST_F(RunRegistryTest, TellsForWhomAProcessWaits) {
     }
     return "the scheduler is gone";
   };
-  caller_->TellWaits("a disk");  // before it has an entry
+  caller_->ReportWaits("a disk");  // before it has an entry
   ASSERT_TRUE(caller_->Register("scheduler", "127.0.0.1:1").ok());
   while (waits() != "a disk") std::this_thread::sleep_for(milliseconds(5));
-  caller_->TellWaits("");
+  caller_->ReportWaits("");
   while (!waits().empty()) std::this_thread::sleep_for(milliseconds(5));
 }
 
@@ -273,13 +273,13 @@ TEST_F(RunRegistryTest, KnowsTheLastPlacesOfRoles) {
     while (caller_->LastPlaces().empty()) std::this_thread::sleep_for(milliseconds(5));
     EXPECT_EQ(caller_->LastPlaces()[0].name, "datapool");
     EXPECT_EQ(caller_->LastPlaces()[0].address, caller_->Places()->at(0).address);
-    process.registry->TellWaits("a disk");
+    process.registry->ReportWaits("a disk");
     while (caller_->LastPlaces()[0].waits != "a disk") std::this_thread::sleep_for(milliseconds(5));
   }
   while (!caller_->LastPlaces().empty()) std::this_thread::sleep_for(milliseconds(5));
 }
 
-TEST_F(RunRegistryTest, TellsWhichNodesRunWhat) {
+TEST_F(RunRegistryTest, ReportsWhichNodesRunWhat) {
   const auto node = Open();
   ASSERT_TRUE(node->RegisterNode("engines-0", "", milliseconds(0)).ok());
   node->UpdateNodes("rollout-0, rollout-1 (NOT RUNNING)");
@@ -308,10 +308,10 @@ TEST(DescribeTaken, IsASentence) {
   }
 }
 
-// Polls until roles arrive, or `patience` is over.
-std::vector<std::string> ArrivedWithin(Takeover& takeover, milliseconds patience) {
+// Polls until roles arrive, or `time_limit` is over.
+std::vector<std::string> ArrivedWithin(Takeover& takeover, milliseconds time_limit) {
   std::vector<std::string> names;
-  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto end = std::chrono::steady_clock::now() + time_limit;
   while (names.empty() && std::chrono::steady_clock::now() < end) {
     for (const RoleSpec& spec : takeover.Arrived()) names.push_back(spec.name);
     std::this_thread::sleep_for(milliseconds(5));
@@ -394,7 +394,7 @@ struct ClockedNode {
     NodeClocks::Options options;
     options.own = name;
     options.poll = milliseconds(5);
-    options.retell = [this] { registry->UpdateNodes("roles"); };
+    options.report_again = [this] { registry->UpdateNodes("roles"); };
     options.on_gap = [this](const std::string& line) {
       base::MutexLock lock(mu);
       lines.push_back(line);
@@ -419,9 +419,9 @@ TEST_F(RunRegistryTest, ANodeWhoseClockIsBehindDoesNotJoin) {
   ahead.Advance(std::chrono::hours(1));
   behind.Advance(std::chrono::hours(1));
   ClockedNode engines(Open(behind), "engines-0", behind);
-  const absl::Status refused = engines.clocks->Join(milliseconds(500), milliseconds(500));
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()),
+  const absl::Status rejected = engines.clocks->Join(milliseconds(500), milliseconds(500));
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()),
               HasSubstr(absl::StrCat(MachineName(), " (node engines-0) is 63.0 s or more behind that of ",
                                      MachineName(), " (node control-0)")));
   EXPECT_EQ(control.found() + engines.found(), 0U);
@@ -469,9 +469,9 @@ TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {
   auto first = Open();
   ASSERT_TRUE(first->ClaimRun().ok());
   const auto second = Open();
-  const absl::Status refused = second->ClaimRun();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("'run' is launched already"));
+  const absl::Status rejected = second->ClaimRun();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("'run' is launched already"));
   first.reset();
   EXPECT_TRUE(second->ClaimRun().ok());
 }

@@ -84,7 +84,7 @@ TEST(RunRoles, AProcessOfTheRewardStageNeedsARunThatAsksIt) {
   EXPECT_TRUE(absl::IsInvalidArgument(RequireRewardsRole(config))) << "no stage judges the outcome alone";
 }
 
-TEST(RunRoles, ANodeThatIsNotThereIsRefused) {
+TEST(RunRoles, ANodeThatIsNotThereIsRejected) {
   const RunConfig config = Clustered();
   EXPECT_TRUE(absl::IsInvalidArgument(RolesOfNode(config, "large", 2).status()));
   const absl::Status unknown = RolesOfNode(config, "medium", 0).status();
@@ -92,7 +92,7 @@ TEST(RunRoles, ANodeThatIsNotThereIsRefused) {
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("it has control, large, small"));
 }
 
-TEST(RunRoles, GroupsThatDoNotRunEveryRoleOnceAreRefused) {
+TEST(RunRoles, GroupsThatDoNotRunEveryRoleOnceAreRejected) {
   RunConfig config = Clustered();
   config.cluster.rollout_engines = 6;
   EXPECT_THAT(Fault(config), HasSubstr("room for 5 of role rollout, and the run has 6"));
@@ -131,13 +131,14 @@ TEST(RunRoles, AnAddressOfOneMachineServesNoAgentsOfAnother) {
   EXPECT_EQ(Fault(config), "");
 }
 
-TEST(RunRoles, TheFrontAndItsGatewaysReachEachOther) {
+TEST(RunRoles, TheLoadBalancerAndItsGatewaysReachEachOther) {
   RunConfig config = Clustered();
   config.cluster.host = "10.0.0.5";
   config.cluster.gateways = 2;
   config.cluster.groups[2].roles.push_back("gateway");
   config.gateway.admin_key_file = "key";
-  EXPECT_THAT(Fault(config), HasSubstr("('small') has a gateway on another node than the front of the gateways"));
+  EXPECT_THAT(Fault(config),
+              HasSubstr("('small') has a gateway on another node than the load balancer of the gateways"));
   config.http.host = "0.0.0.0";
   EXPECT_EQ(Fault(config), "");
 }
@@ -160,7 +161,7 @@ TEST(RunRoles, ThePlanShowsCommandsWithoutSecrets) {
   EXPECT_THAT(specs.Spec({"rollout", 3}).input, Not(HasSubstr("the-admin-key")));
 }
 
-TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheFront) {
+TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheLoadBalancer) {
   RunConfig config = Clustered();
   config.cluster.gateways = 3;
   EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role gateway, and the run has 3 (cluster.gateways)"));
@@ -172,7 +173,7 @@ TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheFront) {
   EXPECT_THAT(Names(*RolesOfNode(config, "large", 0)), ElementsAre("rollout 0", "rollout 1", "gateway 1"));
   EXPECT_THAT(Names(*RolesOfNode(config, "large", 1)), ElementsAre("rollout 2", "rollout 3", "gateway 2"));
   RoleSpecs::Parts parts;
-  parts.front = "http://10.0.0.5:8080";
+  parts.load_balancer = "http://10.0.0.5:8080";
   const RoleSpecs specs(config, parts);
   EXPECT_EQ(specs.Spec({"gateway", 2}).name, "gateway-2");
   EXPECT_THAT(DescribeSpecs({specs.Spec({"gateway", 2})}),

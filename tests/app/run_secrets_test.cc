@@ -61,15 +61,15 @@ TEST(RunSecrets, MayBeATokenAlone) {
   EXPECT_EQ(ReadRunSecrets(Giving(RunSecrets{"0123456789abcdef", ""}.Text()))->admin_key, "");
 }
 
-TEST(RunSecrets, OtherInputIsRefusedWithoutShowingIt) {
+TEST(RunSecrets, OtherInputIsRejectedWithoutShowingIt) {
   for (const std::string& text :
        {std::string(), std::string("\n"), std::string("short\n"), std::string("two words of a token\n"),
         std::string("0123456789abcdef\nkey\nmore\n"), std::string("0123456789abcdef\ntwo words\n"),
         std::string(20'000, 'x'), std::string("0123456789abcde\x01\n")}) {
-    const absl::Status refused = ReadRunSecrets(Giving(text)).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("--token-fd"));
-    EXPECT_THAT(std::string(refused.message()), ::testing::Not(HasSubstr("0123456789")));
+    const absl::Status rejected = ReadRunSecrets(Giving(text)).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("--token-fd"));
+    EXPECT_THAT(std::string(rejected.message()), ::testing::Not(HasSubstr("0123456789")));
   }
   EXPECT_TRUE(absl::IsInvalidArgument(ReadRunSecrets(12'345).status())) << "no such descriptor";
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs whose agents stand behind a wall: sandbox_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: rung, harbor, image, image_stop, registry, bench. Exits with 0 if every check of the case holds, with 77 if this machine lacks what it needs.
+Cases: isolation level, harbor, image, image_stop, registry, bench. Exits with 0 if every check of the case holds, with 77 if this machine lacks what it needs.
 """
 import hashlib
 import http.server
@@ -21,29 +21,29 @@ import time
 from ingot_runs import SHORT, Ingot, check, skip
 
 
-def case_rung(ingot, folder):
-    """A short run in the strongest rung: the agents reach the gateway, and the record names the wall."""
+def case_isolation(ingot, folder):
+    """A short run in the strongest isolation level: the agents reach the gateway, and the record names the wall."""
     settings = {**SHORT, "run.name": "walled", "scheduler.total_steps": 2, "sft.max_steps": 5,
-                "scheduler.drop_zero_variance": "false", "agents.work_root": folder / "work", "sandbox.rung": "auto"}
+                "scheduler.drop_zero_variance": "false", "agents.work_root": folder / "work", "sandbox.isolation": "auto"}
     code, output = ingot.run("train", settings)
     check(code == 0, output)
-    said = next(line for line in output.splitlines() if line.startswith("agents: rung "))
-    rung = said.split()[2].rstrip(":")
+    said = next(line for line in output.splitlines() if line.startswith("agents: isolation level "))
+    isolation = said.split()[2].rstrip(":")
     group = next(record["batch"]["groupIds"][0] for record in ingot.journal("walled") if "batch" in record)
     episode = json.loads(ingot.inspect("walled", f"{group}/0", "--json"))["episode"]
-    check(json.loads(episode["metadataJson"])["sandbox"]["rung"] == rung, f"{said}: {episode['metadataJson']}")
+    check(json.loads(episode["metadataJson"])["sandbox"]["isolation"] == isolation, f"{said}: {episode['metadataJson']}")
     print(said)
 
     code, output = ingot.run("train", {**settings, "run.name": "refused", "sandbox.agent_uid": "shared",
                                        "sandbox.require": "namespaces"})
-    check(code != 0 and "sandbox.require is namespaces" in output and "rung process" in output, output)
+    check(code != 0 and "sandbox.require is namespaces" in output and "isolation level process" in output, output)
     check(not pathlib.Path(f"{ingot.folder}/refused/metrics.jsonl").exists() or ingot.rows("refused") == 0, "it trained")
 
-    # Its files lie at /app, which a weaker rung cannot show.
+    # Its files lie at /app, which a weaker isolation level cannot show.
     ingot.config = "examples/harbor/run.yaml"
-    code, output = ingot.run("train", {"run.name": "placeless", "sandbox.require": "any", "sandbox.rung": "process", "http.port": 0,
+    code, output = ingot.run("train", {"run.name": "placeless", "sandbox.require": "any", "sandbox.isolation": "process", "http.port": 0,
                                        "agents.work_root": folder / "work"})
-    check(code != 0 and "its work_at needs the rung namespaces" in output, output)
+    check(code != 0 and "its work_at needs the isolation level namespaces" in output, output)
 
 
 TOOLS = ("sh", "cat", "ls", "test", "grep", "mkdir", "wget")
@@ -96,7 +96,7 @@ def collect(ingot, folder, tasks, recipe):
     """Collects an episode of each task over an image. The scripted model greets."""
     (folder / "script.jsonl").write_text(json.dumps({"content": "Hello", "repeat": True}) + "\n")
     config = folder / "run.yaml"
-    # The store lies beside the runs, which rooms do not see.
+    # The store lies beside the runs, which sandboxes do not see.
     agents = {"image_store": str(folder / "store"), "concurrency": 2, "image_folders": [str(folder / "images")],
               "recipes": [{"name": "greeter", "command": ["sh", "-c", AGENT], "timeout_s": 60, **recipe}]}
     config.write_text(f"{CONFIG}agents: {json.dumps(agents)}\ndata: {{tasks: {tasks}}}\n")
@@ -141,8 +141,8 @@ def case_image(ingot, folder):
     tasks = folder / "tasks.jsonl"
     tasks.write_text(json.dumps({"task_id": "t", "image": f"docker-archive:{archive}"}) + "\n")
     verifier = {"kind": "command", "command": ["sh", "-c", "grep -q Hello /app/hello.txt && test ! -e /usr"]}
-    for room in ("agent", "pristine"):
-        output = collect(ingot, folder, tasks, {"image": "${task.image}", "verifier": verifier, "verifier_room": room})
+    for sandbox in ("agent", "pristine"):
+        output = collect(ingot, folder, tasks, {"image": "${task.image}", "verifier": verifier, "verifier_sandbox": sandbox})
         check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
 
     def images(*words):
@@ -306,13 +306,13 @@ def case_bench(ingot, folder):
         return [json.loads(line) for line in done.stdout.splitlines()]
     rows = bench("--starts", "6", "--repeat", "2", "--threads", "2")
     ways = [row["way"] for row in rows]
-    check(set(ways) >= {"pool", "room", "second", "spawn"} and len(ways) == len(set(ways)), ways)
+    check(set(ways) >= {"pool", "sandbox", "second", "spawn"} and len(ways) == len(set(ways)), ways)
     for row in rows:
         # crun is measured beside ours; a start of its own that fails on a busy machine is its own affair.
         check((row["failed"] == 0 or row["way"] == "crun") and row["threads"] == 2, row)
         check(0 < row["p50_ms"] <= row["p99_ms"] and row["starts_per_s"] > 0, row)
     (idle,) = bench("--idle", "3")
-    check(idle["idle_rooms"] == 3, idle)
+    check(idle["idle_sandboxes"] == 3, idle)
 
 
 def case_harbor(ingot, folder):
@@ -347,8 +347,8 @@ def case_harbor(ingot, folder):
     for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gives 0, not 1",
                  "wrong free: doing nothing gives 1, not 0", "wrong peeks: its solution gives 0, not 1", "ok armed", "ok named",
                  "wrong installs: its tests look at what the solution changed outside of the work folder: recipes need "
-                 "verifier_room: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
-                 "note named: verifier.user: commands run as the room's only user, which they see as root",
+                 "verifier_sandbox: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
+                 "note named: verifier.user: commands run as the sandbox's only user, which they see as root",
                  "ok strict", "4 of 12 tasks run here"):
         check(line in lines, f"no line '{line}'")
     for start in ("note strict: doing nothing counts as 0: test.sh exited with 2 and left no reward",
@@ -370,7 +370,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ingot-sandbox-") as name:
         folder = pathlib.Path(name)
         os.chmod(folder, 0o755)
-        cases = {"rung": case_rung, "harbor": case_harbor, "image": case_image, "image_stop": case_image_stop,
+        cases = {"isolation": case_isolation, "harbor": case_harbor, "image": case_image, "image_stop": case_image_stop,
                  "registry": case_registry, "bench": case_bench}
         cases[case](Ingot(binary, source, folder), folder)
 

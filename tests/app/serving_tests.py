@@ -77,11 +77,11 @@ def visit(url):
                 continue
             name, key = episode["episode_id"], episode["api_key"]
             ask = {"model": "policy", "messages": [{"role": "user", "content": "which?"}], "max_tokens": 4}
-            told = [post(f"/s/{name}/v1/chat/completions", ask, key)]
+            reported = [post(f"/s/{name}/v1/chat/completions", ask, key)]
             for path, body in (("reward", {"reward": finished % 2}), ("end", {"status": "finished"})):
-                told.append(post(f"/ingot/v1/episodes/{name}/{path}", body, key))
-            if any(status != 200 for status, _ in told):
-                print(f"{name}: {told}")  # the run may be about to end
+                reported.append(post(f"/ingot/v1/episodes/{name}/{path}", body, key))
+            if any(status != 200 for status, _ in reported):
+                print(f"{name}: {reported}")  # the run may be about to end
             finished += 1
     except (OSError, http.client.HTTPException):
         return finished
@@ -178,8 +178,8 @@ def case_model_groups(ingot):
     checkpoint = f"{ingot.folder}/elsewhere/checkpoints/step-00000001"
     token = write_secret(ingot, "judge.token")
     serve = [checkpoint, "--rollout-port", "0", "--threads", "1"]
-    refused = ingot.call("serve", *serve, "--port", "0")
-    check(refused.returncode == 2 and "--token-file" in refused.stderr, f"token ids without a token: {refused}")
+    rejected = ingot.call("serve", *serve, "--port", "0")
+    check(rejected.returncode == 2 and "--token-file" in rejected.stderr, f"token ids without a token: {rejected}")
     with serving(ingot, *serve, "--token-file", token) as line:
         check("token ids at" in line, f"serve said: {line}")
         address = line.split("token ids at ")[1].strip()

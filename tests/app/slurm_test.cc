@@ -39,7 +39,7 @@ TEST(SlurmScript, NodesOfOneKindAreOneJobThatOutlivesANode) {
   EXPECT_THAT(text, Not(HasSubstr("hetjob")));
 }
 
-TEST(SlurmScript, HeterogeneousJobsAreRefusedWhereSlurmTakesNone) {
+TEST(SlurmScript, HeterogeneousJobsAreRejectedWhereSlurmTakesNone) {
   const auto check = [](const SlurmScript& script, const std::string& scheduler) {
     return CheckSlurm(script.groups, [&](const std::vector<std::string>&) -> absl::StatusOr<std::string> {
       return "SchedulerTimeSlice = 30 sec\nSchedulerType           = " + scheduler + "\nSlurmUser = root(0)";
@@ -49,9 +49,9 @@ TEST(SlurmScript, HeterogeneousJobsAreRefusedWhereSlurmTakesNone) {
   EXPECT_TRUE(check(script, "sched/builtin").ok()) << "its nodes are of one kind";
   script.groups[0].slurm = {"--gres=gpu:8"};
   EXPECT_TRUE(check(script, "sched/backfill").ok());
-  const absl::Status refused = check(script, "sched/builtin");
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
-  EXPECT_THAT(std::string(refused.message()),
+  const absl::Status rejected = check(script, "sched/builtin");
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected));
+  EXPECT_THAT(std::string(rejected.message()),
               HasSubstr("takes no heterogeneous jobs (its SchedulerType is sched/builtin"));
 }
 
@@ -104,7 +104,7 @@ TEST(SlurmScript, EndsWithTheRunsCodeThoughAStepNeverEnds) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(SubmitSlurm, TakesTheJobsNumberAndTellsARefusal) {
+TEST(SubmitSlurm, TakesTheJobsNumberAndTellsARejection) {
   std::vector<std::string> asked;
   const auto answers = [&](const std::string& answer) {
     return [&asked, answer](const std::vector<std::string>& argv) -> absl::StatusOr<std::string> {
@@ -157,12 +157,12 @@ class WatchSlurmTest : public ::testing::Test {
   }
   ~WatchSlurmTest() override { std::filesystem::remove_all(folder_); }
 
-  SlurmLauncher Launcher(const std::string& job) {
+  SlurmLauncher RunLauncher(const std::string& job) {
     SlurmScript script;
     script.folder = folder_;
     return {script, watch_, job};
   }
-  absl::StatusOr<int> Watch() { return Launcher("7").Watch(stop_); }
+  absl::StatusOr<int> Watch() { return RunLauncher("7").Watch(stop_); }
 
   std::string folder_;
   JobOptions watch_;
@@ -206,11 +206,11 @@ TEST_F(WatchSlurmTest, FindsAJobOfTheRunsFolderThatWasSubmittedBefore) {
   const std::string script = folder_ + "/launch.sbatch";
   std::ofstream(script) << "#!/bin/bash\n";
   states_ = {"8|PENDING|Resources|" + folder_ + "/../" + folder_.substr(folder_.rfind('/') + 1) + "/launch.sbatch"};
-  EXPECT_EQ(*Launcher("").Present(), "job 8 is PENDING (Resources); `scancel 8` ends it");
+  EXPECT_EQ(*RunLauncher("").Present(), "job 8 is PENDING (Resources); `scancel 8` ends it");
   states_ = {"8|PENDING|Resources|/elsewhere/launch.sbatch"};
-  EXPECT_EQ(*Launcher("").Present(), "") << "a run in another folder";
+  EXPECT_EQ(*RunLauncher("").Present(), "") << "a run in another folder";
   states_ = {"busy"};
-  EXPECT_TRUE(absl::IsUnavailable(Launcher("").Present().status()));
+  EXPECT_TRUE(absl::IsUnavailable(RunLauncher("").Present().status()));
 }
 
 }  // namespace

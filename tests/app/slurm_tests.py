@@ -295,7 +295,7 @@ def case_slurm_smoke(ingot, cluster):
           f"held out {evals[-1]:.3f}; {time.time() - started:.0f} s")
 
 
-def check_refused(ingot):
+def check_rejected(ingot):
     """Slurm refuses a job that was to replace a run: the run is as it was."""
     run = pathlib.Path(ingot.folder) / "kept"
     run.mkdir()
@@ -314,7 +314,7 @@ def case_slurm_plain(ingot, cluster):
     check(code == 1 and "takes no heterogeneous jobs" in output and "cluster.slurm" in output, f"{code}: {output}")
     check(not (pathlib.Path(ingot.folder) / "plain").exists(), "a run folder was made")
     check(cluster.ask("squeue", "--noheader") == "", "a job was submitted")
-    check_refused(ingot)
+    check_rejected(ingot)
 
 
 def main():

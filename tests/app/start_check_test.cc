@@ -40,10 +40,10 @@ class StartChecked : public ::testing::Test {
   absl::StatusOr<StartCheck> Check(int64_t context = 512) const {
     return CheckStart(config_, *MakeTextParts("compact"), context);
   }
-  std::vector<std::string> Doubts(int64_t context = 512) const {
+  std::vector<std::string> Warnings(int64_t context = 512) const {
     const auto check = Check(context);
     EXPECT_TRUE(check.ok()) << check.status();
-    return check.ok() ? check->doubts : std::vector<std::string>{"error"};
+    return check.ok() ? check->warnings : std::vector<std::string>{"error"};
   }
   std::string Error(int64_t context = 512) const { return std::string(Check(context).status().message()); }
 
@@ -58,12 +58,12 @@ TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
   EXPECT_EQ(DescribeCheck(*check),
             "ok: 2 tasks, 1 held-out task, 1 conversation, 1 recipe checked (its command was not run), context of 512 "
             "tokens");
-  EXPECT_THAT(check->doubts, IsEmpty());
+  EXPECT_THAT(check->warnings, IsEmpty());
   config_.rollout.context_length = 256;
   config_.agents.recipes.clear();
   config_.trainer.optimizer.learning_rate = 1e3;
   EXPECT_EQ(DescribeCheck(*Check()),
-            "ok: 2 tasks, 1 held-out task, 1 conversation, agents from elsewhere, context of 256 tokens; 1 doubt");
+            "ok: 2 tasks, 1 held-out task, 1 conversation, agents from elsewhere, context of 256 tokens; 1 warning");
 }
 
 TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
@@ -87,8 +87,9 @@ TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
   const auto check = Check();
   ASSERT_TRUE(check.ok()) << check.status();
   EXPECT_THAT(DescribeCheck(*check), StartsWith("ok: 1 task of 3, 1 recipe "));
-  EXPECT_THAT(check->doubts, ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " run here"),
-                                               HasSubstr("the first refused is ill: environment.healthcheck"))));
+  EXPECT_THAT(check->warnings,
+              ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " run here"),
+                                HasSubstr("the first refused is ill: environment.healthcheck"))));
   fs::remove_all(folder_ + "/h/good");
   EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks runs here"));
 }
@@ -99,7 +100,7 @@ TEST_F(StartChecked, AFieldThatOnlyHeldOutTasksLackIsFound) {
                              HasSubstr("verifier.expected"), HasSubstr("(task 'c'; 1 of 1 tasks)")));
 }
 
-TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRefused) {
+TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRejected) {
   config_.tasks = File("train.jsonl", R"({"task_id": "a", "prompt": "1+1", "answer": "2"}
 {"task_id": "b", "prompt": "2+2", "answer": "4", "relevant_ids": ["x"], "domain": "search"}
 )");
@@ -108,7 +109,7 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRefused) {
   EXPECT_THAT(Error(), AllOf(HasSubstr("rewards.terms (retrieval): 1 of 2 tasks"), HasSubstr("'relevant_ids'"),
                              HasSubstr("'a'")));
   term.domains = {"search"};
-  EXPECT_THAT(Doubts(), IsEmpty());
+  EXPECT_THAT(Warnings(), IsEmpty());
   term.domains = {"default"};
   EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks of data.tasks lack the field 'relevant_ids'")) << "of the task without";
   term.domains = {"serach"};
@@ -117,10 +118,10 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRefused) {
   term.kind = "judge";
   EXPECT_THAT(Error(), HasSubstr("2 of 2 tasks of data.tasks lack the field 'question' (judge.question_field)"));
   term.judge.question_field = "prompt";
-  EXPECT_THAT(Doubts(), IsEmpty());
+  EXPECT_THAT(Warnings(), IsEmpty());
 }
 
-TEST_F(StartChecked, AKeyThatCannotBeReadIsRefused) {
+TEST_F(StartChecked, AKeyThatCannotBeReadIsRejected) {
   reward::TermOptions& term = config_.rewards.terms.emplace_back();
   term.kind = "judge";
   term.judge.question_field = "prompt";
@@ -128,7 +129,7 @@ TEST_F(StartChecked, AKeyThatCannotBeReadIsRefused) {
   std::filesystem::permissions(term.judge.server.key_file, std::filesystem::perms::owner_all);
   EXPECT_THAT(Error(), AllOf(HasSubstr("rewards.terms (judge): judge.key_file: "), HasSubstr("16 to 4096")));
   term.judge.server.key_file = File("judge.key", "0123456789abcdef\n");
-  EXPECT_THAT(Doubts(), IsEmpty());
+  EXPECT_THAT(Warnings(), IsEmpty());
   config_.gateway.models.push_back({.name = "big", .address = "", .url = "https://h/v1", .key_file = "/no/such/key"});
   EXPECT_THAT(Error(), HasSubstr("gateway.models ('big').key_file: "));
 }
@@ -140,37 +141,37 @@ TEST_F(StartChecked, AProgramOrAFolderThatIsMissingIsFound) {
   EXPECT_THAT(Error(), HasSubstr("agents.work_root is " + config_.agents.work_root));
 }
 
-TEST_F(StartChecked, AContextThatHoldsNoConversationIsRefused) {
+TEST_F(StartChecked, AContextThatHoldsNoConversationIsRejected) {
   EXPECT_THAT(Error(8), AllOf(HasSubstr("the context has 8 tokens (model.context_length)"), HasSubstr("raise it")));
   config_.rollout.context_length = 7;
   EXPECT_THAT(Error(), HasSubstr("the context has 7 tokens (rollout.context_length)"));
 }
 
-TEST_F(StartChecked, ATaskTextThatIsLongerThanTheContextIsDoubted) {
+TEST_F(StartChecked, ATaskTextThatIsLongerThanTheContextIsWarnedOf) {
   config_.tasks = File("train.jsonl", "{\"task_id\": \"a\", \"answer\": 1, \"prompt\": \"" + std::string(300, 'x') +
                                           "\"}\n{\"task_id\": \"b\", \"answer\": 1, \"prompt\": \"" +
                                           std::string(200, 'x') + "\"}");
-  EXPECT_THAT(Doubts(201), IsEmpty());
-  EXPECT_THAT(Doubts(200), ElementsAre(AllOf(HasSubstr("has 200 tokens"), HasSubstr("the context has 200"))));
+  EXPECT_THAT(Warnings(201), IsEmpty());
+  EXPECT_THAT(Warnings(200), ElementsAre(AllOf(HasSubstr("has 200 tokens"), HasSubstr("the context has 200"))));
 }
 
-TEST_F(StartChecked, HeldOutTasksOfEqualContentAreDoubtedWhateverTheirIdAndOrderOfFields) {
+TEST_F(StartChecked, HeldOutTasksOfEqualContentAreWarnedOfWhateverTheirIdAndOrderOfFields) {
   config_.eval.tasks = File("eval.jsonl", R"({"answer": "2",  "prompt": "1+1", "task_id": "other"}
 {"task_id": "b", "prompt": "2+3", "answer": "5"})");
-  EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'other'"))));
+  EXPECT_THAT(Warnings(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'other'"))));
   // Tasks without content are told apart by their ids alone.
   config_.agents.recipes.clear();
   config_.tasks = File("train.jsonl", "{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}");
   config_.eval.tasks = File("eval.jsonl", "{\"task_id\": \"c\"}\n{\"task_id\": \"b\"}");
-  EXPECT_THAT(Doubts(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'b'"))));
+  EXPECT_THAT(Warnings(), ElementsAre(AllOf(HasSubstr("1 of 2 tasks of eval.tasks"), HasSubstr("'b'"))));
 }
 
-TEST_F(StartChecked, VariablesThatTheTemplateDoesNotReadAreDoubted) {
+TEST_F(StartChecked, VariablesThatTheTemplateDoesNotReadAreWarnedOf) {
   config_.gateway.template_variables["enable_thinking"] = false;
-  EXPECT_THAT(Doubts(), ElementsAre(HasSubstr("gateway.template_variables has no effect for enable_thinking")));
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("gateway.template_variables has no effect for enable_thinking")));
 }
 
-TEST_F(StartChecked, ASupervisedRunHasNoRecipesToRehearse) {
+TEST_F(StartChecked, ASupervisedRunHasNoRecipesToPreflight) {
   config_.tasks.clear();
   config_.eval.tasks.clear();
   config_.agents.work_root = "/no/such/folder";

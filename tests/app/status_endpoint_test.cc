@@ -53,18 +53,19 @@ TEST_F(StatusOfLauncher, HasALineForEachRoleAndSaysWhetherAllAnswer) {
   EXPECT_EQ(http::Read(wire).status, 404);
 }
 
-TEST_F(StatusOfLauncher, NamesSilentRolesBesideThoseThatItAsks) {
+TEST_F(StatusOfLauncher, NamesUnresponsiveRolesBesideThoseThatItAsks) {
   const RoleStatus answers{"gateway", "127.0.0.1:2", "1 call"},
       late{"datapool", "127.0.0.1:1", absl::UnavailableError("late")};
-  const std::vector<RoleStatus> silent = {{"datapool", "-", absl::UnavailableError("no answer for 7 s: it is stopped")},
-                                          {"gateway", "-", absl::UnavailableError("no answer for 5 s")},
-                                          {"trainer", "-", absl::UnavailableError("no answer for 6 s")}};
-  EXPECT_EQ(FormatRoles(WithSilent({late, answers}, silent)),
+  const std::vector<RoleStatus> unresponsive = {
+      {"datapool", "-", absl::UnavailableError("no answer for 7 s: it is stopped")},
+      {"gateway", "-", absl::UnavailableError("no answer for 5 s")},
+      {"trainer", "-", absl::UnavailableError("no answer for 6 s")}};
+  EXPECT_EQ(FormatRoles(WithUnresponsive({late, answers}, unresponsive)),
             "datapool   127.0.0.1:1            NOT REACHED: no answer for 7 s: it is stopped\n"
             "gateway    127.0.0.1:2            1 call\n"
             "trainer    -                      NOT REACHED: no answer for 6 s\n");
   const RoleStatus lost{"gateway", "-", absl::UnavailableError("not registered in a")};
-  EXPECT_EQ(FormatRoles(WithSilent({lost}, {{"gateway", "-", absl::UnavailableError("no answer for 5 s")}})),
+  EXPECT_EQ(FormatRoles(WithUnresponsive({lost}, {{"gateway", "-", absl::UnavailableError("no answer for 5 s")}})),
             "gateway    -                      NOT REACHED: no answer for 5 s; not registered in a\n");
 }
 

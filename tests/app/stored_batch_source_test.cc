@@ -31,9 +31,9 @@ class StoredBatchSourceTest : public ::testing::Test {
     const std::string id = absl::StrCat("e", group);
     auto append = pools::Append(id, 0, {pools::Prompt({1, 2})}, {pools::Sampled({3, 4}, version)});
     append.mutable_call()->set_tokenizer_fingerprint("bytes");
-    ASSERT_TRUE(pool_->OpenEpisode(pools::Open(id, group, 0)).ok());
+    ASSERT_TRUE(pool_->StoreEpisode(pools::Open(id, group, 0)).ok());
     ASSERT_TRUE(pool_->AppendCall(append).ok());
-    ASSERT_TRUE(pool_->EndEpisode(pools::End(id)).ok());
+    ASSERT_TRUE(pool_->StoreEnd(pools::End(id)).ok());
   }
   void Journal(const v1::AppendJournalRequest& request) { ASSERT_TRUE(pool_->AppendJournal(request).ok()); }
   // Three trained steps of two groups each, sampled one version before their step at most, and a fourth step that nobody
@@ -47,13 +47,13 @@ class StoredBatchSourceTest : public ::testing::Test {
     }
   }
   StoredBatchSource Source(std::vector<StoredBatch> batches, const std::string& fingerprint = "bytes") {
-    return StoredBatchSource(*pool_, std::move(batches), fingerprint, patience_);
+    return StoredBatchSource(*pool_, std::move(batches), fingerprint, retry_);
   }
 
   pools::TempDir dir_;
   std::unique_ptr<datapool::Client> pool_;
   std::atomic<bool> stop_ = false;
-  const Patience patience_{.stop = &stop_};
+  const RetryPolicy retry_{.stop = &stop_};
 };
 
 std::vector<int64_t> StepsOf(const std::vector<StoredBatch>& batches) {
@@ -122,12 +122,12 @@ TEST_F(StoredBatchSourceTest, SaysThatAGroupWasTrimmedSince) {
   EXPECT_TRUE(source.Next(1).ok());
 }
 
-TEST_F(StoredBatchSourceTest, RefusesIdsOfAnotherTokenizer) {
+TEST_F(StoredBatchSourceTest, RejectsIdsOfAnotherTokenizer) {
   StoreARun();
   StoredBatchSource source = Source(ReadStoredBatches(*pool_)->Whole(), "another");
-  const absl::Status refused = source.Next(0).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("another tokenizer"));
+  const absl::Status rejected = source.Next(0).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("another tokenizer"));
 }
 
 TEST_F(StoredBatchSourceTest, EndsWhenTheRunIsStopped) {

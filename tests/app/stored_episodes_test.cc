@@ -18,12 +18,12 @@ class StoredEpisodesTest : public ::testing::Test {
   StoredEpisodesTest() : pool_(datapool::OpenPool(pools::QuickOptions(dir_.path())).value()) {
     for (int sample = 0; sample < kSamples; ++sample) Open(absl::StrCat("e", sample), sample, 0);
     Open("again", kSamples - 1, 1);
-    EXPECT_TRUE(pool_->OpenEpisode(pools::Open("next", 8, 0)).ok());
+    EXPECT_TRUE(pool_->StoreEpisode(pools::Open("next", 8, 0)).ok());
   }
   void Open(const std::string& id, int sample, int attempt) {
     auto open = pools::Open(id, 7, sample, attempt);
     open.mutable_episode()->mutable_task()->set_payload_json(std::string(1 << 20, 'x'));
-    ASSERT_TRUE(pool_->OpenEpisode(open).ok());
+    ASSERT_TRUE(pool_->StoreEpisode(open).ok());
   }
 
   pools::TempDir dir_;

@@ -82,13 +82,14 @@ TEST_F(Supervised, ARolesOwnErrorIsNamed) {
 
 TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
   // Nobody can open the socket a second time, as they could a pipe.
-  RoleSpec told = Role("leader",
-                       "cat </proc/self/fd/0 && exit 5; [ \"$(cat)\" = sec''ret-input ] && [ -n \"$PATH\" ] || exit 4; "
-                       "[ -n \"$AGAIN\" ] || kill -9 $$");
-  told.input = "secret-input";
+  RoleSpec reported =
+      Role("leader",
+           "cat </proc/self/fd/0 && exit 5; [ \"$(cat)\" = sec''ret-input ] && [ -n \"$PATH\" ] || exit 4; "
+           "[ -n \"$AGAIN\" ] || kill -9 $$");
+  reported.input = "secret-input";
   const std::string looks =
       "[ -z \"$(cat)\" ] && ! grep -aq 'secre[t]-input' /proc/[0-9]*/environ /proc/[0-9]*/cmdline || touch ";
-  EXPECT_EQ(*Run({told, Role("other", looks + folder_ + "/leaked; " + kWaits)}), 0);
+  EXPECT_EQ(*Run({reported, Role("other", looks + folder_ + "/leaked; " + kWaits)}), 0);
   EXPECT_FALSE(std::ifstream(folder_ + "/leaked").good());
 }
 
@@ -216,11 +217,11 @@ TEST_F(Supervised, AnArrivalThatCannotStartComesLater) {
 }
 
 TEST_F(Supervised, RolesArriveWhileOthersRunAndTheirStatesAreTold) {
-  std::vector<std::vector<RoleState>> told;
+  std::vector<std::vector<RoleState>> reported;
   bool arrived = false;
   SupervisorOptions options;
   options.restart_delay = milliseconds(10);
-  options.on_states = [&](const std::vector<RoleState>& states) { told.push_back(states); };
+  options.on_states = [&](const std::vector<RoleState>& states) { reported.push_back(states); };
   options.arrivals = [&] {
     std::vector<RoleSpec> specs;
     if (!std::exchange(arrived, true)) {
@@ -235,7 +236,7 @@ TEST_F(Supervised, RolesArriveWhileOthersRunAndTheirStatesAreTold) {
   const auto last = [&](const RoleState& state) {
     return state.name == "late" && state.restarts == 1 && state.pid > 0;
   };
-  EXPECT_TRUE(std::any_of(told.back().begin(), told.back().end(), last))
+  EXPECT_TRUE(std::any_of(reported.back().begin(), reported.back().end(), last))
       << "the second start of the role that came late";
 }
 

@@ -123,7 +123,7 @@ TEST(Progress, OnATerminalIsNoLongerThanItsWidth) {
   EXPECT_EQ(Printed(true, base::Clock::Real(), show), "\r\033[K" + bar.substr(0, 39 * 3) + "\r\n");
 }
 
-TEST(CutTo, EndsBehindAWholeLetterThatHasRoom) {
+TEST(CutTo, EndsAfterAWholeLetterThatHasRoom) {
   EXPECT_EQ(CutTo("a━é", 0), "");
   EXPECT_EQ(CutTo("a━é", 2), "a━");
   EXPECT_EQ(CutTo("a━é", 3), "a━é");

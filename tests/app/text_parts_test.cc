@@ -51,7 +51,7 @@ TEST_F(TextPartsTest, RandomWeightsUseHermesByDefault) {
   EXPECT_EQ(MakeTextParts("template").status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(TextPartsTest, AFolderWhoseTextsDifferFromItsRecordIsRefused) {
+TEST_F(TextPartsTest, AFolderWhoseTextsDifferFromItsRecordIsRejected) {
   WriteTemplate();
   Write("config.json", "{}");
   ASSERT_TRUE(base::WriteChecksums(dir_.string()).ok());
@@ -61,9 +61,9 @@ TEST_F(TextPartsTest, AFolderWhoseTextsDifferFromItsRecordIsRefused) {
     std::string flipped = intact;
     flipped.back() ^= 1;
     Write(name, flipped);
-    const absl::Status refused = LoadTextParts(dir_.string(), "auto").status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr(name + " is damaged"));
+    const absl::Status rejected = LoadTextParts(dir_.string(), "auto").status();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kDataLoss) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr(name + " is damaged"));
     Write(name, intact);
   }
 }

@@ -54,7 +54,7 @@ TEST_F(TextRenderTest, MessagesReachTheTemplateUnchangedByDefault) {
   EXPECT_THAT(Line(input, true), HasSubstr("assistant:r;"));
 }
 
-TEST_F(TextRenderTest, MalformedInputIsRefused) {
+TEST_F(TextRenderTest, MalformedInputIsRejected) {
   EXPECT_THAT(Line("[]"), HasSubstr("messages"));
   EXPECT_THAT(Line("{}"), HasSubstr("messages"));
   EXPECT_THAT(Line(R"({"messages": []})"), HasSubstr("at least one"));

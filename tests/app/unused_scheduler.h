@@ -8,7 +8,7 @@ namespace ingot::app {
 class UnusedScheduler : public scheduler::Client {
  public:
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest&) override { return Unused(); }
-  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest&) override { return Unused(); }
+  absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest&) override { return Unused(); }
   absl::StatusOr<v1::ReconcileResponse> Reconcile(const v1::ReconcileRequest&) override { return Unused(); }
   absl::StatusOr<v1::NextBatchResponse> NextBatch(const v1::NextBatchRequest&) override { return Unused(); }
   absl::Status MarkVersionLive(int64_t) override { return Unused(); }

@@ -73,7 +73,7 @@ TEST(WeightGroupServiceTest, VersionsReachAllEnginesThroughALossAndAJoin) {
   std::shared_ptr<const weights::Snapshot> newest;
   const auto publish = [&] {
     for (int i = 0; i < 1000; ++i) tensors.bytes[0][rng() % (1 << 20)] ^= 1;
-    newest = tensors.Take(++version);
+    newest = tensors.TakeSnapshot(++version);
     return publisher.Publish(newest, false).status();
   };
   const auto all_have_it = [&] {

@@ -109,10 +109,10 @@ def case_bad_stores(ingot, moto):
     cases.append((known, "127.0.0.1:1"))
     if moto.url:
         cases.append(({**known, "weights.s3.endpoint": moto.url, "weights.s3.bucket": "none"}, "no bucket 'none'"))
-    expect_refusals(ingot, cases)
+    expect_rejections(ingot, cases)
 
 
-def expect_refusals(ingot, cases):
+def expect_rejections(ingot, cases):
     """One line for each of (settings, word), with the word and without the secret; no run is made."""
     for settings, word in cases:
         code, output = ingot.run("launch", launch_settings("bad", **settings), timeout=60)
@@ -127,7 +127,7 @@ def case_credentials(ingot, server):
         return {"weights.transport": "s3", "weights.s3.endpoint": server.url, "weights.s3.bucket": "weights",
                 "weights.s3.credentials_file": path}
 
-    expect_refusals(ingot, [
+    expect_rejections(ingot, [
         (settings("wrong-id", "an-unknown-id", SECRET), "credentials are refused"),
         (settings("wrong-secret", SeaweedFs.KEY_ID, SECRET + "-not"), "credentials are refused"),
     ])

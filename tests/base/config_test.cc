@@ -254,7 +254,7 @@ struct Shapes {
   }
 };
 
-TEST(ConfigTest, AKeyWithoutAMeaningIsRefusedByItsLine) {
+TEST(ConfigTest, AKeyWithoutAMeaningIsRejectedByItsLine) {
   Shapes shapes;
   EXPECT_EQ(shapes.schema.LoadText("shapes:\n  - side: 2\n  - ring:\n      width: 3\n    kind: ring\n", "s.yaml"),
             absl::OkStatus());

@@ -90,16 +90,16 @@ TEST(Executor, OneThreadRunsTasksInTheOrderOfTheirPosts) {
   EXPECT_TRUE(std::is_sorted(ran.begin(), ran.end()));
 }
 
-TEST(Executor, TryPostRefusesBeyondTheBoundAndPostDoesNot) {
+TEST(Executor, TryPostRejectsBeyondTheBoundAndPostDoesNot) {
   std::atomic<int> ran{0};
   Executor executor({.name = "writers", .threads = 1, .max_queued = 2});
   {
     const Blocker blocker(executor);
     EXPECT_TRUE(executor.TryPost([&] { ++ran; }).ok());
     EXPECT_TRUE(executor.TryPost([&] { ++ran; }).ok());
-    const absl::Status refused = executor.TryPost([&] { ++ran; });
-    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_EQ(refused.message(), "writers has 2 tasks waiting, as many as it may");
+    const absl::Status rejected = executor.TryPost([&] { ++ran; });
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(rejected.message(), "writers has 2 tasks waiting, as many as it may");
     executor.Post([&] { ++ran; });
   }
   AwaitIdle(executor, 1);

@@ -18,7 +18,7 @@ TEST(JsonTest, ErrorsNameLineAndColumn) {
 
 TEST(JsonTest, TextAfterTheValueIsAnError) { EXPECT_FALSE(ParseJson("{} x").ok()); }
 
-TEST(JsonTest, DeepNestingIsRefusedNotRecursedInto) { EXPECT_FALSE(ParseJson(std::string(100000, '[')).ok()); }
+TEST(JsonTest, DeepNestingIsRejectedNotRecursedInto) { EXPECT_FALSE(ParseJson(std::string(100000, '[')).ok()); }
 
 TEST(JsonTest, DoublesPrintAsTheShortestDecimal) {
   EXPECT_EQ(PrintJson(*ParseJson("[1.0, 0.1, 1e5, 0.0001, 1e300, 3]")), "[1.0,0.1,100000.0,0.0001,1e+300,3]");

@@ -26,7 +26,7 @@ class Logged {
   const std::shared_ptr<spdlog::logger> before_;
 };
 
-TEST(Outage, TellsItsBeginningAReminderEachMinuteAndItsEnd) {
+TEST(Outage, ReportsItsBeginningAReminderEachMinuteAndItsEnd) {
   ManualClock clock;
   Logged logged;
   Outage outage("the watch", clock);

@@ -55,14 +55,14 @@ TEST_F(PersistTest, PausesDoubleUpToTheLongest) {
   EXPECT_THAT(slept, testing::ElementsAre(seconds(1), seconds(2), seconds(4), seconds(5), seconds(5)));
 }
 
-TEST_F(PersistTest, PatienceEndsWithALastAttempt) {
-  how.patience = seconds(8);
+TEST_F(PersistTest, TimeoutEndsWithALastAttempt) {
+  how.timeout = seconds(8);
   EXPECT_EQ(Try({away}), away);
   EXPECT_THAT(slept, testing::ElementsAre(seconds(1), seconds(2), seconds(4), seconds(1)));
   EXPECT_EQ(attempts, 5);
 }
 
-TEST_F(PersistTest, AStopEndsItBehindTheAttempt) {
+TEST_F(PersistTest, AStopEndsItAfterTheAttempt) {
   how.on_failure = [&](const absl::Status&) { stop = slept.size() == 2; };
   EXPECT_EQ(Try({away}), away);
   EXPECT_EQ(attempts, 4);
@@ -79,15 +79,15 @@ TEST_F(PersistTest, OtherErrorsEndItAtOnce) {
   EXPECT_EQ(attempts, 2);
 }
 
-TEST_F(PersistTest, TellsTheWaitAndEachFailure) {
+TEST_F(PersistTest, ReportsTheWaitAndEachFailure) {
   const auto waits = [] { return Waits::OfProcess().Longer(seconds(0), WaitKind::kFault); };
   std::vector<Causes> seen;
-  Causes told;
+  Causes reported;
   how.sleep = [&](nanoseconds) { seen.push_back(waits()); };
-  how.on_failure = [&](const absl::Status& status) { told.emplace_back(status.message()); };
+  how.on_failure = [&](const absl::Status& status) { reported.emplace_back(status.message()); };
   EXPECT_EQ(Try({away, absl::ResourceExhaustedError("full\n"), absl::OkStatus()}), absl::OkStatus());
   EXPECT_THAT(seen, testing::ElementsAre(Causes{"a call (away)"}, Causes{"a call (full\\n)"}));
-  EXPECT_EQ(told, (Causes{"away", "full\n"}));
+  EXPECT_EQ(reported, (Causes{"away", "full\n"}));
   EXPECT_EQ(waits(), Causes());
 }
 

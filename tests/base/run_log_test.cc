@@ -243,7 +243,7 @@ TEST_F(RunLogTest, ResumeKeepsLinesOfKeptVersions) {
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1}));
 }
 
-TEST_F(RunLogTest, ANewRunRefusesAFolderThatHoldsAnother) {
+TEST_F(RunLogTest, ANewRunRejectsAFolderThatHoldsAnother) {
   {
     ASSERT_TRUE(MustOpen(Options())->Write(0, {}).ok());
   }
@@ -260,8 +260,8 @@ TEST_F(RunLogTest, AFailedWriteLeavesNoHalfLine) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{whole + 10, whole + 10};
     setrlimit(RLIMIT_FSIZE, &limit);
-    const bool refused = !log->Write(1, {{"x", 2}}).ok();
-    _exit(refused && std::filesystem::file_size(log->path()) == whole ? 0 : 1);
+    const bool rejected = !log->Write(1, {{"x", 2}}).ok();
+    _exit(rejected && std::filesystem::file_size(log->path()) == whole ? 0 : 1);
   }
   int status = 0;
   waitpid(pid, &status, 0);

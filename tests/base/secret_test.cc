@@ -46,10 +46,10 @@ TEST(Secret, IsReadFromAFileOfItsOwnersAlone) {
   EXPECT_EQ(*read(std::string(4000, 'x'), 0400), std::string(4000, 'x'));
   for (const std::string& text :
        {std::string(), std::string("short"), std::string("two words of some length"), std::string(5000, 'x')}) {
-    const absl::Status refused = read(text).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr(path));
-    EXPECT_THAT(std::string(refused.message()), ::testing::Not(::testing::HasSubstr("two words")));
+    const absl::Status rejected = read(text).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr(path));
+    EXPECT_THAT(std::string(rejected.message()), ::testing::Not(::testing::HasSubstr("two words")));
   }
   for (const mode_t mode : {0640, 0604, 0666, 0610}) {
     EXPECT_THAT(std::string(read("0123456789abcdef", mode).status().message()),

@@ -46,7 +46,7 @@ class WrittenFilesTest : public ::testing::Test {
   std::string dir_;
 };
 
-TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRefusedByName) {
+TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRejectedByName) {
   ASSERT_TRUE(WriteChecksums(dir_).ok());
   ASSERT_TRUE(Check().ok()) << Check();
   for (const std::string name : {"model.safetensors", "templates/tools.jinja"}) {
@@ -66,7 +66,7 @@ TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRefusedByName) {
                               "changed on purpose, remove checksums.json")));
 }
 
-TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRefusedByName) {
+TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRejectedByName) {
   ASSERT_TRUE(WriteChecksums(dir_).ok());
   Write("model.safetensors", "weig");
   EXPECT_THAT(Fault(), HasSubstr("/model.safetensors is damaged: it has 4 bytes, and 7 were written"));
@@ -75,7 +75,7 @@ TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRefusedByName) {
               HasSubstr("/model.safetensors, which checksums.json beside it lists with 7 bytes, cannot be read"));
 }
 
-TEST_F(WrittenFilesTest, AFlippedBitOfTheRecordIsRefused) {
+TEST_F(WrittenFilesTest, AFlippedBitOfTheRecordIsRejected) {
   const std::string state = Seal(json::object{{"format", "ingot-checkpoint-4"},
                                               {"weights_checksum", "0123456789abcdef"},
                                               {"files", PrintDigests({{"model.safetensors", {7, 8}}})}});

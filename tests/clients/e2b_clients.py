@@ -162,7 +162,7 @@ def measure(url, e2b, CodeSandbox, count):
     ask("POST", f"sessions/{session}/cells", {"code": "x = 0"})
     timed("cell", count, lambda: ask("POST", f"sessions/{session}/cells", {"code": "x += 1\nx"}))
     timed("command in a session", count, lambda: ask("POST", f"sessions/{session}/execute", {"command": ["true"]}))
-    timed("batch in a room of its own", count, lambda: ask("POST", "execute", {"command": ["true"]}))
+    timed("batch in a sandbox of its own", count, lambda: ask("POST", "execute", {"command": ["true"]}))
     timed("session opened and ended", count // 10, lambda: ask("DELETE", "sessions/" + ask("POST", "sessions")["id"]))
     with CodeSandbox.create() as sandbox:
         sandbox.run_code("x = 0")

@@ -4,9 +4,9 @@
     tasks.py BINARY [--cache DIR] [--require] [CASE ...]        a part of `make test-agents`; all cases by default
 
 A case `train_NAME` trains two steps of examples/NAME/run.yaml, and every number of the record must be the pool's. A case
-`scaffold_NAME` runs a recipe of examples/scaffolds/run.yaml in a room of the strongest rung that the machine grants; the model
+`scaffold_NAME` runs a recipe of examples/scaffolds/run.yaml in a sandbox of the strongest isolation level that the machine grants; the model
 samples a script, in which the agent makes a file and reads it. Packages are installed from npm and PyPI, at the versions
-below, into a folder that rooms can reach. What cannot be installed is skipped, with the reason; --require makes that a
+below, into a folder that sandboxes can reach. What cannot be installed is skipped, with the reason; --require makes that a
 failure. scaffold_claude_code runs if INGOT_ACCEPT_CLAUDE_CODE_TERMS=1 says that you have accepted its vendor's terms.
 """
 import argparse
@@ -51,7 +51,7 @@ class Packages:
         folder.chmod(0o755)
 
     def interpreter(self, newer):
-        """A Python in a place that rooms reach."""
+        """A Python in a place that sandboxes reach."""
         if not newer:
             return "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
         own = self.folder / "python3.12" / "bin" / "python3.12"
@@ -201,8 +201,8 @@ def train_verifiers(runs):
 
 
 @case
-def verifiers_in_a_room(runs):
-    """The bridge is the agent of a recipe: environment and harness run in the episode's room, without a network."""
+def verifiers_in_a_sandbox(runs):
+    """The bridge is the agent of a recipe: environment and harness run in the episode's sandbox, without a network."""
     bin_folder = runs.packages.python("verifiers")
     wheels = runs.packages.folder / "verifiers" / "wheels"
     if not wheels.exists():
@@ -211,13 +211,13 @@ def verifiers_in_a_room(runs):
         if code != 0:
             raise Skip(f"the harness's packages: {output[-300:]}")
         pathlib.Path(str(wheels) + ".part").rename(wheels)
-    config = (SOURCE / "examples/verifiers/room.yaml").read_text(encoding="utf-8").replace("${cwd}/vf/wheels", str(wheels))
+    config = (SOURCE / "examples/verifiers/sandbox.yaml").read_text(encoding="utf-8").replace("${cwd}/vf/wheels", str(wheels))
     task = {"task_id": "t", "domain": "letters", "index": 1, "prompt": "Name a colour."}
-    episodes, output = collect(runs, "room", config, [{"content": "red!"}], runs.environment(bin_folder), [task])
+    episodes, output = collect(runs, "sandbox", config, [{"content": "red!"}], runs.environment(bin_folder), [task])
     if episodes is None:
         return output
-    wrong = [] if episodes[0]["rung"] == strongest(runs) else [f"its rung is {episodes[0]['rung']}"]
-    told = runs.inspect("room", "--json", "--limit", "0")
+    wrong = [] if episodes[0]["isolation"] == strongest(runs) else [f"its isolation level is {episodes[0]['isolation']}"]
+    told = runs.inspect("sandbox", "--json", "--limit", "0")
     for part in ("Name a colour.", '"reward":0.75', '"verifiers/characters":4'):
         if part not in told + episodes[0]["text"]:
             wrong.append(f"no {part}")
@@ -257,7 +257,7 @@ def train_openenv(runs):
 
 @case
 def openenv_is_a_service(runs):
-    """The server runs in the room beside the agent, and ends with it."""
+    """The server runs in the sandbox beside the agent, and ends with it."""
     text = (SOURCE / "examples/openenv/run.yaml").read_text(encoding="utf-8")
     bin_folder = runs.packages.python("openenv")
     config = text.replace("${cwd}/openenv/bin/python", str(bin_folder / "python"))
@@ -355,7 +355,7 @@ def recipes_alone(config, names):
 
 
 def collect(runs, name, config, script, env, tasks):
-    """Every task once, sampled by the script. The episodes, each {"calls", "text", "rung", "scaffold"}; or what was said."""
+    """Every task once, sampled by the script. The episodes, each {"calls", "text", "isolation", "scaffold"}; or what was said."""
     place = runs.folder / f"{name}.yaml"
     place.write_text(config)
     lines = runs.folder / f"{name}.script"
@@ -371,24 +371,24 @@ def collect(runs, name, config, script, env, tasks):
     code, told = sh([runs.binary, "export", str(runs.folder / name), str(exported), "--as", "atif"], cwd=SOURCE)
     if code != 0:
         return None, f"{told}\ningot export ended with {code}"
-    rung = re.search(r"agents: rung (\w+)", output).group(1)
+    isolation = re.search(r"agents: isolation level (\w+)", output).group(1)
     episodes = []
     for line in exported.read_text(encoding="utf-8").splitlines():
         episode = json.loads(line)
         steps = episode["steps"]
-        episodes.append({"calls": sum(step["source"] == "agent" for step in steps), "rung": rung,
+        episodes.append({"calls": sum(step["source"] == "agent" for step in steps), "isolation": isolation,
                          "text": json.dumps(steps), "scaffold": episode["agent"]["name"]})
     return episodes, output
 
 
 def strongest(runs):
-    """The rung of a recipe that every room can run."""
+    """The isolation level of a recipe that every sandbox can run."""
     config = (SOURCE / "examples/scaffolds/run.yaml").read_text(encoding="utf-8")
     episodes, output = collect(runs, "strongest", recipes_alone(config, ["python"]), [{"content": "hello"}],
                                dict(os.environ), [{"task_id": "t", "domain": "chat", "prompt": "Say hello."}])
     if episodes is None:
         raise SystemExit(f"no plain agent runs: {output}")
-    return episodes[0]["rung"]
+    return episodes[0]["isolation"]
 
 
 TITLE = {"content": "Making a file", "tools": False, "repeat": True}
@@ -440,11 +440,11 @@ def scaffold_case(name, script, calls, need, domain):
             wrong.append(f"{episode['calls']} calls, expected {calls}")
         if need is not None and not re.search(WORD + "(?! >)", episode["text"]):
             wrong.append("the file that it made was not read")
-        if episode["rung"] != strongest(runs):
-            wrong.append(f"its rung is {episode['rung']}")
+        if episode["isolation"] != strongest(runs):
+            wrong.append(f"its isolation level is {episode['isolation']}")
         return "; ".join(wrong) + ("\n" + output if wrong else "")
     run.__name__ = "scaffold_" + name.replace("-", "_")
-    run.__doc__ = f"{name} runs an episode in a room."
+    run.__doc__ = f"{name} runs an episode in a sandbox."
     return case(run)
 
 
@@ -540,13 +540,13 @@ def echo_of_opencode(runs, name, servers):
 
 
 @case
-def mcp_server_listens_in_the_room_of_opencode(runs):
+def mcp_server_listens_in_the_sandbox_of_opencode(runs):
     """A server that Ingot starts beside the agent, and that speaks streamable HTTP."""
     return echo_of_opencode(runs, "inside", everything_inside(8123))
 
 
 @case
-def mcp_server_listens_in_the_room_of_codex(runs):
+def mcp_server_listens_in_the_sandbox_of_codex(runs):
     """The same with Codex."""
     wire = '          wire_api = "responses"\n'
     return echo_of(runs, "inside", "codex", [call("mcp__all__echo", **ECHO), DONE], everything_inside(8123),
@@ -554,7 +554,7 @@ def mcp_server_listens_in_the_room_of_codex(runs):
 
 
 @case
-def mcp_server_listens_in_the_room_of_qwen_code(runs):
+def mcp_server_listens_in_the_sandbox_of_qwen_code(runs):
     """The same with qwen-code."""
     return echo_of(runs, "inside", "qwen-code", [call("mcp__all__echo", **ECHO), DONE], everything_inside(8123),
                    lambda text: text.replace('{"security": ', '{"mcpServers": ${mcp.gemini}, "security": '))
@@ -562,7 +562,7 @@ def mcp_server_listens_in_the_room_of_qwen_code(runs):
 
 @case
 def mcp_server_elsewhere(runs):
-    """A server outside the room, which has no network, and to which Ingot alone shows the recipe's header."""
+    """A server outside the sandbox, which has no network, and to which Ingot alone shows the recipe's header."""
     port = free_port()
     env = runs.environment(runs.packages.node(), PORT=str(port))
     servers = f'[{{name: all, url: "http://127.0.0.1:{port}/mcp", headers: {{X-Key: hidden5}}}}]\n'

@@ -124,9 +124,9 @@ TEST_F(ConfirmedReadTest, ItIsMadeAgainWhenTheWriterMovedDuringIt) {
 // A server that no standby acknowledges is never believed.
 TEST_F(ConfirmedReadTest, ItFailsWithTheCommit) {
   database_.on_commit = [] { return absl::UnavailableError("PostgreSQL at a: no standby"); };
-  const absl::Status refused = Read().status();
-  EXPECT_TRUE(absl::IsUnavailable(refused));
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("PostgreSQL at a: no standby"));
+  const absl::Status rejected = Read().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected));
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("PostgreSQL at a: no standby"));
 }
 
 TEST_F(ConfirmedReadTest, AServerWithoutStandbysIsBelievedWhileItLeads) {

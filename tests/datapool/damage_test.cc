@@ -108,9 +108,9 @@ class DamageTest : public ::testing::Test {
   void Write(Client& pool, int from, int to) {
     for (int i = from; i < to; ++i) {
       const std::string id = "e" + std::to_string(i);
-      ASSERT_TRUE(pool.OpenEpisode(Open(id, i, 0)).ok());
+      ASSERT_TRUE(pool.StoreEpisode(Open(id, i, 0)).ok());
       ASSERT_TRUE(pool.AppendCall(Append(id, 0, {Prompt({1, 2, i})}, {Sampled({4, 5})})).ok());
-      ASSERT_TRUE(pool.EndEpisode(End(id)).ok());
+      ASSERT_TRUE(pool.StoreEnd(End(id)).ok());
       ASSERT_EQ(pool.AppendJournal(BatchRecord(i, {i})).value(), i);
     }
   }

@@ -24,11 +24,11 @@ class DefaultOutcomeTest : public testing::StoreContract {
     auto store = Store::Open(Options());
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
-    for (const int sample : {0, 1, 2}) ASSERT_TRUE(store_->OpenEpisode(Open(Id(sample), 0, sample)).ok());
+    for (const int sample : {0, 1, 2}) ASSERT_TRUE(store_->StoreEpisode(Open(Id(sample), 0, sample)).ok());
   }
   static std::string Id(int sample) { return std::to_string(sample); }
-  static v1::EndEpisodeRequest EndByDefault(const std::string& id) {
-    v1::EndEpisodeRequest end = End(id);
+  static v1::StoreEndRequest EndByDefault(const std::string& id) {
+    v1::StoreEndRequest end = End(id);
     end.clear_reward();
     end.set_detail("well");
     v1::DefaultOutcome& outcome = *end.mutable_unless_rewarded();
@@ -45,11 +45,11 @@ class DefaultOutcomeTest : public testing::StoreContract {
 INSTANTIATE_TEST_SUITE_P(Over, DefaultOutcomeTest, testing::kStores, testing::kStoreName);
 
 TEST_P(DefaultOutcomeTest, ItCountsWhereNobodyPostedAReward) {
-  v1::RewardEpisodeRequest signal;
+  v1::StoreRewardRequest signal;
   signal.set_episode_id("0");
   (*signal.mutable_signals())["style"] = 2;
-  ASSERT_TRUE(store_->RewardEpisode(signal).ok());
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->EndEpisode(EndByDefault("0")).ok()) << "the end, and its repetition";
+  ASSERT_TRUE(store_->StoreReward(signal).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->StoreEnd(EndByDefault("0")).ok()) << "the end, and its repetition";
   const v1::Episode ended = Get(*store_, "0")->episode();
   EXPECT_EQ(ended.state(), v1::EPISODE_FINISHED);
   EXPECT_EQ(ended.reward(), -1);
@@ -60,14 +60,14 @@ TEST_P(DefaultOutcomeTest, ItCountsWhereNobodyPostedAReward) {
 }
 
 TEST_P(DefaultOutcomeTest, APostedRewardStays) {
-  ASSERT_TRUE(store_->RewardEpisode(Reward("0", 0.75)).ok());
-  ASSERT_TRUE(store_->RewardEpisode(Reward("1", 0)).ok());
+  ASSERT_TRUE(store_->StoreReward(Reward("0", 0.75)).ok());
+  ASSERT_TRUE(store_->StoreReward(Reward("1", 0)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("2", 0, {Prompt({1})}, {Sampled({2})})).ok());
-  v1::RewardEpisodeRequest of_call = Reward("2", 0, {{"2/0", 0.5}});
+  v1::StoreRewardRequest of_call = Reward("2", 0, {{"2/0", 0.5}});
   of_call.clear_reward();
-  ASSERT_TRUE(store_->RewardEpisode(of_call).ok());
+  ASSERT_TRUE(store_->StoreReward(of_call).ok());
   for (const std::string id : {"0", "1", "2"}) {
-    for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->EndEpisode(EndByDefault(id)).ok()) << id;
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->StoreEnd(EndByDefault(id)).ok()) << id;
     const v1::Episode ended = Get(*store_, id)->episode();
     EXPECT_EQ(ended.state(), v1::EPISODE_FINISHED);
     EXPECT_EQ(ended.reward(), id == "0" ? 0.75 : 0) << id;
@@ -79,25 +79,25 @@ TEST_P(DefaultOutcomeTest, APostedRewardStays) {
 }
 
 TEST_P(DefaultOutcomeTest, AnotherEndIsAContradiction) {
-  ASSERT_TRUE(store_->RewardEpisode(Reward("0", 0.75)).ok());
+  ASSERT_TRUE(store_->StoreReward(Reward("0", 0.75)).ok());
   for (const std::string id : {"0", "1"}) {
-    ASSERT_TRUE(store_->EndEpisode(EndByDefault(id)).ok());
-    v1::EndEpisodeRequest other = EndByDefault(id);
+    ASSERT_TRUE(store_->StoreEnd(EndByDefault(id)).ok());
+    v1::StoreEndRequest other = EndByDefault(id);
     other.set_detail("otherwise");
     other.mutable_unless_rewarded()->set_detail("otherwise too");
-    EXPECT_EQ(store_->EndEpisode(other).code(), absl::StatusCode::kAlreadyExists);
-    EXPECT_EQ(store_->EndEpisode(End(id, v1::EPISODE_FAILED, 0)).code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(store_->StoreEnd(other).code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(store_->StoreEnd(End(id, v1::EPISODE_FAILED, 0)).code(), absl::StatusCode::kAlreadyExists);
   }
 }
 
 TEST_P(DefaultOutcomeTest, ItIsOfAFinishedEndWithoutAnOutcome) {
-  std::vector<v1::EndEpisodeRequest> bad(4, EndByDefault("0"));
+  std::vector<v1::StoreEndRequest> bad(4, EndByDefault("0"));
   bad[0].set_state(v1::EPISODE_FAILED);
   bad[1].set_reward(1);
   (*bad[2].mutable_call_rewards())["0/0"] = 1;
   bad[3].mutable_unless_rewarded()->set_reward(1e9);
-  for (const v1::EndEpisodeRequest& end : bad) {
-    EXPECT_EQ(store_->EndEpisode(end).code(), absl::StatusCode::kInvalidArgument) << end.ShortDebugString();
+  for (const v1::StoreEndRequest& end : bad) {
+    EXPECT_EQ(store_->StoreEnd(end).code(), absl::StatusCode::kInvalidArgument) << end.ShortDebugString();
   }
   EXPECT_EQ(Get(*store_, "0")->episode().state(), v1::EPISODE_OPEN);
 }

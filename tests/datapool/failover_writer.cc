@@ -84,7 +84,7 @@ bool UntilOk(const Send& send) {
 void Write(Client& pool, int thread, Acknowledgements& acknowledged) {
   for (int64_t group = thread;; group += kThreads) {
     const std::string id = std::to_string(group);
-    if (!UntilOk([&] { return pool.OpenEpisode(testing::Open(id, group, 0)); })) return;
+    if (!UntilOk([&] { return pool.StoreEpisode(testing::Open(id, group, 0)); })) return;
     for (int i = 0; i < kCallsOfAnEpisode; ++i) {
       if (!UntilOk([&] { return pool.AppendCall(CallOf(id, i)); })) return;
       acknowledged.Say("call " + id + " " + std::to_string(i));

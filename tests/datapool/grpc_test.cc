@@ -49,7 +49,7 @@ TEST(Grpc, ATreeLargerThanAMessageIsOutOfRange) {
   const Server server(*store);
   const auto pool = NewGrpcClient(
       grpc::CreateChannel("127.0.0.1:" + std::to_string(server.port), grpc::InsecureChannelCredentials()), 20s);
-  ASSERT_TRUE(pool->OpenEpisode(Open("e", 3, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("e", 3, 0)).ok());
   const std::vector<int32_t> many(1 << 20, 1 << 24);  // 4 bytes each: 4 MiB, the default limit of a client
   ASSERT_TRUE(pool->AppendCall(Append("e", 0, {Prompt(many)}, {})).ok());
   const auto tree = Get(*pool, "e");
@@ -63,7 +63,7 @@ TEST(Grpc, EveryMethodGoesThereAndBack) {
   const Server server(*store);
   const auto pool = NewGrpcClient(server.Channel(), 20s);
 
-  ASSERT_TRUE(pool->OpenEpisode(Open("e", 3, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("e", 3, 0)).ok());
   const auto call = Append("e", 0, {Prompt({1, 2})}, {Sampled({3})});
   auto bare = call;
   bare.clear_segments();
@@ -73,12 +73,12 @@ TEST(Grpc, EveryMethodGoesThereAndBack) {
   ASSERT_TRUE(pool->AppendCall(call).ok());
   std::vector<int32_t> many(2000000, 5);  // beyond gRPC's default limit of 4 MiB
   ASSERT_TRUE(pool->AppendCall(Append("e", 1, {Prompt(many)}, {Sampled(many)})).ok());
-  ASSERT_TRUE(pool->RewardEpisode(testing::Reward("e", 0.5, {{"e/1", 2}})).ok());
-  EXPECT_EQ(pool->RewardEpisode(testing::Reward("e", 1, {{"e/2", 2}})).code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(pool->StoreReward(testing::Reward("e", 0.5, {{"e/1", 2}})).ok());
+  EXPECT_EQ(pool->StoreReward(testing::Reward("e", 1, {{"e/2", 2}})).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Get(*pool, "e")->episode().reward(), 0.5);
   EXPECT_EQ(Get(*pool, "e")->episode().call_rewards().at("e/1"), 2);
-  ASSERT_TRUE(pool->EndEpisode(End("e")).ok());
-  EXPECT_EQ(pool->EndEpisode(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(pool->StoreEnd(End("e")).ok());
+  EXPECT_EQ(pool->StoreEnd(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(Get(*pool, "e")->SerializePartialAsString().size(), Get(*store, "e")->SerializePartialAsString().size());
   EXPECT_EQ(Get(*pool, "e")->calls_size(), 2);
   EXPECT_EQ(Get(*pool, "none").status().code(), absl::StatusCode::kNotFound);
@@ -103,12 +103,12 @@ TEST(Grpc, EveryMethodGoesThereAndBack) {
 class ScriptedPool final : public Client {
  public:
   std::function<absl::Status()> script;
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return script(); }
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest&) override { return script(); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return script(); }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return script(); }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return script(); }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return script(); }
-  absl::Status GradeGroup(const v1::GradeGroupRequest&) override { return script(); }
+  absl::Status StoreReward(const v1::StoreRewardRequest&) override { return script(); }
+  absl::Status StoreEnd(const v1::StoreEndRequest&) override { return script(); }
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest&) override { return script(); }
+  absl::Status StoreGrades(const v1::StoreGradesRequest&) override { return script(); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return script(); }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return script(); }
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest&) override { return script(); }
@@ -136,7 +136,7 @@ TEST(GrpcClient, RetriesUnavailableAndNoOtherError) {
   EXPECT_EQ(base::RetryAfterMs(full), 70);
   EXPECT_EQ(calls, 1);
   scripted.script = [] { return absl::UnavailableError("the disk is away"); };
-  const absl::Status given_up = NewGrpcClient(server.Channel(), 500ms)->OpenEpisode({});
+  const absl::Status given_up = NewGrpcClient(server.Channel(), 500ms)->StoreEpisode({});
   EXPECT_EQ(given_up.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(given_up.message()), HasSubstr("the disk is away"));
 }
@@ -146,7 +146,7 @@ TEST(GrpcClient, WaitsForAPoolThatComesBack) {
   const auto store = Store::Open(testing::QuickOptions(dir.path())).value();
   auto server = std::make_unique<Server>(*store);
   const auto pool = NewGrpcClient(server->Channel(), 30s);
-  ASSERT_TRUE(pool->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("e", 0, 0)).ok());
   const int port = server->port;
   server->server->Shutdown();
   server.reset();

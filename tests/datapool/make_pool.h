@@ -46,9 +46,9 @@ inline StoreOptions QuickOptions(const std::string& path) {
   return options;
 }
 
-inline v1::OpenEpisodeRequest Open(const std::string& id, int64_t group, int sample, int attempt = 0,
-                                   v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {
-  v1::OpenEpisodeRequest request;
+inline v1::StoreEpisodeRequest Open(const std::string& id, int64_t group, int sample, int attempt = 0,
+                                    v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {
+  v1::StoreEpisodeRequest request;
   v1::Episode& episode = *request.mutable_episode();
   episode.set_episode_id(id);
   episode.mutable_ref()->set_group_id(group);
@@ -100,18 +100,18 @@ inline v1::AppendCallRequest Append(const std::string& episode, int sequence, co
   return request;
 }
 
-inline v1::RewardEpisodeRequest Reward(const std::string& id, double reward,
-                                       const std::map<std::string, double>& call_rewards = {}) {
-  v1::RewardEpisodeRequest request;
+inline v1::StoreRewardRequest Reward(const std::string& id, double reward,
+                                     const std::map<std::string, double>& call_rewards = {}) {
+  v1::StoreRewardRequest request;
   request.set_episode_id(id);
   request.set_reward(reward);
   request.mutable_call_rewards()->insert(call_rewards.begin(), call_rewards.end());
   return request;
 }
 
-inline v1::EndEpisodeRequest End(const std::string& id, v1::EpisodeState state = v1::EPISODE_FINISHED,
-                                 double reward = 1) {
-  v1::EndEpisodeRequest request;
+inline v1::StoreEndRequest End(const std::string& id, v1::EpisodeState state = v1::EPISODE_FINISHED,
+                               double reward = 1) {
+  v1::StoreEndRequest request;
   request.set_episode_id(id);
   request.set_state(state);
   request.set_reward(reward);

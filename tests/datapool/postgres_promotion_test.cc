@@ -136,13 +136,13 @@ class PromotionTest : public ::testing::TestWithParam<int> {
     for (int64_t group = writer; !stop_; group += kWriters) {
       for (int sample = 0; sample < kSamples; ++sample) {
         const std::string id = absl::StrCat(group, "-", sample);
-        ASSERT_EQ(Persist([&] { return pool.OpenEpisode(Open(id, group, sample)); }), absl::OkStatus());
+        ASSERT_EQ(Persist([&] { return pool.StoreEpisode(Open(id, group, sample)); }), absl::OkStatus());
         for (int call = 0; call < kCalls; ++call) {
           const auto append = Append(id, call, {Prompt({1, 2})}, {Sampled({call})});
           ASSERT_EQ(Persist([&] { return pool.AppendCall(append); }), absl::OkStatus());
           acknowledged_.Call(id);
         }
-        ASSERT_EQ(Persist([&] { return pool.EndEpisode(End(id)); }), absl::OkStatus());
+        ASSERT_EQ(Persist([&] { return pool.StoreEnd(End(id)); }), absl::OkStatus());
       }
       acknowledged_.Group(group);
       const auto index = Persist([&] { return pool.AppendJournal(testing::BatchRecord(group, {group})); });
@@ -246,15 +246,15 @@ TEST_P(PromotionTest, AnUnfencedPrimaryIsNeitherReadNorWritten) {
   EXPECT_LT(acknowledged_.longest_gap(), 18) << "it waited for the old primary's answer (20 s)";
   // The promoted server is gone: the old primary is refused by name, after a restart too.
   standby_->Stop(SIGQUIT);
-  const absl::Status refused = OpenPool(dir_.path()).status();
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()),
+  const absl::Status rejected = OpenPool(dir_.path()).status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()),
               ::testing::AllOf(::testing::HasSubstr(primary_->folder() + ":5432 writes on the old timeline 1"),
                                ::testing::HasSubstr("timeline 2 was seen at " + standby_->folder())));
 }
 
 // Two standbys without a synchronous one, which are promoted apart: both call their timeline 2, and one lacks records.
-TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRefused) {
+TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRejected) {
   if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
   PostgresServer primary;
   ASSERT_TRUE(primary.ok());
@@ -270,7 +270,7 @@ TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRefused) {
   options.postgres.allow_single = true;
   options.postgres.retry_after_error_s = 0;
   const auto pool = datapool::OpenPool(options).value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
   const auto admin = testing::ConnectTo(primary.url());
   // Returns once there are so many standbys, and they have all of the log.
   const auto await_standbys = [&](int count) {
@@ -289,11 +289,11 @@ TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRefused) {
   ASSERT_TRUE(short_of.ok());
   const auto end = Time::now() + std::chrono::seconds(60);
   const auto append = [&] { return pool->AppendCall(Append("a", 1, {Prompt({1, 2})}, {Sampled({4})})); };
-  absl::Status refused;
-  do refused = append();
-  while (absl::IsUnavailable(refused) && refused.message().find("lacks") == std::string::npos && Time::now() < end);
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr(short_of.folder() + ":5432 (timeline 2) lacks"));
+  absl::Status rejected;
+  do rejected = append();
+  while (absl::IsUnavailable(rejected) && rejected.message().find("lacks") == std::string::npos && Time::now() < end);
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr(short_of.folder() + ":5432 (timeline 2) lacks"));
   EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, "a").status())) << "nor is it read";
   whole.Promote();
   ASSERT_TRUE(whole.ok());

@@ -37,16 +37,16 @@ TEST(ChooseLeader, TakesTheOneThatWritesOnTheHighestTimeline) {
   EXPECT_EQ(*ChooseLeader({promoted, twin}, none, &twin.identity), 1u);
   EXPECT_EQ(*ChooseLeader({stranger, old}, none, &old.identity), 1u);
 
-  const auto refused = [&](const std::vector<PostgresAnswer>& answers) {
+  const auto rejected = [&](const std::vector<PostgresAnswer>& answers) {
     return ChooseLeader(answers, none, nullptr).status();
   };
-  EXPECT_TRUE(absl::IsUnavailable(refused({standby})));
-  EXPECT_THAT(Text(refused({standby})), HasSubstr("no server writes: c:1 is a standby on timeline 2"));
-  EXPECT_TRUE(absl::IsUnavailable(refused({old, standby}))) << "somebody is on timeline 2";
-  EXPECT_THAT(Text(refused({old, standby})), HasSubstr("a:1 writes on the old timeline 1"));
-  EXPECT_THAT(Text(refused({promoted, twin})), HasSubstr("b:1 and d:1 both write on timeline 2"));
-  EXPECT_EQ(refused({promoted, stranger}).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(refused({promoted, stranger})), HasSubstr("b:1 and e:1 write, and are of two clusters"));
+  EXPECT_TRUE(absl::IsUnavailable(rejected({standby})));
+  EXPECT_THAT(Text(rejected({standby})), HasSubstr("no server writes: c:1 is a standby on timeline 2"));
+  EXPECT_TRUE(absl::IsUnavailable(rejected({old, standby}))) << "somebody is on timeline 2";
+  EXPECT_THAT(Text(rejected({old, standby})), HasSubstr("a:1 writes on the old timeline 1"));
+  EXPECT_THAT(Text(rejected({promoted, twin})), HasSubstr("b:1 and d:1 both write on timeline 2"));
+  EXPECT_EQ(rejected({promoted, stranger}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(rejected({promoted, stranger})), HasSubstr("b:1 and e:1 write, and are of two clusters"));
 }
 
 TEST(PostgresTimelines, AreRememberedOverRestartsAndByOtherProcesses) {
@@ -59,9 +59,9 @@ TEST(PostgresTimelines, AreRememberedOverRestartsAndByOtherProcesses) {
   second.Load();
   EXPECT_EQ(second.Highest("7"), 10);
   EXPECT_EQ(second.Highest("8"), 0) << "another cluster";
-  const absl::Status refused = ChooseLeader({{"a:1", false, Server(9, "1")}}, second, nullptr).status();
-  EXPECT_TRUE(absl::IsUnavailable(refused));
-  EXPECT_THAT(Text(refused), AllOf(HasSubstr("timeline 10 was seen at b:1"), HasSubstr("delete " + dir.path())));
+  const absl::Status rejected = ChooseLeader({{"a:1", false, Server(9, "1")}}, second, nullptr).status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected));
+  EXPECT_THAT(Text(rejected), AllOf(HasSubstr("timeline 10 was seen at b:1"), HasSubstr("delete " + dir.path())));
   PostgresTimelines reader(dir.path(), /*read_only=*/true);
   reader.Saw({"c:1", false, Server(11, "3")});
   second.Load();
@@ -163,19 +163,19 @@ TEST_F(PostgresServersTest, TheTimelineOfAStandbyIsRemembered) {
   EXPECT_TRUE(absl::IsUnavailable(servers->ConnectLeader().status()));
   b_.Stop();
   for (const auto& asked : {servers, Servers({&a_, &b_})}) {  // this process, and another one after it
-    const absl::Status refused = asked->ConnectLeader().status();
-    EXPECT_TRUE(absl::IsUnavailable(refused));
-    EXPECT_THAT(Text(refused), AllOf(HasSubstr(a_.name() + " writes on the old timeline 4"),
-                                     HasSubstr("timeline 5 was seen at " + b_.name())));
+    const absl::Status rejected = asked->ConnectLeader().status();
+    EXPECT_TRUE(absl::IsUnavailable(rejected));
+    EXPECT_THAT(Text(rejected), AllOf(HasSubstr(a_.name() + " writes on the old timeline 4"),
+                                      HasSubstr("timeline 5 was seen at " + b_.name())));
   }
 }
 
-TEST_F(PostgresServersTest, ARefusedServerDoesNotLeadAgain) {
+TEST_F(PostgresServersTest, ARejectedServerDoesNotLeadAgain) {
   b_.Say(Server(1, "2"), /*standby=*/false);
   a_.Stop();
   const auto servers = Servers({&a_, &b_});
   const auto connection = servers->ConnectLeader().value();
-  servers->Refuse(*connection->lead(), "b lacks commit 7");
+  servers->Reject(*connection->lead(), "b lacks commit 7");
   EXPECT_TRUE(connection->broken());
   EXPECT_THAT(Text(servers->ConnectLeader().status()), HasSubstr("b lacks commit 7"));
   EXPECT_THAT(Text(servers->ConnectSame().status()), HasSubstr("b lacks commit 7"));
@@ -189,14 +189,14 @@ TEST_F(PostgresServersTest, ARefusedServerDoesNotLeadAgain) {
 TEST_F(PostgresServersTest, WhoDidNotAnswerIsNamed) {
   a_.SetSilent(true);
   c_.Stop();
-  const absl::Status refused = Servers({&a_, &b_, &c_}, 1)->ConnectLeader().status();
-  EXPECT_TRUE(absl::IsUnavailable(refused));
-  EXPECT_THAT(Text(refused), AllOf(HasSubstr(b_.name() + " is a standby"),
-                                   HasSubstr(a_.name() + " did not answer within 1 s"), HasSubstr(c_.host())));
+  const absl::Status rejected = Servers({&a_, &b_, &c_}, 1)->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected));
+  EXPECT_THAT(Text(rejected), AllOf(HasSubstr(b_.name() + " is a standby"),
+                                    HasSubstr(a_.name() + " did not answer within 1 s"), HasSubstr(c_.host())));
 }
 
 // The old primary is first in the url, and answers.
-TEST_F(PostgresServersTest, AnUnfencedPrimaryIsRefusedByName) {
+TEST_F(PostgresServersTest, AnUnfencedPrimaryIsRejectedByName) {
   const auto servers = Servers({&a_, &b_});
   const auto before = servers->ConnectLeader().value();
   b_.Say(Server(2, "2"), /*standby=*/false);
@@ -207,10 +207,10 @@ TEST_F(PostgresServersTest, AnUnfencedPrimaryIsRefusedByName) {
   EXPECT_THAT(Text(before->Execute("select 1").status()), AllOf(HasSubstr(a_.name()), HasSubstr(b_.name())));
   b_.Stop();
   for (const auto& asked : {servers, Servers({&a_, &b_})}) {  // this process, and another one after it
-    const absl::Status refused = asked->ConnectLeader().status();
-    EXPECT_TRUE(absl::IsUnavailable(refused));
-    EXPECT_THAT(Text(refused), AllOf(HasSubstr(a_.name() + " writes on the old timeline 1"),
-                                     HasSubstr("timeline 2 was seen at " + b_.name())));
+    const absl::Status rejected = asked->ConnectLeader().status();
+    EXPECT_TRUE(absl::IsUnavailable(rejected));
+    EXPECT_THAT(Text(rejected), AllOf(HasSubstr(a_.name() + " writes on the old timeline 1"),
+                                      HasSubstr("timeline 2 was seen at " + b_.name())));
   }
 }
 
@@ -221,9 +221,9 @@ TEST_F(PostgresServersTest, ReadersConnectToTheWritersServerAlone) {
   EXPECT_EQ(servers->ConnectSame().value()->lead(), writer->lead());
   EXPECT_EQ(b_.started(), 1);
   a_.Say(Server(1, "9"), /*standby=*/false);  // another start of it
-  const absl::Status refused = servers->ConnectSame().status();
-  EXPECT_TRUE(absl::IsUnavailable(refused));
-  EXPECT_THAT(Text(refused), HasSubstr("has another server than"));
+  const absl::Status rejected = servers->ConnectSame().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected));
+  EXPECT_THAT(Text(rejected), HasSubstr("has another server than"));
   a_.Say(Server(1, "1"), /*standby=*/false);
   b_.Say(Server(2, "2"), /*standby=*/false);
   const auto moved = servers->ConnectLeader().value();

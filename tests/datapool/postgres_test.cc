@@ -108,22 +108,22 @@ PostgresServer* PostgresTest::server_ = nullptr;
 TEST_F(PostgresTest, SeveralProcessesHaveOnePoolOpen) {
   constexpr int kPools = 4, kEpisodes = 10, kCalls = 5;
   std::vector<std::thread> threads;
-  std::atomic<int> refused{0};
+  std::atomic<int> rejected{0};
   for (int i = 0; i < kPools; ++i) {
     threads.emplace_back([&, i] {
       const auto pool = OpenPool().value();
       for (int episode = 0; episode < kEpisodes; ++episode) {
         const std::string id = std::to_string(i) + "-" + std::to_string(episode);
-        ASSERT_TRUE(pool->OpenEpisode(Open(id, episode, i)).ok());
+        ASSERT_TRUE(pool->StoreEpisode(Open(id, episode, i)).ok());
         for (int call = 0; call < kCalls; ++call) {
           ASSERT_TRUE(pool->AppendCall(Append(id, call, {Prompt({episode, 1, 2})}, {Sampled({i, call})})).ok());
         }
-        ASSERT_TRUE(pool->EndEpisode(End(id)).ok());
+        ASSERT_TRUE(pool->StoreEnd(End(id)).ok());
         v1::AppendJournalRequest record = testing::ClosedRecord(1000 * i + episode);
         record.set_expected_index(episode);  // each index is tried by all, and one of them gets it
         const auto index = pool->AppendJournal(record);
         if (absl::IsAborted(index.status()))
-          ++refused;
+          ++rejected;
         else
           ASSERT_TRUE(index.ok()) << index.status();
       }
@@ -134,7 +134,7 @@ TEST_F(PostgresTest, SeveralProcessesHaveOnePoolOpen) {
   const auto counts = pool->Status().value();
   EXPECT_EQ(counts.episodes(), kPools * kEpisodes);
   EXPECT_EQ(counts.calls(), kPools * kEpisodes * kCalls);
-  EXPECT_EQ(counts.journal_end(), kPools * kEpisodes - refused);
+  EXPECT_EQ(counts.journal_end(), kPools * kEpisodes - rejected);
   EXPECT_LE(counts.journal_end(), kEpisodes);
   const auto journal = pool->ReadJournal({}).value();
   for (int i = 0; i < journal.records_size(); ++i) EXPECT_EQ(journal.records(i).index(), i);
@@ -162,7 +162,7 @@ TEST_F(PostgresTest, AcknowledgedCallsSurviveACrashOfTheServer) {
         }
         FAIL() << "the pool did not come again";
       };
-      until_ok([&] { return pool->OpenEpisode(Open(id, i, 0)); });
+      until_ok([&] { return pool->StoreEpisode(Open(id, i, 0)); });
       for (int call = 0; call < kCalls; ++call) {
         until_ok([&] { return pool->AppendCall(Append(id, call, {Prompt({1, 2})}, {Sampled({i, call})})); });
         ++done;
@@ -190,7 +190,7 @@ TEST_F(PostgresTest, AFullDiskOfTheServerLosesNoAcknowledgedCall) {
   if (!full.ok()) GTEST_SKIP() << "no tmpfs can be mounted, or the server does not start on it";
   options_.url = full.url();
   const auto pool = OpenPool().value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("e", 0, 0)).ok());
   std::vector<int32_t> ids(20000);
   std::mt19937 random(1);
   const auto call = [&](int number) {
@@ -207,18 +207,18 @@ TEST_F(PostgresTest, AFullDiskOfTheServerLosesNoAcknowledgedCall) {
     while (file.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
     }
   }
-  v1::AppendCallRequest refused;
+  v1::AppendCallRequest rejected;
   absl::Status status;
   for (int tries = 0; status.ok() && tries < 2000; ++tries) {  // the log's segments have some room
-    refused = call(acknowledged);
-    status = pool->AppendCall(refused);
+    rejected = call(acknowledged);
+    status = pool->AppendCall(rejected);
     acknowledged += status.ok() ? 1 : 0;
   }
   ASSERT_FALSE(status.ok()) << acknowledged << " calls were acknowledged on a full disk";
   EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) << status;
   std::filesystem::remove(filler);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!(status = pool->AppendCall(refused)).ok() && std::chrono::steady_clock::now() < end) {
+  while (!(status = pool->AppendCall(rejected)).ok() && std::chrono::steady_clock::now() < end) {
     if (full.HasEnded()) full.Start();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -235,7 +235,7 @@ TEST_F(PostgresTest, APausedWriterLosesItsLock) {
   auto paused = database->NewBatch();
   paused->Put(kMeta, "late", "x");
   const auto pool = OpenPool().value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());  // waits some 10 s
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());  // waits some 10 s
   EXPECT_TRUE(absl::IsUnavailable(database->Write(*paused)));
   EXPECT_TRUE(database->failed());
   paused.reset();
@@ -248,7 +248,7 @@ TEST_F(PostgresTest, APausedWriterLosesItsLock) {
 TEST_F(PostgresTest, NothingIsAcknowledgedWithoutTheStandby) {
   options_.answer_timeout_s = 0.5;
   const auto pool = OpenPool().value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
   const auto admin = Admin();
   SetStandbys(*admin, "'nobody'");
   const auto append = Append("a", 0, {Prompt({1, 2})}, {Sampled({3})});
@@ -279,7 +279,7 @@ TEST_F(PostgresTest, ACancelledWaitForTheStandbyIsNoAcknowledgement) {
   const auto pool = OpenPool().value();
   options_.answer_timeout_s = 0.5;
   const auto other = OpenPool().value();
-  ASSERT_TRUE(other->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(other->StoreEpisode(Open("a", 1, 0)).ok());
   const auto admin = Admin();
   SetStandbys(*admin, "'nobody'");
   const auto append = Append("a", 0, {Prompt({1, 2})}, {Sampled({3})});
@@ -297,14 +297,14 @@ TEST_F(PostgresTest, ACancelledWaitForTheStandbyIsNoAcknowledgement) {
 TEST_F(PostgresTest, AServerThatHangsIsNamedAndTheRunGoesOnWithIt) {
   options_.answer_timeout_s = 0.5;
   const auto pool = OpenPool().value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
   server_->Signal(SIGSTOP);
-  const absl::Status hung = pool->OpenEpisode(Open("b", 2, 0));
+  const absl::Status hung = pool->StoreEpisode(Open("b", 2, 0));
   server_->Signal(SIGCONT);
   EXPECT_TRUE(absl::IsUnavailable(hung)) << hung;
   EXPECT_THAT(std::string(hung.message()), HasSubstr("did not answer within 0.5 s"));
   absl::Status again;
-  for (int tries = 0; tries < 100 && !(again = pool->OpenEpisode(Open("b", 2, 0))).ok(); ++tries) {
+  for (int tries = 0; tries < 100 && !(again = pool->StoreEpisode(Open("b", 2, 0))).ok(); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(again.ok()) << again;
@@ -318,14 +318,14 @@ TEST_F(PostgresTest, ARunWaitsWhileItsServerIsNotDurable) {
   ASSERT_TRUE(admin->Execute("alter system set synchronous_commit = 'local'").ok());
   ASSERT_TRUE(admin->Execute("select pg_reload_conf()").ok());
   absl::Status opened;
-  for (int i = 0; i < 100 && (opened = pool->OpenEpisode(Open("b" + std::to_string(i), 2, i))).ok(); ++i) {
+  for (int i = 0; i < 100 && (opened = pool->StoreEpisode(Open("b" + std::to_string(i), 2, i))).ok(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_TRUE(absl::IsUnavailable(opened)) << "the caller waits: " << opened;
   EXPECT_THAT(std::string(opened.message()), HasSubstr("synchronous_commit = 'local'"));
   ASSERT_TRUE(admin->Execute("alter system reset synchronous_commit").ok());
   ASSERT_TRUE(admin->Execute("select pg_reload_conf()").ok());
-  for (int i = 100; i < 200 && !(opened = pool->OpenEpisode(Open("c", 3, i))).ok(); ++i) {
+  for (int i = 100; i < 200 && !(opened = pool->StoreEpisode(Open("c", 3, i))).ok(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_TRUE(opened.ok()) << opened;
@@ -344,26 +344,26 @@ TEST_F(PostgresTest, AnOpeningWithoutItsStandbyEnds) {
 
 TEST_F(PostgresTest, APoolThatAnotherRunTookIsNotWritten) {
   const auto pool = OpenPool().value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
   std::filesystem::remove(dir_.path() + "/run_id");
   options_.replace = true;
   const auto other = OpenPool().value();
-  const absl::Status refused = pool->OpenEpisode(Open("b", 1, 1));
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("was taken by another run"));
+  const absl::Status rejected = pool->StoreEpisode(Open("b", 1, 1));
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("was taken by another run"));
   EXPECT_EQ(other->Status()->episodes(), 0);
 }
 
 TEST_F(PostgresTest, APoolForReadingAloneChangesNothing) {
   const auto pool = OpenPool().value();
-  ASSERT_TRUE(pool->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
   const auto admin = Admin();
   const auto written = [&] { return std::string(admin->Execute("select pg_current_wal_lsn()")->Value(0, 0)); };
   ASSERT_TRUE(admin->Execute("checkpoint").ok());
   const std::string before = written();
   const auto reader = OpenPool(1, /*read_only=*/true).value();
   EXPECT_TRUE(Get(*reader, "a").ok());
-  EXPECT_EQ(reader->OpenEpisode(Open("b", 2, 0)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(reader->StoreEpisode(Open("b", 2, 0)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(written(), before);
   options_.name = "Absent";
   EXPECT_TRUE(absl::IsNotFound(OpenPool(1, /*read_only=*/true).status()));
@@ -371,17 +371,17 @@ TEST_F(PostgresTest, APoolForReadingAloneChangesNothing) {
 
 // The run's folder names its pool. Another run of the same name is refused, or deletes the pool if it may.
 TEST_F(PostgresTest, APoolBelongsToItsRun) {
-  ASSERT_TRUE(OpenPool().value()->OpenEpisode(Open("a", 1, 0)).ok());
+  ASSERT_TRUE(OpenPool().value()->StoreEpisode(Open("a", 1, 0)).ok());
   EXPECT_EQ(OpenPool().value()->Status()->episodes(), 1);
   std::filesystem::remove(dir_.path() + "/run_id");
   EXPECT_THAT(std::string(OpenPool().status().message()), HasSubstr("another run's"));
   options_.replace = true;
   EXPECT_EQ(OpenPool().value()->Status()->episodes(), 0);
-  EXPECT_EQ(OpenPool().value()->OpenEpisode(Open("a", 1, 0)), absl::OkStatus());
+  EXPECT_EQ(OpenPool().value()->StoreEpisode(Open("a", 1, 0)), absl::OkStatus());
   EXPECT_EQ(OpenPool().value()->Status()->episodes(), 1);
 }
 
-TEST_F(PostgresTest, RefusesSettingsThatLoseCommits) {
+TEST_F(PostgresTest, RejectsSettingsThatLoseCommits) {
   options_.allow_single = false;
   EXPECT_THAT(std::string(OpenPool().status().message()), HasSubstr("synchronous_standby_names"));
   options_.allow_single = true;
@@ -391,7 +391,7 @@ TEST_F(PostgresTest, RefusesSettingsThatLoseCommits) {
 }
 
 // The check before a start refuses as the opening does, and changes nothing.
-TEST_F(PostgresTest, RefusesWhatIsNotItsPool) {
+TEST_F(PostgresTest, RejectsWhatIsNotItsPool) {
   EXPECT_EQ(CheckPool(2), absl::OkStatus()) << "a pool yet to be made";
   EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/run_id"));
   EXPECT_EQ(Admin()->Execute("select 1 from pg_namespace where nspname like 'ingot_" + options_.name + "_%'")->size(),
@@ -399,9 +399,9 @@ TEST_F(PostgresTest, RefusesWhatIsNotItsPool) {
   ASSERT_TRUE(OpenPool(2).ok());
   EXPECT_EQ(CheckPool(2), absl::OkStatus());
   const auto expect = [&](int shards, absl::StatusCode code, const std::string& text) {
-    for (const absl::Status& refused : {CheckPool(shards), OpenPool(shards).status()}) {
-      EXPECT_EQ(refused.code(), code) << refused;
-      EXPECT_THAT(std::string(refused.message()), HasSubstr(text));
+    for (const absl::Status& rejected : {CheckPool(shards), OpenPool(shards).status()}) {
+      EXPECT_EQ(rejected.code(), code) << rejected;
+      EXPECT_THAT(std::string(rejected.message()), HasSubstr(text));
     }
   };
   expect(3, absl::StatusCode::kFailedPrecondition, "number of shards");
@@ -443,13 +443,14 @@ TEST_F(PostgresTest, CredentialsThatFailAreSaid) {
   ASSERT_TRUE(base::WriteFileDurably(hba, "local all locked scram-sha-256\n" + before).ok());
   ASSERT_TRUE(admin->Execute("select pg_reload_conf()").ok());
   options_.url += " user=locked password=wrong";
-  absl::Status refused;
-  for (int tries = 0; tries < 100 && (refused = CheckPool()).message().find("password") == std::string::npos; ++tries) {
+  absl::Status rejected;
+  for (int tries = 0; tries < 100 && (rejected = CheckPool()).message().find("password") == std::string::npos;
+       ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("password authentication failed"));
-  EXPECT_THAT(std::string(refused.message()), ::testing::Not(HasSubstr("wrong")));
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("password authentication failed"));
+  EXPECT_THAT(std::string(rejected.message()), ::testing::Not(HasSubstr("wrong")));
   ASSERT_TRUE(base::WriteFileDurably(hba, before).ok());
 }
 

@@ -43,9 +43,9 @@ void WriteGroup(Client& pool, int i, int tokens = 3) {
   const std::string id = "e" + std::to_string(i);
   std::vector<int32_t> ids(static_cast<size_t>(tokens), i);
   for (size_t k = 0; k < ids.size(); ++k) ids[k] = static_cast<int32_t>((k * 7919 + static_cast<size_t>(i)) % 100003);
-  ASSERT_TRUE(pool.OpenEpisode(Open(id, i, 0)).ok());
+  ASSERT_TRUE(pool.StoreEpisode(Open(id, i, 0)).ok());
   ASSERT_TRUE(pool.AppendCall(Append(id, 0, {Prompt(ids)}, {Sampled({4, 5})})).ok());
-  ASSERT_TRUE(pool.EndEpisode(End(id)).ok());
+  ASSERT_TRUE(pool.StoreEnd(End(id)).ok());
   ASSERT_EQ(pool.AppendJournal(BatchRecord(i, {i})).value(), i);
 }
 
@@ -83,11 +83,11 @@ TEST(ReadOnlyPool, ShowsAPoolThatAnotherHoldsAndChangesNothing) {
     EXPECT_EQ(WholeGroups(reader), 5);
     EXPECT_EQ(reader.Status()->episodes(), 5);
     EXPECT_EQ(testing::GetGroup(reader, 2)->episodes_size(), 1);
-    for (const absl::Status& refused :
-         {reader.OpenEpisode(Open("new", 9, 0)), reader.EndEpisode(End("e0", v1::EPISODE_FAILED)),
+    for (const absl::Status& rejected :
+         {reader.StoreEpisode(Open("new", 9, 0)), reader.StoreEnd(End("e0", v1::EPISODE_FAILED)),
           reader.AppendJournal(BatchRecord(9, {9})).status()}) {
-      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
-      EXPECT_THAT(std::string(refused.message()), HasSubstr("open for reading alone"));
+      EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition) << rejected;
+      EXPECT_THAT(std::string(rejected.message()), HasSubstr("open for reading alone"));
     }
     EXPECT_EQ(FilesOf(dir.path()), before);
     WriteGroup(*writer, 5);

@@ -30,25 +30,25 @@ TEST_P(ShardedPoolContract, SpreadsGroupsAndKeepsEachWhole) {
   for (int64_t group = 0; group < 30; ++group) {
     for (int sample = 0; sample < 2; ++sample) {
       const std::string id = std::to_string(group) + "-" + std::to_string(sample);
-      ASSERT_TRUE(pool->OpenEpisode(Open(id, group, sample)).ok());
+      ASSERT_TRUE(pool->StoreEpisode(Open(id, group, sample)).ok());
       ASSERT_TRUE(pool->AppendCall(Append(id, 0, {Prompt({1})}, {Sampled({2})})).ok());
     }
   }
-  EXPECT_EQ(pool->OpenEpisode(Open("3-0", 7, 5)).code(), absl::StatusCode::kAlreadyExists);  // on any shard
+  EXPECT_EQ(pool->StoreEpisode(Open("3-0", 7, 5)).code(), absl::StatusCode::kAlreadyExists);  // on any shard
   pool.reset();
   options.shards = 2;
   EXPECT_THAT(std::string(OpenPool(options).status().message()), HasSubstr("number of shards"));
   options.shards = 3;
   pool = OpenPool(options).value();  // no shard is remembered
   ASSERT_TRUE(pool->AppendCall(Append("3-0", 1, {Prompt({1})}, {})).ok());
-  ASSERT_TRUE(pool->RewardEpisode(testing::Reward("3-0", 0.5, {{"3-0/1", 1}})).ok());
+  ASSERT_TRUE(pool->StoreReward(testing::Reward("3-0", 0.5, {{"3-0/1", 1}})).ok());
   EXPECT_EQ(Get(*pool, "3-0")->episode().call_rewards().at("3-0/1"), 1);
-  EXPECT_EQ(pool->RewardEpisode(testing::Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(pool->StoreReward(testing::Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
   const std::string no_id = '\0' + std::string("3-0");
   EXPECT_EQ(Get(*pool, no_id).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(pool->RewardEpisode(testing::Reward(no_id, 1)).code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(pool->EndEpisode(End("3-0")).ok());
-  EXPECT_EQ(pool->EndEpisode(End("nobody")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(pool->StoreReward(testing::Reward(no_id, 1)).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(pool->StoreEnd(End("3-0")).ok());
+  EXPECT_EQ(pool->StoreEnd(End("nobody")).code(), absl::StatusCode::kNotFound);
   for (int64_t group = 0; group < 30; ++group) EXPECT_EQ(GetGroup(*pool, group)->episodes_size(), 2);
   pool.reset();
   for (int i = 0; i < 3; ++i) {
@@ -68,7 +68,7 @@ TEST(ShardedPool, RemembersABoundedNumberOfEpisodes) {
     shards.push_back(Store::Open(options, i).value());
   }
   ShardedPool pool(std::move(shards), 2);
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(pool.OpenEpisode(Open(std::to_string(i), i, 0)).ok());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(pool.StoreEpisode(Open(std::to_string(i), i, 0)).ok());
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(pool.AppendCall(Append(std::to_string(i), 0, {Prompt({1})}, {})).ok());
     EXPECT_EQ(Get(pool, std::to_string(i))->calls_size(), 1);
@@ -85,12 +85,12 @@ class ListedShard final : public Client {
     if (page.ok()) given += static_cast<int64_t>(page->ByteSizeLong());
     return page;
   }
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return kNot; }
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest&) override { return kNot; }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return kNot; }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return kNot; }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return kNot; }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return kNot; }
-  absl::Status GradeGroup(const v1::GradeGroupRequest&) override { return kNot; }
+  absl::Status StoreReward(const v1::StoreRewardRequest&) override { return kNot; }
+  absl::Status StoreEnd(const v1::StoreEndRequest&) override { return kNot; }
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest&) override { return kNot; }
+  absl::Status StoreGrades(const v1::StoreGradesRequest&) override { return kNot; }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return kNot; }
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return kNot; }
   absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest&) override { return kNot; }
@@ -119,9 +119,9 @@ TEST(ShardedPool, MergedListingHoldsAboutOnePage) {
       const std::string id = std::to_string(i) + "-" + std::to_string(e);
       auto open = Open(id, e * kShards + i, 0);
       open.mutable_episode()->mutable_task()->set_payload_json(std::string(kTask, 'x'));
-      ASSERT_TRUE(store->OpenEpisode(open).ok());
+      ASSERT_TRUE(store->StoreEpisode(open).ok());
       if (e % 3 != 0) {
-        ASSERT_TRUE(store->EndEpisode(End(id)).ok());
+        ASSERT_TRUE(store->StoreEnd(End(id)).ok());
       }
     }
     listed.push_back(new ListedShard(std::move(store)));

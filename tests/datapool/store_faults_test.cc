@@ -111,18 +111,19 @@ class StoreFaultsTest : public ::testing::Test {
 
 class StoreFaultKindsTest : public StoreFaultsTest, public ::testing::WithParamInterface<Fault> {};
 
-TEST_P(StoreFaultKindsTest, RefusesWritesStaysReadableAndRecoversWithTheDisk) {
+TEST_P(StoreFaultKindsTest, RejectsWritesStaysReadableAndRecoversWithTheDisk) {
   const bool full = GetParam() == Fault::kFull || GetParam() == Fault::kTorn;
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1})}, {Sampled({2})})).ok());
   ASSERT_EQ(store_->AppendJournal(BatchRecord(0, {0})).value(), 0);
   for (int round = 0; round < 3; ++round) {
     const auto call = Append("e", 1 + round, {Prompt({1}), Prompt({50 + round})}, {});
     disk_->fault = GetParam();
-    const absl::Status refused = store_->AppendCall(call);
-    EXPECT_EQ(refused.code(), full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr(dir_.path()));
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("by itself"));
+    const absl::Status rejected = store_->AppendCall(call);
+    EXPECT_EQ(rejected.code(), full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable)
+        << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr(dir_.path()));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("by itself"));
     EXPECT_FALSE(store_->AppendJournal(BatchRecord(1 + round, {0})).ok());
     EXPECT_EQ(Get(*store_, "e")->calls_size(), 1 + round);
     clock_.Advance(std::chrono::seconds(2));  // the next mutation tries to recover, in vain
@@ -155,18 +156,18 @@ INSTANTIATE_TEST_SUITE_P(Faults, StoreFaultKindsTest,
                          ::testing::Values(Fault::kFull, Fault::kBroken, Fault::kTorn, Fault::kSyncFails), NameOf);
 
 TEST_F(StoreFaultsTest, ATornWriteIsForgottenOnReopening) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   disk_->fault = Fault::kTorn;
-  EXPECT_FALSE(store_->OpenEpisode(Open("torn", 0, 1)).ok());
+  EXPECT_FALSE(store_->StoreEpisode(Open("torn", 0, 1)).ok());
   disk_->fault = Fault::kNone;
   Reopen();
   EXPECT_TRUE(Get(*store_, "e").ok());
   EXPECT_EQ(Get(*store_, "torn").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(store_->OpenEpisode(Open("torn", 0, 1)).ok());
+  EXPECT_TRUE(store_->StoreEpisode(Open("torn", 0, 1)).ok());
 }
 
 TEST_F(StoreFaultsTest, APoolOnAFullDiskOpensForReading) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   disk_->fault = Fault::kFull;
   EXPECT_EQ(Store::Open(options_, 0, clock_, env_.get()).status().code(), absl::StatusCode::kUnavailable)
       << "another has it open";
@@ -177,12 +178,12 @@ TEST_F(StoreFaultsTest, APoolOnAFullDiskOpensForReading) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   store_ = *std::move(opened);
   EXPECT_EQ(Get(*store_, "e")->episode().task().task_id(), "task-0");
-  const absl::Status refused = store_->OpenEpisode(Open("f", 1, 0));
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("by itself"));
+  const absl::Status rejected = store_->StoreEpisode(Open("f", 1, 0));
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("by itself"));
   disk_->fault = Fault::kNone;
   clock_.Advance(std::chrono::seconds(2));
-  EXPECT_TRUE(store_->OpenEpisode(Open("f", 1, 0)).ok());
+  EXPECT_TRUE(store_->StoreEpisode(Open("f", 1, 0)).ok());
   // A full disk without a pool gives nothing to read.
   StoreOptions empty = options_;
   empty.path += "/empty";
@@ -245,7 +246,7 @@ TEST_F(StoreFaultsTest, AJournalRecordThatSurvivedItsFailedWriteIsRecognised) {
 
 TEST_F(StoreFaultsTest, ADamagedTableFileIsDataLoss) {
   // Enough records for table files whose middle can be damaged.
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   std::vector<int32_t> ids(100000);
   for (int i = 0; i < 12; ++i) {
     for (size_t j = 0; j < ids.size(); ++j) ids[j] = static_cast<int32_t>(i + j * 7919 % 100003);
@@ -270,7 +271,7 @@ TEST_F(StoreFaultsTest, ADamagedTableFileIsDataLoss) {
 }
 
 TEST_F(StoreFaultsTest, ADamagedLogRecordIsDataLoss) {
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(store_->OpenEpisode(Open("e" + std::to_string(i), i, 0)).ok());
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(store_->StoreEpisode(Open("e" + std::to_string(i), i, 0)).ok());
   // The files of a process that died: the records are in the log alone.
   testing::TempDir copy;
   std::filesystem::copy(dir_.path(), copy.path(),

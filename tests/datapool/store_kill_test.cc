@@ -61,7 +61,7 @@ v1::AppendJournalRequest RecordsOf(int64_t step) {
 }
 
 // The reward of call `sequence`, sent after it.
-v1::RewardEpisodeRequest RewardOf(const std::string& episode, int sequence) {
+v1::StoreRewardRequest RewardOf(const std::string& episode, int sequence) {
   return testing::Reward(episode, sequence, {{episode + "/" + std::to_string(sequence), 10.0 + sequence}});
 }
 
@@ -87,12 +87,12 @@ int RunChild(const std::string& path, int round) {
         const auto check = [](const absl::Status& status, const std::string& line) {
           Say(status.ok() ? line : "error " + status.ToString());
         };
-        check(pool.OpenEpisode(Open(id, group, 0)), "open " + id);
+        check(pool.StoreEpisode(Open(id, group, 0)), "open " + id);
         for (int i = 0; i < 4; ++i) {
           check(pool.AppendCall(CallOf(id, i)), "call " + id + " " + std::to_string(i));
-          check(pool.RewardEpisode(RewardOf(id, i)), "reward " + id + " " + std::to_string(i));
+          check(pool.StoreReward(RewardOf(id, i)), "reward " + id + " " + std::to_string(i));
         }
-        if (e % 2 == 0) check(pool.EndEpisode(End(id)), "end " + id);
+        if (e % 2 == 0) check(pool.StoreEnd(End(id)), "end " + id);
         const auto index = pool.AppendJournal(RecordsOf(group));
         check(index.status(), "journal " + id + " " + std::to_string(index.value_or(-1)));
       }

@@ -29,7 +29,7 @@ class Model {
     std::set<std::string> keys;
   };
 
-  absl::StatusCode OpenEpisode(const v1::OpenEpisodeRequest& request) {
+  absl::StatusCode StoreEpisode(const v1::StoreEpisodeRequest& request) {
     const v1::Episode& episode = request.episode();
     if (const auto found = episodes.find(episode.episode_id()); found != episodes.end()) {
       return found->second.opened.SerializeAsString() == episode.SerializeAsString() ? absl::StatusCode::kOk
@@ -95,15 +95,15 @@ class Model {
     return absl::StatusCode::kOk;
   }
 
-  absl::StatusCode RewardEpisode(const v1::RewardEpisodeRequest& request) {
+  absl::StatusCode StoreReward(const v1::StoreRewardRequest& request) {
     const auto found = episodes.find(request.episode_id());
     if (found == episodes.end()) return absl::StatusCode::kNotFound;
     Episode& episode = found->second;
     bool news = !episode.has_reward || episode.reward != request.reward();
     bool known = true;
     for (const auto& [id, reward] : request.call_rewards()) {
-      const auto told = episode.call_rewards.find(id);
-      news = news || told == episode.call_rewards.end() || told->second != reward;
+      const auto reported = episode.call_rewards.find(id);
+      news = news || reported == episode.call_rewards.end() || reported->second != reward;
       known = known && std::any_of(episode.calls.begin(), episode.calls.end(),
                                    [&, &id = id](const auto& call) { return call.second.call_id() == id; });
     }
@@ -116,7 +116,7 @@ class Model {
     return absl::StatusCode::kOk;
   }
 
-  absl::StatusCode EndEpisode(const v1::EndEpisodeRequest& request) {
+  absl::StatusCode StoreEnd(const v1::StoreEndRequest& request) {
     const auto found = episodes.find(request.episode_id());
     if (found == episodes.end()) return absl::StatusCode::kNotFound;
     Episode& episode = found->second;
@@ -268,8 +268,8 @@ inline void RunRandomOperations(uint64_t seed, int shards, const Opener& open, i
     if (action < 25) {
       const auto request = Open(id, static_cast<int64_t>(rng() % 10), static_cast<int>(rng() % 2),
                                 static_cast<int>(rng() % 4), rng() % 4 == 0 ? v1::PURPOSE_EVAL : v1::PURPOSE_TRAIN);
-      const auto status = pool->OpenEpisode(request);
-      ASSERT_EQ(status.code(), model.OpenEpisode(request)) << status;
+      const auto status = pool->StoreEpisode(request);
+      ASSERT_EQ(status.code(), model.StoreEpisode(request)) << status;
       ++codes[status.code()];
     } else if (action < 35) {
       auto request = testing::Reward(id, static_cast<double>(rng() % 2));
@@ -279,8 +279,8 @@ inline void RunRandomOperations(uint64_t seed, int shards, const Opener& open, i
         request.clear_call_rewards();
         (*request.mutable_call_rewards())[id + call] = 1;
       }
-      const auto status = pool->RewardEpisode(request);
-      ASSERT_EQ(status.code(), model.RewardEpisode(request)) << status;
+      const auto status = pool->StoreReward(request);
+      ASSERT_EQ(status.code(), model.StoreReward(request)) << status;
       ++codes[status.code()];
     } else if (action < 75) {
       v1::AppendCallRequest request = RandomCall(rng, id);
@@ -315,8 +315,8 @@ inline void RunRandomOperations(uint64_t seed, int shards, const Opener& open, i
       const v1::EpisodeState states[] = {v1::EPISODE_FINISHED, v1::EPISODE_FAILED, v1::EPISODE_FENCED};
       auto request = End(id, states[rng() % 3], static_cast<double>(rng() % 2));
       if (rng() % 3 == 0) request.clear_reward();
-      const auto status = pool->EndEpisode(request);
-      ASSERT_EQ(status.code(), model.EndEpisode(request)) << status;
+      const auto status = pool->StoreEnd(request);
+      ASSERT_EQ(status.code(), model.StoreEnd(request)) << status;
       ++codes[status.code()];
     } else if (action < 96) {
       const auto request =

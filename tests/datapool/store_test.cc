@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Over, StoreTest, testing::kStores, testing::kStoreName)
 TEST_P(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
   auto open = Open("e", 3, 1);
   open.mutable_episode()->mutable_task()->set_payload_json("{\"q\": 1}");
-  ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  ASSERT_TRUE(store_->StoreEpisode(open).ok());
   const auto second = Append("e", 1, {Prompt({1, 2, 3}), Sampled({4, 5}), Prompt({6})}, {Sampled({7}, 2)});
   const auto first = Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5})});
   ASSERT_TRUE(store_->AppendCall(second).ok());  // calls may end in another order than they arrived
@@ -76,7 +76,7 @@ TEST_P(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
   (*end.mutable_call_rewards())["e/1"] = -0.5;
   end.set_detail("fine");
   end.set_ended_unix_ns(9);
-  ASSERT_TRUE(store_->EndEpisode(end).ok());
+  ASSERT_TRUE(store_->StoreEnd(end).ok());
   for (int round = 0; round < 2; ++round) {
     const auto tree = Get(*store_, "e");
     ASSERT_TRUE(tree.ok()) << tree.status();
@@ -121,7 +121,7 @@ TEST_P(StoreTest, KeepsPlaceholdersAndRoutes) {
   };
   v1::Segment routed = Sampled({4, 5});
   routed.set_routes(std::string("\1\0\2\0", 4));
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 3, 1)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 3, 1)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 0, {image("image-01")}, {routed})).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 1, {image("image-02")}, {Sampled({6})})).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 2, {image("image-01")}, {Sampled({7})})).ok());
@@ -144,8 +144,8 @@ TEST_P(StoreTest, KeepsPlaceholdersAndRoutes) {
 }
 
 // The second id is the key of the progress of "e".
-TEST_P(StoreTest, AnInvalidEpisodeIdIsRefused) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+TEST_P(StoreTest, AnInvalidEpisodeIdIsRejected) {
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   for (const std::string& id : {std::string(), std::string("\0e", 2), std::string(257, 'x')}) {
     EXPECT_EQ(Get(*store_, id).status().code(), absl::StatusCode::kInvalidArgument) << id.size();
   }
@@ -155,41 +155,41 @@ TEST_P(StoreTest, AnInvalidEpisodeIdIsRefused) {
 TEST_P(StoreTest, ARepeatedMutationIsOkAndAContradictionIsNot) {
   const auto open = Open("e", 0, 0);
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
-  ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  ASSERT_TRUE(store_->StoreEpisode(open).ok());
   ASSERT_TRUE(store_->AppendCall(call).ok());
-  ASSERT_TRUE(store_->EndEpisode(End("e")).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("e")).ok());
   const auto before = Counts();
 
-  EXPECT_TRUE(store_->OpenEpisode(open).ok());
+  EXPECT_TRUE(store_->StoreEpisode(open).ok());
   EXPECT_TRUE(store_->AppendCall(call).ok());  // a repeated call is OK after the end of its episode
   auto later = End("e");
   later.set_ended_unix_ns(123);
-  EXPECT_TRUE(store_->EndEpisode(later).ok());
+  EXPECT_TRUE(store_->StoreEnd(later).ok());
   EXPECT_EQ(Get(*store_, "e")->episode().ended_unix_ns(), 0);  // the first time stays
 
   auto other_open = Open("e", 0, 1);
-  EXPECT_EQ(store_->OpenEpisode(other_open).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->StoreEpisode(other_open).code(), absl::StatusCode::kAlreadyExists);
   auto other_call = call;
   other_call.mutable_call()->set_branch("else");
   EXPECT_EQ(store_->AppendCall(other_call).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(store_->EndEpisode(End("e", v1::EPISODE_FINISHED, 0)).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(store_->EndEpisode(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->StoreEnd(End("e", v1::EPISODE_FINISHED, 0)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->StoreEnd(End("e", v1::EPISODE_FAILED)).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
 }
 
 TEST_P(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   EXPECT_FALSE(Get(*store_, "e")->episode().has_reward());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(store_->AppendCall(Append("e", i, {Prompt({i})}, {Sampled({2})})).ok());
   auto first = Reward("e", 0.25, {{"e/0", 1}, {"e/1", 2}});
   (*first.mutable_signals())["style"] = 3;
   (*first.mutable_facts())["seen"] = "[1]";
-  ASSERT_TRUE(store_->RewardEpisode(first).ok());
+  ASSERT_TRUE(store_->StoreReward(first).ok());
   auto second = Reward("e", 0, {{"e/1", -2}, {"e/2", 4}});
   second.clear_reward();  // keeps the reward
   (*second.mutable_signals())["speed"] = 5;
-  ASSERT_TRUE(store_->RewardEpisode(second).ok());
-  EXPECT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
+  ASSERT_TRUE(store_->StoreReward(second).ok());
+  EXPECT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
   for (int round = 0; round < 3; ++round) {
     const v1::Episode episode = Get(*store_, "e")->episode();
     EXPECT_EQ(episode.state(), v1::EPISODE_OPEN);
@@ -201,23 +201,23 @@ TEST_P(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
               (std::map<std::string, double>{{"style", 3}, {"speed", 5}}));
     EXPECT_EQ(episode.facts().at("seen"), "[1]");
     Reopen();
-    ASSERT_TRUE(store_->RewardEpisode(second).ok()) << "again";
+    ASSERT_TRUE(store_->StoreReward(second).ok()) << "again";
   }
-  EXPECT_EQ(store_->RewardEpisode(Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->StoreReward(Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
   for (const char* id : {"e", "ee"}) {
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[1] == 'e')).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, 0, id[1] == 'e')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
   }
   for (const char* call : {"e/1", "ee/0", ""}) {
-    const auto status = store_->RewardEpisode(Reward("e", 1, {{"e/0", 1}, {call, 1}}));
+    const auto status = store_->StoreReward(Reward("e", 1, {{"e/0", 1}, {call, 1}}));
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << call;
     EXPECT_THAT(Text(status), HasSubstr(std::string("'") + call + "'"));
     auto end = End("e");
     (*end.mutable_call_rewards())[call] = 1;
-    EXPECT_EQ(store_->EndEpisode(end).code(), absl::StatusCode::kNotFound) << call;
+    EXPECT_EQ(store_->StoreEnd(end).code(), absl::StatusCode::kNotFound) << call;
   }
   EXPECT_FALSE(Get(*store_, "e")->episode().has_reward());
   EXPECT_EQ(Get(*store_, "e")->episode().call_rewards_size(), 0);
@@ -226,21 +226,21 @@ TEST_P(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
 
 TEST_P(StoreTest, AnEndReplacesTheRewardsAndNoneFollowIt) {
   for (const char* id : {"done", "left"}) {
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'l')).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, 0, id[0] == 'l')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
-    ASSERT_TRUE(store_->RewardEpisode(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
+    ASSERT_TRUE(store_->StoreReward(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
   }
-  ASSERT_TRUE(store_->EndEpisode(End("done", v1::EPISODE_FINISHED, 0.75)).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("done", v1::EPISODE_FINISHED, 0.75)).ok());
   const v1::Episode ended = Get(*store_, "done")->episode();
   EXPECT_EQ(ended.reward(), 0.75);
   EXPECT_EQ(ended.call_rewards_size(), 0);
-  EXPECT_TRUE(store_->RewardEpisode(Reward("done", 0.75)).ok()) << "it says nothing new";
-  const auto late = store_->RewardEpisode(Reward("done", 0.5));
+  EXPECT_TRUE(store_->StoreReward(Reward("done", 0.75)).ok()) << "it says nothing new";
+  const auto late = store_->StoreReward(Reward("done", 0.5));
   EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(late), HasSubstr("FINISHED"));
   // A newer attempt fences this one. The rewards stay with the older attempt.
-  ASSERT_TRUE(store_->OpenEpisode(Open("again", 0, 1, 1)).ok());
-  EXPECT_EQ(store_->RewardEpisode(Reward("left", 1)).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(store_->StoreEpisode(Open("again", 0, 1, 1)).ok());
+  EXPECT_EQ(store_->StoreReward(Reward("left", 1)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Get(*store_, "left")->episode().reward(), 0.5);
   EXPECT_FALSE(Get(*store_, "again")->episode().has_reward());
 }
@@ -249,17 +249,17 @@ TEST_P(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
   const v1::EpisodeState ends[] = {v1::EPISODE_FINISHED, v1::EPISODE_FAILED, v1::EPISODE_FENCED};
   for (int i = 0; i < 3; ++i) {
     const std::string id = "e" + std::to_string(i);
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, i)).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, 0, i)).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {})).ok());
     auto posted = Reward(id, 0.5, {{id + "/0", 1}});
     (*posted.mutable_signals())["style"] = 3;
     (*posted.mutable_facts())["seen"] = "[1]";
-    ASSERT_TRUE(store_->RewardEpisode(posted).ok());
+    ASSERT_TRUE(store_->StoreReward(posted).ok());
     auto end = End(id, ends[i]);
     end.clear_reward();
     (*end.mutable_signals())["agent/crash"] = 1;
     for (int round = 0; round < 2; ++round) {
-      ASSERT_TRUE(store_->EndEpisode(end).ok()) << "the end, and its repetition after a restart";
+      ASSERT_TRUE(store_->StoreEnd(end).ok()) << "the end, and its repetition after a restart";
       const v1::Episode ended = Get(*store_, id)->episode();
       EXPECT_EQ(ended.state(), ends[i]);
       EXPECT_EQ(ended.reward(), 0.5);
@@ -271,10 +271,10 @@ TEST_P(StoreTest, AnEndWithoutARewardKeepsThoseThatWerePosted) {
     }
   }
   // Without any post there is none.
-  ASSERT_TRUE(store_->OpenEpisode(Open("none", 1, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("none", 1, 0)).ok());
   auto end = End("none", v1::EPISODE_FENCED);
   end.clear_reward();
-  ASSERT_TRUE(store_->EndEpisode(end).ok());
+  ASSERT_TRUE(store_->StoreEnd(end).ok());
   EXPECT_FALSE(Get(*store_, "none")->episode().has_reward());
 }
 
@@ -284,7 +284,7 @@ TEST_P(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
   for (const char* id : {"small", "large"}) {
     auto open = Open(id, 0, id[0] == 'l' ? 1 : 2);
     if (id[0] == 'l') open.mutable_episode()->mutable_task()->set_payload_json(std::string(1 << 20, 'x'));
-    ASSERT_TRUE(store_->OpenEpisode(open).ok());
+    ASSERT_TRUE(store_->StoreEpisode(open).ok());
   }
   store_.reset();
   {
@@ -297,8 +297,8 @@ TEST_P(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
       CallSummary summary;
       ASSERT_TRUE(StageAppendCall(*batch, counters, PrepareCall(append).value(), RecentCalls(1), summary).ok());
       for (int i = 0; i < 100; ++i)
-        ASSERT_TRUE(StageRewardEpisode(*batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
-      ASSERT_TRUE(StageEndEpisode(*batch, End(id)).ok());
+        ASSERT_TRUE(StageStoreReward(*batch, Reward(id, i, {{std::string(id) + "/0", 1}})).ok());
+      ASSERT_TRUE(StageStoreEnd(*batch, End(id)).ok());
       written[id] = batch->bytes();
     }
   }
@@ -309,21 +309,21 @@ TEST_P(StoreTest, AppendsAndRewardsNeitherReadNorWriteTheTask) {
 TEST_P(StoreTest, ACallNeedsItsEpisodeOpenAndItsSequenceFree) {
   const auto call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
   EXPECT_EQ(store_->AppendCall(call).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->EndEpisode(End("e")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->StoreEnd(End("e")).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Get(*store_, "e").status().code(), absl::StatusCode::kNotFound);
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   ASSERT_TRUE(store_->AppendCall(call).ok());
   auto same_place = call;
   same_place.mutable_call()->set_call_id("another");
   EXPECT_EQ(store_->AppendCall(same_place).code(), absl::StatusCode::kAlreadyExists);
-  ASSERT_TRUE(store_->EndEpisode(End("e", v1::EPISODE_FAILED, 0)).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("e", v1::EPISODE_FAILED, 0)).ok());
   const auto late = store_->AppendCall(Append("e", 1, {Prompt({1})}, {}));
   EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Text(late), HasSubstr("FAILED"));
 }
 
 TEST_P(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   const auto whole = Append("e", 0, {Prompt({1}), Prompt({2})}, {Sampled({3})});
   auto partial = whole;
   partial.mutable_segments()->DeleteSubrange(0, 2);
@@ -337,7 +337,7 @@ TEST_P(StoreTest, MissingSegmentsAreNamedAndNothingIsWritten) {
   EXPECT_EQ(Get(*store_, "e")->segments_size(), 0);
   ASSERT_TRUE(store_->AppendCall(whole).ok());
   // Now the group holds them, for this and for its other episodes.
-  ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("f", 0, 1)).ok());
   auto bare = Append("f", 0, {Prompt({1}), Prompt({2})}, {});
   bare.clear_segments();
   EXPECT_TRUE(store_->AppendCall(bare).ok());
@@ -356,8 +356,8 @@ v1::AppendCallRequest Continue(const std::string& episode, int sequence, int par
 }
 
 TEST_P(StoreTest, AContinuingCallCountsItsWholePrompt) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
-  ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("f", 0, 1)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})})).ok());
   EXPECT_EQ(Counts().recorded_tokens(), 6);
   const auto second = Continue("e", 1, 0, 2, 7, {Prompt({7})}, {Sampled({8, 9})});
@@ -371,42 +371,42 @@ TEST_P(StoreTest, AContinuingCallCountsItsWholePrompt) {
   EXPECT_EQ(Get(*store_, "e")->calls_size(), 4);
 
   const auto before = Counts();
-  const auto refused = [&](const v1::AppendCallRequest& request, absl::StatusCode code, const std::string& why) {
+  const auto rejected = [&](const v1::AppendCallRequest& request, absl::StatusCode code, const std::string& why) {
     const absl::Status status = store_->AppendCall(request);
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(Text(status), HasSubstr(why));
   };
-  refused(Continue("e", 4, 9, 0, 8, {Prompt({7})}, {}), absl::StatusCode::kFailedPrecondition, "does not hold");
+  rejected(Continue("e", 4, 9, 0, 8, {Prompt({7})}, {}), absl::StatusCode::kFailedPrecondition, "does not hold");
   auto elsewhere = Continue("f", 0, 0, 1, 4, {Prompt({7})}, {});
   elsewhere.mutable_call()->set_parent_call_id("e/0");
-  refused(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
-  refused(Continue("e", 4, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
-  refused(Continue("e", 4, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
+  rejected(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
+  rejected(Continue("e", 4, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
+  rejected(Continue("e", 4, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
   auto whole = Append("e", 4, {Prompt({1, 2})}, {});
   whole.mutable_call()->set_context_tokens(3);
-  refused(whole, absl::StatusCode::kInvalidArgument, "has 2");
+  rejected(whole, absl::StatusCode::kInvalidArgument, "has 2");
   EXPECT_EQ(Counts().SerializeAsString(), before.SerializeAsString());
 }
 
 // RecentCalls holds the parent in the first round; the second round reads it from the database.
 TEST_P(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
-  ASSERT_TRUE(store_->OpenEpisode(Open("f", 0, 1)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("f", 0, 1)).ok());
   const auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3}), Sampled({4, 5, 6})});
   ASSERT_TRUE(store_->AppendCall(first).ok());
   int32_t sequence = 1;
   for (int round = 0; round < 2; ++round) {
-    const auto refused = [&](const v1::AppendCallRequest& request, absl::StatusCode code, const std::string& why) {
+    const auto rejected = [&](const v1::AppendCallRequest& request, absl::StatusCode code, const std::string& why) {
       const absl::Status status = store_->AppendCall(request);
       EXPECT_EQ(status.code(), code) << status;
       EXPECT_THAT(Text(status), HasSubstr(why));
     };
     auto elsewhere = Continue("f", 0, 0, 1, 4, {Prompt({7})}, {});
     elsewhere.mutable_call()->set_parent_call_id("e/0");
-    refused(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
-    refused(Continue("e", sequence, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
-    refused(Continue("e", sequence, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
-    refused(Continue("e", sequence, 0, 1, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 4");
+    rejected(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
+    rejected(Continue("e", sequence, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
+    rejected(Continue("e", sequence, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
+    rejected(Continue("e", sequence, 0, 1, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 4");
     ASSERT_TRUE(store_->AppendCall(Continue("e", sequence++, 0, 1, 4, {Prompt({7})}, {})).ok());
     ASSERT_TRUE(store_->AppendCall(Continue("e", sequence++, 0, 2, 6, {}, {Sampled({9})})).ok());
     Reopen();
@@ -415,13 +415,13 @@ TEST_P(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
 }
 
 TEST_P(StoreTest, AnEpisodeOpenedAgainAfterATrimHasNoCalls) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   const auto first = Append("e", 0, {Prompt({1, 2})}, {Sampled({3})});
   ASSERT_TRUE(store_->AppendCall(first).ok());
-  ASSERT_TRUE(store_->EndEpisode(End("e")).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("e")).ok());
   ASSERT_TRUE(store_->AppendJournal(BatchRecord(0, {0})).ok());
   ASSERT_EQ(TrimBelow(*store_, 1), 1);
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 5, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 5, 0)).ok());
   const absl::Status status = store_->AppendCall(Continue("e", 1, 0, 1, 4, {Prompt({7})}, {}));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(Text(status), HasSubstr("does not hold"));
@@ -444,8 +444,8 @@ TEST(RecentCalls, HoldsTheNewerHalfAndNothingAddedBeforeForgetAll) {
   EXPECT_TRUE(recent.Find("new").has_value());
 }
 
-TEST_P(StoreTest, RefusesUnnamedSegmentsAndPromptsNamedAsSampled) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+TEST_P(StoreTest, RejectsUnnamedSegmentsAndPromptsNamedAsSampled) {
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   auto extra = Append("e", 0, {Prompt({1})}, {});
   *extra.add_segments() = Prompt({9});
   EXPECT_EQ(store_->AppendCall(extra).code(), absl::StatusCode::kInvalidArgument);
@@ -455,25 +455,25 @@ TEST_P(StoreTest, RefusesUnnamedSegmentsAndPromptsNamedAsSampled) {
 }
 
 TEST_P(StoreTest, ANewAttemptFencesTheOlderOne) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("a0", 5, 2, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("a0", 5, 2, 0)).ok());
   ASSERT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());
-  ASSERT_TRUE(store_->OpenEpisode(Open("other", 5, 1, 0)).ok());
-  ASSERT_TRUE(store_->OpenEpisode(Open("eval", 5, 2, 0, v1::PURPOSE_EVAL)).ok());
-  ASSERT_TRUE(store_->OpenEpisode(Open("a2", 5, 2, 2)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("other", 5, 1, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("eval", 5, 2, 0, v1::PURPOSE_EVAL)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("a2", 5, 2, 2)).ok());
   const auto fenced = Get(*store_, "a0")->episode();
   EXPECT_EQ(fenced.state(), v1::EPISODE_FENCED);
   EXPECT_EQ(fenced.ended_unix_ns(), clock_.UnixNanos());
   EXPECT_EQ(store_->AppendCall(Append("a0", 1, {Prompt({1})}, {})).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(store_->EndEpisode(End("a0")).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(store_->EndEpisode(End("a0", v1::EPISODE_FENCED, 0)).ok());
+  EXPECT_EQ(store_->StoreEnd(End("a0")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(store_->StoreEnd(End("a0", v1::EPISODE_FENCED, 0)).ok());
   EXPECT_TRUE(store_->AppendCall(Append("a0", 0, {Prompt({1})}, {})).ok());  // repeated
   EXPECT_EQ(Get(*store_, "other")->episode().state(), v1::EPISODE_OPEN);
   EXPECT_EQ(Get(*store_, "eval")->episode().state(), v1::EPISODE_OPEN);
-  EXPECT_EQ(store_->OpenEpisode(Open("a1", 5, 2, 1)).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(store_->OpenEpisode(Open("a2b", 5, 2, 2)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(store_->StoreEpisode(Open("a1", 5, 2, 1)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->StoreEpisode(Open("a2b", 5, 2, 2)).code(), absl::StatusCode::kAlreadyExists);
   // An ended attempt keeps its end.
-  ASSERT_TRUE(store_->EndEpisode(End("a2", v1::EPISODE_FAILED, 0)).ok());
-  ASSERT_TRUE(store_->OpenEpisode(Open("a3", 5, 2, 3)).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("a2", v1::EPISODE_FAILED, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("a3", 5, 2, 3)).ok());
   EXPECT_EQ(Get(*store_, "a2")->episode().state(), v1::EPISODE_FAILED);
 
   const auto group = GetGroup(*store_, 5);
@@ -487,7 +487,7 @@ TEST_P(StoreTest, ANewAttemptFencesTheOlderOne) {
 
 TEST_P(StoreTest, EpisodesThatServeHaveNoSamplesToFence) {
   for (const char* id : {"s1", "s2"}) {
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, 0, 0, v1::PURPOSE_SERVE)).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, 0, 0, 0, v1::PURPOSE_SERVE)).ok());
   }
   EXPECT_EQ(Get(*store_, "s1")->episode().state(), v1::EPISODE_OPEN);
   v1::ListEpisodesRequest list;
@@ -500,9 +500,9 @@ TEST_P(StoreTest, ListsInOrderAndInPages) {
   for (int group = 0; group < 5; ++group) {
     for (int sample = 0; sample < 3; ++sample) {
       const std::string id = std::to_string(group) + std::to_string(sample);
-      ASSERT_TRUE(store_->OpenEpisode(Open(id + "a", 250 + group, sample, 0)).ok());
+      ASSERT_TRUE(store_->StoreEpisode(Open(id + "a", 250 + group, sample, 0)).ok());
       if (sample == 1) {
-        ASSERT_TRUE(store_->OpenEpisode(Open(id + "b", 250 + group, sample, 1)).ok());
+        ASSERT_TRUE(store_->StoreEpisode(Open(id + "b", 250 + group, sample, 1)).ok());
       }
     }
   }
@@ -556,7 +556,7 @@ TEST_P(StoreTest, GroupsLargerThanAPageAreRead) {
     for (int sample = 0; sample < samples[group]; ++sample) {
       auto request = Open(std::to_string(group) + "/" + std::to_string(sample), group, sample);
       request.mutable_episode()->mutable_task()->set_payload_json(payload);
-      ASSERT_TRUE(store_->OpenEpisode(request).ok());
+      ASSERT_TRUE(store_->StoreEpisode(request).ok());
     }
   }
   std::vector<int> read(4);
@@ -574,9 +574,9 @@ TEST_P(StoreTest, GroupsLargerThanAPageAreRead) {
 TEST_P(StoreTest, ListsOpenEpisodesAlone) {
   for (int group = 0; group < 6; ++group) {
     const std::string id = "e" + std::to_string(group);
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0)).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, group, 0)).ok());
     if (group % 3 != 1) {
-      ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+      ASSERT_TRUE(store_->StoreEnd(End(id)).ok());
     }
   }
   std::vector<std::string> ids;
@@ -623,7 +623,7 @@ TEST_P(StoreTest, JournalIsGaplessAndARepeatedAppendIsWrittenOnce) {
 }
 
 // A writer may give up on an append and send another, and the first may still arrive.
-TEST_P(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
+TEST_P(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRejected) {
   const auto at = [](v1::AppendJournalRequest request, int64_t index) {
     request.set_expected_index(index);
     return request;
@@ -639,7 +639,7 @@ TEST_P(StoreTest, AnAppendAtAnotherIndexThanExpectedIsRefused) {
 }
 
 // A leader that was paused goes on after another one took its place.
-TEST_P(StoreTest, TheJournalRefusesAnEarlierLeader) {
+TEST_P(StoreTest, TheJournalRejectsAnEarlierLeader) {
   const auto under = [](v1::AppendJournalRequest request, int64_t token) {
     request.set_fencing_token(token);
     return request;
@@ -656,9 +656,9 @@ TEST_P(StoreTest, TheJournalRefusesAnEarlierLeader) {
   EXPECT_EQ(second, 8);
   Reopen();
   for (const auto& late : {BatchRecord(2, {6}), BatchRecord(1, {5})}) {
-    const absl::Status refused = store_->AppendJournal(under(late, first)).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kAborted);
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("under token 8, and this append comes under 7"));
+    const absl::Status rejected = store_->AppendJournal(under(late, first)).status();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("under token 8, and this append comes under 7"));
   }
   // Of two that read the same token, one leads.
   EXPECT_EQ(store_->AppendJournal(under({}, second)).status().code(), absl::StatusCode::kAborted);
@@ -673,23 +673,23 @@ TEST_P(StoreTest, TheJournalRefusesAnEarlierLeader) {
 }
 
 // The same for the gateway of an episode.
-TEST_P(StoreTest, ATakenEpisodeRefusesItsEarlierGateway) {
+TEST_P(StoreTest, ATakenEpisodeRejectsItsEarlierGateway) {
   const auto take = [&](const std::string& gateway, int64_t token) {
-    v1::TakeEpisodeRequest request;
+    v1::TakeOverEpisodeRequest request;
     request.set_episode_id("e");
     request.set_gateway(gateway);
     request.set_gateway_token(token);
-    return store_->TakeEpisode(request);
+    return store_->TakeOverEpisode(request);
   };
   const auto under = [](auto request, int64_t token) {
     request.set_gateway_token(token);
     return request;
   };
   EXPECT_EQ(take("a", 1).status().code(), absl::StatusCode::kNotFound);
-  v1::OpenEpisodeRequest open = Open("e", 0, 0);
+  v1::StoreEpisodeRequest open = Open("e", 0, 0);
   open.mutable_episode()->set_gateway("a");
   open.mutable_episode()->set_gateway_token(1);
-  ASSERT_TRUE(store_->OpenEpisode(open).ok());
+  ASSERT_TRUE(store_->StoreEpisode(open).ok());
   ASSERT_TRUE(store_->AppendCall(under(Append("e", 0, {Prompt({1, 2})}, {Sampled({3})}), 1)).ok());
   EXPECT_EQ(take("b", 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(take("b", 1).status().code(), absl::StatusCode::kFailedPrecondition) << "a has the same token";
@@ -706,23 +706,23 @@ TEST_P(StoreTest, ATakenEpisodeRefusesItsEarlierGateway) {
   const absl::Status call = store_->AppendCall(under(Append("e", 1, {Prompt({1, 2})}, {}), 1));
   EXPECT_EQ(call.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(call.message()), HasSubstr("is b's by now, under token 2, and this comes under 1"));
-  EXPECT_EQ(store_->RewardEpisode(under(Reward("e", 1), 1)).code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(store_->EndEpisode(under(End("e"), 1)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->StoreReward(under(Reward("e", 1), 1)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(store_->StoreEnd(under(End("e"), 1)).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Get(*store_, "e")->calls_size(), 1);
   EXPECT_EQ(Get(*store_, "e")->episode().state(), v1::EPISODE_OPEN);
   ASSERT_TRUE(store_->AppendCall(under(Append("e", 1, {Prompt({1, 2})}, {}), 2)).ok());
-  ASSERT_TRUE(store_->EndEpisode(under(End("e"), 2)).ok());
+  ASSERT_TRUE(store_->StoreEnd(under(End("e"), 2)).ok());
   EXPECT_EQ(take("c", 3).status().code(), absl::StatusCode::kFailedPrecondition) << "it has ended";
 }
 
 // Its writer gave it up, and has sent later ones.
 TEST_P(StoreTest, ALateRewardReplacesNoLaterOne) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
   const auto post = [&](int64_t number, double reward, const std::string& signal = "") {
-    v1::RewardEpisodeRequest request = Reward("e", reward);
+    v1::StoreRewardRequest request = Reward("e", reward);
     request.set_number(number);
     if (!signal.empty()) (*request.mutable_signals())[signal] = reward;
-    return store_->RewardEpisode(request);
+    return store_->StoreReward(request);
   };
   ASSERT_TRUE(post(1, 0.25).ok());
   ASSERT_TRUE(post(3, 0.75).ok());
@@ -742,23 +742,23 @@ TEST_P(StoreTest, ALateRewardReplacesNoLaterOne) {
   EXPECT_FALSE(post(4, 0.5).ok());
   EXPECT_EQ(Get(*store_, "e")->episode().reward_number(), 5);
   EXPECT_EQ(post(-1, 1).code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(store_->EndEpisode(End("e", v1::EPISODE_FINISHED, 0.75)).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("e", v1::EPISODE_FINISHED, 0.75)).ok());
   EXPECT_TRUE(post(6, 0.75).ok());
   EXPECT_FALSE(post(7, 0.5).ok());
-  EXPECT_TRUE(store_->OpenEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
+  EXPECT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok()) << "a repeated opening does not look at it";
 }
 
 TEST_P(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
   const auto shared = Prompt({100, 101});
   const auto add = [&](const std::string& id, int64_t group, v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN) {
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0, 0, purpose)).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, group, 0, 0, purpose)).ok());
     const int32_t own = static_cast<int32_t>(base::Checksum64(id) % 1000);
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {shared, Prompt({own})}, {Sampled({own})})).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 1, {shared, Prompt({own}), Sampled({own})}, {Sampled({own, 1})})).ok());
-    ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+    ASSERT_TRUE(store_->StoreEnd(End(id)).ok());
   };
   for (int64_t group = 0; group < 8; ++group) add("g" + std::to_string(group), group);
-  ASSERT_TRUE(store_->OpenEpisode(Open("g0-again", 0, 0, 1)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("g0-again", 0, 0, 1)).ok());
   add("eval", 0, v1::PURPOSE_EVAL);
   // Step 0 trained groups 0 and 2, step 1 group 5, step 2 group 1. Groups 3 and 7 are closed, 4 and 6 open.
   ASSERT_TRUE(store_->AppendJournal(BatchRecord(0, {2, 0})).ok());
@@ -790,7 +790,7 @@ TEST_P(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
     Reopen();
   }
   // A group's segments went with its last episode, and can come back.
-  ASSERT_TRUE(store_->OpenEpisode(Open("new", 20, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("new", 20, 0)).ok());
   const int32_t own = static_cast<int32_t>(base::Checksum64("g2") % 1000);
   auto bare = Append("new", 0, {shared, Prompt({own})}, {});
   bare.clear_segments();
@@ -802,7 +802,7 @@ TEST_P(StoreTest, TrimDeletesTheGroupsThatTheCheckpointCovers) {
 TEST_P(StoreTest, SegmentsBelongToTheirGroup) {
   const auto shared = Prompt({100, 101});
   const auto open = [&](const std::string& id, int64_t group, int sample, v1::EpisodePurpose purpose) {
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, sample, 0, purpose)).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, group, sample, 0, purpose)).ok());
   };
   open("first", 0, 0, v1::PURPOSE_TRAIN);
   open("sibling", 0, 1, v1::PURPOSE_TRAIN);
@@ -837,12 +837,12 @@ TEST_P(StoreTest, SegmentsBelongToTheirGroup) {
 
 TEST_P(StoreTest, ATrimLeavesNoRecordOfItsGroups) {
   for (const char* id : {"ended", "open"}) {
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, 0, id[0] == 'o')).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, 0, id[0] == 'o')).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {Prompt({1})}, {Sampled({2})})).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 1, {Prompt({1}), Sampled({2})}, {Sampled({3})})).ok());
-    ASSERT_TRUE(store_->RewardEpisode(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
+    ASSERT_TRUE(store_->StoreReward(Reward(id, 0.5, {{std::string(id) + "/0", 1}})).ok());
   }
-  ASSERT_TRUE(store_->EndEpisode(End("ended")).ok());
+  ASSERT_TRUE(store_->StoreEnd(End("ended")).ok());
   v1::TrimRequest trim;
   trim.add_group_ids(0);
   EXPECT_EQ(store_->Trim(trim)->episodes_deleted(), 2);
@@ -864,7 +864,7 @@ TEST_P(StoreTest, ManyThreadsReadTheirOwnWrites) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       const std::string id = "e" + std::to_string(t);
-      failures += !store_->OpenEpisode(Open(id, t / 4, t % 4)).ok();
+      failures += !store_->StoreEpisode(Open(id, t / 4, t % 4)).ok();
       std::vector<v1::Segment> context{Prompt({1, 2, 3})};
       for (int i = 0; i < kCalls; ++i) {
         const auto sampled = Sampled({t, i});
@@ -874,7 +874,7 @@ TEST_P(StoreTest, ManyThreadsReadTheirOwnWrites) {
         const auto index = store_->AppendJournal(BatchRecord(t * kCalls + i, {t, i}));
         if (index.ok()) indexes[t].push_back(*index);
       }
-      failures += !store_->EndEpisode(End(id)).ok();
+      failures += !store_->StoreEnd(End(id)).ok();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -893,11 +893,11 @@ TEST_P(StoreTest, ManyThreadsReadTheirOwnWrites) {
 
 TEST_P(StoreTest, OneOfManyConcurrentRivalsWins) {
   std::atomic<int> opened{0}, appended{0};
-  ASSERT_TRUE(store_->OpenEpisode(Open("e", 1, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 1, 0)).ok());
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
-      opened += store_->OpenEpisode(Open("rival" + std::to_string(t), 0, 0)).ok();
+      opened += store_->StoreEpisode(Open("rival" + std::to_string(t), 0, 0)).ok();
       auto call = Append("e", 0, {Prompt({t})}, {});
       call.mutable_call()->set_call_id("c" + std::to_string(t));
       appended += store_->AppendCall(call).ok();
@@ -931,9 +931,9 @@ TEST_P(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
   });
   for (int64_t group = 0; group < 30; ++group) {
     const std::string id = std::to_string(group);
-    ASSERT_TRUE(store_->OpenEpisode(Open(id, group, 0)).ok());
+    ASSERT_TRUE(store_->StoreEpisode(Open(id, group, 0)).ok());
     ASSERT_TRUE(store_->AppendCall(Append(id, 0, {shared}, {Sampled({static_cast<int32_t>(group)})})).ok());
-    ASSERT_TRUE(store_->EndEpisode(End(id)).ok());
+    ASSERT_TRUE(store_->StoreEnd(End(id)).ok());
     ASSERT_TRUE(store_->AppendJournal(BatchRecord(group, {group})).ok());
     EXPECT_EQ(TrimBelow(*store_, group), group == 0 ? 0 : 1);
   }
@@ -944,7 +944,7 @@ TEST_P(StoreTest, ReadersSeeWholeTreesWhileGroupsAreTrimmed) {
 }
 
 TEST_P(StoreTest, HoldsLongTrees) {
-  ASSERT_TRUE(store_->OpenEpisode(Open("long", 0, 0)).ok());
+  ASSERT_TRUE(store_->StoreEpisode(Open("long", 0, 0)).ok());
   std::vector<int32_t> ids(200000);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 150000);
   const auto call = Append("long", 0, {Prompt(ids)}, {Sampled(ids)});
@@ -958,9 +958,9 @@ TEST_P(StoreTest, HoldsLongTrees) {
   options.max_call_bytes = 1 << 20;
   store_.reset();
   store_ = Store::Open(options).value();
-  const auto refused = store_->AppendCall(Append("long", 1, {Prompt(ids)}, {Sampled(ids)}));
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Text(refused), HasSubstr("max_call_bytes"));
+  const auto rejected = store_->AppendCall(Append("long", 1, {Prompt(ids)}, {Sampled(ids)}));
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(rejected), HasSubstr("max_call_bytes"));
 }
 
 class StoreOnFiles : public ::testing::Test {
@@ -969,7 +969,7 @@ class StoreOnFiles : public ::testing::Test {
   std::unique_ptr<Store> store_ = Store::Open(testing::QuickOptions(dir_.path())).value();
 };
 
-TEST_F(StoreOnFiles, ASecondProcessIsRefused) {
+TEST_F(StoreOnFiles, ASecondProcessIsRejected) {
   const auto second = Store::Open(testing::QuickOptions(dir_.path()));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Text(second.status()), HasSubstr("open in another process"));
@@ -985,7 +985,7 @@ TEST_F(StoreOnFiles, OpenFilesAreBounded) {
   EXPECT_THAT(options, ::testing::HasSubstr("max_open_files=512\n"));
 }
 
-TEST_F(StoreOnFiles, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
+TEST_F(StoreOnFiles, AnotherSchemaOrLayoutIsRejectedNamingBoth) {
   auto options = testing::QuickOptions(dir_.path());
   store_.reset();
   options.shards = 2;
@@ -1010,7 +1010,7 @@ TEST_F(StoreOnFiles, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
     for (auto* handle : handles) db->DestroyColumnFamilyHandle(handle);
     delete db;
   };
-  const auto expect_refused = [&](const std::string& named) {
+  const auto expect_rejected = [&](const std::string& named) {
     const absl::Status status = Store::Open(testing::QuickOptions(dir_.path())).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(Text(status), HasSubstr("'" + named + "'"));
@@ -1019,16 +1019,16 @@ TEST_F(StoreOnFiles, AnotherSchemaOrLayoutIsRefusedNamingBoth) {
   };
   for (const char* schema : {"ingot datapool 1", "ingot datapool 3", "ingot datapool 9"}) {
     edit("schema", schema);
-    expect_refused(schema);
+    expect_rejected(schema);
   }
   // A pool of another schema may have a table that this one does not know.
   edit("refs", "");
-  expect_refused("ingot datapool 9");
+  expect_rejected("ingot datapool 9");
   edit("schema", "ingot datapool 4");
-  expect_refused("refs");
+  expect_rejected("refs");
 }
 
-TEST(Store, RefusesADatabaseThatIsNotAPool) {
+TEST(Store, RejectsADatabaseThatIsNotAPool) {
   testing::TempDir dir;
   rocksdb::Options rocks;
   rocks.create_if_missing = true;
@@ -1036,9 +1036,9 @@ TEST(Store, RefusesADatabaseThatIsNotAPool) {
   ASSERT_TRUE(rocksdb::DB::Open(rocks, dir.path(), &db).ok());
   ASSERT_TRUE(db->Put({}, "someone's", "data").ok());
   delete db;
-  const auto refused = Store::Open(testing::QuickOptions(dir.path())).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(refused), HasSubstr("not a pool"));
+  const auto rejected = Store::Open(testing::QuickOptions(dir.path())).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(rejected), HasSubstr("not a pool"));
 }
 
 }  // namespace

@@ -116,61 +116,61 @@ TEST(Validate, EpisodesAreWhole) {
       [](auto& e) { e.set_purpose(static_cast<v1::EpisodePurpose>(7)); },
       [](auto& e) { e.set_state(v1::EPISODE_FINISHED); },
   };
-  EXPECT_TRUE(ValidateOpenEpisode(Open("e", 0, 0)).ok());
+  EXPECT_TRUE(ValidateStoreEpisode(Open("e", 0, 0)).ok());
   for (size_t i = 0; i < faults.size(); ++i) {
     auto request = Open("e", 0, 0);
     faults[i](*request.mutable_episode());
-    EXPECT_EQ(ValidateOpenEpisode(request).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
+    EXPECT_EQ(ValidateStoreEpisode(request).code(), absl::StatusCode::kInvalidArgument) << "fault " << i;
   }
-  EXPECT_TRUE(ValidateEndEpisode(End("e")).ok());
-  EXPECT_FALSE(ValidateEndEpisode(End("")).ok());
-  EXPECT_FALSE(ValidateEndEpisode(End("e", v1::EPISODE_OPEN)).ok());
-  EXPECT_FALSE(ValidateEndEpisode(End("e", v1::EPISODE_FINISHED, std::nan(""))).ok());
+  EXPECT_TRUE(ValidateStoreEnd(End("e")).ok());
+  EXPECT_FALSE(ValidateStoreEnd(End("")).ok());
+  EXPECT_FALSE(ValidateStoreEnd(End("e", v1::EPISODE_OPEN)).ok());
+  EXPECT_FALSE(ValidateStoreEnd(End("e", v1::EPISODE_FINISHED, std::nan(""))).ok());
   auto signal = End("e");
   (*signal.mutable_signals())["x"] = HUGE_VAL;
-  EXPECT_FALSE(ValidateEndEpisode(signal).ok());
-  EXPECT_TRUE(ValidateRewardEpisode(testing::Reward("e", 1)).ok());
-  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("", 1)).ok());
-  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("e", std::nan(""))).ok());
-  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("e", 1, {{"e/0", HUGE_VAL}})).ok());
+  EXPECT_FALSE(ValidateStoreEnd(signal).ok());
+  EXPECT_TRUE(ValidateStoreReward(testing::Reward("e", 1)).ok());
+  EXPECT_FALSE(ValidateStoreReward(testing::Reward("", 1)).ok());
+  EXPECT_FALSE(ValidateStoreReward(testing::Reward("e", std::nan(""))).ok());
+  EXPECT_FALSE(ValidateStoreReward(testing::Reward("e", 1, {{"e/0", HUGE_VAL}})).ok());
   auto nothing = testing::Reward("e", 1);
   nothing.clear_reward();
-  EXPECT_FALSE(ValidateRewardEpisode(nothing).ok());
+  EXPECT_FALSE(ValidateStoreReward(nothing).ok());
   (*nothing.mutable_signals())["x"] = std::nan("");
-  EXPECT_FALSE(ValidateRewardEpisode(nothing).ok());
+  EXPECT_FALSE(ValidateStoreReward(nothing).ok());
   auto call_reward = End("e");
   (*call_reward.mutable_call_rewards())["e/0"] = std::nan("");
-  EXPECT_FALSE(ValidateEndEpisode(call_reward).ok());
+  EXPECT_FALSE(ValidateStoreEnd(call_reward).ok());
 }
 
 TEST(Validate, RewardsAndSignalsAreWithinTheirBounds) {
-  EXPECT_TRUE(ValidateRewardEpisode(testing::Reward("e", -1e6, {{"e/0", 1e6}})).ok());
-  const absl::Status of_episode = ValidateRewardEpisode(testing::Reward("e", 1e200));
+  EXPECT_TRUE(ValidateStoreReward(testing::Reward("e", -1e6, {{"e/0", 1e6}})).ok());
+  const absl::Status of_episode = ValidateStoreReward(testing::Reward("e", 1e200));
   EXPECT_EQ(of_episode.message(), "reward is 1e+200: it must be a finite number from -1e6 to 1e6; scale it");
-  EXPECT_FALSE(ValidateRewardEpisode(testing::Reward("e", 0, {{"e/0", -1.1e6}})).ok());
-  EXPECT_FALSE(ValidateEndEpisode(End("e", v1::EPISODE_FINISHED, 1e308)).ok());
+  EXPECT_FALSE(ValidateStoreReward(testing::Reward("e", 0, {{"e/0", -1.1e6}})).ok());
+  EXPECT_FALSE(ValidateStoreEnd(End("e", v1::EPISODE_FINISHED, 1e308)).ok());
   auto signal = End("e");
   (*signal.mutable_signals())["x"] = 1.7e18;
-  EXPECT_TRUE(ValidateEndEpisode(signal).ok());
+  EXPECT_TRUE(ValidateStoreEnd(signal).ok());
   (*signal.mutable_signals())["x"] = 1e31;
-  EXPECT_FALSE(ValidateEndEpisode(signal).ok());
+  EXPECT_FALSE(ValidateStoreEnd(signal).ok());
 }
 
 // A record with other bytes would be stored and never be read.
 TEST(Validate, StringsAreUtf8) {
   const std::string cut = "a\xE4\xBD", whole = "a\xE4\xBD\xA0";
-  v1::GradeGroupRequest grades;
+  v1::StoreGradesRequest grades;
   grades.set_purpose(v1::PURPOSE_TRAIN);
   (*grades.mutable_grades())["e"].add_terms()->set_detail(whole);
-  EXPECT_EQ(ValidateGradeGroup(grades), absl::OkStatus());
+  EXPECT_EQ(ValidateStoreGrades(grades), absl::OkStatus());
   (*grades.mutable_grades())["e"].mutable_terms(0)->set_detail(cut);
-  const absl::Status status = ValidateGradeGroup(grades);
+  const absl::Status status = ValidateStoreGrades(grades);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "the grade of 'e': terms.detail is not UTF-8: the record could not be read again");
   v1::TermValue& term = *(*grades.mutable_grades())["e"].mutable_terms(0);
   term.clear_detail();
   (*term.mutable_measures())[cut] = 1;
-  EXPECT_EQ(ValidateGradeGroup(grades).code(), absl::StatusCode::kInvalidArgument) << "a key of a map";
+  EXPECT_EQ(ValidateStoreGrades(grades).code(), absl::StatusCode::kInvalidArgument) << "a key of a map";
 
   v1::AppendJournalRequest journal = testing::ClosedRecord(3);
   journal.mutable_records(0)->mutable_closed()->set_reason(whole);
@@ -178,30 +178,30 @@ TEST(Validate, StringsAreUtf8) {
   journal.mutable_records(0)->mutable_closed()->set_reason(cut);
   EXPECT_EQ(ValidateAppendJournal(journal, 1 << 20).code(), absl::StatusCode::kInvalidArgument);
 
-  v1::OpenEpisodeRequest open = Open("e", 0, 0);
+  v1::StoreEpisodeRequest open = Open("e", 0, 0);
   open.mutable_episode()->mutable_task()->set_payload_json(cut);
-  EXPECT_EQ(ValidateOpenEpisode(open).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ValidateStoreEpisode(open).code(), absl::StatusCode::kInvalidArgument);
   v1::AppendCallRequest call = Append("e", 0, {Prompt({1})}, {Sampled({2})});
   call.mutable_call()->mutable_sampling()->add_stop(cut);
   EXPECT_EQ(ValidateAppendCall(call, 1 << 20).code(), absl::StatusCode::kInvalidArgument);
-  v1::RewardEpisodeRequest reward = testing::Reward("e", 1);
+  v1::StoreRewardRequest reward = testing::Reward("e", 1);
   (*reward.mutable_facts())["x"] = cut;
-  EXPECT_EQ(ValidateRewardEpisode(reward).code(), absl::StatusCode::kInvalidArgument);
-  v1::EndEpisodeRequest end = End("e");
+  EXPECT_EQ(ValidateStoreReward(reward).code(), absl::StatusCode::kInvalidArgument);
+  v1::StoreEndRequest end = End("e");
   end.set_detail(cut);
-  EXPECT_EQ(ValidateEndEpisode(end).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ValidateStoreEnd(end).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Validate, FactsAreBounded) {
   auto facts = testing::Reward("e", 1);
   facts.clear_reward();
   for (int i = 0; i < 64; ++i) (*facts.mutable_facts())[std::to_string(i)] = "1";
-  EXPECT_TRUE(ValidateRewardEpisode(facts).ok());
+  EXPECT_TRUE(ValidateStoreReward(facts).ok());
   (*facts.mutable_facts())["x"] = "1";
-  EXPECT_FALSE(ValidateRewardEpisode(facts).ok());
+  EXPECT_FALSE(ValidateStoreReward(facts).ok());
   auto large = End("e");
   (*large.mutable_facts())["x"] = std::string(262144, '1');
-  EXPECT_FALSE(ValidateEndEpisode(large).ok());
+  EXPECT_FALSE(ValidateStoreEnd(large).ok());
 }
 
 TEST(Validate, OptionsAreChecked) {

@@ -71,7 +71,7 @@ memory_mb = 512
   EXPECT_EQ(LoadTasks(folder.string())->size(), 1u) << "one task itself";
 }
 
-TEST_F(HarborTest, WhatRoomsCannotGiveIsRefusedByName) {
+TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   fs::create_directories(Task("compose") / "environment");
   std::ofstream(root_ / "compose/environment/docker-compose.yaml") << "services:\n";
   Task("gpu", "[environment]\ngpus = 1\n");
@@ -91,7 +91,7 @@ TEST_F(HarborTest, WhatRoomsCannotGiveIsRefusedByName) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->tasks.empty());
   std::string all;
-  for (const auto& refusal : read->refused) all += refusal.name + ": " + refusal.text + "\n";
+  for (const auto& rejection : read->rejected) all += rejection.name + ": " + rejection.text + "\n";
   for (const char* const line :
        {"compose: it asks for several containers", "gpu: it asks for environment.gpus",
         "network: it asks for a network", "windows: it asks for Windows", "mcp: it asks for MCP servers",
@@ -162,13 +162,13 @@ skills_dir = "/skills"
 }
 
 // "NAME: why" of each refused task, one a line.
-std::string Refusals(const HarborFolder& read) {
+std::string Rejections(const HarborFolder& read) {
   std::string all;
-  for (const auto& refusal : read.refused) all += refusal.name + ": " + refusal.text + "\n";
+  for (const auto& rejection : read.rejected) all += rejection.name + ": " + rejection.text + "\n";
   return all;
 }
 
-TEST_F(HarborTest, AValueOfTheWrongKindIsRefusedWithItsPlace) {
+TEST_F(HarborTest, AValueOfTheWrongKindIsRejectedWithItsPlace) {
   struct Case {
     const char *name, *toml, *why;
   };
@@ -208,14 +208,14 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRefusedWithItsPlace) {
   }
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(Refusals(*read), wanted);
+  EXPECT_EQ(Rejections(*read), wanted);
 }
 
 TEST_F(HarborTest, ANumberMayBeAText) {
   Task("a", "[environment]\ncpus = \"4\"\ngpus = \"0\"\n[agent]\ntimeout_sec = \"90.5\"\n");
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(Refusals(*read), "");
+  EXPECT_EQ(Rejections(*read), "");
   ASSERT_EQ(read->tasks.size(), 1u);
   EXPECT_THAT(read->tasks[0].payload_json(), HasSubstr("\"cpus\":4"));
   EXPECT_THAT(read->tasks[0].payload_json(), HasSubstr("\"agent_timeout_s\":90.5"));
@@ -228,7 +228,7 @@ TEST_F(HarborTest, AMisspeltKeyIsNotedWithTheNearest) {
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->tasks.size(), 1u);
-  EXPECT_EQ(Refusals(*read), "b: it has neither environment.docker_image nor environment/Dockerfile\n");
+  EXPECT_EQ(Rejections(*read), "b: it has neither environment.docker_image nor environment/Dockerfile\n");
   std::vector<std::string> notes;
   for (const auto& note : read->notes) notes.push_back(note.name + " " + note.text);
   EXPECT_THAT(
@@ -241,7 +241,7 @@ TEST_F(HarborTest, AMisspeltKeyIsNotedWithTheNearest) {
           "b environment.docker_imag: not read, as Harbor has no such key; the nearest is 'environment.docker_image'"));
 }
 
-TEST_F(HarborTest, ABadTaskIsRefusedAlone) {
+TEST_F(HarborTest, ABadTaskIsRejectedAlone) {
   Task("good", "schema_version = \"1.4\"\n");
   Task("ill", "[environment.healthcheck]\ninterval_sec = 1\n");
   fs::remove(Task("bare") / "task.toml");
@@ -253,7 +253,7 @@ TEST_F(HarborTest, ABadTaskIsRefusedAlone) {
   std::ofstream(root_ / "README.md") << "none\n";
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_THAT(Refusals(*read),
+  EXPECT_THAT(Rejections(*read),
               testing::MatchesRegex("bare: it has no task.toml\nempty: its instruction.md is empty\n"
                                     "ill: environment.healthcheck has no command: write one, or none of it\n"
                                     "looped: cannot read [^\n]*looped/task.toml[^\n]*\n"
@@ -262,15 +262,15 @@ TEST_F(HarborTest, ABadTaskIsRefusedAlone) {
   ASSERT_TRUE(source.ok()) << source.status();
   ASSERT_EQ(source->tasks.size(), 1u);
   EXPECT_EQ(source->tasks[0].task_id(), "good");
-  EXPECT_EQ(source->refused, 5);
+  EXPECT_EQ(source->rejected, 5);
   EXPECT_EQ(source->remark, "1 of 6 tasks of " + root_.string() +
                                 " run here; the first refused is bare: it has no task.toml; `ingot tasks check " +
                                 root_.string() + "` lists all");
-  EXPECT_EQ(Refusals(*ReadHarborFolder((root_ / "bare").string())), "bare: it has no task.toml\n");
+  EXPECT_EQ(Rejections(*ReadHarborFolder((root_ / "bare").string())), "bare: it has no task.toml\n");
 }
 
 // Each task has one deed of a stranger; the one beside them loads.
-TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRefusedAlone) {
+TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRejectedAlone) {
   std::ofstream(root_ / "secret") << "version = \"1.0\"\n";
   fs::create_directories(root_ / "elsewhere");
   std::ofstream(root_ / "elsewhere/test.sh") << "true\n";
@@ -309,7 +309,7 @@ TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRefusedAlone) {
   Task("good");
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_THAT(Refusals(*read), testing::MatchesRegex(wanted));
+  EXPECT_THAT(Rejections(*read), testing::MatchesRegex(wanted));
   ASSERT_EQ(read->tasks.size(), 1u);
   EXPECT_EQ(read->tasks[0].task_id(), "good");
 }
@@ -326,13 +326,13 @@ TEST_F(HarborTest, LinksThatStayInsideATaskAreFollowed) {
   fs::create_symlink("/usr/bin/python3", folder / "real/environment/python3");  // a build looks it up in the image
   const auto read = ReadHarborFolder(root_.string());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(Refusals(*read), "");
+  EXPECT_EQ(Rejections(*read), "");
   ASSERT_EQ(read->tasks.size(), 1u);
   const auto payload = base::ParseJson(read->tasks[0].payload_json()).value();
   EXPECT_EQ(payload.at("tests_dir").get_string(), fs::canonical(folder / "real/tests").string());
 }
 
-TEST_F(HarborTest, ASwapBehindALookGainsNothing) {
+TEST_F(HarborTest, ASwapAfterALookGainsNothing) {
   const fs::path folder = Task("swapped");
   std::ofstream(root_ / "secret") << "secret\n";
   const auto files = TaskFolder::Open(folder.string());
@@ -395,7 +395,7 @@ name = 'x'
   const std::string alphabet("[]{}=.,\"'#\\\n\r\t \0\xff\xc3+-_0e:T\x7f\xef\xbb\xbf", 31);
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
-  int refused = 0;
+  int rejected = 0;
   for (int round = 0; round < 6000; ++round) {
     std::string text = good;
     for (size_t edits = 1 + below(6); edits > 0; --edits) {
@@ -406,10 +406,10 @@ name = 'x'
       if (kind == 3) text.insert(below(text.size()), text.substr(at, below(40)));
     }
     HarborToml read;
-    refused += ReadHarborToml(text, read).ok() ? 0 : 1;
+    rejected += ReadHarborToml(text, read).ok() ? 0 : 1;
   }
-  EXPECT_GT(refused, 2000);
-  EXPECT_LT(refused, 6000);
+  EXPECT_GT(rejected, 2000);
+  EXPECT_LT(rejected, 6000);
 }
 
 TEST_F(HarborTest, FieldsThatAreNotHonouredAreRemarkedOn) {

@@ -52,14 +52,14 @@ TEST(JsonlTest, LinesComeInOrderWithTheirNumbers) {
   EXPECT_THAT(seen, ElementsAre("1 {\"a\": 1}", "4 {\"a\": \"\\n\"}", "5 {\"a\":3}"));
 }
 
-TEST(JsonlTest, ANamedPipeIsRefusedAndAFolderToo) {
+TEST(JsonlTest, ANamedPipeIsRejectedAndAFolderToo) {
   const TempFile file("");
   std::filesystem::remove(file.path());
   ASSERT_EQ(mkfifo(file.path().c_str(), 0600), 0);
   for (const std::string& path : {file.path(), testing::TempDir()}) {
-    const absl::Status refused = LoadConversations(path).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr(path));
+    const absl::Status rejected = LoadConversations(path).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr(path));
   }
   EXPECT_THAT(std::string(LoadTasks(file.path()).status().message()), HasSubstr("is a named pipe (FIFO), not a file"));
 }
@@ -152,7 +152,7 @@ TEST(ConversationsTest, AConversationIsReadOrItsLineIsNamed) {
   EXPECT_THAT(std::string(LoadConversations(empty.path()).status().message()), HasSubstr("no conversation"));
 }
 
-TEST(TasksTest, RandomBytesAreReadOrRefused) {
+TEST(TasksTest, RandomBytesAreReadOrRejected) {
   std::mt19937 rng(2);
   for (int trial = 0; trial < 300; ++trial) {
     std::string text = "{\"task_id\": \"a\"}\n{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n";

@@ -31,7 +31,7 @@ std::string OneLine(std::string text) {
   return text + "\n";
 }
 
-TEST(Preferences, OnlyMessagesBehindThePromptAreExamples) {
+TEST(Preferences, OnlyMessagesAfterThePromptAreExamples) {
   const auto tokenizer = text::MakeByteTokenizer({"<|im_start|>", "<|im_end|>"});
   const auto format = *text::MakeChatFormat("compact", tokenizer);
   const auto pairs = Load(OneLine(kPair) + OneLine(kPair));

@@ -132,7 +132,7 @@ TEST_F(E2bTest, KeysAndTokensAreAsked) {
   EXPECT_EQ(Ask("GET", "/contexts", "", {{"E2b-Sandbox-Id", id_}, {"E2B-Traffic-Access-Token", token_}}).status, 200);
 }
 
-TEST_F(E2bTest, WishesThatCannotBeFulfilledAreRefusedByName) {
+TEST_F(E2bTest, WishesThatCannotBeFulfilledAreRejectedByName) {
   for (const auto& [body, message] : std::vector<std::pair<std::string, std::string>>{
            {R"({"templateID": "nodejs"})", "no template 'nodejs'"},
            {R"({"templateID": "folder:/root"})", "folder of this machine"},

@@ -43,7 +43,7 @@ class InterpreterTest : public SessionTest {
       const auto* const found = value.if_contains(name);
       return found == nullptr || !found->is_string() ? "" : std::string(found->get_string());
     };
-    for (CellEvent& event : going.cell->Take()) {
+    for (CellEvent& event : going.cell->TakeEvents()) {
       Ran& ran = going.ran;
       if (event.kind == CellEvent::kOut) ran.out += event.text;
       if (event.kind == CellEvent::kErr) ran.err += event.text;

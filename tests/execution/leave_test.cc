@@ -32,7 +32,7 @@ class LeaveTest : public ServiceTest {
   std::unique_ptr<http::Server> server_;
 };
 
-TEST_F(LeaveTest, BehindTheAnswerThatWasNotFetched) {
+TEST_F(LeaveTest, AfterTheAnswerThatWasNotFetched) {
   for (const char* const target : {"/ingot/v1/sessions", "/sandboxes"}) {
     auto call = Begin("POST", target, "{}");
     EXPECT_TRUE(Eventually([&] { return Sessions() == 1; }));

@@ -1,4 +1,4 @@
-// The service that executes code: requests through its handler, in rooms of the test's own uid.
+// The service that executes code: requests through its handler, in sandboxes of the test's own uid.
 #include "execution/service.h"
 
 #include <gmock/gmock.h>
@@ -24,13 +24,13 @@ using base::json::value;
 using testing::HasSubstr;
 using testing::Not;
 
-// A substrate whose rooms wait while its gate is shut. It keeps the options of the last room.
+// A substrate whose sandboxes wait while its gate is shut. It keeps the options of the last sandbox.
 class GatedSubstrate final : public sandbox::Substrate {
  public:
   explicit GatedSubstrate(std::unique_ptr<sandbox::Substrate> inner) : inner_(std::move(inner)) {}
-  const sandbox::Grant& grant() const override { return inner_->grant(); }
+  const sandbox::ProbeResult& probe_result() const override { return inner_->probe_result(); }
   const sandbox::SubstrateOptions& options() const override { return inner_->options(); }
-  absl::StatusOr<std::unique_ptr<sandbox::Room>> Prepare(const sandbox::RoomOptions& options) override {
+  absl::StatusOr<std::unique_ptr<sandbox::Sandbox>> Prepare(const sandbox::SandboxOptions& options) override {
     {
       std::unique_lock lock(mu_);
       last_ = options;
@@ -51,7 +51,7 @@ class GatedSubstrate final : public sandbox::Substrate {
     std::unique_lock lock(mu_);
     return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return waiting_ >= count; });
   }
-  sandbox::RoomOptions last() {
+  sandbox::SandboxOptions last() {
     const std::lock_guard lock(mu_);
     return last_;
   }
@@ -62,7 +62,7 @@ class GatedSubstrate final : public sandbox::Substrate {
   std::condition_variable changed_;
   bool is_open_ = true;
   int waiting_ = 0;
-  sandbox::RoomOptions last_;
+  sandbox::SandboxOptions last_;
 };
 
 // A program runs whose command line has the word.
@@ -91,7 +91,7 @@ class OwnApiTest : public ServiceTest {
   }
 };
 
-TEST_F(OwnApiTest, CasesRunInOneRoomAndEachHasItsOutcome) {
+TEST_F(OwnApiTest, CasesRunInOneSandboxAndEachHasItsOutcome) {
   const http::Reply reply = Ask("POST", "/ingot/v1/execute", R"json({"language": "python", "files": {"data/n": "20"},
       "code": "import sys\nn = int(open('data/n').read())\nprint(n + int(input()))",
       "cases": [{"stdin": "1\n"}, {"stdin": "22\n"}, {"stdin": "x\n"}]})json");
@@ -174,7 +174,7 @@ TEST_F(OwnApiTest, TheServicesEndEndsBatches) {
   EXPECT_FALSE(Runs(seconds));
 }
 
-TEST_F(OwnApiTest, CellsGoOnWhileSessionsWaitForTheirRooms) {
+TEST_F(OwnApiTest, CellsGoOnWhileSessionsWaitForTheirSandboxes) {
   auto gated = std::make_unique<GatedSubstrate>(sandbox::SharedUidSubstrate(folder_.path() + "/work"));
   GatedSubstrate& gate = *gated;
   MakeOn(std::move(gated));
@@ -210,7 +210,7 @@ TEST_F(OwnApiTest, ASessionWhoseClientWentAwayWhileItOpenedIsEnded) {
   }
 }
 
-TEST_F(OwnApiTest, TotalsOfABatchAreItsRooms) {
+TEST_F(OwnApiTest, TotalsOfABatchAreItsSandboxes) {
   auto gated = std::make_unique<GatedSubstrate>(sandbox::SharedUidSubstrate(folder_.path() + "/work"));
   GatedSubstrate& gate = *gated;
   MakeOn(std::move(gated));
@@ -222,7 +222,7 @@ TEST_F(OwnApiTest, TotalsOfABatchAreItsRooms) {
   EXPECT_EQ(totals(R"({"memory_bytes": 1000000000, "processes": 50, "cpus": 0.5})"),
             (sandbox::GroupLimits{.memory_bytes = 1'000'000'000, .processes = 50, .cpus = 0.5}));
   EXPECT_EQ(totals(R"({"memory_bytes": 1000000000000})").memory_bytes, gate.options().totals.memory_bytes)
-      << "a client cannot have more than a room's share";
+      << "a client cannot have more than a sandbox's share";
 }
 
 // Each process stays below the limit, and together they pass it.
@@ -231,7 +231,7 @@ TEST_F(OwnApiTest, AControlGroupHoldsTheMemoryOfABatch) {
   options.work_root = folder_.path() + "/work";
   auto substrate = sandbox::LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if ((*substrate)->grant().rung != sandbox::Rung::kFull) GTEST_SKIP() << "needs control groups";
+  if ((*substrate)->probe_result().isolation != sandbox::IsolationLevel::kFull) GTEST_SKIP() << "needs control groups";
   MakeOn(*std::move(substrate));
   const value ran = Case(Ask("POST", "/ingot/v1/execute", R"json({"language": "python", "code":
       "import os\nfor i in range(8):\n  if os.fork() == 0:\n    held = b'x' * (60 << 20)\n    os._exit(0)\nends = [os.wait()[1] for i in range(8)]\nprint(ends)\nprint(9 in ends)",
@@ -277,7 +277,7 @@ TEST_F(OwnApiTest, FilesAreReadWrittenListedAndRemoved) {
   EXPECT_EQ(entries.get_array()[0].at("type").get_string(), "file");
   EXPECT_EQ(Ask("DELETE", session + "/files/src", "").status, 200);
   EXPECT_EQ(Ask("GET", session + "/files/src", "").status, 404);
-  EXPECT_EQ(Ask("PUT", session + "/files/%2Fproc%2Fversion", "x").status, 400) << "not the room's to write";
+  EXPECT_EQ(Ask("PUT", session + "/files/%2Fproc%2Fversion", "x").status, 400) << "not the sandbox's to write";
 }
 
 // A repository is put into a session, patched and tested there, and its difference taken out.
@@ -317,7 +317,8 @@ TEST_F(OwnApiTest, AnImageHasTheLanguages) {
   options.images = folder_.path() + "/images";
   auto substrate = sandbox::LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().layers || !(*substrate)->grant().root_folder) GTEST_SKIP() << "no rooms with images here";
+  if (!(*substrate)->probe_result().layers || !(*substrate)->probe_result().root_folder)
+    GTEST_SKIP() << "no sandboxes with images here";
   ServiceOptions service;
   service.image_folders = {folder_.path()};
   MakeOn(*std::move(substrate), service);
@@ -424,9 +425,9 @@ TEST_F(OwnApiTest, SessionsShareABoundOfMemory) {
   options.store.session_bytes = 100 << 20;
   Make(options);
   const std::string first = Open(R"({"limits": {"memory_bytes": 250000000}})");
-  const http::Reply refused = Ask("POST", "/ingot/v1/sessions", "");
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_THAT(refused.body, HasSubstr("250000000 of 314572800 bytes"));
+  const http::Reply rejected = Ask("POST", "/ingot/v1/sessions", "");
+  EXPECT_EQ(rejected.status, 429);
+  EXPECT_THAT(rejected.body, HasSubstr("250000000 of 314572800 bytes"));
   EXPECT_EQ(Ask("DELETE", first, "").status, 200);
   Open();
 }

@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "execution/test_client.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::execution {
 namespace {
 
-// A room whose end waits for a gate.
-class SlowRoom final : public sandbox::Room {
+// A sandbox whose end waits for a gate.
+class SlowSandbox final : public sandbox::Sandbox {
  public:
-  SlowRoom(std::unique_ptr<sandbox::Room> inner, std::shared_future<void> gate)
+  SlowSandbox(std::unique_ptr<sandbox::Sandbox> inner, std::shared_future<void> gate)
       : inner_(std::move(inner)), gate_(std::move(gate)) {}
-  ~SlowRoom() override { gate_.wait(); }
+  ~SlowSandbox() override { gate_.wait(); }
 
   const std::string& work() const override { return inner_->work(); }
   const std::string& home() const override { return inner_->home(); }
@@ -57,12 +57,13 @@ class SlowRoom final : public sandbox::Room {
     return inner_->StartCompanion(command, limits);
   }
   absl::StatusOr<sandbox::Fd> NewSocket() override { return inner_->NewSocket(); }
-  absl::StatusOr<std::string> Keep(const std::string& name, const std::map<std::string, std::string>& beside) override {
-    return inner_->Keep(name, beside);
+  absl::StatusOr<std::string> KeepFolders(const std::string& name,
+                                          const std::map<std::string, std::string>& beside) override {
+    return inner_->KeepFolders(name, beside);
   }
 
  private:
-  const std::unique_ptr<sandbox::Room> inner_;
+  const std::unique_ptr<sandbox::Sandbox> inner_;
   const std::shared_future<void> gate_;
 };
 
@@ -70,11 +71,11 @@ class SlowSubstrate final : public sandbox::Substrate {
  public:
   SlowSubstrate(std::unique_ptr<sandbox::Substrate> inner, std::shared_future<void> gate)
       : inner_(std::move(inner)), gate_(std::move(gate)) {}
-  const sandbox::Grant& grant() const override { return inner_->grant(); }
+  const sandbox::ProbeResult& probe_result() const override { return inner_->probe_result(); }
   const sandbox::SubstrateOptions& options() const override { return inner_->options(); }
-  absl::StatusOr<std::unique_ptr<sandbox::Room>> Prepare(const sandbox::RoomOptions& options) override {
-    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Room> room, inner_->Prepare(options));
-    return std::make_unique<SlowRoom>(std::move(room), gate_);
+  absl::StatusOr<std::unique_ptr<sandbox::Sandbox>> Prepare(const sandbox::SandboxOptions& options) override {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Sandbox> sandbox, inner_->Prepare(options));
+    return std::make_unique<SlowSandbox>(std::move(sandbox), gate_);
   }
 
  private:
@@ -86,7 +87,7 @@ using SessionEndTest = ServiceTest;
 using base::json::value;
 
 // One thread of the HTTP server serves all sockets, and drops streams that ended.
-TEST_F(SessionEndTest, AStreamOfAnEndedSessionIsDroppedWithoutAWaitForTheRoom) {
+TEST_F(SessionEndTest, AStreamOfAnEndedSessionIsDroppedWithoutAWaitForTheSandbox) {
   std::promise<void> gate;
   MakeOn(std::make_unique<SlowSubstrate>(sandbox::SharedUidSubstrate(folder_.path() + "/work"),
                                          gate.get_future().share()));
@@ -98,12 +99,12 @@ TEST_F(SessionEndTest, AStreamOfAnEndedSessionIsDroppedWithoutAWaitForTheRoom) {
   const auto ended = Begin("DELETE", session, "");
   EXPECT_THAT(stream->Bytes(), testing::HasSubstr(R"("ending":"cancelled")"));
   const auto dropped = std::async(std::launch::async, [&stream] { stream.reset(); });
-  EXPECT_EQ(dropped.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "it waits for the room's end";
+  EXPECT_EQ(dropped.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "it waits for the sandbox's end";
   gate.set_value();
   EXPECT_EQ(ended->Reply().status, 200);
 }
 
-TEST_F(SessionEndTest, RoomsThatEndSlowlyDelayNobodyElse) {
+TEST_F(SessionEndTest, SandboxesThatEndSlowlyDelayNobodyElse) {
   std::promise<void> gate;
   const auto opened = gate.get_future().share();
   ServiceOptions options;
@@ -121,7 +122,7 @@ TEST_F(SessionEndTest, RoomsThatEndSlowlyDelayNobodyElse) {
   EXPECT_EQ(Ask("GET", sessions[0], "").status, 200);
   for (int i = 1; i < 6; ++i) EXPECT_EQ(Ask("GET", sessions[static_cast<size_t>(i)], "").status, 404);
   EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 200) << "the seventh";
-  EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 429) << "rooms count until they are gone";
+  EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 429) << "sandboxes count until they are gone";
   gate.set_value();
   for (const auto& call : ending) EXPECT_EQ(call->Reply().status, 200);
   EXPECT_EQ(Ask("POST", "/ingot/v1/sessions", "").status, 200);
@@ -163,7 +164,7 @@ TEST(SessionStoreTest, TheEndOfARequestCountsAsAUse) {
   const sandbox::Cancellation nobody;
   auto opened = store.Open({}, nobody);
   ASSERT_TRUE(opened.ok()) << opened.status();
-  std::shared_ptr<Held> request = store.Find((*opened)->id);
+  std::shared_ptr<HeldSession> request = store.Find((*opened)->id);
   opened->reset();
   clock.Advance(longer);
   store.RemoveEnded();

@@ -1,4 +1,4 @@
-// Sessions: programs side by side in one room, their input and output, files, and every way in which they end.
+// Sessions: programs side by side in one sandbox, their input and output, files, and every way in which they end.
 #include "execution/session.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST_F(SessionTest, OutputComesWhileTheProgramRuns) {
   EXPECT_EQ(program.out, "first\nsecond\n");
 }
 
-TEST_F(SessionTest, NotesComeBehindTheOutputThatWasWrittenBeforeThem) {
+TEST_F(SessionTest, NotesComeAfterTheOutputThatWasWrittenBeforeThem) {
   const auto session = Open();
   Watched program = Start(*session, {.argv = {"python3", "-c", R"(import os
 for i in range(300):
@@ -62,7 +62,7 @@ for i in range(300):
   size_t seen = 0;
   bool in_order = true;
   ASSERT_TRUE(program.bell->Await([&] {
-    const Subscription::News news = program.started.subscription->Take();
+    const Subscription::News news = program.started.subscription->TakeNews();
     for (const auto& chunk : news.chunks) {
       (chunk->stream == Stream::kOut ? program.out : program.err) +=
           chunk->stream == Stream::kNotes ? "" : chunk->bytes;
@@ -85,7 +85,7 @@ for i in range(4096): os.write(1, b"x" * 4096)
   std::vector<std::shared_ptr<const Chunk>> held;
   size_t bytes = 0;
   for (int i = 0; i < 40 || (held.empty() && i < 6000); ++i) {  // Python takes its time to start
-    const Subscription::News news = writer.started.subscription->Take();
+    const Subscription::News news = writer.started.subscription->TakeNews();
     held.insert(held.end(), news.chunks.begin(), news.chunks.end());
     ASSERT_FALSE(news.end.has_value());
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -141,7 +141,7 @@ TEST_F(SessionTest, ProgramsThatCannotRunAreNamed) {
   EXPECT_TRUE(absl::IsFailedPrecondition(session->Send(*first->process, "x"))) << "it has no stdin";
 }
 
-TEST_F(SessionTest, InputThatAProgramDoesNotReadIsRefused) {
+TEST_F(SessionTest, InputThatAProgramDoesNotReadIsRejected) {
   const auto session = Open();
   Watched program = Shell(*session, "sleep 1000");
   absl::Status status;
@@ -150,8 +150,8 @@ TEST_F(SessionTest, InputThatAProgramDoesNotReadIsRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }
 
-// The attendant stands still for a second, so that orders fill the session's outbox.
-TEST_F(SessionTest, InputThatTheSessionRefusedMayBeSentAgain) {
+// The guest agent stands still for a second, so that orders fill the session's outbox.
+TEST_F(SessionTest, InputThatTheSessionRejectedMayBeSentAgain) {
   const auto session = Open();
   Watched reader = Shell(*session, "cat > /dev/null");
   Watched stopper = Shell(*session, "read line; kill -STOP $PPID; sleep 1; kill -CONT $PPID");
@@ -164,7 +164,7 @@ TEST_F(SessionTest, InputThatTheSessionRefusedMayBeSentAgain) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  ASSERT_TRUE(*is_full) << "the attendant did not stand still";
+  ASSERT_TRUE(*is_full) << "the guest agent did not stand still";
   // 30 times 60,000 bytes are more than a process may leave untaken.
   for (int i = 0; i < 30; ++i) session->Send(*reader.started.process, input).IgnoreError();
   ASSERT_TRUE(stopper.AwaitEnd());
@@ -187,16 +187,16 @@ TEST_F(SessionTest, AnEndedSessionEndsItsProgramsWithTheReason) {
   EXPECT_THAT(session->Ask(FileOp::kStat, {}, "f").status.message(), HasSubstr("the test ends it"));
 }
 
-TEST_F(SessionTest, AnAttendantThatIsKilledIsNamed) {
+TEST_F(SessionTest, AGuestAgentThatIsKilledIsNamed) {
   const auto session = Open();
   Watched program = Shell(*session, "read line; kill -9 $PPID; sleep 1000");
   ASSERT_TRUE(session->Send(*program.started.process, "now\n").ok());
   ASSERT_TRUE(program.AwaitEnd());
   EXPECT_EQ(program.end->ending, Ending::kCancelled);
-  EXPECT_THAT(program.end->why, HasSubstr("attendant was killed"));
+  EXPECT_THAT(program.end->why, HasSubstr("guest agent was killed"));
 }
 
-// Writes frames of its own into the attendant's socket, as a program with the right to trace it may.
+// Writes frames of its own into the guest agent's socket, as a program with the right to trace it may.
 constexpr char kForge[] = R"py(
 import ctypes, os, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -212,14 +212,14 @@ if sys.argv[1] == "flood":
 import time; time.sleep(1000)
 )py";
 
-TEST_F(SessionTest, AnAttendantThatForgesItsMessagesEndsTheSession) {
+TEST_F(SessionTest, AGuestAgentThatForgesItsMessagesEndsTheSession) {
   for (const std::string forgery : {"size", "kind", "end", "flood"}) {
     const auto session = Open();
     Watched held = Shell(*session, "sleep 1000");
     const std::string id = std::to_string(held.started.process->id());
     Watched forger = Start(*session, {.argv = {"python3", "-c", kForge, forgery, id}});
     ASSERT_TRUE(forger.Await([&] { return forger.end.has_value() || forger.out == "refused\n"; })) << forgery;
-    if (!forger.out.empty()) GTEST_SKIP() << "a program may not trace the attendant here";
+    if (!forger.out.empty()) GTEST_SKIP() << "a program may not trace the guest agent here";
     EXPECT_EQ(forger.end->ending, Ending::kCancelled) << forgery;
     EXPECT_THAT(forger.end->why, HasSubstr("does not send")) << forgery;
   }
@@ -271,15 +271,15 @@ TEST_F(SessionTest, FileOrdersThatCannotBeAreNamed) {
   EXPECT_THAT(session->Ask(FileOp::kList, {}, "many").status.message(), HasSubstr("10000 entries"));
 }
 
-TEST_F(SessionTest, BehindTheStrongestWallTheAttendantAndItsProgramsWorkTheSame) {
+TEST_F(SessionTest, BehindTheStrongestWallTheGuestAgentAndItsProgramsWorkTheSame) {
   sandbox::SubstrateOptions options;
   options.work_root = folder_.path();
   auto substrate = sandbox::LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().root_folder) GTEST_SKIP() << "the machine grants no namespaces";
+  if (!(*substrate)->probe_result().root_folder) GTEST_SKIP() << "the machine grants no namespaces";
   substrate_ = *std::move(substrate);
   SessionOptions home;
-  home.room.binds = {{.folder = "work", .at = "/home/user"}};
+  home.sandbox.binds = {{.folder = "work", .at = "/home/user"}};
   home.folder = home.home = "/home/user";
   const auto session = Open(home);
   ASSERT_NE(session, nullptr);
@@ -309,10 +309,10 @@ TEST_F(SessionTest, RunToEndGathersWhatBatchesNeed) {
   EXPECT_EQ(flood->out.size(), 1000u);
 }
 
-// The program of the room is the attendant's child, and may stop it.
-TEST_F(SessionTest, ItEndsIfItsAttendantDoesNotEndAKilledProgram) {
+// The program of the sandbox is the guest agent's child, and may stop it.
+TEST_F(SessionTest, ItEndsIfItsGuestAgentDoesNotEndAKilledProgram) {
   SessionOptions options;
-  options.patience = std::chrono::seconds(2);
+  options.timeout = std::chrono::seconds(2);
   const auto session = Open(options);
   ASSERT_NE(session, nullptr);
   Watched program = Shell(*session, "read line; kill -STOP $PPID; sleep 1000");

@@ -1,4 +1,4 @@
-// A session whose attendant does not answer, and requests that are large, delay nobody else.
+// A session whose guest agent does not answer, and requests that are large, delay nobody else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,13 +37,13 @@ Stat StatOf(const std::string& pid) {
   return {line.substr(open + 1, close - open - 1), line[close + 2], std::atoi(line.c_str() + close + 4)};
 }
 
-// Whether an attendant of this process's rooms is stopped.
-bool HasStoppedAttendant() {
+// Whether a guest agent of this process's sandboxes is stopped.
+bool HasStoppedGuestAgent() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     Stat stat = StatOf(name);
-    if (stat.name != "attendant" || stat.state != 'T') continue;
+    if (stat.name != "guest-agent" || stat.state != 'T') continue;
     while (stat.parent > 1 && stat.parent != getpid()) stat = StatOf(std::to_string(stat.parent));
     if (stat.parent == getpid()) return true;
   }
@@ -53,26 +53,26 @@ bool HasStoppedAttendant() {
 class StallTest : public ServiceTest {
  protected:
   // A sandbox of both APIs.
-  struct Sandbox {
+  struct E2bSandbox {
     std::string id, own;
     http::Fields shown;
   };
-  Sandbox Open() {
+  E2bSandbox Open() {
     const value opened = Json(Ask("POST", "/sandboxes", "{}"));
-    Sandbox sandbox;
+    E2bSandbox sandbox;
     sandbox.id = std::string(opened.at("sandboxID").get_string());
     sandbox.own = "/ingot/v1/sessions/" + sandbox.id;
     sandbox.shown = {{"E2b-Sandbox-Id", sandbox.id},
                      {"X-Access-Token", std::string(opened.at("envdAccessToken").get_string())}};
     return sandbox;
   }
-  http::Fields With(const Sandbox& sandbox, const std::string& type) {
+  http::Fields With(const E2bSandbox& sandbox, const std::string& type) {
     http::Fields fields = sandbox.shown;
     fields.emplace_back("Content-Type", type);
     return fields;
   }
-  // A program of the sandbox stops its attendant. Its stream is one of the requests that wait from then on.
-  std::vector<std::unique_ptr<Call>> Stop(const Sandbox& sandbox) {
+  // A program of the sandbox stops its guest agent. Its stream is one of the requests that wait from then on.
+  std::vector<std::unique_ptr<Call>> Stop(const E2bSandbox& sandbox) {
     const object limits{{"wall_s", 3600}};
     const std::string code = "until [ -e go ]; do sleep 0.01; done; kill -STOP $PPID; sleep 1000";
     std::vector<std::unique_ptr<Call>> calls;
@@ -80,16 +80,16 @@ class StallTest : public ServiceTest {
                           base::PrintJson({{"command", {"sh", "-c", code}}, {"stream", true}, {"limits", limits}})));
     EXPECT_TRUE(calls[0]->Await([&] { return !calls[0]->content_type().empty(); })) << "it runs";
     calls.push_back(Begin("PUT", sandbox.own + "/files/go", ""));
-    EXPECT_TRUE(Eventually(HasStoppedAttendant));
+    EXPECT_TRUE(Eventually(HasStoppedGuestAgent));
     return calls;
   }
 };
 
-TEST_F(StallTest, AStoppedAttendantStallsNoOtherSession) {
+TEST_F(StallTest, AStoppedGuestAgentStallsNoOtherSession) {
   ServiceOptions options;
-  options.store.patience = std::chrono::minutes(10);
+  options.store.timeout = std::chrono::minutes(10);
   Make(options);
-  const Sandbox stopped = Open(), other = Open();
+  const E2bSandbox stopped = Open(), other = Open();
   std::vector<std::unique_ptr<Call>> stalled = Stop(stopped);
   for (int i = 0; i < 5; ++i) {  // of each kind more than there are threads of a kind
     stalled.push_back(Begin("PUT", stopped.own + "/files/a", "a"));
@@ -110,20 +110,20 @@ TEST_F(StallTest, AStoppedAttendantStallsNoOtherSession) {
   EXPECT_EQ(Ask("POST", "/ingot/v1/execute", R"({"command": ["true"]})").status, 200);
   EXPECT_EQ(Ask("POST", "/files?path=c", "c", With(other, "application/octet-stream")).status, 200);
   EXPECT_EQ(Json(Ask("GET", "/ingot/v1/sessions", "")).at("sessions").get_array().size(), 2u);
-  EXPECT_EQ(Ask("GET", stopped.own, "").status, 200) << "what needs no attendant";
+  EXPECT_EQ(Ask("GET", stopped.own, "").status, 200) << "what needs no guest agent";
   EXPECT_EQ(Ask("GET", "/health", "", stopped.shown).status, 204);
   EXPECT_EQ(Ask("POST", stopped.own + "/interrupt", "").status, 200);
-  const Sandbox third = Open();
+  const E2bSandbox third = Open();
   EXPECT_EQ(Ask("DELETE", third.own, "").status, 200);
   EXPECT_EQ(Ask("DELETE", stopped.own, "").status, 200);
   for (const auto& call : stalled) EXPECT_NE(call->Bytes(), "") << "its end answers the requests that waited";
 }
 
-TEST_F(StallTest, AnOrderThatAStoppedAttendantDoesNotAnswerFails) {
+TEST_F(StallTest, AnOrderThatAStoppedGuestAgentDoesNotAnswerFails) {
   ServiceOptions options;
-  options.store.patience = std::chrono::seconds(3);
+  options.store.timeout = std::chrono::seconds(3);
   Make(options);
-  const Sandbox sandbox = Open();
+  const E2bSandbox sandbox = Open();
   const auto program = Stop(sandbox);
   std::vector<std::unique_ptr<Call>> calls;
   calls.push_back(Begin("PUT", sandbox.own + "/files/a", "a"));
@@ -136,7 +136,7 @@ TEST_F(StallTest, AnOrderThatAStoppedAttendantDoesNotAnswerFails) {
   }
 }
 
-TEST_F(StallTest, AFormOfTooManyPartsIsRefused) {
+TEST_F(StallTest, AFormOfTooManyPartsIsRejected) {
   const auto form = [](int parts) {
     std::string body;
     for (int i = 0; i < parts; ++i) {
@@ -148,7 +148,7 @@ TEST_F(StallTest, AFormOfTooManyPartsIsRefused) {
   const std::string type = "multipart/form-data; boundary=b";
   EXPECT_EQ(ReadForm(type, form(kMostParts))->size(), static_cast<size_t>(kMostParts));
   EXPECT_THAT(std::string(ReadForm(type, form(kMostParts + 1)).status().message()), HasSubstr("over 4096 parts"));
-  const Sandbox sandbox = Open();
+  const E2bSandbox sandbox = Open();
   EXPECT_EQ(Ask("POST", "/files", form(100'000), With(sandbox, type)).status, 400);
   object files;
   for (size_t i = 0; i <= kMostNames; ++i) files[std::to_string(i)] = "x";

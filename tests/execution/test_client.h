@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 #include "execution/service.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::execution {
 
@@ -36,7 +36,7 @@ class Call {
     http::Opening opening = handler.Head(std::move(head));
     exchange_ = opening.exchange;
     if (exchange_ == nullptr) {
-      reply_ = opening.refusal;
+      reply_ = opening.rejection;
       return;
     }
     exchange_->Body(std::move(body), [state = state_] {
@@ -60,7 +60,7 @@ class Call {
         if (!state_->woken.wait_until(lock, deadline, [&] { return state_->wakes != seen; })) return false;
         seen = state_->wakes;
       }
-      Take();
+      TakeEvents();
       if (ready()) return true;
     }
     return ready();
@@ -86,7 +86,7 @@ class Call {
 
  private:
   // As the server does: again until nothing comes.
-  void Take() {
+  void TakeEvents() {
     while (!done_) {
       http::Output output = exchange_->Send();
       if (output.reply.has_value()) reply_ = std::move(output.reply);

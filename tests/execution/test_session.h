@@ -1,4 +1,4 @@
-// Sessions for tests, in rooms of the test's own uid unless a test asks for a wall.
+// Sessions for tests, in sandboxes of the test's own uid unless a test asks for a wall.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "execution/session.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::execution {
 
@@ -21,7 +21,7 @@ class Bell {
     return [state = state_] {
       const std::lock_guard lock(state->mu);
       ++state->rings;
-      state->rung.notify_all();
+      state->isolation.notify_all();
     };
   }
   // Calls `ready` after each ring until it is true, for a minute at most.
@@ -36,14 +36,14 @@ class Bell {
       }
       if (ready()) return true;
       std::unique_lock lock(state_->mu);
-      if (!state_->rung.wait_until(lock, deadline, [&] { return state_->rings != seen; })) return ready();
+      if (!state_->isolation.wait_until(lock, deadline, [&] { return state_->rings != seen; })) return ready();
     }
   }
 
  private:
   struct State {
     std::mutex mu;
-    std::condition_variable rung;
+    std::condition_variable isolation;
     int rings = 0;
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
@@ -51,13 +51,13 @@ class Bell {
 
 // One program with its output and end so far.
 struct Watched {
-  Session::Started started;
+  Session::StartedProgram started;
   std::shared_ptr<Bell> bell = std::make_shared<Bell>();
   std::string out, err, notes;
   std::optional<ProcessEnd> end;
 
   void Look() {
-    const Subscription::News news = started.subscription->Take();
+    const Subscription::News news = started.subscription->TakeNews();
     for (const auto& chunk : news.chunks) {
       (chunk->stream == Stream::kOut ? out : chunk->stream == Stream::kErr ? err : notes) += chunk->bytes;
     }

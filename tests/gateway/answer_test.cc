@@ -128,7 +128,7 @@ TEST(Answer, AbortsAllItsCalls) {
   const auto answer = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
   world.engine->WaitForHeld(3);
   answer->Abort(absl::CancelledError("gone"));
-  while (!answer->Take().done) flag->WaitAndClear();
+  while (!answer->TakeOutput().done) flag->WaitAndClear();
   world.engine->WaitForAborted(3);  // the thread that asked the engine may give a request up later than `done`
   ASSERT_EQ(world.pool.calls().size(), 3u);
   for (const v1::Call& call : world.pool.calls()) EXPECT_EQ(call.finish(), v1::FINISH_ABORTED);

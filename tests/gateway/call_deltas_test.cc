@@ -183,19 +183,19 @@ TEST(CallDeltas, AStreamAddsUpToTheAnswerThatComesWhole) {
 }
 
 // The names of a stream's events, and the texts of its deltas.
-std::string Told(const std::vector<WireEvent>& events) {
-  std::string told;
+std::string Emitted(const std::vector<WireEvent>& events) {
+  std::string emitted;
   for (const WireEvent& event : events) {
     const value json = *base::ParseJson(event.data);
     if (event.name.empty() && base::Find(json, "choices") != nullptr) {
-      told += base::PrintJson(json.at("choices").at(0).at("delta")) + "\n";
+      emitted += base::PrintJson(json.at("choices").at(0).at("delta")) + "\n";
       continue;
     }
-    told += event.name;
-    if (const value* delta = base::Find(json, "delta")) told += " " + base::PrintJson(*delta);
-    told += "\n";
+    emitted += event.name;
+    if (const value* delta = base::Find(json, "delta")) emitted += " " + base::PrintJson(*delta);
+    emitted += "\n";
   }
-  return std::regex_replace(told, std::regex("[0-9a-f]{32}"), "ID");
+  return std::regex_replace(emitted, std::regex("[0-9a-f]{32}"), "ID");
 }
 
 // The engine holds back its last chunk, so all events before it were sent during sampling.
@@ -253,12 +253,12 @@ content_block_delta {"type":"input_json_delta","partial_json":"{\"a\": 1"}
         {.api_key = episode.api_key(), .episode = {}}, *FindDialect(dialect),
         {.body = base::PrintJson(Request(dialect, true)), .headers = {}}, [flag] { flag->Set(); });
     world.engine->WaitForHeld(1);
-    EXPECT_EQ(Told(answer->Take().events), expected);
+    EXPECT_EQ(Emitted(answer->TakeOutput().events), expected);
     world.engine->Release();
     std::string rest;
     for (Answer::Output out; !out.done;) {
       flag->WaitAndClear();
-      out = answer->Take();
+      out = answer->TakeOutput();
       for (const WireEvent& event : out.events) rest += event.data + "\n";
     }
     // A call that was cut off stays a call.

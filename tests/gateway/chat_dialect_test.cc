@@ -140,7 +140,7 @@ TEST(ChatRequest, SurvivesMutilatedBodies) {
   world.engine->inline_chunks = true;
   std::mt19937 random(7);
   const std::string full = kFull;
-  int answered = 0, refused = 0;
+  int answered = 0, rejected = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string body = full;
     for (int edits = 1 + random() % 3; edits > 0; --edits) {
@@ -164,13 +164,13 @@ TEST(ChatRequest, SurvivesMutilatedBodies) {
     if (outcome.status.ok()) {
       ++answered;
     } else {
-      ++refused;
+      ++rejected;
       ASSERT_EQ(HttpStatusOf(outcome.status), 400) << outcome.status << body;
       ASSERT_TRUE(base::ParseJson(ErrorJson(outcome.status)).ok());
     }
   }
   EXPECT_GT(answered, 100);
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(rejected, 1000);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(Messages, SendsThinkingOnlyToClientsThatAskedForIt) {
                                           {object{{"type", "disabled"}}, false},
                                           {object{{"type", "enabled"}, {"budget_tokens", 1024}}, true},
                                           {object{{"type", "adaptive"}}, true}};
-  for (const auto& [thinking, told] : cases) {
+  for (const auto& [thinking, reported] : cases) {
     Direct world(Say(kThoughtAndCall));
     object body = base::ParseJson(kMessagesBody)->as_object();
     body["thinking"] = thinking;
@@ -112,7 +112,8 @@ TEST(Messages, SendsThinkingOnlyToClientsThatAskedForIt) {
         EXPECT_EQ(index->to_number<size_t>(), blocks.size() - 1);
       }
     }
-    EXPECT_EQ(value(blocks), told ? value(array{"thinking", "text", "tool_use"}) : value(array{"text", "tool_use"}));
+    EXPECT_EQ(value(blocks),
+              reported ? value(array{"thinking", "text", "tool_use"}) : value(array{"text", "tool_use"}));
     body["stream"] = false;
     body["return_token_ids"] = true;
     const value whole = world.Ask("messages", "key", base::PrintJson(body)).events.at(0);
@@ -691,7 +692,7 @@ TEST(DialectErrors, BreakOffAStreamInTheDialectsOwnWay) {
     Answer::Output out;
     while (!out.done) {
       flag->WaitAndClear();
-      out = answer->Take();
+      out = answer->TakeOutput();
       if (!released && !out.events.empty()) {
         world.engine->Release();
         released = true;

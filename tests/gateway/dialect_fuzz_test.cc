@@ -242,7 +242,7 @@ TEST(Dialects, AnswerEveryBodyOrNameItsFault) {
       ASSERT_EQ(fuzzer.Try(body), "") << name << "\n" << body;
     }
     EXPECT_GT(fuzzer.answered(), 50) << name;
-    EXPECT_GT(fuzzer.refused(), 150) << name;
+    EXPECT_GT(fuzzer.rejected(), 150) << name;
   }
 }
 

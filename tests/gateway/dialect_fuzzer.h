@@ -152,7 +152,7 @@ class DialectFuzzer {
         ++answered_;
         continue;
       }
-      ++refused_;
+      ++rejected_;
       const Dialect::Error error = FindDialect(dialect_)->ErrorOf(outcome.status);
       if (error.http != 400) return "not a 400: " + outcome.status.ToString();
       const std::string field = FieldAtFault(outcome.status);
@@ -176,13 +176,13 @@ class DialectFuzzer {
     return "";
   }
   int answered() const { return answered_; }
-  int refused() const { return refused_; }
+  int rejected() const { return rejected_; }
 
  private:
   const std::string dialect_;
   World world_;
   int64_t tried_ = 0;
-  int answered_ = 0, refused_ = 0;
+  int answered_ = 0, rejected_ = 0;
 };
 
 }  // namespace ingot::gateway

@@ -25,7 +25,7 @@ absl::StatusOr<GatewayRequest> Parse(const char* dialect, const std::string& bod
 }
 
 // role: content [reasoning] name(arguments) <call id>
-std::string Told(const GatewayRequest& request) {
+std::string Emitted(const GatewayRequest& request) {
   std::string all;
   for (const text::Message& message : request.conversation.messages) {
     absl::StrAppend(&all, message.role, ": ", message.content);
@@ -51,7 +51,7 @@ TEST(MessagesRequest, BecomesAConversation) {
           {"type":"tool_result","tool_use_id":"t2","content":[{"type":"text","text":"two"}]},{"type":"text","text":"now?"}]},
         {"role":"assistant","content":"done"},{"role":"user","content":"ok"}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request),
+  EXPECT_EQ(Emitted(*request),
             "system: You are.\n\nBe brief.\n"
             "user: a\nb\n"
             "assistant: I do. [hm] f({\"a\": false}) f({})\n"
@@ -72,7 +72,7 @@ TEST(MessagesRequest, JoinsNeighboursOfOneRole) {
       {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"one"}]},
       {"role":"user","content":"c"},{"role":"user","content":"d"}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), "user: a\nb\nassistant: I do. f({})\ntool: one <t1>\nuser: c\nd\n");
+  EXPECT_EQ(Emitted(*request), "user: a\nb\nassistant: I do. f({})\ntool: one <t1>\nuser: c\nd\n");
   EXPECT_EQ(request->echoed_ids.size(), request->conversation.messages.size());
 }
 
@@ -80,7 +80,7 @@ TEST(MessagesRequest, TakesDevelopersForTheSystemAndNoBlocksForAnEmptyText) {
   const auto request = Parse("messages", R"({"max_tokens":1,"messages":[{"role":"developer","content":"Be brief."},
       {"role":"system","content":[]},{"role":"user","content":[]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), "system: Be brief.\nuser: \n");
+  EXPECT_EQ(Emitted(*request), "system: Be brief.\nuser: \n");
 }
 
 // A last turn of the assistant is an answer that the client began, if the model can go on with it.
@@ -123,16 +123,16 @@ TEST(MessagesRequest, ReadsTextWhereverItLies) {
       {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"tool_reference","tool_name":"f"},
         {"type":"search_result","title":"In","source":"s","content":[{"type":"text","text":"z"}]}]}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request),
+  EXPECT_EQ(Emitted(*request),
             "user: T\n\nwhole\none\ntwo\nFound\n\nhttps://a\n\nx\ny\n"
             "assistant: So far. Then. find({})\n"
             "tool: f\nIn\n\ns\n\nz <t1>\n");
   for (const char* block :
        {R"({"type":"document","source":{"type":"content","content":[{"type":"image"}]}})",
         R"({"type":"search_result","content":[{"type":"image"}]})", R"({"type":"tool_reference","tool_name":7})"}) {
-    const auto refused =
+    const auto rejected =
         Parse("messages", absl::StrCat(R"({"max_tokens":1,"messages":[{"role":"user","content":[)", block, "]}]}"));
-    EXPECT_EQ(HttpStatusOf(refused.status()), 400) << block;
+    EXPECT_EQ(HttpStatusOf(rejected.status()), 400) << block;
   }
 }
 
@@ -144,11 +144,11 @@ TEST(MessagesRequest, ReadsDocumentsThatAreText) {
   const auto request = read(R"({"type":"document","title":"Notes","context":"Of May.",
       "source":{"type":"text","media_type":"text/plain","data":"a, b"}})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), "user: Notes\n\nOf May.\n\na, b\nSum it up.\n");
+  EXPECT_EQ(Emitted(*request), "user: Notes\n\nOf May.\n\na, b\nSum it up.\n");
   for (const char* source : {R"({"type":"base64","media_type":"application/pdf","data":"JVBE"})",
                              R"({"type":"text","data":7})", "7", "null"}) {
-    const auto refused = read(absl::StrCat(R"({"type":"document","source":)", source, "}"));
-    EXPECT_EQ(HttpStatusOf(refused.status()), 400) << source;
+    const auto rejected = read(absl::StrCat(R"({"type":"document","source":)", source, "}"));
+    EXPECT_EQ(HttpStatusOf(rejected.status()), 400) << source;
   }
 }
 
@@ -175,11 +175,11 @@ TEST(Requests, DeclareTheClientsOwnTools) {
       {"type":"shell","environment":{"type":"container_auto"}})",
                   R"(,"tool_choice":{"type":"apply_patch"})"),
             "local_shell shell apply_patch !apply_patch");
-  const std::pair<const char*, const char*> refused[] = {
+  const std::pair<const char*, const char*> rejected[] = {
       {"messages", R"({"type":"computer_20250124","name":"computer","display_width_px":1})"},
       {"responses", R"({"type":"computer_use_preview"})"},
       {"responses", R"({"type":"computer"})"}};
-  for (const auto& [dialect, tool] : refused) {
+  for (const auto& [dialect, tool] : rejected) {
     const auto status =
         Parse(dialect, absl::StrCat(R"({"max_tokens":1,"input":"x","messages":[{"role":"user","content":"x"}],
         "tools":[)",
@@ -206,7 +206,7 @@ TEST(ResponsesRequest, ReadsTheClientsOwnToolsAndTheirResults) {
       {"type":"computer_call_output","call_id":"c4","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,AAAA"}},
       {"role":"user","content":"ok"}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request),
+  EXPECT_EQ(Emitted(*request),
             "user: q\n"
             "assistant:  shell({\"commands\": [\"ls\", \"false\"], \"max_output_length\": 9}) "
             "apply_patch({\"type\": \"create_file\", \"path\": \"p\", \"diff\": \"+a\"}) "
@@ -232,7 +232,7 @@ TEST(ResponsesRequest, PutsAnAssistantsItemsTogether) {
       {"type":"web_search_call","id":"w"},
       {"type":"message","role":"assistant","content":"done"},{"type":"message","role":"user","content":"ok"}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request),
+  EXPECT_EQ(Emitted(*request),
             "system: You are.\n"
             "system: Be brief.\n"
             "user: q\n"
@@ -258,8 +258,8 @@ TEST(ResponsesRequest, JoinsCallsOfOneAnswerAcrossTheirResults) {
                                                        call, R"(1","output":"two"},
       {"type":"function_call","call_id":"call_ffffffffffffffffffffffffffffffff_0","name":"h","arguments":"{}"}]})"));
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), absl::StrCat("user: q\nassistant:  f({}) g({})\ntool: one <", call, "0>\ntool: two <", call,
-                                         "1>\nassistant:  h({})\n"));
+  EXPECT_EQ(Emitted(*request), absl::StrCat("user: q\nassistant:  f({}) g({})\ntool: one <", call, "0>\ntool: two <",
+                                            call, "1>\nassistant:  h({})\n"));
   EXPECT_EQ(request->echoed_ids[1], (std::vector<std::string>{call + "0", call + "1"}));
 }
 
@@ -304,7 +304,7 @@ TEST(ResponsesRequest, TakesSealedReasoningBack) {
                                                        SealReasoning("hm", id), R"("},
       {"role":"assistant","content":"a"}]})"));
   ASSERT_TRUE(request.ok());
-  EXPECT_EQ(Told(*request), "user: q\nassistant: a [hm]\n");
+  EXPECT_EQ(Emitted(*request), "user: q\nassistant: a [hm]\n");
   EXPECT_EQ(request->echoed_ids[1], std::vector<std::string>{id});
 }
 
@@ -314,7 +314,7 @@ TEST(ChatRequest, AcceptsAllFormsOfContent) {
       {"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":{"a":1}}}]},
       {"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r"}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), "user: \nsystem: mid\nassistant: ano\nassistant:  f({\"a\": 1})\ntool: r <c>\n");
+  EXPECT_EQ(Emitted(*request), "user: \nsystem: mid\nassistant: ano\nassistant:  f({\"a\": 1})\ntool: r <c>\n");
 }
 
 TEST(ChatRequest, ReadsTheOlderFormOfTools) {
@@ -331,7 +331,7 @@ TEST(ChatRequest, ReadsTheOlderFormOfTools) {
   // A result answers the call before it, whose id the older form does not have.
   const std::string id = request->conversation.messages[1].tool_calls.at(0).id;
   EXPECT_FALSE(id.empty());
-  EXPECT_EQ(Told(*request), "user: q\nassistant:  f({})\ntool: r <" + id + ">\n");
+  EXPECT_EQ(Emitted(*request), "user: q\nassistant:  f({})\ntool: r <" + id + ">\n");
   EXPECT_EQ(Parse("chat.completions", body + R"(,"function_call":"none"})")->tool_choice.mode, ToolChoice::Mode::kNone);
   for (const char* bad : {R"("function_call":"maybe")", R"("function_call":{"name":"h"})", R"("functions":[{}])"}) {
     EXPECT_EQ(HttpStatusOf(Parse("chat.completions", body + "," + bad + "}").status()), 400) << bad;
@@ -542,8 +542,8 @@ TEST(Grammar, ConstrainsTheAnswerByTheFieldsOfOtherServers) {
 }
 
 // No constraint is dropped without a word.
-TEST(Requests, RefuseConstraintsThatTheyCannotHoldTo) {
-  const char* const refused[][2] = {
+TEST(Requests, RejectConstraintsThatTheyCannotHoldTo) {
+  const char* const rejected[][2] = {
       {R"("grammar":"root ::= \"a\"")", "grammar"},
       {R"("guided_grammar":"root ::= \"a\"")", "guided_grammar"},
       {R"("ebnf":"root ::= \"a\"")", "ebnf"},
@@ -581,7 +581,7 @@ TEST(Requests, RefuseConstraintsThatTheyCannotHoldTo) {
       {R"("include_stop_str_in_output":"yes")", "include_stop_str_in_output"},
   };
   const std::string body = R"({"messages":[{"role":"user","content":"x"}],)";
-  for (const auto& [fields, param] : refused) {
+  for (const auto& [fields, param] : rejected) {
     const absl::Status status = Parse("chat.completions", body + fields + "}").status();
     EXPECT_EQ(HttpStatusOf(status), 400) << fields;
     EXPECT_EQ(base::ParseJson(ErrorJson(status))->at("error").at("param"), param) << fields << status;
@@ -627,7 +627,7 @@ TEST(Grammar, ConstrainsCallsInOtherFormats) {
   EXPECT_TRUE(both.ends_with(g + ")'<|tool_calls_section_end|>'\n")) << both;
 }
 
-TEST(Grammar, RefusesCallsThatCannotBeForced) {
+TEST(Grammar, RejectsCallsThatCannotBeForced) {
   const std::string required = R"("tool_choice":"required")";
   const auto check = [&](const std::string& format, const std::string& choice) {
     const std::string body = R"({"messages":[{"role":"user","content":"x"}],
@@ -672,7 +672,7 @@ TEST(Grammar, IsFlaggedInTrainingAndPenaltiesAreLeftOut) {
 }
 
 // A fault of the expression or of a choice is one of the field that the client sent.
-TEST(Grammar, NamesTheFieldThatTheEngineRefuses) {
+TEST(Grammar, NamesTheFieldThatTheEngineRejects) {
   World world([](const auto&) {
     Script script;
     script.error = base::FaultError({"grammar.alternatives[0].parts[0].regex", "the expression has a look-around"});

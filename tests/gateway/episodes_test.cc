@@ -54,7 +54,7 @@ base::json::object TooHot() {
   return body;
 }
 
-TEST(Refusals, TheLastOneStandsBesideTheEpisodesFailure) {
+TEST(Rejections, TheLastOneStandsBesideTheEpisodesFailure) {
   World world([](const auto&) { return Say("ok"); });
   world.engine->context_length = 20;
   const auto episode = world.Open();
@@ -69,8 +69,8 @@ TEST(Refusals, TheLastOneStandsBesideTheEpisodesFailure) {
     const auto ended = world.gateway().EndEpisode(end);
     ASSERT_TRUE(ended.ok()) << ended.status();
     if (again == 2) break;  // the gateway that refused is gone
-    EXPECT_THAT(ended->last_refusal(), testing::StartsWith("400 context_length_exceeded: "));
-    EXPECT_THAT(ended->last_refusal(), testing::Not(testing::HasSubstr("temperature"))) << "an earlier one";
+    EXPECT_THAT(ended->last_rejection(), testing::StartsWith("400 context_length_exceeded: "));
+    EXPECT_THAT(ended->last_rejection(), testing::Not(testing::HasSubstr("temperature"))) << "an earlier one";
     if (again == 1) {
       ASSERT_TRUE(world.Restart().ok());
     }
@@ -80,7 +80,7 @@ TEST(Refusals, TheLastOneStandsBesideTheEpisodesFailure) {
   EXPECT_THAT(world.admission.ended().at(0).detail(), testing::StartsWith(words));
 }
 
-TEST(Refusals, AnEarlierOneSaysHowManyRequestsWereAnsweredSince) {
+TEST(Rejections, AnEarlierOneSaysHowManyRequestsWereAnsweredSince) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), TooHot()).status), 400);
@@ -91,7 +91,7 @@ TEST(Refusals, AnEarlierOneSaysHowManyRequestsWereAnsweredSince) {
   EXPECT_THAT(detail, testing::HasSubstr("(later requests that were answered: 2)"));
 }
 
-TEST(Refusals, WithoutOneTheDetailIsTheEndersOwn) {
+TEST(Rejections, WithoutOneTheDetailIsTheEndersOwn) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
@@ -99,12 +99,12 @@ TEST(Refusals, WithoutOneTheDetailIsTheEndersOwn) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).detail(), "crash");
 }
 
-TEST(Refusals, AdmissionLearnsWhetherAnyAgentGotAsFarAsACall) {
+TEST(Rejections, AdmissionLearnsWhetherAnyAgentGotAsFarAsACall) {
   World world([](const auto&) { return Say("ok"); });
-  const auto silent = world.Open(), refused = world.Open(), calls = world.Open(), later = world.Open();
+  const auto silent = world.Open(), rejected = world.Open(), calls = world.Open(), later = world.Open();
   ASSERT_TRUE(world.End(silent, v1::EPISODE_FAILED).ok());
-  ASSERT_EQ(HttpStatusOf(world.Chat(refused.api_key(), TooHot()).status), 400);
-  ASSERT_TRUE(world.End(refused, v1::EPISODE_FAILED).ok());
+  ASSERT_EQ(HttpStatusOf(world.Chat(rejected.api_key(), TooHot()).status), 400);
+  ASSERT_TRUE(world.End(rejected, v1::EPISODE_FAILED).ok());
   ASSERT_TRUE(world.Chat(calls.api_key(), Body(Question())).status.ok());
   ASSERT_TRUE(world.End(later, v1::EPISODE_FAILED).ok());
   const auto ended = world.admission.ended();
@@ -114,7 +114,7 @@ TEST(Refusals, AdmissionLearnsWhetherAnyAgentGotAsFarAsACall) {
   EXPECT_FALSE(ended[2].before_first_call());
 }
 
-TEST(Refusals, AdmissionLearnsWhoseFailureItIsAndWhy) {
+TEST(Rejections, AdmissionLearnsWhoseFailureItIsAndWhy) {
   World world([](const auto&) { return Say("ok"); });
   const auto end_of = [](const v1::EpisodeOpenResponse& episode, v1::EpisodeState state, const std::string& cause) {
     v1::EpisodeEndRequest end;
@@ -230,7 +230,7 @@ TEST(Rewards, ComeWithFactsOfAnyJson) {
   EXPECT_EQ(stored.facts().at("seen"), R"(["a","b"])");
 }
 
-TEST(Rewards, RefuseFactsThatAreNoJsonTooManyOrTooLarge) {
+TEST(Rewards, RejectFactsThatAreNoJsonTooManyOrTooLarge) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   const auto post = [&](const std::map<std::string, std::string>& facts) {
@@ -372,7 +372,7 @@ TEST(Rewards, OfCallsAloneAreAnEpisodesReward) {
   EXPECT_EQ(world.admission.ended().at(0).reward(), 0.5);
 }
 
-TEST(Rewards, OfAnotherEpisodesCallIsRefused) {
+TEST(Rewards, OfAnotherEpisodesCallIsRejected) {
   World world([](const auto&) { return Say("ok"); });
   const auto mine = world.Open(), other = world.Open();
   ASSERT_TRUE(world.Chat(other.api_key(), Body(Question())).status.ok());
@@ -382,7 +382,7 @@ TEST(Rewards, OfAnotherEpisodesCallIsRefused) {
       404);
 }
 
-TEST(Rewards, AreRefusedForACallThatThePoolDidNotStore) {
+TEST(Rewards, AreRejectedForACallThatThePoolDidNotStore) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   world.pool.FailAppend(absl::UnavailableError("disk full"));
@@ -416,7 +416,7 @@ TEST(Rewards, NameTheirFaults) {
   }
 }
 
-TEST(Rewards, AndOpeningsRefuseNamesThatWouldSteerWhatPrintsThem) {
+TEST(Rewards, AndOpeningsRejectNamesThatWouldSteerWhatPrintsThem) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   for (const std::string& name : base::HostileTexts()) {
@@ -426,9 +426,9 @@ TEST(Rewards, AndOpeningsRefuseNamesThatWouldSteerWhatPrintsThem) {
     reward.set_api_key(episode.api_key());
     reward.set_reward(1);
     (*reward.mutable_signals())[name] = 1;
-    const absl::Status refused = world.gateway().RewardEpisode(reward);
-    EXPECT_EQ(HttpStatusOf(refused), 400);
-    EXPECT_TRUE(base::IsPrintable(std::string(refused.message()))) << refused;
+    const absl::Status rejected = world.gateway().RewardEpisode(reward);
+    EXPECT_EQ(HttpStatusOf(rejected), 400);
+    EXPECT_TRUE(base::IsPrintable(std::string(rejected.message()))) << rejected;
     for (const int field : {0, 1, 2, 3}) {
       v1::EpisodeOpenRequest open;
       open.set_group(field == 0 ? name : "g");
@@ -442,19 +442,19 @@ TEST(Rewards, AndOpeningsRefuseNamesThatWouldSteerWhatPrintsThem) {
 }
 
 // Every way to a reward goes through the gateway's RewardEpisode: HTTP, gRPC and the runner's.
-TEST(Rewards, BeyondTheBoundAreRefusedByItsName) {
+TEST(Rewards, BeyondTheBoundAreRejectedByItsName) {
   World world([](const auto&) { return Say("ok"); });
   const auto episode = world.Open();
   ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
   const auto reward = [&](const std::string& json) { return world.gateway().RewardEpisode(RewardFrom(episode, json)); };
-  const std::pair<const char*, const char*> refused[] = {
+  const std::pair<const char*, const char*> rejected[] = {
       {R"({"reward":1e308})", "'reward' is 1e+308: it must be a finite number from -1e6 to 1e6"},
       {R"({"reward":-1000001})", "'reward' is -1"},
       {R"({"turn":0,"reward":1e200})", "the reward of a call is 1e+200"},
       {R"({"reward":1,"calls":[{"turn":0,"reward":1e7}]})", "the reward of a call is 1e+07"},
       {R"({"reward":1,"signals":{"bytes":1e31}})", "signal 'bytes' is 1e+31: it must be a finite number from -1e30"},
   };
-  for (const auto& [json, says] : refused) {
+  for (const auto& [json, says] : rejected) {
     const absl::Status status = reward(json);
     EXPECT_EQ(HttpStatusOf(status), 400) << json;
     EXPECT_FALSE(MayRetry(status)) << json;
@@ -466,7 +466,7 @@ TEST(Rewards, BeyondTheBoundAreRefusedByItsName) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 1e6);
 }
 
-TEST(Ending, RefusesUnknownFields) {
+TEST(Ending, RejectsUnknownFields) {
   v1::EpisodeEndRequest request;
   EXPECT_TRUE(ReadEnd(base::ParseJson(R"({"status":"failed","detail":"gave up"})").value(), request).ok());
   v1::EpisodeEndRequest broken;
@@ -510,10 +510,10 @@ TEST(Limits, OfTokensCountPromptsAndSamples) {
   const auto requests = world.engine->requests();
   EXPECT_EQ(requests[1].sampling().max_new_tokens(), 2 * prompt + 2 * 5 + 2);
   EXPECT_EQ(requests[3].sampling().max_new_tokens(), 2) << "no more than what is left";
-  const absl::Status refused = world.Chat(episode.api_key(), Body(Question())).status;
-  EXPECT_EQ(HttpStatusOf(refused), 400);
-  EXPECT_EQ(ErrorCodeOf(refused), "episode_limit");
-  EXPECT_FALSE(MayRetry(refused));
+  const absl::Status rejected = world.Chat(episode.api_key(), Body(Question())).status;
+  EXPECT_EQ(HttpStatusOf(rejected), 400);
+  EXPECT_EQ(ErrorCodeOf(rejected), "episode_limit");
+  EXPECT_FALSE(MayRetry(rejected));
 }
 
 TEST(Limits, AreErrorsThatNoDialectsClientTriesAgain) {
@@ -570,7 +570,7 @@ TEST(Limits, ADeadlineEndsTheEpisodeAndItsCalls) {
   world.clock.Advance(std::chrono::seconds(2));
   world.gateway().Tick();
   Answer::Output out;
-  while (!(out = call->Take()).done) flag->WaitAndClear();
+  while (!(out = call->TakeOutput()).done) flag->WaitAndClear();
   EXPECT_EQ(HttpStatusOf(out.status), 409);
   while (world.gateway().Status().open_episodes() != 0) std::this_thread::yield();
   const v1::Episode stored = world.pool.episode(episode.episode_id());
@@ -804,9 +804,9 @@ TEST_F(AdminKey, MayBeGivenByTheProgramAndAFileWinsOverIt) {
   World world([](const auto&) { return Say("ok"); });
   world.admin_key = "a-key-that-the-program-made";
   v1::EpisodeOpenRequest open;
-  const absl::Status refused = world.gateway().OpenEpisode(open).status();
-  EXPECT_EQ(HttpStatusOf(refused), 401);
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("leave agents.recipes out"))
+  const absl::Status rejected = world.gateway().OpenEpisode(open).status();
+  EXPECT_EQ(HttpStatusOf(rejected), 401);
+  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("leave agents.recipes out"))
       << "nobody else can have the program's key";
   open.set_admin_key(world.admin_key);
   EXPECT_TRUE(world.gateway().OpenEpisode(open).ok());
@@ -817,7 +817,7 @@ TEST_F(AdminKey, MayBeGivenByTheProgramAndAFileWinsOverIt) {
   EXPECT_TRUE(world.gateway().OpenEpisode(open).ok());
 }
 
-TEST_F(AdminKey, FilesWithoutAKeyAreRefused) {
+TEST_F(AdminKey, FilesWithoutAKeyAreRejected) {
   GatewayOptions options;
   EXPECT_EQ(*ReadAdminKey(options), "");
   options.admin_key_file = path_;

@@ -44,14 +44,14 @@ class TestAdmission final : public Admission {
     if (change) change(request, ticket);
     return ticket;
   }
-  absl::Status EpisodeEnded(const v1::EpisodeEndedRequest& request) override {
+  absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) override {
     base::MutexLock lock(mu_);
     if (!fail_ended.ok()) return Unshared(fail_ended);
     --running_;
     ended_.push_back(request);
     return absl::OkStatus();
   }
-  std::vector<v1::EpisodeEndedRequest> ended() const {
+  std::vector<v1::ReportEpisodeEndRequest> ended() const {
     base::MutexLock lock(mu_);
     return ended_;
   }
@@ -79,7 +79,7 @@ class TestAdmission final : public Admission {
   int running_ ABSL_GUARDED_BY(mu_) = 0;
   int admitted_ ABSL_GUARDED_BY(mu_) = 0;  // times that it was asked
   int next_ ABSL_GUARDED_BY(mu_) = 0;
-  std::vector<v1::EpisodeEndedRequest> ended_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::ReportEpisodeEndRequest> ended_ ABSL_GUARDED_BY(mu_);
 };
 
 using base::testing::JumpingClock;
@@ -94,15 +94,15 @@ class Flag {
   }
   // False, and a failure of the test: nobody sets it for so long that nobody will.
   bool WaitAndClear() {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + kTimeout;
     base::MutexLock lock(mu_);
     while (!set_ && std::chrono::steady_clock::now() < end) changed_.WaitFor(mu_, std::chrono::milliseconds(100));
-    if (!set_) ADD_FAILURE() << "what the test waits for has not come within " << kPatience.count() << " s";
+    if (!set_) ADD_FAILURE() << "what the test waits for has not come within " << kTimeout.count() << " s";
     return std::exchange(set_, false);
   }
 
  private:
-  static constexpr std::chrono::seconds kPatience{30};
+  static constexpr std::chrono::seconds kTimeout{30};
 
   base::Mutex mu_;
   base::CondVar changed_;
@@ -171,7 +171,7 @@ struct World {
     Outcome outcome;
     outcome.status = absl::DeadlineExceededError("the answer has not come");
     while (flag->WaitAndClear()) {
-      Answer::Output out = answer->Take();
+      Answer::Output out = answer->TakeOutput();
       for (const WireEvent& event : out.events) {
         outcome.events.push_back(base::ParseJson(event.data).value());
         outcome.names.push_back(event.name);

@@ -68,19 +68,19 @@ TEST_F(FencingTest, ADefaultReplacesNoAcknowledgedReward) {
   EXPECT_EQ(Stored(none).reward(), 0);
   EXPECT_EQ(Stored(none).detail(), "the agent has posted no reward");
   EXPECT_EQ(Stored(none).signals().at("answer_malformed"), 1);
-  std::map<int32_t, double> told;
-  for (const auto& ended : admission_.ended()) told[ended.ref().sample_index()] = ended.reward();
-  EXPECT_EQ(told, (std::map<int32_t, double>{{0, 0.75}, {1, 0}}));
+  std::map<int32_t, double> reported;
+  for (const auto& ended : admission_.ended()) reported[ended.ref().sample_index()] = ended.reward();
+  EXPECT_EQ(reported, (std::map<int32_t, double>{{0, 0.75}, {1, 0}}));
 }
 
 // The answer of the pool was lost, so that the gateway answered its client with an error, and the reward is stored.
 TEST_F(FencingTest, AStoredRewardCountsWhoseAnswerWasLost) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
-  v1::RewardEpisodeRequest stored;
+  v1::StoreRewardRequest stored;
   stored.set_episode_id(episode.episode_id());
   stored.set_reward(0.5);
   stored.set_gateway_token(1);
-  ASSERT_TRUE(pool_->RewardEpisode(stored).ok());
+  ASSERT_TRUE(pool_->StoreReward(stored).ok());
   ASSERT_TRUE(a_.gateway->EndEpisode(EndOf(episode, v1::EPISODE_FINISHED)).ok());
   EXPECT_EQ(Stored(episode).reward(), 0.5);
   EXPECT_EQ(admission_.ended().at(0).reward(), 0.5);
@@ -96,7 +96,7 @@ TEST_F(FencingTest, ARewardThatWasGivenUpReplacesNoLaterOne) {
     spied_->holds_rewards = false;
   };
   const auto expect_kept = [&](double reward) {
-    for (const auto& late : spied_->held_rewards) EXPECT_FALSE(pool_->RewardEpisode(late).ok()) << late.reward();
+    for (const auto& late : spied_->held_rewards) EXPECT_FALSE(pool_->StoreReward(late).ok()) << late.reward();
     EXPECT_EQ(Stored(episode).reward(), reward);
   };
   lose(a_, 0.25);
@@ -184,7 +184,7 @@ TEST_F(FencingTest, AnAbandonedEpisodeIsEndedOnceThePoolIsBack) {
   EXPECT_EQ(Stored(episode).state(), v1::EPISODE_FENCED);
 }
 
-TEST_F(FencingTest, ACallInFlightIsNotToldOfAnEndThatThePoolRefuses) {
+TEST_F(FencingTest, ACallInFlightIsNotToldOfAnEndThatThePoolRejects) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   a_.author = [](const auto&) { return Say("half of it", /*hold=*/true); };
   const auto asked = Start(a_, ChatOf(episode), Hello(), episode.api_key());
@@ -280,11 +280,11 @@ TEST_F(FencingTest, ARepeatedOpeningIsNotAnsweredByAGatewayThatLostTheEpisode) {
 // By key alone: the gateway that answers "mine" may have lost it.
 TEST_F(FencingTest, AKeyLeadsToTheGatewayThatThePoolNames) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
-  v1::TakeEpisodeRequest take;  // by a third gateway, which has left the run since
+  v1::TakeOverEpisodeRequest take;  // by a third gateway, which has left the run since
   take.set_episode_id(episode.episode_id());
   take.set_gateway("gateway-2:9");
   take.set_gateway_token(2);
-  ASSERT_TRUE(pool_->TakeEpisode(take).ok());
+  ASSERT_TRUE(pool_->TakeOverEpisode(take).ok());
   EXPECT_EQ(TextOf(Post(b_, "/v1/chat/completions", Hello(), episode.api_key())), "from gateway-1");
   EXPECT_EQ(Stored(episode).gateway_token(), 3);
 }
@@ -352,7 +352,7 @@ TEST_F(FencingTest, AnEpisodeIsTakenOnce) {
   EXPECT_EQ(Stored(episode).reward(), 0.5);
 }
 
-TEST_F(FencingTest, AHealthyGatewayAsksThePoolForRefusalsAlone) {
+TEST_F(FencingTest, AHealthyGatewayAsksThePoolForRejectionsAlone) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   const int before = spied_->gets;
   EXPECT_EQ(TextOf(Post(a_, ChatOf(episode), Hello(), episode.api_key())), "from gateway");

@@ -351,7 +351,7 @@ TEST(Gateway, PinsSamplingInTrainingWhateverTheClientAsks) {
   EXPECT_EQ(seeds.size(), 6u);  // equal requests, different draws
 }
 
-TEST(Gateway, RefusesGreedyTraining) {
+TEST(Gateway, RejectsGreedyTraining) {
   GatewayOptions options;
   options.train_sampling.temperature = 0;
   EXPECT_EQ(options.Validate().code(), absl::StatusCode::kInvalidArgument);
@@ -470,7 +470,7 @@ TEST(Gateway, HoldsTheTerminalEventUntilTheRecordIsDurable) {
   const auto call = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
   flag->WaitAndClear();
   for (int i = 0; i < 50; ++i) {
-    const Answer::Output out = call->Take();
+    const Answer::Output out = call->TakeOutput();
     EXPECT_FALSE(out.done);
     for (const WireEvent& event : out.events) EXPECT_EQ(event.data.find("\"stop\""), std::string::npos);
   }
@@ -478,7 +478,7 @@ TEST(Gateway, HoldsTheTerminalEventUntilTheRecordIsDurable) {
   bool done = false;
   while (!done) {
     flag->WaitAndClear();
-    done = call->Take().done;
+    done = call->TakeOutput().done;
   }
   EXPECT_EQ(world.pool.calls().size(), 1u);
 }
@@ -496,10 +496,10 @@ TEST(Gateway, RecordsTheSampledIdsOfAnAbortedCall) {
   auto call = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
   world.engine->WaitForHeld(1);
   flag->WaitAndClear();
-  call->Take();
-  call->Take();  // says that the first was sent
+  call->TakeOutput();
+  call->TakeOutput();  // says that the first was sent
   call->Abort(absl::CancelledError("the client went away"));
-  while (!call->Take().done) flag->WaitAndClear();
+  while (!call->TakeOutput().done) flag->WaitAndClear();
   const auto calls = world.pool.calls();
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(calls[0].finish(), v1::FINISH_ABORTED);
@@ -521,7 +521,7 @@ TEST(Gateway, RecordsTheIdsSampledBeforeTheEngineFailed) {
   EXPECT_EQ(world.pool.calls()[0].finish(), v1::FINISH_ERROR);
 }
 
-TEST(Gateway, RefusesChunksWithoutLogprobsOrVersions) {
+TEST(Gateway, RejectsChunksWithoutLogprobsOrVersions) {
   World world([](const auto&) {
     Script script = Say("a long answer");
     script.bad_logprobs = true;
@@ -532,7 +532,7 @@ TEST(Gateway, RefusesChunksWithoutLogprobsOrVersions) {
 }
 
 // An engine names a field of its own request at fault; the client gets the name of its own field.
-TEST(Gateway, NamesTheFieldThatTheEngineRefuses) {
+TEST(Gateway, NamesTheFieldThatTheEngineRejects) {
   base::Fault fault;
   World world([&](const auto&) {
     Script script = Say("");
@@ -543,7 +543,7 @@ TEST(Gateway, NamesTheFieldThatTheEngineRefuses) {
   world.with_admission = world.with_pool = false;
   const object format{{"type", "json_schema"}, {"json_schema", object{{"schema", object{{"not", object{}}}}}}};
   const array tools = *base::ParseJson(R"([{"type":"function","function":{"name":"f"}}])")->if_array();
-  const auto refusal = [&](const object& more, const std::string& field) {
+  const auto rejection = [&](const object& more, const std::string& field) {
     fault = {field, "why"};
     object body = Body(Question());
     for (const auto& [name, value] : more) body[name] = value;
@@ -555,13 +555,13 @@ TEST(Gateway, NamesTheFieldThatTheEngineRefuses) {
     return R"({"error":{"message":"')" + param + R"(' cannot be used: why","type":"invalid_request_error","param":")" +
            param + R"(","code":null}})";
   };
-  EXPECT_EQ(refusal({{"logit_bias", object{{"7", 1}}}}, "sampling.logit_bias"), expected("logit_bias"));
+  EXPECT_EQ(rejection({{"logit_bias", object{{"7", 1}}}}, "sampling.logit_bias"), expected("logit_bias"));
   const std::string first = "grammar.alternatives[0].parts[1].repeat.alternatives[0].parts[1]";
-  EXPECT_EQ(refusal({{"response_format", format}}, "grammar.alternatives[0].parts[0]"), expected("response_format"));
-  EXPECT_EQ(refusal({{"response_format", format}}, "sampling.grammar"), expected("response_format"));
-  EXPECT_EQ(refusal({{"tools", tools}, {"tool_choice", "required"}}, first), expected("tools"));
-  EXPECT_EQ(refusal({{"tools", tools}, {"response_format", format}}, first), expected("tools"));
-  EXPECT_EQ(refusal({{"tools", tools}, {"response_format", format}}, "grammar.alternatives[1].parts[0]"),
+  EXPECT_EQ(rejection({{"response_format", format}}, "grammar.alternatives[0].parts[0]"), expected("response_format"));
+  EXPECT_EQ(rejection({{"response_format", format}}, "sampling.grammar"), expected("response_format"));
+  EXPECT_EQ(rejection({{"tools", tools}, {"tool_choice", "required"}}, first), expected("tools"));
+  EXPECT_EQ(rejection({{"tools", tools}, {"response_format", format}}, first), expected("tools"));
+  EXPECT_EQ(rejection({{"tools", tools}, {"response_format", format}}, "grammar.alternatives[1].parts[0]"),
             expected("response_format"));
 }
 
@@ -612,17 +612,17 @@ TEST(Gateway, AbortsACallAtItsDeadline) {
   world.engine->WaitForHeld(1);
   world.clock.Advance(std::chrono::seconds(29));
   world.gateway().Tick();
-  EXPECT_FALSE(call->Take().done);
+  EXPECT_FALSE(call->TakeOutput().done);
   world.clock.Advance(std::chrono::seconds(2));
   world.gateway().Tick();
   Answer::Output out;
-  while (!(out = call->Take()).done) flag->WaitAndClear();
+  while (!(out = call->TakeOutput()).done) flag->WaitAndClear();
   EXPECT_EQ(HttpStatusOf(out.status), 504);
   EXPECT_EQ(world.pool.calls().at(0).finish(), v1::FINISH_ABORTED);
   EXPECT_EQ(world.pool.calls().at(0).delivered_tokens(), 0);
 }
 
-TEST(Gateway, RefusesRequestsBeyondItsLimits) {
+TEST(Gateway, RejectsRequestsBeyondItsLimits) {
   World world([](const auto&) {
     Script script = Say("slow");
     script.hold = true;
@@ -637,7 +637,7 @@ TEST(Gateway, RefusesRequestsBeyondItsLimits) {
   world.engine->WaitForHeld(1);
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Body(Question())).status), 429);
   world.engine->Release();
-  while (!call->Take().done) flag->WaitAndClear();
+  while (!call->TakeOutput().done) flag->WaitAndClear();
   EXPECT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
 }
 
@@ -647,15 +647,15 @@ TEST(Gateway, LimitsTheCallsOfAnEpisode) {
   const auto episode = world.Open();
   EXPECT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
   EXPECT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
-  const absl::Status refused = world.Chat(episode.api_key(), Body(Question())).status;
-  EXPECT_EQ(HttpStatusOf(refused), 400);
-  EXPECT_FALSE(MayRetry(refused));
-  EXPECT_EQ(ErrorCodeOf(refused), "episode_limit");
+  const absl::Status rejected = world.Chat(episode.api_key(), Body(Question())).status;
+  EXPECT_EQ(HttpStatusOf(rejected), 400);
+  EXPECT_FALSE(MayRetry(rejected));
+  EXPECT_EQ(ErrorCodeOf(rejected), "episode_limit");
 }
 
 // ---- Episodes ----
 
-TEST(Gateway, AnswersAdmissionsRefusals) {
+TEST(Gateway, AnswersAdmissionsRejections) {
   World world([](const auto&) { return Say("ok"); });
   world.admission.places = 1;
   const auto episode = world.Open();
@@ -751,7 +751,7 @@ TEST(Gateway, EndingAbortsAndRecordsCallsInFlight) {
   ASSERT_EQ(world.pool.calls().size(), 1u);  // before the end, which closes the episode for appends
   EXPECT_EQ(world.pool.calls()[0].finish(), v1::FINISH_ABORTED);
   Answer::Output out;
-  while (!(out = call->Take()).done) flag->WaitAndClear();
+  while (!(out = call->TakeOutput()).done) flag->WaitAndClear();
   EXPECT_EQ(HttpStatusOf(out.status), 409);
   EXPECT_EQ(ErrorCodeOf(out.status), "episode_sealed");
 }

@@ -35,7 +35,7 @@ std::string With(const std::string& members) {
 std::string Configured(const std::string& members) { return With("\"generationConfig\":{" + members + "}"); }
 
 // role: content [reasoning] name(arguments) <call id> {name}
-std::string Told(const GatewayRequest& request) {
+std::string Emitted(const GatewayRequest& request) {
   std::string all;
   for (const text::Message& message : request.conversation.messages) {
     absl::StrAppend(&all, message.role, ": ", message.content);
@@ -121,7 +121,7 @@ TEST(GoogleRequest, ReadsTheConversation) {
         {"role":"model","parts":[{"text":"Mild."}]},{"parts":[{"text":"Thanks."}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(request->model, "m");
-  EXPECT_EQ(Told(*request),
+  EXPECT_EQ(Emitted(*request),
             "system: Be brief.\n\nBe kind.\n"
             "user: one\ntwo\n"
             "assistant: I look. [hm] f({\"b\": 1, \"a\": \"x\"})<c1> f({})<c2>\n"
@@ -141,7 +141,7 @@ TEST(GoogleRequest, JoinsNeighboursOfOneRole) {
       {"role":"function","parts":[{"functionResponse":{"id":"c","name":"f","response":{}}}]},
       {"role":"user","parts":[{"text":"go on"}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), "user: a\nb\nassistant: I do. f({})<c>\ntool: {} <c> {f}\nuser: go on\n");
+  EXPECT_EQ(Emitted(*request), "user: a\nb\nassistant: I do. f({})<c>\ntool: {} <c> {f}\nuser: go on\n");
 }
 
 // Older libraries send no ids: a result answers the first call of its name that is still open.
@@ -154,10 +154,10 @@ TEST(GoogleRequest, FindsTheCallOfAResultWithoutAnId) {
         {"functionResponse":{"name":"f","response":{"output":"4"}}}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
   const std::string calls = "contents[1].parts[";
-  EXPECT_EQ(Told(*request), absl::StrCat("user: q\nassistant:  f({})<", calls, "0].functionCall> g({})<", calls,
-                                         "1].functionCall> f({})<", calls, "2].functionCall>\ntool: 1 <", calls,
-                                         "1].functionCall> {g}\ntool: 2 <", calls, "0].functionCall> {f}\ntool: 3 <",
-                                         calls, "2].functionCall> {f}\ntool: 4 {f}\n"));
+  EXPECT_EQ(Emitted(*request), absl::StrCat("user: q\nassistant:  f({})<", calls, "0].functionCall> g({})<", calls,
+                                            "1].functionCall> f({})<", calls, "2].functionCall>\ntool: 1 <", calls,
+                                            "1].functionCall> {g}\ntool: 2 <", calls, "0].functionCall> {f}\ntool: 3 <",
+                                            calls, "2].functionCall> {f}\ntool: 4 {f}\n"));
 }
 
 TEST(GoogleRequest, SkipsPartsOfTheVendorsOwnTools) {
@@ -165,7 +165,7 @@ TEST(GoogleRequest, SkipsPartsOfTheVendorsOwnTools) {
       {"executableCode":{"language":"PYTHON","code":"1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK"}},
       {"toolCall":{}},{"toolResponse":{}},{"text":"a"}]},{"parts":[{"text":"r"}]}]})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(Told(*request), "user: q\nassistant: a\nuser: r\n");
+  EXPECT_EQ(Emitted(*request), "user: q\nassistant: a\nuser: r\n");
 }
 
 // JSON of protocol buffers: names with underscores, and lists of one entry without brackets.
@@ -182,13 +182,13 @@ TEST(GoogleRequest, TakesBothSpellingsOfANameAndListsOfOne) {
       "tools":{"function_declarations":{"name":"f","parameters_json_schema":{"type":"object"}}},
       "tool_config":{"function_calling_config":{"mode":"NONE"}}})");
   ASSERT_TRUE(good.ok()) << good.status();
-  EXPECT_EQ(Told(*good), "system: s\nuser: q\n");
+  EXPECT_EQ(Emitted(*good), "system: s\nuser: q\n");
   EXPECT_EQ(good->top_p, 0.5);
   EXPECT_EQ(good->top_k, 3);
   EXPECT_EQ(good->max_tokens, 7);
   EXPECT_EQ(good->stop, std::vector<std::string>{"x"});
   EXPECT_EQ(good->json_schema, R"({"type":"string","x-lenient":true})");
-  EXPECT_TRUE(good->tells_reasoning);
+  EXPECT_TRUE(good->emits_reasoning);
   EXPECT_EQ(good->tools.size(), 1u);
   EXPECT_EQ(good->tool_choice.mode, ToolChoice::Mode::kNone);
 }
@@ -238,7 +238,7 @@ TEST(GoogleRequest, TurnsThinkingIntoTemplateVariables) {
   const auto read = [](const std::string& config) {
     const auto request = Parse(Configured("\"thinkingConfig\":{" + config + "}"));
     EXPECT_TRUE(request.ok()) << config << request.status();
-    return base::PrintJson(request->conversation.template_variables) + (request->tells_reasoning ? " told" : "");
+    return base::PrintJson(request->conversation.template_variables) + (request->emits_reasoning ? " told" : "");
   };
   EXPECT_EQ(read(""), "{}");
   EXPECT_EQ(read(R"("includeThoughts":true)"), "{} told");
@@ -474,7 +474,7 @@ TEST(GoogleReply, GivesArgumentsAsAnObject) {
   }
 }
 
-TEST(GoogleReply, TellsLogProbsOfTheContent) {
+TEST(GoogleReply, ReportsLogProbsOfTheContent) {
   Direct world(Say("<think>\nhm\n</think>\n\nyes"));
   const std::string body = Configured(R"("responseLogprobs":true,"logprobs":1)");
   for (const char* dialect : {kGenerate, kStream}) {

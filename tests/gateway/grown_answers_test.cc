@@ -35,10 +35,10 @@ std::shared_ptr<const text::ChatFormat> TemplateFormat(bool trims) {
 // A first answer, and the form in which it comes back.
 struct Grown {
   const char* sampled;
-  const char* stop;    // of the request
-  bool stopped;        // by it; or by the end of the turn
-  const char* sent;    // by the client, behind the answer
-  const char* behind;  // the part of it that is encoded behind the sampled ids
+  const char* stop;       // of the request
+  bool stopped;           // by it; or by the end of the turn
+  const char* sent;       // by the client, behind the answer
+  const char* following;  // the part of it that is encoded behind the sampled ids
 };
 constexpr Grown kGrown[] = {
     // Text agents.
@@ -63,7 +63,7 @@ struct Prompted {
   v1::Call call;
 };
 
-Prompted PromptBehind(World& world, const std::string& dialect, const Grown& one, bool stream, bool restarts) {
+Prompted PromptAfter(World& world, const std::string& dialect, const Grown& one, bool stream, bool restarts) {
   const auto episode = world.Open();
   const std::string field = dialect == "responses" ? "input" : "messages";
   object body{{field, array{Msg("user", "1+2?")}}, {"stop", array{"never", one.stop}}, {"stream", stream}};
@@ -88,7 +88,7 @@ Prompted PromptBehind(World& world, const std::string& dialect, const Grown& one
   // The sampled ids stand behind the first prompt; without the end of the turn, if the client's text follows them.
   std::vector<int32_t> expected = world.pool.PromptOf(first);
   std::vector<int32_t> sampled = Vec(world.pool.segment(first.sampled_keys(0)).token_ids());
-  if (!one.stopped && one.behind != nullptr) sampled.pop_back();
+  if (!one.stopped && one.following != nullptr) sampled.pop_back();
   expected.insert(expected.end(), sampled.begin(), sampled.end());
   if (prompt.size() < expected.size() || !std::equal(expected.begin(), expected.end(), prompt.begin())) {
     ADD_FAILURE() << "other ids: " << TestTokenizer()->Decode(prompt, false);
@@ -123,9 +123,9 @@ TEST(GrownAnswers, ContinueOnTheSampledIds) {
         for (const char* dialect : kDialects) {
           for (const bool stream : {false, true}) {
             for (const bool restarts : {false, true}) {
-              const Prompted prompted = PromptBehind(world, dialect, one, stream, restarts);
-              const bool closed = one.behind == nullptr;
-              EXPECT_EQ(prompted.tail, (closed ? "\n" : std::string(one.behind) + "<|im_end|>\n") + turn)
+              const Prompted prompted = PromptAfter(world, dialect, one, stream, restarts);
+              const bool closed = one.following == nullptr;
+              EXPECT_EQ(prompted.tail, (closed ? "\n" : std::string(one.following) + "<|im_end|>\n") + turn)
                   << dialect << stream << restarts << one.sent;
             }
           }
@@ -136,7 +136,7 @@ TEST(GrownAnswers, ContinueOnTheSampledIds) {
 }
 
 // The answer's text is the client's too where it asked for the stop string.
-TEST(GrownAnswers, ContinueBehindAStopStringThatWasTold) {
+TEST(GrownAnswers, ContinueAfterAStopStringThatWasEmitted) {
   World world([](const v1::GenerateRequest& request) {
     Script script;
     script.text = request.prompt_ids_size() < 80 ? "Action: 1+2\nObservation:" : "Done.";
@@ -161,7 +161,7 @@ TEST(GrownAnswers, ContinueBehindAStopStringThatWasTold) {
   EXPECT_NE(prompt.find("Observation: 3<|im_end|>\n<|im_start|>user\ngo on"), std::string::npos) << prompt;
 }
 
-TEST(GrownAnswers, AnotherTextBehindAnAnswerBeginsABranch) {
+TEST(GrownAnswers, AnotherTextAfterAnAnswerBeginsABranch) {
   World world([](const auto&) {
     Script script;
     script.text = "x = 1\n</code>";

@@ -42,7 +42,7 @@ TEST(Hammer, ConcurrentEpisodesStayWholeWhateverIsAborted) {
           body["stream"] = random() % 2 == 0;
           // One that is abandoned at some moment, beside one that is not.
           auto call = world.StartChat(episode.api_key(), body, [] {});
-          if (random() % 2) call->Take();
+          if (random() % 2) call->TakeOutput();
           if (random() % 2) call->Abort(absl::CancelledError("gone"));
           loose.push_back(std::move(call));
           const auto outcome = world.Chat(episode.api_key(), body);

@@ -47,8 +47,8 @@ class HistoryTest : public ::testing::Test {
     return history_.Add(AskedKey::Of(keys), delivered,
                         {.call_id = id,
                          .parent = match.parent,
-                         .prompt = {PromptPiece(std::vector<int32_t>{100 + token})},
-                         .sampled = {PromptPiece(std::vector<int32_t>{token})},
+                         .prompt = {PromptSegment(std::vector<int32_t>{100 + token})},
+                         .sampled = {PromptSegment(std::vector<int32_t>{token})},
                          .text_key = {},
                          .prefill = {},
                          .streamed_ids = 0,
@@ -82,7 +82,7 @@ TEST_F(HistoryTest, AnAppendedHistoryContinuesItsLastCall) {
   EXPECT_EQ(third.parent, 1);
   EXPECT_EQ(third.first_new, 4u);
   std::vector<int32_t> path;
-  for (const Piece* piece : history_.Path(third.parent)) path.push_back(piece->segment->token_ids(0));
+  for (const SegmentRef* piece : history_.Path(third.parent)) path.push_back(piece->segment->token_ids(0));
   EXPECT_THAT(path, ::testing::ElementsAre(100, 0, 101, 1));
 }
 
@@ -93,13 +93,13 @@ TEST_F(HistoryTest, PathIdsAreTheIdsOfTheSegmentsInAnyOrderOfCalls) {
     History::Call call;
     call.parent = static_cast<int>(random() % (i + 1)) - 1;
     for (uint32_t piece = 0; piece <= random() % 3; ++piece) {
-      call.prompt.push_back(PromptPiece(std::vector<int32_t>(1 + random() % 3, ++last_id)));
+      call.prompt.push_back(PromptSegment(std::vector<int32_t>(1 + random() % 3, ++last_id)));
     }
     history_.Add({}, std::nullopt, std::move(call));
     // Mostly the newest, as an agent does; else any, or none.
     const int asked = random() % 3 > 0 ? i : static_cast<int>(random() % (i + 2)) - 1;
     std::vector<int32_t> expected;
-    for (const Piece* piece : history_.Path(asked)) {
+    for (const SegmentRef* piece : history_.Path(asked)) {
       expected.insert(expected.end(), piece->segment->token_ids().begin(), piece->segment->token_ids().end());
     }
     ASSERT_EQ(history_.PathIds(asked), expected) << i;
@@ -115,10 +115,10 @@ TEST_F(HistoryTest, APathKeepsWhatItsPlaceholdersStandFor) {
   run->set_count(2);
   run->set_content("image-01");
   History::Call first, second;
-  first.prompt = {PromptPiece(std::vector<int32_t>{4, 5}), MakePiece(image)};
-  first.sampled = {PromptPiece(std::vector<int32_t>{6})};
+  first.prompt = {PromptSegment(std::vector<int32_t>{4, 5}), MakeSegmentRef(image)};
+  first.sampled = {PromptSegment(std::vector<int32_t>{6})};
   second.parent = history_.Add({}, std::nullopt, std::move(first));
-  second.prompt = {MakePiece(image)};
+  second.prompt = {MakeSegmentRef(image)};
   const int call = history_.Add({}, std::nullopt, std::move(second));
   const std::vector<v1::Placeholders> all = history_.PathPlaceholders(call);
   ASSERT_EQ(all.size(), 2u);
@@ -305,7 +305,7 @@ TEST_F(HistoryTest, ReasoningIsPutBackWhereTheClientDroppedIt) {
 }
 
 // A prompt that is rendered anew has the words of the model, wherever an equal prefix tells that they are the model's.
-TEST_F(HistoryTest, DeliveredWordsComeBackBehindEqualPrefixes) {
+TEST_F(HistoryTest, DeliveredWordsComeBackAfterEqualPrefixes) {
   Message cut = called_;
   cut.tool_calls[0].arguments_json = R"({"path": "/et)";
   Message echoed = called_;
@@ -316,7 +316,7 @@ TEST_F(HistoryTest, DeliveredWordsComeBackBehindEqualPrefixes) {
                {.call_id = "cut",
                 .parent = -1,
                 .prompt = {},
-                .sampled = {PromptPiece(std::vector<int32_t>{1})},
+                .sampled = {PromptSegment(std::vector<int32_t>{1})},
                 .text_key = {},
                 .prefill = {},
                 .streamed_ids = 0,

@@ -105,9 +105,9 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   const Response elsewhere = site.Ask("POST", "/ingot/v1/episodes", "{}");
   const auto path = [](const std::string& id) { return "/ingot/v1/episodes/" + id + "/snapshots"; };
   const std::string id(elsewhere.json().at("episode_id").as_string()), key(elsewhere.json().at("api_key").as_string());
-  const Response refused = site.Ask("POST", path(id), "", key);
-  EXPECT_EQ(refused.status, 409);
-  EXPECT_EQ(refused.json().at("error").at("code").as_string(), "no_room");
+  const Response rejected = site.Ask("POST", path(id), "", key);
+  EXPECT_EQ(rejected.status, 409);
+  EXPECT_EQ(rejected.json().at("error").at("code").as_string(), "no_room");
   EXPECT_EQ(site.Ask("POST", path(id), "", "another").status, 403);
   EXPECT_EQ(site.Ask("GET", path(id), "", key).status, 405);
 
@@ -171,9 +171,9 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   EXPECT_EQ(got.status, 200);
   EXPECT_EQ(got.headers.at("content-type"), "application/x-tar");
   EXPECT_TRUE(got.body == archive) << got.body.size();
-  std::thread refuses([&] { send("this runner does not hold it", true); });
+  std::thread rejects([&] { send("this runner does not hold it", true); });
   const Response gone = site.Ask("GET", files, "", leaf_key);
-  refuses.join();
+  rejects.join();
   EXPECT_EQ(gone.status, 410);
   EXPECT_EQ(gone.json().at("error").at("code").as_string(), "files_gone");
   std::thread fails([&] { send("a disk fails"); });

@@ -137,7 +137,7 @@ TEST(HttpServer, TakesTargetsInTheAbsoluteForm) {
   }
 }
 
-TEST(HttpServer, RefusesBodiesThatAreEncoded) {
+TEST(HttpServer, RejectsBodiesThatAreEncoded) {
   Site site([](const auto&) { return Say("hello"); });
   const auto ask = [&](const std::string& field) {
     Wire wire(site.server().port());
@@ -145,9 +145,9 @@ TEST(HttpServer, RefusesBodiesThatAreEncoded) {
     return Read(wire);
   };
   EXPECT_EQ(ask("Content-Encoding: identity\r\n").status, 201);
-  const Response refused = ask("Content-Encoding: gzip\r\n");
-  EXPECT_EQ(refused.status, 415);
-  EXPECT_EQ(refused.headers.at("accept-encoding"), "identity");
+  const Response rejected = ask("Content-Encoding: gzip\r\n");
+  EXPECT_EQ(rejected.status, 415);
+  EXPECT_EQ(rejected.headers.at("accept-encoding"), "identity");
 }
 
 // Paths below a dialect's own get errors in its words.
@@ -244,7 +244,7 @@ TEST(HttpServer, CountsTheTokensOfAResponsesRequest) {
 }
 
 // Monitors have no key, and learn nothing but that the gateway is up.
-TEST(HttpServer, TellsMonitorsItsHealthAndVersionAndNoMore) {
+TEST(HttpServer, ReportsMonitorsItsHealthAndVersionAndNoMore) {
   Site site([](const auto&) { return Say("hello"); });
   site.admin_key = "0123456789abcdef";
   for (const char* path : {"/health", "/healthz"}) EXPECT_EQ(site.Ask("GET", path, "").body, R"({"status":"ok"})");

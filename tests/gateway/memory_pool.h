@@ -24,7 +24,7 @@ namespace ingot::gateway {
 // Makes the checks of a real pool: every segment of a call is stored or comes with it, and its parent call is stored.
 class MemoryPool final : public datapool::Client {
  public:
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override {
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override {
     if (before_open) before_open(request.episode());
     base::MutexLock lock(mu_);
     if (!fail_open.ok()) return Unshared(fail_open);
@@ -59,11 +59,11 @@ class MemoryPool final : public datapool::Client {
     --lost_answers_;
     return absl::UnavailableError("the answer is lost");
   }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return Unused(); }
-  absl::Status GradeGroup(const v1::GradeGroupRequest&) override {
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest&) override { return Unused(); }
+  absl::Status StoreGrades(const v1::StoreGradesRequest&) override {
     return absl::UnimplementedError("no gateway grades a group");
   }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
+  absl::Status StoreReward(const v1::StoreRewardRequest& request) override {
     base::MutexLock lock(mu_);
     ++rewards_waiting_;
     changed_.SignalAll();
@@ -87,7 +87,7 @@ class MemoryPool final : public datapool::Client {
     rewards_.push_back(request);
     return absl::OkStatus();
   }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override {
     base::MutexLock lock(mu_);
     ++ends_waiting_;
     changed_.SignalAll();
@@ -150,7 +150,7 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     return calls_;
   }
-  std::vector<v1::RewardEpisodeRequest> rewards() const {  // that were stored
+  std::vector<v1::StoreRewardRequest> rewards() const {  // that were stored
     base::MutexLock lock(mu_);
     return rewards_;
   }
@@ -204,9 +204,9 @@ class MemoryPool final : public datapool::Client {
   }
   // Until `count` ends wait at the gate. False: there are fewer after 5 s.
   bool WaitForEnds(int count) {
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     base::MutexLock lock(mu_);
-    while (ends_waiting_ < count && std::chrono::steady_clock::now() < patience) {
+    while (ends_waiting_ < count && std::chrono::steady_clock::now() < deadline) {
       changed_.WaitFor(mu_, std::chrono::milliseconds(100));
     }
     return ends_waiting_ >= count;
@@ -272,7 +272,7 @@ class MemoryPool final : public datapool::Client {
   std::map<std::string, v1::Episode> episodes_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Segment> segments_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::Call> calls_ ABSL_GUARDED_BY(mu_);
-  std::vector<v1::RewardEpisodeRequest> rewards_ ABSL_GUARDED_BY(mu_);
+  std::vector<v1::StoreRewardRequest> rewards_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ingot::gateway

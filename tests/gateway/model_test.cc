@@ -79,8 +79,8 @@ TEST(Models, HaveContextsOfTheirOwn) {
   const auto episode = models.world.Open();
   const array longer = {Msg("user", std::string(80, 'x'))};
   EXPECT_TRUE(models.Ask(episode.api_key(), "policy", longer).status.ok());
-  const absl::Status refused = models.Ask(episode.api_key(), "judge", longer).status;
-  EXPECT_EQ(ErrorCodeOf(refused), kContextLengthExceeded);
+  const absl::Status rejected = models.Ask(episode.api_key(), "judge", longer).status;
+  EXPECT_EQ(ErrorCodeOf(rejected), kContextLengthExceeded);
   ASSERT_TRUE(models.Ask(episode.api_key(), "judge", {Msg("user", "x")}).status.ok());
   const v1::GenerateRequest request = models.elsewhere->requests().at(0);
   EXPECT_EQ(request.prompt_ids_size() + request.sampling().max_new_tokens(), 60);
@@ -107,7 +107,7 @@ class WatchedTokenizer final : public text::Tokenizer {
 };
 
 // In every dialect, for a first request, a continued one and a prompt without a conversation.
-TEST(Models, ATextThatSurelyExceedsTheContextIsRefusedBeforeItIsEncoded) {
+TEST(Models, ATextThatSurelyExceedsTheContextIsRejectedBeforeItIsEncoded) {
   const auto tokenizer = std::make_shared<const WatchedTokenizer>();
   World world([](const auto&) { return Say("ok"); });
   world.with_admission = world.with_pool = false;
@@ -115,7 +115,7 @@ TEST(Models, ATextThatSurelyExceedsTheContextIsRefusedBeforeItIsEncoded) {
   world.engine->context_length = 300;
   world.format = *text::MakeChatFormat("hermes", tokenizer);
   const std::string huge(1000000, 'x');
-  const auto refused = [&](const std::string& dialect, object body) {
+  const auto rejected = [&](const std::string& dialect, object body) {
     body["max_tokens"] = 8;
     tokenizer->encoded = 0;
     const absl::Status status = world.Ask(dialect, "key", base::PrintJson(body)).status;
@@ -126,25 +126,25 @@ TEST(Models, ATextThatSurelyExceedsTheContextIsRefusedBeforeItIsEncoded) {
     EXPECT_LT(tokenizer->encoded.load(), 1000u) << dialect;
   };
   const object long_message = Msg("user", huge);
-  refused("messages.count_tokens", {{"messages", array{long_message}}});
-  refused("responses.input_tokens", {{"input", huge}});
-  refused("google.countTokens", {{"contents", array{object{{"parts", array{object{{"text", huge}}}}}}}});
+  rejected("messages.count_tokens", {{"messages", array{long_message}}});
+  rejected("responses.input_tokens", {{"input", huge}});
+  rejected("google.countTokens", {{"contents", array{object{{"parts", array{object{{"text", huge}}}}}}}});
   for (const char* dialect : {"chat.completions", "messages"}) {
-    refused(dialect, {{"messages", array{long_message}}});
+    rejected(dialect, {{"messages", array{long_message}}});
     const array answered = {Msg("user", "hi"), Msg("assistant", "ok"), long_message};
     EXPECT_TRUE(
         world.Ask(dialect, "key", base::PrintJson(object{{"max_tokens", 8}, {"messages", array{Msg("user", "hi")}}}))
             .status.ok());
-    refused(dialect, {{"messages", answered}});
+    rejected(dialect, {{"messages", answered}});
   }
-  refused("messages", {{"system", huge}, {"messages", array{Msg("user", "hi")}}});
-  refused("responses", {{"input", huge}});
-  refused("responses", {{"input", array{long_message}}, {"instructions", "Be brief."}});
-  refused("completions", {{"prompt", huge}});
-  refused("completions", {{"prompt", array{"short", base::json::string(huge)}}});
+  rejected("messages", {{"system", huge}, {"messages", array{Msg("user", "hi")}}});
+  rejected("responses", {{"input", huge}});
+  rejected("responses", {{"input", array{long_message}}, {"instructions", "Be brief."}});
+  rejected("completions", {{"prompt", huge}});
+  rejected("completions", {{"prompt", array{"short", base::json::string(huge)}}});
   object tools = {{"messages", array{Msg("user", "hi")}}, {"tools", CalculatorTools()}};
   tools["tools"].as_array()[0].at("function").as_object()["description"] = huge;
-  refused("chat.completions", tools);
+  rejected("chat.completions", tools);
 }
 
 TEST(Models, PinnedOnesStayInAnEvaluation) {

@@ -70,7 +70,7 @@ TEST(Opening, ASessionThatCannotBeEndedKeepsItsPlace) {
   EXPECT_EQ(world.admission.admitted(), 0);
 }
 
-TEST(Opening, ASessionWhoseEndThePoolRefusesForGoodMakesRoom) {
+TEST(Opening, ASessionWhoseEndThePoolRejectsForGoodMakesRoom) {
   FullWorld world(1);
   world.pool.FailEnd(absl::FailedPreconditionError("it has ended"));
   EXPECT_TRUE(world.gateway().OpenEpisode({}).ok());
@@ -97,7 +97,7 @@ TEST(Opening, ALateOneOfAnEarlierStartEndsNothing) {
   EXPECT_TRUE(world.gateway().OpenEpisode(Of("others", "1")).ok()) << "another runner's name for its start";
 }
 
-TEST(Opening, OneThatIsRefusedEndsNothing) {
+TEST(Opening, OneThatIsRejectedEndsNothing) {
   World world(Say);
   ASSERT_TRUE(world.gateway().OpenEpisode(Of("agents", "1")).ok());
   v1::EpisodeOpenRequest faulty = Of("agents", "2");

@@ -115,12 +115,12 @@ TEST_F(PoolTest, AnOutcomeThatIsNotTheGatewaysDoesNotCountAndHoldsNothingUp) {
   const auto rewarded = gateway->OpenEpisode({}).value(), plain = gateway->OpenEpisode({}).value(),
              lost = gateway->OpenEpisode({}).value();
   ASSERT_TRUE(gateway->RewardEpisode(rewarded.episode_id(), rewarded.api_key(), 0.5, {}).ok());
-  v1::EndEpisodeRequest stranger;
+  v1::StoreEndRequest stranger;
   stranger.set_state(v1::EPISODE_FINISHED);
   stranger.set_reward(777);
   for (const auto* episode : {&rewarded, &plain, &lost}) {
     stranger.set_episode_id(episode->episode_id());
-    ASSERT_TRUE(pool_->EndEpisode(stranger).ok());
+    ASSERT_TRUE(pool_->StoreEnd(stranger).ok());
   }
   EXPECT_FALSE(gateway->RewardEpisode(plain.episode_id(), plain.api_key(), 1, {}).ok());
   const auto end = [&](const v1::EpisodeOpenResponse& episode, v1::EpisodeState state) {
@@ -130,20 +130,20 @@ TEST_F(PoolTest, AnOutcomeThatIsNotTheGatewaysDoesNotCountAndHoldsNothingUp) {
     request.set_state(state);
     return gateway->EndEpisode(request).status();
   };
-  const absl::Status refused = end(rewarded, v1::EPISODE_FINISHED);
-  EXPECT_EQ(HttpStatusOf(refused), 409);
-  EXPECT_NE(refused.message().find("not by its gateway, as EPISODE_FINISHED with a return of 777"), std::string::npos)
-      << refused;
+  const absl::Status rejected = end(rewarded, v1::EPISODE_FINISHED);
+  EXPECT_EQ(HttpStatusOf(rejected), 409);
+  EXPECT_NE(rejected.message().find("not by its gateway, as EPISODE_FINISHED with a return of 777"), std::string::npos)
+      << rejected;
   EXPECT_EQ(HttpStatusOf(end(plain, v1::EPISODE_FAILED)), 409);
   EXPECT_EQ(HttpStatusOf(end(lost, v1::EPISODE_FENCED)), 409);
   // The scheduler is told, so that the samples are tried again at once; of an end without an outcome the pool's stays.
-  const auto told = admission_.ended();
-  ASSERT_EQ(told.size(), 3u);
+  const auto reported = admission_.ended();
+  ASSERT_EQ(reported.size(), 3u);
   for (const int i : {0, 1}) {
-    EXPECT_EQ(told[i].state(), v1::EPISODE_FENCED);
-    EXPECT_EQ(told[i].reward(), 0);
+    EXPECT_EQ(reported[i].state(), v1::EPISODE_FENCED);
+    EXPECT_EQ(reported[i].reward(), 0);
   }
-  EXPECT_EQ(told[2].state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(reported[2].state(), v1::EPISODE_FINISHED);
   EXPECT_EQ(gateway->Status().open_episodes(), 0) << "nothing is tried again for ever";
   EXPECT_NE(gateway->MetricsText().find("ingot_gateway_episodes_ended_elsewhere_total 3\n"), std::string::npos);
 }
@@ -159,7 +159,7 @@ TEST_F(PoolTest, StoresACallThatContinuesAKeptPrefix) {
     const auto answer = gateway->StartAnswer({.api_key = episode.api_key(), .episode = {}}, ChatDialect(),
                                              {.body = base::PrintJson(body), .headers = {}}, [flag] { flag->Set(); });
     Answer::Output out;
-    while (!(out = answer->Take()).done) flag->WaitAndClear();
+    while (!(out = answer->TakeOutput()).done) flag->WaitAndClear();
     return out.status;
   };
   ASSERT_TRUE(ask({Msg("user", "hi")}, true).ok());

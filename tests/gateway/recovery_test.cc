@@ -223,24 +223,24 @@ TEST(Recovery, ANewRunnerFinishesTheRewardedEpisodesOfAnOlderOne) {
     EXPECT_EQ(tried_again.state(), v1::EPISODE_FENCED);
     EXPECT_EQ(tried_again.call_rewards_size(), 1);
     EXPECT_EQ(world.pool.episode(none.episode_id()).state(), v1::EPISODE_FENCED);
-    std::map<int32_t, double> told;
+    std::map<int32_t, double> reported;
     for (const auto& ended : world.admission.ended()) {
-      if (ended.state() == v1::EPISODE_FINISHED) told[ended.ref().sample_index()] = ended.reward();
+      if (ended.state() == v1::EPISODE_FINISHED) reported[ended.ref().sample_index()] = ended.reward();
     }
-    EXPECT_EQ(told, (std::map<int32_t, double>{{0, 0.75}}));
+    EXPECT_EQ(reported, (std::map<int32_t, double>{{0, 0.75}}));
   }
 }
 
 // The pool holds a newer attempt of the sample, so that this one's end is refused for good.
-TEST(Recovery, AnEndThatThePoolRefusesForGoodIsGivenUpOnce) {
+TEST(Recovery, AnEndThatThePoolRejectsForGoodIsGivenUpOnce) {
   World world(Author);
   const auto episode = world.Open();
   ASSERT_TRUE(world.Reward(episode, 1).ok());
   world.pool.Fence(episode.episode_id());
-  const absl::Status refused = world.End(episode, v1::EPISODE_FINISHED);
-  EXPECT_EQ(HttpStatusOf(refused), 409);
-  EXPECT_FALSE(MayRetry(refused));
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("is fenced"));
+  const absl::Status rejected = world.End(episode, v1::EPISODE_FINISHED);
+  EXPECT_EQ(HttpStatusOf(rejected), 409);
+  EXPECT_FALSE(MayRetry(rejected));
+  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("is fenced"));
   EXPECT_EQ(world.gateway().Status().open_episodes(), 0);
   ASSERT_EQ(world.admission.ended().size(), 1u);
   EXPECT_EQ(world.admission.ended()[0].state(), v1::EPISODE_FENCED);

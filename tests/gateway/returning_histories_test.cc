@@ -14,20 +14,20 @@
 #include "gateway/clients.h"
 #include "gateway/prompt/history.h"
 #include "text/output_samples.h"
-#include "text/refusing_templates.h"
+#include "text/rejecting_templates.h"
 
 namespace ingot::gateway {
 namespace {
 
 using base::json::array;
 using base::json::object;
-using text::RefusingTemplate;
+using text::RejectingTemplate;
 
 constexpr Client kClients[] = {kChatClient, kMessagesClient, kResponsesClient, kGoogleClient};
 
 // A gateway whose model wrote `sampled` as its first answer of each conversation.
 struct ReturningWorld : World {
-  ReturningWorld(const RefusingTemplate& of, const std::string& output)
+  ReturningWorld(const RejectingTemplate& of, const std::string& output)
       : World([this](const v1::GenerateRequest&) {
           Script script;
           script.ids = next;
@@ -92,7 +92,7 @@ void ExpectReturns(ReturningWorld& world, const Client& client, const std::vecto
 TEST(ReturningHistories, OfEveryFormatToEveryTemplate) {
   std::mt19937 random(11);
   Verdict verdict;
-  for (const RefusingTemplate& of : text::RefusingTemplates()) {
+  for (const RejectingTemplate& of : text::RejectingTemplates()) {
     for (const std::string& output : text::OutputFormatNames()) {
       ReturningWorld world(of, output);
       text::Outputs outputs(**text::FindOutputFormat(output), static_cast<unsigned>(random()));
@@ -120,7 +120,7 @@ TEST(ReturningHistories, OfEveryFormatToEveryTemplate) {
 TEST(ReturningHistories, CutAtEveryToken) {
   std::mt19937 random(12);
   Verdict verdict;
-  const std::vector<RefusingTemplate> templates = text::RefusingTemplates();
+  const std::vector<RejectingTemplate> templates = text::RejectingTemplates();
   size_t next = 0;
   for (const std::string& output : text::OutputFormatNames()) {
     if (output == "plain") continue;
@@ -128,7 +128,7 @@ TEST(ReturningHistories, CutAtEveryToken) {
                                                {"", "add", R"({"a": 2})"}};
     const std::string text = *(*text::FindOutputFormat(output))->WriteCalls("I add.", calls);
     for (size_t trial = 0; trial < 2; ++trial) {
-      const RefusingTemplate& of = templates[next++ % templates.size()];
+      const RejectingTemplate& of = templates[next++ % templates.size()];
       ReturningWorld world(of, output);
       const std::vector<int32_t> ids = world.engine->tokenizer->Encode(text, true);
       for (size_t size = 1; size <= ids.size(); ++size) {
@@ -151,7 +151,7 @@ TEST(ReturningHistories, ToPublishedTemplates) {
     if (entry.path().extension() != ".jinja") continue;
     std::stringstream source;
     source << std::ifstream(entry.path(), std::ios::binary).rdbuf();
-    RefusingTemplate of{entry.path().filename(), source.str(), "hermes"};
+    RejectingTemplate of{entry.path().filename(), source.str(), "hermes"};
     const text::MarkedEncoder encoder(text::TokenizerOf(of), of.source);
     const auto detected = text::DetectOutputFormat(*text::TemplateOf(of), encoder);
     if (detected.ok()) of.output = (*detected)->name();

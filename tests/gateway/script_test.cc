@@ -34,10 +34,10 @@ TEST(ScriptedModelTest, LinesAreTakenInOrderAndRepeatedOnesStay) {
 
 {"output": "rest", "repeat": true})");
   ASSERT_TRUE(script.ok()) << script.status();
-  EXPECT_EQ(Text((*script)->Take(Asking("x"))), "one<|im_end|>");
-  EXPECT_EQ(Text((*script)->Take(Asking("x"))), "two");
-  EXPECT_EQ(Text((*script)->Take(Asking("x"))), "rest<|im_end|>");
-  EXPECT_EQ(Text((*script)->Take(Asking("x"))), "rest<|im_end|>");
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("x"))), "one<|im_end|>");
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("x"))), "two");
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("x"))), "rest<|im_end|>");
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("x"))), "rest<|im_end|>");
 }
 
 TEST(ScriptedModelTest, ALineIsForRequestsThatMatchIt) {
@@ -45,17 +45,17 @@ TEST(ScriptedModelTest, ALineIsForRequestsThatMatchIt) {
 {"output": "found", "contains": "needle"}
 {"output": "first", "tools": true})");
   ASSERT_TRUE(script.ok()) << script.status();
-  EXPECT_EQ(Text((*script)->Take(Asking("hay", true))), "first<|im_end|>");
-  EXPECT_EQ(Text((*script)->Take(Asking("a needle", true))), "found<|im_end|>");
-  EXPECT_EQ((*script)->Take(Asking("hay", true)).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Text((*script)->Take(Asking("hay"))), "title<|im_end|>");
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("hay", true))), "first<|im_end|>");
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("a needle", true))), "found<|im_end|>");
+  EXPECT_EQ((*script)->NextAnswer(Asking("hay", true)).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Text((*script)->NextAnswer(Asking("hay"))), "title<|im_end|>");
 }
 
 TEST(ScriptedModelTest, CallsAreWrittenAsTheFormatWritesThem) {
   const auto script = Parse(
       R"({"content": "I look.", "tool_calls": [{"name": "ls", "arguments": {"a": 1}}, {"name": "x", "arguments": "{bro"}]})");
   ASSERT_TRUE(script.ok()) << script.status();
-  std::string text = Text((*script)->Take(Asking("x")));
+  std::string text = Text((*script)->NextAnswer(Asking("x")));
   text.resize(text.size() - std::string("<|im_end|>").size());
   EXPECT_EQ(text,
             "I look.\n<tool_call>\n{\"name\": \"ls\", \"arguments\": {\"a\":1}}\n</tool_call>\n"

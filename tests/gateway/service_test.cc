@@ -104,7 +104,7 @@ TEST(GatewayService, ServesAnEpisodeOverGrpc) {
 }
 
 // HTTP refuses the field; a runner sends it over gRPC.
-TEST(GatewayService, ABadDefaultOutcomeIsRefusedAndCostsNoEpisode) {
+TEST(GatewayService, ABadDefaultOutcomeIsRejectedAndCostsNoEpisode) {
   Service world([](const auto&) { return Say("hello"); });
   const auto episode = world.Open();
   v1::EpisodeEndRequest end;
@@ -134,9 +134,9 @@ TEST(GatewayService, ABadDefaultOutcomeIsRefusedAndCostsNoEpisode) {
   };
   for (const auto& [field, change] : cases) {
     change(*end.mutable_unless_rewarded());
-    const grpc::Status refused = post();
-    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field << refused.error_message();
-    EXPECT_NE(refused.error_message().find("unless_rewarded"), std::string::npos) << refused.error_message();
+    const grpc::Status rejected = post();
+    EXPECT_EQ(rejected.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field << rejected.error_message();
+    EXPECT_NE(rejected.error_message().find("unless_rewarded"), std::string::npos) << rejected.error_message();
     const absl::Status direct = world.gateway().EndEpisode(end).status();
     EXPECT_EQ(ErrorParamOf(direct), std::string("unless_rewarded.") + field) << direct;
     EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_OPEN) << field;
@@ -194,7 +194,7 @@ TEST(GatewayService, AnswersInEveryDialectTokenByToken) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST(GatewayService, RefusesAsHttpDoes) {
+TEST(GatewayService, RejectsAsHttpDoes) {
   Service world([](const auto&) { return Say("hello"); });
   world.admission.places = 0;
   grpc::ClientContext context;

@@ -37,11 +37,11 @@ TEST_F(SnapshotFilesTest, CarriesPartsOnceAndInTheirOrder) {
   EXPECT_TRUE(transfer_->Put(Part(1, "bcd"), seconds(0)).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(transfer_->Put(Part(5, "f"), seconds(0)))) << "'e' is missing";
   EXPECT_TRUE(absl::IsInvalidArgument(transfer_->Put(Part(0, std::string((1 << 20) + 1, 'x')), seconds(0))));
-  FileTransfer::News news = transfer_->Take();
+  FileTransfer::News news = transfer_->TakeNews();
   EXPECT_EQ(news.data, "abcd");
   EXPECT_FALSE(news.done);
   EXPECT_TRUE(transfer_->Put(Part(4, "e", true), seconds(0)).ok());
-  news = transfer_->Take();
+  news = transfer_->TakeNews();
   EXPECT_EQ(news.data, "e");
   EXPECT_TRUE(news.done && news.status.ok());
 }
@@ -50,9 +50,9 @@ TEST_F(SnapshotFilesTest, ARunnerWaitsForAReaderAndForNobody) {
   const std::string full(1 << 20, 'x');
   EXPECT_TRUE(transfer_->Put(Part(0, full), seconds(0)).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(transfer_->Put(Part(1 << 20, "y"), seconds(0))));
-  EXPECT_EQ(transfer_->Take().data, full);
+  EXPECT_EQ(transfer_->TakeNews().data, full);
   EXPECT_TRUE(transfer_->Put(Part(1 << 20, "y"), seconds(0)).ok());
-  EXPECT_EQ(transfer_->Take().data, "y");
+  EXPECT_EQ(transfer_->TakeNews().data, "y");
   EXPECT_TRUE(transfer_->Put(Part((1 << 20) + 1, full), seconds(0)).ok());
   std::thread leaves([&] {
     std::this_thread::sleep_for(milliseconds(5));
@@ -66,12 +66,12 @@ TEST_F(SnapshotFilesTest, ASilentRunnerBreaksTheArchiveOff) {
   EXPECT_TRUE(transfer_->Put(Part(0, "abc"), seconds(0)).ok());
   clock_.Advance(seconds(31));
   transfers_.BreakSilent(seconds(30));
-  EXPECT_FALSE(transfer_->Take().done) << "the client was slow, not the runner";
+  EXPECT_FALSE(transfer_->TakeNews().done) << "the client was slow, not the runner";
   transfers_.BreakSilent(seconds(30));
-  EXPECT_FALSE(transfer_->Take().done);
+  EXPECT_FALSE(transfer_->TakeNews().done);
   clock_.Advance(seconds(31));
   transfers_.BreakSilent(seconds(30));
-  const FileTransfer::News news = transfer_->Take();
+  const FileTransfer::News news = transfer_->TakeNews();
   EXPECT_TRUE(news.done);
   EXPECT_TRUE(absl::IsDeadlineExceeded(news.status)) << news.status;
 }
@@ -80,13 +80,13 @@ TEST_F(SnapshotFilesTest, OnlyASnapshotThatTheRunnerLacksIsGone) {
   v1::SnapshotFilesPart part;
   part.set_error("a disk fails");
   EXPECT_TRUE(transfer_->Put(part, seconds(0)).ok());
-  FileTransfer::News news = transfer_->Take();
+  FileTransfer::News news = transfer_->TakeNews();
   EXPECT_TRUE(news.done);
   EXPECT_TRUE(absl::IsUnavailable(news.status)) << news.status;
   const auto other = *transfers_.Open([] {});
   part.set_done(true);
   EXPECT_TRUE(other->Put(part, seconds(0)).ok());
-  news = other->Take();
+  news = other->TakeNews();
   EXPECT_TRUE(news.done);
   EXPECT_TRUE(absl::IsNotFound(news.status)) << news.status;
 }
@@ -101,7 +101,7 @@ TEST_F(SnapshotFilesTest, TransfersAreBoundedAndEndWithTheirReader) {
   EXPECT_EQ(transfers_.Find(id), nullptr);
   EXPECT_TRUE(transfers_.Open([] {}).ok());
   transfers_.Close();
-  EXPECT_TRUE(absl::IsUnavailable(transfer_->Take().status));
+  EXPECT_TRUE(absl::IsUnavailable(transfer_->TakeNews().status));
   EXPECT_TRUE(absl::IsUnavailable(transfers_.Open([] {}).status()));
 }
 

@@ -264,11 +264,11 @@ TEST_F(SnapshotsTest, ARunnerIsNotAskedForFilesThatNobodyReadsAnyMore) {
   }
 }
 
-TEST_F(SnapshotsTest, RefusalsSayWhy) {
+TEST_F(SnapshotsTest, RejectionsSayWhy) {
   const auto elsewhere = OpenAs(OfRunner(""));
-  const auto refused = Snapshot(elsewhere);
-  EXPECT_EQ(HttpStatusOf(refused.status()), 409);
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("was started elsewhere"));
+  const auto rejected = Snapshot(elsewhere);
+  EXPECT_EQ(HttpStatusOf(rejected.status()), 409);
+  EXPECT_THAT(std::string(rejected.status().message()), HasSubstr("was started elsewhere"));
   const auto episode = OpenAs(OfRunner());
   v1::EpisodeOpenResponse foreign = episode;
   foreign.set_api_key("another");
@@ -316,7 +316,7 @@ TEST_F(SnapshotsTest, AWaitingCallThatItsClientLeavesHoldsNothingUp) {
   const auto answer = world_.StartChat(trunk.api_key(), Body(messages), [] {});
   AwaitAsk();
   answer->Abort(absl::CancelledError("the client went away"));
-  EXPECT_TRUE(answer->Take().done);
+  EXPECT_TRUE(answer->TakeOutput().done);
   EXPECT_EQ(world_.gateway().Status().active_calls(), 0);
   EXPECT_TRUE(world_.End(trunk, v1::EPISODE_FORKED).ok());
 }

@@ -39,10 +39,10 @@ void AbortStream(World& world, const std::string& key, array messages, int held)
   auto call = world.StartChat(key, body, [flag] { flag->Set(); });
   world.engine->WaitForHeld(held);
   flag->WaitAndClear();
-  call->Take();
-  call->Take();  // says that the first was sent
+  call->TakeOutput();
+  call->TakeOutput();  // says that the first was sent
   call->Abort(absl::CancelledError("the client went away"));
-  while (!call->Take().done) flag->WaitAndClear();
+  while (!call->TakeOutput().done) flag->WaitAndClear();
 }
 
 // The first answer is held back at its end; later ones come whole.
@@ -254,14 +254,14 @@ TEST(Splice, ContinuesABrokenStreamThatIsStillBeingRecorded) {
   auto call = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
   world.engine->WaitForHeld(1);
   flag->WaitAndClear();
-  call->Take();
-  call->Take();
+  call->TakeOutput();
+  call->TakeOutput();
   world.pool.CloseGate(true);
   call->Abort(absl::CancelledError("the client went away"));
   auto next = std::make_shared<Flag>();
   auto answer = world.StartChat(episode.api_key(), Body(Asking("A long answer that goes on")), [next] { next->Set(); });
   world.pool.CloseGate(false);
-  while (!answer->Take().done) next->WaitAndClear();
+  while (!answer->TakeOutput().done) next->WaitAndClear();
   const auto calls = world.pool.calls();
   ASSERT_EQ(calls.size(), 2u);
   EXPECT_EQ(calls[1].parent_call_id(), calls[0].call_id());
@@ -294,7 +294,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
                           {.call_id = id,
                            .parent = -1,
                            .prompt = {},
-                           .sampled = {PromptPiece(std::vector<int32_t>{1})},
+                           .sampled = {PromptSegment(std::vector<int32_t>{1})},
                            .text_key = {},
                            .prefill = {},
                            .streamed_ids = 1});

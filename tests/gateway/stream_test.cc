@@ -99,7 +99,7 @@ TEST(Stream, SendsUsageOnlyIfAsked) {
             events.back().at("usage").at("prompt_tokens").as_int64() + 6);
 }
 
-TEST(Stream, TellsEveryTokensLogprobOnce) {
+TEST(Stream, ReportsEveryTokensLogprobOnce) {
   World world([](const auto&) {
     Script script;
     script.text = "grüße <tool_call>no";
@@ -138,12 +138,12 @@ void CollectTokens(const value& json, base::json::array& ids, base::json::array&
   if (const value* more = base::Find(json, "token_ids")) {
     ids.insert(ids.end(), more->as_array().begin(), more->as_array().end());
   }
-  const value* told = base::Find(json, "logprobs");
-  if (told == nullptr || told->is_null()) return;
-  if (const value* list = base::Find(*told, "token_logprobs")) {  // of completions
+  const value* reported = base::Find(json, "logprobs");
+  if (reported == nullptr || reported->is_null()) return;
+  if (const value* list = base::Find(*reported, "token_logprobs")) {  // of completions
     logprobs.insert(logprobs.end(), list->as_array().begin(), list->as_array().end());
   } else {
-    for (const value& entry : told->at("content").as_array()) logprobs.push_back(entry.at("logprob"));
+    for (const value& entry : reported->at("content").as_array()) logprobs.push_back(entry.at("logprob"));
   }
 }
 

@@ -37,7 +37,7 @@ Whole Play(const std::vector<int32_t>& ids, const std::string& stop, bool stoppe
   Whole whole;
   std::optional<PartKind> open;
   const auto take = [&] {
-    for (const TurnText::Delta& delta : turn.Take()) {
+    for (const TurnText::Delta& delta : turn.TakeDeltas()) {
       EXPECT_EQ(text::ToUtf8(delta.text), delta.text);  // whole characters
       if (delta.kind == PartKind::kContent) whole.content += delta.text;
       if (delta.kind == PartKind::kReasoning) whole.reasoning += delta.text;
@@ -98,9 +98,9 @@ std::string Random(std::mt19937& random) {
 TEST(TurnText, EndsAtTheStopStringThatEndedIt) {
   struct Case {
     const char* text;  // "STOP" ends it
-    bool tells;
+    bool emits;
     int from;
-    const char* told;
+    const char* emitted;
   };
   for (const Case& one :
        {Case{"one STOPped", false, 0, "one "}, Case{"one STOPped", true, 0, "one STOP"},
@@ -112,13 +112,13 @@ TEST(TurnText, EndsAtTheStopStringThatEndedIt) {
                      .format = TestFormat()->output(),
                      .reading = {.calls = text::CallMode::kText},
                      .stop = {"STOP", "never"},
-                     .tells_stop = one.tells,
+                     .emits_stop = one.emits,
                      .stop_from = one.from});
       const std::vector<int32_t> ids = TestTokenizer()->Encode(one.text, true);
       std::string streamed;
       const auto take = [&] {
-        for (const TurnText::Delta& delta : turn.Take()) streamed += delta.text;
-        EXPECT_TRUE(std::string_view(one.told).starts_with(streamed)) << streamed;
+        for (const TurnText::Delta& delta : turn.TakeDeltas()) streamed += delta.text;
+        EXPECT_TRUE(std::string_view(one.emitted).starts_with(streamed)) << streamed;
       };
       for (size_t at = 0; at < ids.size(); at += size) {
         turn.Push(std::span(ids).subspan(at, std::min(size, ids.size() - at)));
@@ -126,8 +126,8 @@ TEST(TurnText, EndsAtTheStopStringThatEndedIt) {
       }
       turn.Finish("STOP");
       take();
-      EXPECT_EQ(streamed, one.told);
-      EXPECT_EQ(turn.message().content, one.told);
+      EXPECT_EQ(streamed, one.emitted);
+      EXPECT_EQ(turn.message().content, one.emitted);
     }
   }
 }
@@ -182,7 +182,7 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
     for (int trial = 0; trial < 150; ++trial) {
       std::vector<int32_t> ids = tokenizer->Encode(outputs.Next(), true);
       if (trial % 2 == 0) ids.resize(random() % (ids.size() + 1));
-      const auto play = [&](size_t most, std::string& told) {
+      const auto play = [&](size_t most, std::string& emitted) {
         TurnText turn({.tokenizer = tokenizer,
                        .ends = {*tokenizer->SpecialId("<|im_end|>")},
                        .format = marked,
@@ -191,7 +191,7 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
         std::string texts[3];
         std::optional<PartKind> last;
         const auto take = [&] {
-          for (const TurnText::Delta& delta : turn.Take()) {
+          for (const TurnText::Delta& delta : turn.TakeDeltas()) {
             const bool goes_on = delta.kind == PartKind::kCall && !delta.begins;
             EXPECT_TRUE(!goes_on || last == PartKind::kCall) << "a call went on behind others: " << format->name();
             last = delta.kind;
@@ -207,7 +207,7 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
         }
         turn.Finish("");
         take();
-        told = texts[0] + "\n---\n" + texts[1] + "\n---\n" + texts[2];
+        emitted = texts[0] + "\n---\n" + texts[1] + "\n---\n" + texts[2];
         return turn.message();
       };
       std::string one_by_one, in_pieces, at_once;
@@ -226,32 +226,32 @@ TEST(TurnText, ChunksOfIdsChangeNothingInAnyFormat) {
 }
 
 // The result of Take as text.
-std::string Told(TurnText& turn) {
-  std::string told;
-  for (const TurnText::Delta& delta : turn.Take()) {
-    told += delta.kind == PartKind::kReasoning ? "R:" : delta.kind == PartKind::kContent ? "C:" : "A:";
-    if (delta.begins) told += delta.name + ":";
-    told += delta.text + "|";
+std::string Emitted(TurnText& turn) {
+  std::string emitted;
+  for (const TurnText::Delta& delta : turn.TakeDeltas()) {
+    emitted += delta.kind == PartKind::kReasoning ? "R:" : delta.kind == PartKind::kContent ? "C:" : "A:";
+    if (delta.begins) emitted += delta.name + ":";
+    emitted += delta.text + "|";
   }
-  return told;
+  return emitted;
 }
 
 // The end of the call is known only when no more text comes, and then the text behind it is known, too.
-TEST(TurnText, TheRestOfACallStandsBeforeTheTextBehindIt) {
+TEST(TurnText, TheRestOfACallStandsBeforeTheTextAfterIt) {
   TurnText turn({.tokenizer = TestTokenizer(),
                  .format = text::Shared("qwen3_coder"),
                  .reading = {.tools = text::Tools(), .calls = text::CallMode::kStreamed}});
   turn.Push(TestTokenizer()->Encode("<function=ping>\n</function>\n</tool_ca", false));
-  EXPECT_EQ(Told(turn), "A:ping:{|");
+  EXPECT_EQ(Emitted(turn), "A:ping:{|");
   turn.Finish("");
-  EXPECT_EQ(Told(turn), "A:}|C:</tool_ca|");
+  EXPECT_EQ(Emitted(turn), "A:}|C:</tool_ca|");
 }
 
 TEST(TurnText, HoldsBackPrefixesOfStopStringsAndToolCalls) {
   TurnText turn = Turn({"END"}, true);
   const auto push = [&](const std::string& text) {
     turn.Push(TestTokenizer()->Encode(text, true));
-    return Told(turn);
+    return Emitted(turn);
   };
   EXPECT_EQ(push("one E"), "C:one |");
   EXPECT_EQ(push("N"), "");
@@ -262,7 +262,7 @@ TEST(TurnText, HoldsBackPrefixesOfStopStringsAndToolCalls) {
   EXPECT_EQ(push("<tool_call>"), "");
   EXPECT_EQ(push("{"), "");
   turn.Finish("");
-  EXPECT_EQ(Told(turn), "C:<tool_call>{|");
+  EXPECT_EQ(Emitted(turn), "C:<tool_call>{|");
   EXPECT_TRUE(turn.message().malformed);
 }
 
@@ -270,7 +270,7 @@ TEST(TurnText, ArgumentsAreReadyWhileTheyAreSampled) {
   TurnText turn = Turn({}, true);
   const auto push = [&](const std::string& text) {
     turn.Push(TestTokenizer()->Encode(text, true));
-    return Told(turn);
+    return Emitted(turn);
   };
   EXPECT_EQ(push("Look:\n<tool_call>\n{\"name\": \"ad"), "C:Look:|");
   EXPECT_EQ(push("d\", \"arguments\": "), "");
@@ -279,7 +279,7 @@ TEST(TurnText, ArgumentsAreReadyWhileTheyAreSampled) {
   EXPECT_EQ(push("\xBC\"}}\n"), "A:ü\"|");  // the last brace once the call is closed
   EXPECT_EQ(push("</tool_call>\n<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>"), "A:}|A:g:{}|");
   turn.Finish("");
-  EXPECT_EQ(Told(turn), "");
+  EXPECT_EQ(Emitted(turn), "");
   EXPECT_FALSE(turn.message().malformed);
 }
 
@@ -287,10 +287,10 @@ TEST(TurnText, ArgumentsAreReadyWhileTheyAreSampled) {
 TEST(TurnText, ACallThatBreaksTheFormatKeepsItsArguments) {
   TurnText turn = Turn({}, true);
   turn.Push(TestTokenizer()->Encode("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1", true));
-  EXPECT_EQ(Told(turn), "A:add:{\"a\": 1|");
+  EXPECT_EQ(Emitted(turn), "A:add:{\"a\": 1|");
   turn.Push(TestTokenizer()->Encode(" oops</tool_call> and", true));
   turn.Finish("");
-  EXPECT_EQ(Told(turn), "A: oops|C: and|");
+  EXPECT_EQ(Emitted(turn), "A: oops|C: and|");
   EXPECT_TRUE(turn.message().malformed);
   ASSERT_EQ(turn.message().tool_calls.size(), 1u);
   EXPECT_EQ(turn.message().tool_calls[0].arguments_json, "{\"a\": 1 oops");
@@ -300,17 +300,17 @@ TEST(TurnText, ACallThatBreaksTheFormatKeepsItsArguments) {
 TEST(TurnText, StopStringsAreFoundAsTheTextComes) {
   for (const std::string stop : {"aab", "abab", "<tool"}) {
     TurnText turn = Turn({stop}, true);
-    std::string told;
+    std::string emitted;
     const std::string text = "aaabababx<tool_call>";
     const std::string before = text.substr(0, text.find(stop));
     for (const int32_t id : TestTokenizer()->Encode(text, true)) {
       turn.Push(std::span(&id, 1));
-      for (const TurnText::Delta& delta : turn.Take()) told += delta.text;
-      EXPECT_TRUE(before.starts_with(told)) << stop << ": " << told;
+      for (const TurnText::Delta& delta : turn.TakeDeltas()) emitted += delta.text;
+      EXPECT_TRUE(before.starts_with(emitted)) << stop << ": " << emitted;
     }
     turn.Finish(stop);
-    for (const TurnText::Delta& delta : turn.Take()) told += delta.text;
-    EXPECT_EQ(told, before);
+    for (const TurnText::Delta& delta : turn.TakeDeltas()) emitted += delta.text;
+    EXPECT_EQ(emitted, before);
     EXPECT_EQ(turn.message().content, before);
   }
 }
@@ -319,23 +319,23 @@ TEST(TurnText, CountsTheTokensWhoseTextWasTaken) {
   TurnText turn = Turn({}, true);
   turn.Push(TestTokenizer()->Encode("ab\xE2", true));
   EXPECT_EQ(turn.delivered_tokens(), 0);
-  turn.Take();
+  turn.TakeDeltas();
   EXPECT_EQ(turn.delivered_tokens(), 2);  // the third is a part of a character
   turn.Push(TestTokenizer()->Encode("\x82\xAC<tool_call>{", true));
-  turn.Take();
+  turn.TakeDeltas();
   EXPECT_EQ(turn.delivered_tokens(), 5);
   turn.Finish("");
-  turn.Take();
+  turn.TakeDeltas();
   EXPECT_EQ(turn.delivered_tokens(), 7);
 }
 
-TEST(TurnText, TellsWhichIdsEachPieceCameFrom) {
+TEST(TurnText, ReportsWhichIdsEachPieceCameFrom) {
   TurnText turn = Turn({}, true);
   const std::string text = "<think>\nab\n</think>\n\nc<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
   const std::vector<int32_t> ids = TestTokenizer()->Encode(text, true);
   turn.Push(ids);
   turn.Finish("");
-  const std::vector<TurnText::Delta> deltas = turn.Take();
+  const std::vector<TurnText::Delta> deltas = turn.TakeDeltas();
   ASSERT_EQ(deltas.size(), 3u);
   const auto ids_up_to = [&](const std::string& end) {
     return static_cast<int>(TestTokenizer()->Encode(text.substr(0, text.find(end) + end.size()), true).size());
@@ -352,17 +352,17 @@ TEST(TurnText, ALongTurnTakesLinearTime) {
   constexpr int kTokens = 100'000;
   const std::vector<int32_t> ids = TestTokenizer()->Encode("some <words>, ", true);
   for (const std::string before : {"", "<think>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"text\": \""}) {
-    size_t told = 0;
+    size_t emitted = 0;
     const double seconds = CpuSeconds([&] {
       TurnText turn = Turn({"</never>", "never again"}, true);
       turn.Push(TestTokenizer()->Encode(before, true));
       for (int i = 0; i < kTokens; ++i) {
         turn.Push(std::span(&ids[i % ids.size()], 1));
-        for (const TurnText::Delta& delta : turn.Take()) told += delta.text.size();
+        for (const TurnText::Delta& delta : turn.TakeDeltas()) emitted += delta.text.size();
       }
       turn.Finish("");
     });
-    EXPECT_GT(told, static_cast<size_t>(kTokens) - 100);
+    EXPECT_GT(emitted, static_cast<size_t>(kTokens) - 100);
     EXPECT_LT(seconds, 2.0 * kSlowdown) << before;
   }
 }

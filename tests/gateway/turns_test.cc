@@ -100,7 +100,7 @@ TEST(Turns, ALostAnswerMovesNoLaterCall) {
     world.engine->Release();
     absl::Status failed;
     for (bool over = false; !over && done->WaitAndClear();) {
-      const Answer::Output out = slow->Take();
+      const Answer::Output out = slow->TakeOutput();
       over = out.done;
       failed = out.status;
     }
@@ -133,7 +133,7 @@ TEST(Turns, ACallInFlightHoldsItsPlaceUntilItFails) {
   EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 0)), 404);
   EXPECT_TRUE(RewardTurn(world, episode, 1).ok());
   world.engine->Release();
-  while (!slow->Take().done && done->WaitAndClear()) {
+  while (!slow->TakeOutput().done && done->WaitAndClear()) {
   }
   EXPECT_TRUE(RewardTurn(world, episode, 0).ok());
   EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 1)), 404);

@@ -33,25 +33,25 @@ class SpiedPool final : public datapool::Client {
  public:
   explicit SpiedPool(datapool::Client& pool) : pool_(pool) {}
 
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest& request) override { return pool_.OpenEpisode(request); }
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override { return pool_.StoreEpisode(request); }
   absl::Status AppendCall(const v1::AppendCallRequest& request) override { return pool_.AppendCall(request); }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest& request) override {
-    if (!holds_rewards) return pool_.RewardEpisode(request);
+  absl::Status StoreReward(const v1::StoreRewardRequest& request) override {
+    if (!holds_rewards) return pool_.StoreReward(request);
     held_rewards.push_back(request);
     return absl::DeadlineExceededError("the pool does not answer");
   }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override {
     const absl::Status failure = fails();
-    return failure.ok() ? pool_.EndEpisode(request) : failure;
+    return failure.ok() ? pool_.StoreEnd(request) : failure;
   }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest& request) override {
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest& request) override {
     ++takes;
-    auto taken = pool_.TakeEpisode(request);
+    auto taken = pool_.TakeOverEpisode(request);
     if (lost_takes == 0) return taken;
     --lost_takes;
     return absl::UnavailableError("the answer is lost");
   }
-  absl::Status GradeGroup(const v1::GradeGroupRequest& request) override { return pool_.GradeGroup(request); }
+  absl::Status StoreGrades(const v1::StoreGradesRequest& request) override { return pool_.StoreGrades(request); }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     ++gets;
     const absl::Status failure = fails();
@@ -78,7 +78,7 @@ class SpiedPool final : public datapool::Client {
   std::atomic<int> lost_takes = 0;  // so many are stored, and their answers are lost
   std::atomic<bool> away = false;   // reads and ends fail
   bool holds_rewards = false;       // rewards are on their way, and the caller gives them up
-  std::vector<v1::RewardEpisodeRequest> held_rewards;
+  std::vector<v1::StoreRewardRequest> held_rewards;
   std::optional<v1::ListEpisodesResponse> page;  // the answer to ListEpisodes; nullopt = the pool's
 
  private:

@@ -32,7 +32,7 @@ class GgufFile : public ::testing::Test {
     return File::Open(path_);
   }
   // The error must name the file, and say `what`.
-  void ExpectRefused(const std::string& bytes, const std::string& what) {
+  void ExpectRejected(const std::string& bytes, const std::string& what) {
     const auto file = OpenBytes(bytes);
     ASSERT_FALSE(file.ok()) << what;
     EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument) << file.status();
@@ -111,78 +111,78 @@ TEST_F(GgufFile, ReadsATensorThatIsLargerThanItsBuffer) {
   }
 }
 
-TEST_F(GgufFile, RefusesWhatIsNoGgufFile) {
-  ExpectRefused("", "needs 4 bytes at byte 0, and the file has 0");
-  ExpectRefused("GGUX and more of it", "is not the mark 'GGUF'");
+TEST_F(GgufFile, RejectsWhatIsNoGgufFile) {
+  ExpectRejected("", "needs 4 bytes at byte 0, and the file has 0");
+  ExpectRejected("GGUX and more of it", "is not the mark 'GGUF'");
   std::string old = Sample().Bytes();
   old[4] = 1;
-  ExpectRefused(old, "names version 1; 2 and 3 are read");
+  ExpectRejected(old, "names version 1; 2 and 3 are read");
   EXPECT_FALSE(File::Open(dir_).ok());
   EXPECT_EQ(File::Open(dir_ + "/none").status().code(), absl::StatusCode::kNotFound);
 }
 
 void Put(std::string& bytes, size_t at, uint64_t value) { std::memcpy(&bytes[at], &value, sizeof(value)); }
 
-TEST_F(GgufFile, RefusesAPipeAtOnce) {
+TEST_F(GgufFile, RejectsAPipeAtOnce) {
   const std::string pipe = path_ + ".pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(std::string(File::Open(pipe).status().message()), HasSubstr("not a regular file"));
   std::filesystem::remove(pipe);
 }
 
-TEST_F(GgufFile, RefusesCountsBeyondTheFileBeforeItAllocates) {
+TEST_F(GgufFile, RejectsCountsBeyondTheFileBeforeItAllocates) {
   const std::string good = Sample().Bytes();
   std::string bytes = good;
   Put(bytes, 8, uint64_t{1} << 60);
-  ExpectRefused(bytes, "claims 1152921504606846976 tensors");
+  ExpectRejected(bytes, "claims 1152921504606846976 tensors");
   bytes = good;
   Put(bytes, 16, ~uint64_t{0});
-  ExpectRefused(bytes, "claims 18446744073709551615 fields");
+  ExpectRejected(bytes, "claims 18446744073709551615 fields");
   bytes = good;
   Put(bytes, 24, uint64_t{1} << 40);  // the first key's length
-  ExpectRefused(bytes, "field 1 of 7 claims 1099511627776 bytes of text");
+  ExpectRejected(bytes, "field 1 of 7 claims 1099511627776 bytes of text");
   bytes = good;
   const size_t texts = bytes.find("tokenizer.ggml.tokens") + std::strlen("tokenizer.ggml.tokens") + 8;
   Put(bytes, texts, uint64_t{1} << 35);
-  ExpectRefused(bytes, "field 'tokenizer.ggml.tokens' (5 of 7) claims 34359738368 texts");
+  ExpectRejected(bytes, "field 'tokenizer.ggml.tokens' (5 of 7) claims 34359738368 texts");
 }
 
-TEST_F(GgufFile, RefusesTensorsThatTheFileCannotHave) {
+TEST_F(GgufFile, RejectsTensorsThatTheFileCannotHave) {
   const auto one = [](std::vector<uint64_t> shape, uint32_t type, size_t bytes) {
     FileMaker maker;
     return maker.Tensor("w", std::move(shape), type, std::string(bytes, '\1')).Bytes();
   };
-  ExpectRefused(one({4}, 10, 64), "tensor 'w' has the type 10, which is not read; read are F32, F16");
-  ExpectRefused(one({3, 33}, 8, 128), "tensor 'w' has rows of 33 values, no multiple of the 32 in a block of Q8_0");
-  ExpectRefused(one({4, 0}, 0, 64), "tensor 'w' has 0 as its size");
-  ExpectRefused(one({uint64_t{1} << 40, uint64_t{1} << 40}, 0, 64), "tensor 'w' has 1099511627776 as its size");
-  ExpectRefused(one({1, 1, 1, 1, 4}, 0, 64), "tensor 'w' has 5 dimensions");
-  ExpectRefused(one({100}, 0, 64), "tensor 'w' lies at [0, +400) of 64 data bytes");
+  ExpectRejected(one({4}, 10, 64), "tensor 'w' has the type 10, which is not read; read are F32, F16");
+  ExpectRejected(one({3, 33}, 8, 128), "tensor 'w' has rows of 33 values, no multiple of the 32 in a block of Q8_0");
+  ExpectRejected(one({4, 0}, 0, 64), "tensor 'w' has 0 as its size");
+  ExpectRejected(one({uint64_t{1} << 40, uint64_t{1} << 40}, 0, 64), "tensor 'w' has 1099511627776 as its size");
+  ExpectRejected(one({1, 1, 1, 1, 4}, 0, 64), "tensor 'w' has 5 dimensions");
+  ExpectRejected(one({100}, 0, 64), "tensor 'w' lies at [0, +400) of 64 data bytes");
   FileMaker twice;
   twice.Floats("w", {1}, {1}).Floats("w", {1}, {1});
-  ExpectRefused(twice.Bytes(), "tensor 'w' is there twice");
+  ExpectRejected(twice.Bytes(), "tensor 'w' is there twice");
   FileMaker field;
   field.Uint32("a", 1).Uint32("a", 1);
-  ExpectRefused(field.Bytes(), "field 'a' (2 of 2) is there twice");
+  ExpectRejected(field.Bytes(), "field 'a' (2 of 2) is there twice");
 }
 
-TEST_F(GgufFile, RefusesOverlappingAndMisplacedTensors) {
+TEST_F(GgufFile, RejectsOverlappingAndMisplacedTensors) {
   FileMaker maker;
   maker.Floats("a", {8}, std::vector<float>(8)).Floats("b", {8}, std::vector<float>(8));
   std::string bytes = maker.Bytes();
   const size_t offset = bytes.rfind(std::string("b\1\0\0\0", 5)) + 5 + 8 + 4;
   Put(bytes, offset, 0);
-  ExpectRefused(bytes, "inside of tensor");
+  ExpectRejected(bytes, "inside of tensor");
   Put(bytes, offset, 8);
-  ExpectRefused(bytes, "tensor 'b' lies at offset 8, no multiple of the alignment 32");
+  ExpectRejected(bytes, "tensor 'b' lies at offset 8, no multiple of the alignment 32");
   Put(bytes, offset, uint64_t{1} << 62);
-  ExpectRefused(bytes, "tensor 'b' lies at [4611686018427387904, +32)");
+  ExpectRejected(bytes, "tensor 'b' lies at [4611686018427387904, +32)");
   FileMaker aligned;
   aligned.Uint32("general.alignment", 3).Floats("a", {1}, {1});
-  ExpectRefused(aligned.Bytes(), "'general.alignment' must be a power of two");
+  ExpectRejected(aligned.Bytes(), "'general.alignment' must be a power of two");
 }
 
-TEST_F(GgufFile, EveryTruncationIsRefusedInWords) {
+TEST_F(GgufFile, EveryTruncationIsRejectedInWords) {
   const std::string good = Sample().Bytes();
   for (size_t size = 0; size + 32 < good.size(); ++size) {  // the last tensor's padding may be missing
     const auto file = OpenBytes(good.substr(0, size));
@@ -193,10 +193,10 @@ TEST_F(GgufFile, EveryTruncationIsRefusedInWords) {
 }
 
 // Whatever the bytes are, the file is read or refused, in bounded memory, and a file that is read gives all its tensors.
-TEST_F(GgufFile, DamagedBytesAreReadOrRefused) {
+TEST_F(GgufFile, DamagedBytesAreReadOrRejected) {
   const std::string good = Sample().Bytes();
   std::mt19937 random(1);
-  int refused = 0;
+  int rejected = 0;
   const int64_t before = base::ResidentMemory();
   for (int round = 0; round < 4000; ++round) {
     std::string bytes = good;
@@ -205,7 +205,7 @@ TEST_F(GgufFile, DamagedBytesAreReadOrRefused) {
     if (round % 3 == 0) bytes.resize(random() % (bytes.size() + 1));
     const auto file = OpenBytes(bytes);
     if (!file.ok()) {
-      ++refused;
+      ++rejected;
       continue;
     }
     for (const auto& [name, info] : file->tensors()) {
@@ -214,8 +214,8 @@ TEST_F(GgufFile, DamagedBytesAreReadOrRefused) {
       EXPECT_TRUE(file->Read(info, values.data()).ok());
     }
   }
-  EXPECT_GT(refused, 1000);
-  EXPECT_LT(refused, 4000);
+  EXPECT_GT(rejected, 1000);
+  EXPECT_LT(rejected, 4000);
   EXPECT_LT(base::ResidentMemory() - before, 64 << 20);
 }
 

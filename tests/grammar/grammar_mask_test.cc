@@ -140,7 +140,7 @@ TEST(MaskTest, ACommonRestOfManyTokensIsSteppedOnce) {
 }
 
 // Patterns in different objects cannot be united: each one costs a walk.
-TEST(MaskTest, ATextWhoseMasksExceedTheAllowanceIsRefused) {
+TEST(MaskTest, ATextWhoseMasksExceedTheAllowanceIsRejected) {
   const auto vocabulary = MakeVocabulary(Words());
   const auto in_object = [](int i) {
     return absl::StrCat(R"({"type":"object","properties":{"a":)", EndingIn(i), R"(},"required":["a"]})");

@@ -78,7 +78,7 @@ std::string Mutated(std::string text, Random& random) {
   return text;
 }
 
-TEST(GrammarPropertyTest, MutatedSchemasAreRefusedOrCompiled) {
+TEST(GrammarPropertyTest, MutatedSchemasAreRejectedOrCompiled) {
   Compiler compiler(MakeVocabulary({"\": \"", "ab", "}}"}), 0);
   int compiled = 0;
   for (uint64_t seed = 0; seed < 600; ++seed) {

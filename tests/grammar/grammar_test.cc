@@ -131,7 +131,7 @@ TEST(SchemaTest, AnUnsatisfiableLenientSchemaKeepsItsType) {
   EXPECT_FALSE(Takes(*program, "1.5"));
 }
 
-TEST(GrammarTest, CombiningSchemasIsBoundedAndItsRefusalIsCached) {
+TEST(GrammarTest, CombiningSchemasIsBoundedAndItsRejectionIsCached) {
   std::string alternatives, properties;
   for (int i = 0; i < 500; ++i) {
     absl::StrAppend(&alternatives, i > 0 ? "," : "",
@@ -141,16 +141,16 @@ TEST(GrammarTest, CombiningSchemasIsBoundedAndItsRefusalIsCached) {
   const std::string schema =
       R"({"$defs":{"x":{"anyOf":[)" + alternatives + R"(]}},"type":"object","properties":{)" + properties + "}}";
   Compiler compiler(MakeVocabulary());
-  const auto refused = [&] { return compiler.Compile(SchemaSpec(schema)).status().code(); };
+  const auto rejected = [&] { return compiler.Compile(SchemaSpec(schema)).status().code(); };
   const Compiler::Stats before = compiler.stats();
   const std::clock_t start = std::clock();
-  EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rejected(), absl::StatusCode::kInvalidArgument);
   // Takes half a second; comparing each schema with each took fifteen.
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 8);
   const Compiler::Stats first = compiler.stats();
   EXPECT_EQ(first.compilations, before.compilations + 1);
   EXPECT_GT(first.steps, before.steps);
-  EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rejected(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(compiler.stats().compilations, first.compilations);
   EXPECT_EQ(compiler.stats().steps, first.steps);
 }
@@ -427,7 +427,7 @@ TEST(SchemaTest, UnsupportedKeywordsAreNamedWithTheirPlace) {
   EXPECT_THAT(FaultOf("3"), HasSubstr("object or a boolean"));
 }
 
-TEST(SchemaTest, AnUnsatisfiableSchemaIsRefused) {
+TEST(SchemaTest, AnUnsatisfiableSchemaIsRejected) {
   for (const char* schema :
        {"false", R"({"enum":[]})", R"({"type":"integer","minimum":3,"maximum":2})",
         R"({"type":"string","minLength":3,"maxLength":2})",
@@ -513,7 +513,7 @@ TEST(GrammarTest, SizesAreLimited) {
   EXPECT_TRUE(compiler.Compile({{{}}, ""}).ok()) << "the empty text";
 }
 
-TEST(GrammarTest, TooManyOptionalPropertiesAreRefused) {
+TEST(GrammarTest, TooManyOptionalPropertiesAreRejected) {
   const auto optional = [](int count) {
     std::string properties;
     for (int i = 0; i < count; ++i) absl::StrAppend(&properties, i > 0 ? "," : "", "\"p", i, "\":{}");

@@ -26,7 +26,7 @@ std::string Chunked(const std::string& body, size_t piece) {
 
 constexpr char kChunkedHead[] = "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-TEST(HttpAttack, LargeBodiesAreReadOrRefused) {
+TEST(HttpAttack, LargeBodiesAreReadOrRejected) {
   EchoSite site;
   site.options.max_body_bytes = site.options.max_buffered_bytes = 8 << 20;
   const std::string fits(7 << 20, 'x');
@@ -52,10 +52,10 @@ TEST(HttpAttack, BodiesOfAllConnectionsTogetherAreBounded) {
   first.Send(Request("POST", "/hold", large));
   site.handler.WaitForHeld(1);
   // While the first is being answered there is no room for another, but for a small one.
-  const Response refused = site.Ask("POST", "/echo", large);
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.json().at("error").at("code").as_string(), "overloaded");
-  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  const Response rejected = site.Ask("POST", "/echo", large);
+  EXPECT_EQ(rejected.status, 503);
+  EXPECT_EQ(rejected.json().at("error").at("code").as_string(), "overloaded");
+  EXPECT_TRUE(rejected.headers.contains("retry-after"));
   Wire small(site.server().port());
   small.Send(Request("POST", "/hold", kHello));
   site.handler.WaitForHeld(2);
@@ -126,7 +126,7 @@ TEST(HttpAttack, ChunkHeadersAndTrailersAreBounded) {
   }
 }
 
-TEST(HttpAttack, AmbiguousLengthsAreRefused) {
+TEST(HttpAttack, AmbiguousLengthsAreRejected) {
   EchoSite site;
   for (const char* fields :
        {"Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",

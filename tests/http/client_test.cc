@@ -61,8 +61,8 @@ class RawServer {
       for (ssize_t sent = 1; sent > 0 && at < bytes_.size(); at += sent > 0 ? sent : 0) {
         sent = send(client.get(), bytes_.data() + at, bytes_.size() - at, MSG_NOSIGNAL);
       }
-      const timeval patience{.tv_sec = stays_.count(), .tv_usec = 0};
-      setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+      const timeval timeout{.tv_sec = stays_.count(), .tv_usec = 0};
+      setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
       while (stays_.count() > 0 && recv(client.get(), bytes, sizeof(bytes), 0) > 0) {
       }
     }
@@ -125,7 +125,7 @@ TEST(HttpClient, AsksFirstOnlyWhereTheCallerWants) {
   }
 }
 
-TEST(HttpClient, RefusesWhatIsNoUrl) {
+TEST(HttpClient, RejectsWhatIsNoUrl) {
   for (const char* url : {"", "ftp://h/", "file:///etc/passwd", "HTTP://h/", "http://", "http:/h", "http:///path",
                           "http://:80/", "http://a b/", "http://u@h/", "http://u:p@h/", "http://h/a b", "http://h:x/",
                           "http://h/\r\nX: 1", "http://h/\xE2\x80\xAE"}) {
@@ -133,9 +133,9 @@ TEST(HttpClient, RefusesWhatIsNoUrl) {
   }
 }
 
-TEST(HttpClient, RefusesHeadersThatAreMoreThanOne) {
+TEST(HttpClient, RejectsHeadersThatAreMoreThanOne) {
   RawServer server("HTTP/1.1 204 No Content\r\n\r\n");
-  const auto refused = [&](ClientRequest request) {
+  const auto rejected = [&](ClientRequest request) {
     request.url = server.url();
     const absl::Status status = Client().Send(request).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -143,15 +143,15 @@ TEST(HttpClient, RefusesHeadersThatAreMoreThanOne) {
   };
   for (const char* end : {"\r\n", "\n", "\r", "\x7f", "\x01"}) {
     const std::string value = absl::StrCat("a-secret", end, "X-Evil: 1");
-    EXPECT_THAT(refused({.headers = {{"X-One", value}}}), Not(HasSubstr("a-secret")));
-    EXPECT_THAT(refused({.key = value}), Not(HasSubstr("a-secret")));
-    refused({.headers = {{value, "1"}}});
+    EXPECT_THAT(rejected({.headers = {{"X-One", value}}}), Not(HasSubstr("a-secret")));
+    EXPECT_THAT(rejected({.key = value}), Not(HasSubstr("a-secret")));
+    rejected({.headers = {{value, "1"}}});
   }
-  refused({.headers = {{"X-One", std::string("a\0b", 3)}}});
-  refused({.headers = {{"", "1"}}});
-  refused({.headers = {{"X-One: 1", "1"}}});
-  refused({.method = "GET / HTTP/1.1\r\nX-Evil:"});
-  refused({.method = ""});
+  rejected({.headers = {{"X-One", std::string("a\0b", 3)}}});
+  rejected({.headers = {{"", "1"}}});
+  rejected({.headers = {{"X-One: 1", "1"}}});
+  rejected({.method = "GET / HTTP/1.1\r\nX-Evil:"});
+  rejected({.method = ""});
   EXPECT_EQ(server.connections(), 0);
 }
 
@@ -220,7 +220,7 @@ TEST(HttpClient, EndsWhenNobodyWaits) {
   EXPECT_TRUE(absl::IsCancelled(answer.status())) << answer.status();
 }
 
-TEST(HttpClient, TellsWhereNobodyAnswersOrTheAnswerIsCut) {
+TEST(HttpClient, ReportsWhereNobodyAnswersOrTheAnswerIsCut) {
   std::string gone;
   {
     const RawServer cut("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
@@ -247,9 +247,9 @@ TEST(HttpClient, TrustsNamedCertificatesAlone) {
   };
   EXPECT_TRUE(ask(files("a.pem")).ok()) << ask(files("a.pem"));
   for (const std::string& ca : {std::string(), files("b.pem"), files("none")}) {
-    const absl::Status refused = ask(ca);
-    EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), Not(HasSubstr("a-secret-of-mine")));
+    const absl::Status rejected = ask(ca);
+    EXPECT_TRUE(absl::IsPermissionDenied(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), Not(HasSubstr("a-secret-of-mine")));
   }
   const Variable trusted("SSL_CERT_FILE", files("a.pem"));
   EXPECT_TRUE(ask("").ok()) << ask("");

@@ -28,7 +28,7 @@ class EchoHandler final : public Handler {
  public:
   Opening Head(RequestHead head) override {
     const std::string_view target = head.target;
-    if (target == "/refused") return {.refusal = Error(403, "refused", "not this one")};
+    if (target == "/refused") return {.rejection = Error(403, "refused", "not this one")};
     if (target == "/nothing")
       return {.exchange = MakeExchange([](const auto&) { return Error(404, "not_found", ""); })};
     if (target == "/stream" || target.starts_with("/hold")) {
@@ -38,7 +38,7 @@ class EchoHandler final : public Handler {
     auto echo = [](const std::string& body) { return Reply{.content_type = "text/plain", .body = body}; };
     return {.exchange = MakeExchange(echo), .max_body_bytes = target == "/small" ? 10 : -1};
   }
-  Reply Refuse(std::string_view, const Refusal& why) override { return Error(why.status, why.code, why.message); }
+  Reply Reject(std::string_view, const Rejection& why) override { return Error(why.status, why.code, why.message); }
 
   void WaitForHeld(size_t count) {
     base::MutexLock lock(mu_);

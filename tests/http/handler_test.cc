@@ -26,16 +26,16 @@ TEST(RequestHead, ReadsTheKeyOfEitherField) {
   EXPECT_EQ(key({}), "");
 }
 
-TEST(Handler, RefusesInPlainText) {
+TEST(Handler, RejectsInPlainText) {
   struct Nobody final : Handler {
     Opening Head(RequestHead) override { return {}; }
   } handler;
-  const Reply reply = handler.Refuse("/x", {413, "body_too_large", "too large"});
+  const Reply reply = handler.Reject("/x", {413, "body_too_large", "too large"});
   EXPECT_EQ(reply.status, 413);
   EXPECT_EQ(reply.content_type, "text/plain; charset=utf-8");
   EXPECT_EQ(reply.body, "too large\n");
   EXPECT_TRUE(reply.fields.empty());
-  EXPECT_EQ(handler.Refuse("", {503, "overloaded", "later"}).fields, (Fields{{"Retry-After", "1"}}));
+  EXPECT_EQ(handler.Reject("", {503, "overloaded", "later"}).fields, (Fields{{"Retry-After", "1"}}));
 }
 
 TEST(HttpOptions, NameTheFieldAtFault) {

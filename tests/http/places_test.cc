@@ -106,7 +106,7 @@ TEST(PlacesTest, NewConnectionsOfASourceWithManyYieldToOneWithFew) {
   EXPECT_THAT(server.evicted, ElementsAre("a1"));
 }
 
-TEST(PlacesTest, ASilentConnectionOfARoomYieldsAfterASecond) {
+TEST(PlacesTest, ASilentConnectionOfASandboxYieldsAfterASecond) {
   Server server(8);
   EXPECT_NE(server.EnterNew("room", "1", 1), nullptr);
   EXPECT_EQ(server.EnterNew("room", "2", 1), nullptr);

@@ -108,13 +108,13 @@ TEST(HttpServer, AnswersHeadOfAStreamWithItsHeadAlone) {
   EXPECT_EQ(old.Rest(), "");
 }
 
-TEST(HttpServer, RefusesByTheHeadAndDoesNotReadTheBody) {
+TEST(HttpServer, RejectsByTheHeadAndDoesNotReadTheBody) {
   EchoSite site;
   Wire announced(site.server().port());
   announced.Send(Head("/refused", "Content-Length: 5000\r\n"));
-  const Response refused = Read(announced);
-  EXPECT_EQ(refused.status, 403);
-  EXPECT_EQ(refused.headers.at("connection"), "close");
+  const Response rejected = Read(announced);
+  EXPECT_EQ(rejected.status, 403);
+  EXPECT_EQ(rejected.headers.at("connection"), "close");
   Wire expecting(site.server().port());
   expecting.Send(Head("/refused", "Expect: 100-continue\r\nContent-Length: 5\r\n"));
   EXPECT_EQ(Read(expecting).status, 403);
@@ -189,7 +189,7 @@ TEST(HttpServer, Http11NeedsItsHost) {
   EXPECT_EQ(status("GET /echo HTTP/1.0\r\n"), 200);
 }
 
-TEST(HttpServer, RefusesBodiesThatAreTooLarge) {
+TEST(HttpServer, RejectsBodiesThatAreTooLarge) {
   EchoSite site;
   site.options.max_body_bytes = 1000;
   const Response declared = site.Ask("POST", "/echo", std::string(5'000'000, 'x'));
@@ -205,7 +205,7 @@ TEST(HttpServer, RefusesBodiesThatAreTooLarge) {
 }
 
 // The rest of a refused body is read and dropped: a reset would overtake the answer.
-TEST(HttpServer, LetsAClientSendTheRestOfARefusedBody) {
+TEST(HttpServer, LetsAClientSendTheRestOfARejectedBody) {
   EchoSite site;
   site.options.max_body_bytes = 1000;
   Wire wire(site.server().port());
@@ -223,7 +223,7 @@ TEST(HttpServer, AnswersExpectContinue) {
   EXPECT_EQ(Read(wire).status, 200);
 }
 
-TEST(HttpServer, RefusesWhatIsNotHttp) {
+TEST(HttpServer, RejectsWhatIsNotHttp) {
   EchoSite site;
   site.options.max_header_bytes = 1024;
   for (const std::string& bytes :
@@ -254,7 +254,7 @@ TEST(HttpServer, ClosesASilentConnection) {
   EXPECT_EQ(wire.Rest(), "");
 }
 
-TEST(HttpServer, TellsTheHandlerThatTheClientWentAway) {
+TEST(HttpServer, ReportsTheHandlerThatTheClientWentAway) {
   for (const bool half_first : {false, true}) {
     for (const bool stream : {false, true}) {
       EchoSite site;
@@ -342,10 +342,10 @@ TEST(HttpServer, AConnectionBeyondTheLimitIsAnsweredWhileItSends) {
   first.Send(Request("GET", "/hold", ""));
   site.handler.WaitForHeld(1);
   Wire second(site.server().port());
-  const Response refused = Read(second);
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_TRUE(refused.headers.contains("retry-after"));
-  EXPECT_EQ(refused.headers.at("connection"), "close");
+  const Response rejected = Read(second);
+  EXPECT_EQ(rejected.status, 503);
+  EXPECT_TRUE(rejected.headers.contains("retry-after"));
+  EXPECT_EQ(rejected.headers.at("connection"), "close");
   for (int i = 0; i < 10; ++i) {
     ASSERT_TRUE(second.Send(Request("POST", "/echo", "hello"))) << "reset after " << i;
     Wire other(site.server().port());  // meanwhile the first bytes have arrived
@@ -368,7 +368,7 @@ TEST(HttpServer, AConnectionThatHasJustComeIsNotResetForTheNextOne) {
   EXPECT_EQ(Read(second).body, "hello");
 }
 
-TEST(HttpServer, RefusalsBeyondTheLimitAreBounded) {
+TEST(HttpServer, RejectionsBeyondTheLimitAreBounded) {
   EchoSite site;
   site.options.max_connections = 1;
   Wire first(site.server().port());
@@ -456,7 +456,7 @@ TEST(HttpServer, SaysThatAnAnswerWasNotRead) {
   EXPECT_EQ(handler.unread, 2);
 }
 
-TEST(HttpServer, RefusesPagesOfOtherSites) {
+TEST(HttpServer, RejectsPagesOfOtherSites) {
   EchoSite site;
   const auto status = [&](const std::string& fields, const std::string& body) {
     Wire wire(site.server().port());

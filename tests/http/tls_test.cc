@@ -80,7 +80,7 @@ TEST(Tls, ServesWhatPlainTextServes) {
   }
 }
 
-TEST(Tls, RefusesOldVersionsPlainTextAndSilence) {
+TEST(Tls, RejectsOldVersionsPlainTextAndSilence) {
   const TlsFiles files;
   EchoSite site;
   site.options.tls_certificate = files("a.pem");
@@ -98,7 +98,7 @@ TEST(Tls, RefusesOldVersionsPlainTextAndSilence) {
   EXPECT_NE(slow.ReadTo("never").find("408"), std::string::npos);
 }
 
-TEST(Tls, TellsTheHandlerThatTheClientWentAway) {
+TEST(Tls, ReportsTheHandlerThatTheClientWentAway) {
   const TlsFiles files;
   for (const bool say_so : {false, true}) {
     for (const bool stream : {false, true}) {

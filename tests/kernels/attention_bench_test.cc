@@ -6,7 +6,7 @@
 namespace ingot::kernels {
 namespace {
 
-TEST(AttentionBench, RefusesUnknownNamesAndListsTheKnownOnes) {
+TEST(AttentionBench, RejectsUnknownNamesAndListsTheKnownOnes) {
   AttentionBenchOptions options;
   options.shapes = {"causal-9k"};
   try {

@@ -202,7 +202,7 @@ TEST(CudaKernels, ReadRowsThatAreApart) {
 }
 
 // Queries behind a prefix of keys. The prefix's gradients equal its share of the whole's.
-TEST(CudaKernels, GradientsOfQueriesBehindAPrefix) {
+TEST(CudaKernels, GradientsOfQueriesAfterAPrefix) {
   std::mt19937_64 rng(7);
   const int64_t prefix = 70, rows = 100, branch = rows - prefix;
   Stream<double> s(rng, {2, 1, 16, 0.25}, rows, 0, 0);

@@ -178,9 +178,9 @@ TEST(GatedDelta, GradientsPassThroughHandedStates) {
   const DeltaInput in = RandomInput(rows, at::kDouble);
   const at::Tensor by_out = at::randn({rows, kShape.value_heads, kShape.value_dim}, at::kDouble);
   DeltaInput expected = GatedDeltaBackward(kShape, in, parents, {}, {}, by_out, {}, {});
-  std::vector<int64_t> before(cut), behind(rows - cut);
-  for (int32_t row = 0; row < rows; ++row) (row < cut ? before[size_t(row)] : behind[size_t(row - cut)]) = row;
-  const DeltaInput one = Rows(in, before), two = Rows(in, behind);
+  std::vector<int64_t> before(cut), after(rows - cut);
+  for (int32_t row = 0; row < rows; ++row) (row < cut ? before[size_t(row)] : after[size_t(row - cut)]) = row;
+  const DeltaInput one = Rows(in, before), two = Rows(in, after);
   const std::vector<int32_t> first(parents.begin(), parents.begin() + cut);
   std::vector<int32_t> second;
   for (int32_t row = cut; row < rows; ++row) {
@@ -203,7 +203,7 @@ TEST(GatedDelta, GradientsPassThroughHandedStates) {
     EXPECT_LT(Gap(*Tensors(by_one)[i] + *Tensors(by_two)[i], *Tensors(expected)[i]), 1e-13);
 }
 
-TEST(GatedDelta, RowsInNoOrderOfATreeAreRefused) {
+TEST(GatedDelta, RowsInNoOrderOfATreeAreRejected) {
   const DeltaInput in = RandomInput(4, at::kFloat);
   const auto run = [&](std::vector<int32_t> parents) { return GatedDelta(kShape, in, parents); };
   EXPECT_NO_THROW(run({kNoParent, 0, 0, kNoParent}));

@@ -36,7 +36,7 @@ void CheckScores(double tolerance) {
   using Acc = Accumulator<T>;
   std::mt19937_64 rng(10);
   for (const auto* set : AttentionSets<T>()) {
-    const inner::Entered entered(*set);
+    const inner::KernelScope entered(*set);
     for (int64_t depth : {1, 2, 7, 16, 31, 32, 33, 64, 83, 128}) {
       SCOPED_TRACE(set->name + std::string(" depth ") + std::to_string(depth));
       const auto a = RandomVector<T>(rng, 7 * depth), b = RandomVector<T>(rng, 9 * depth);
@@ -79,7 +79,7 @@ void CheckOutput(double tolerance) {
   using Acc = Accumulator<T>;
   std::mt19937_64 rng(11);
   for (const auto* set : AttentionSets<T>()) {
-    const inner::Entered entered(*set);
+    const inner::KernelScope entered(*set);
     for (int64_t depth : {1, 16, 31, 83, 128}) {
       for (int64_t keys : {1, 2, 31, 32, 33, 50, 64}) {
         SCOPED_TRACE(set->name + std::string(" depth ") + std::to_string(depth) + " keys " + std::to_string(keys));
@@ -137,7 +137,7 @@ TEST(InnerKernels, FewRowsTreatDenormalsLikeManyRows) {
   std::mt19937_64 rng(13);
   for (const auto* set : AttentionSets<BFloat16>()) {
     SCOPED_TRACE(set->name);
-    const inner::Entered entered(*set);
+    const inner::KernelScope entered(*set);
     constexpr int64_t kDepth = 80, kCount = 64;
     for (const double scale : {1e-18, 3e-20, 1e-38, 1e-40}) {
       for (int64_t rows : {1, 2, 3, 8}) {
@@ -176,7 +176,7 @@ void CheckSumOverRows(double tolerance) {
   using Acc = Accumulator<T>;
   std::mt19937_64 rng(12);
   for (const auto* set : AttentionSets<T>()) {
-    const inner::Entered entered(*set);
+    const inner::KernelScope entered(*set);
     for (int64_t rows : {1, 2, 31, 33, 64, 70, 150}) {
       for (int64_t keys : {1, 17, 50, 64}) {
         SCOPED_TRACE(set->name + std::string(" rows ") + std::to_string(rows) + " keys " + std::to_string(keys));

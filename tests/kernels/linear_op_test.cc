@@ -110,7 +110,7 @@ TEST(ResidualNorm, TakesTheGradientOfOneResultAlone) {
   EXPECT_TRUE(at::equal(alone.grad(), same.grad()));
 }
 
-TEST(ResidualNorm, RefusesTensorsThatDoNotFit) {
+TEST(ResidualNorm, RejectsTensorsThatDoNotFit) {
   const at::Tensor x = at::randn({4, 6}), weight = at::randn({6});
   EXPECT_THROW(ResidualNormOp(x, at::randn({4, 5}), weight, 1e-5), c10::Error);
   EXPECT_THROW(ResidualNormOp(x, at::randn({4, 6}, at::kDouble), weight, 1e-5), c10::Error);

@@ -63,7 +63,7 @@ TEST(Product, OfSeveralTermsIsTheirSum) {
   }
 }
 
-TEST(Product, RefusesMatricesThatDoNotFit) {
+TEST(Product, RejectsMatricesThatDoNotFit) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const at::Tensor a = at::randn({40, 50}).to(type), b = at::randn({50, 60}).to(type);
     EXPECT_THROW(Product(a, a), c10::Error);

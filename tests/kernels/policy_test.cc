@@ -60,7 +60,7 @@ TEST(Policy, GradientIsAutograds) {
   }
 }
 
-TEST(Policy, RefusesTensorsThatDoNotFit) {
+TEST(Policy, RejectsTensorsThatDoNotFit) {
   const at::Tensor logits = at::randn({3, 10}), one = at::ones({});
   EXPECT_THROW(Policy(at::randn({10}), one), c10::Error);
   EXPECT_THROW(Policy(logits, at::ones({2})), c10::Error);

@@ -107,7 +107,7 @@ TEST(TreeAttentionOp, FailsOnAGradientWithoutAFormula) {
   EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0)).requires_grad());
 }
 
-TEST(TreeAttentionOp, RefusesTensorsThatDoNotFit) {
+TEST(TreeAttentionOp, RejectsTensorsThatDoNotFit) {
   const at::Tensor q = at::zeros({5, 4, 8}), k = at::zeros({5, 2, 8});
   EXPECT_NE(ErrorOf([&] { TreeAttention(q, at::zeros({4, 2, 8}), at::zeros({4, 2, 8}), {}, 1); }), "");
   EXPECT_NE(ErrorOf([&] { TreeAttention(q, at::zeros({5, 3, 8}), at::zeros({5, 3, 8}), {}, 1); }), "");
@@ -296,7 +296,7 @@ TEST(TreeAttentionOp, DifferentiatesARaggedBatchOverPages) {
             std::string::npos);
 }
 
-TEST(TreeAttentionOp, RefusesArraysThatDoNotFit) {
+TEST(TreeAttentionOp, RejectsArraysThatDoNotFit) {
   const at::Tensor q = at::zeros({4, 4, 8}), k = at::zeros({10, 2, 8}), pages = at::zeros({3, 8, 2, 8});
   const auto error = [&](const at::Tensor& keys, const std::function<void(TreeAttentionOptions&)>& change) {
     TreeAttentionOptions options;
@@ -366,7 +366,7 @@ TEST(PathAttention, GivesTheValuesOfTreeAttention) {
   EXPECT_LT((lse - stream_lse).abs().max().item<double>(), 1e-13);
 }
 
-TEST(PathAttention, RefusesPathsThatDoNotFit) {
+TEST(PathAttention, RejectsPathsThatDoNotFit) {
   const std::vector<KeyRun> whole = {{0, 0}}, child = {{0, 0}, {2, 5}}, late = {{1, 0}}, beyond = {{0, 0}, {2, 6}},
                             twice = {{0, 0}, {2, 5}, {2, 5}}, negative = {{0, -1}}, past = {{0, 0}, {4, 5}};
   const at::Tensor q = at::zeros({5, 4, 8}), k = at::zeros({7, 2, 8});
@@ -383,7 +383,7 @@ TEST(PathAttention, RefusesPathsThatDoNotFit) {
   EXPECT_NE(error(paths), "") << "a query twice";
 }
 
-TEST(PagedTreeAttention, RefusesRowsAndPagesOutOfRange) {
+TEST(PagedTreeAttention, RejectsRowsAndPagesOutOfRange) {
   const at::Tensor q = at::zeros({4, 2, 8}), pages = at::zeros({3, 16, 1, 8}), out = at::zeros({4, 2, 8});
   const std::vector<int32_t> table = {2, 0};
   AttentionSequence good;

@@ -191,8 +191,8 @@ TEST_F(FollowerTest, TheEpisodesOfAnEvaluationComeWithItsRow) {
   const int64_t group = int64_t{5} << 20;  // of version 5
   for (const int sample : {0, 1}) {
     const std::string id = absl::StrCat("e", sample);
-    ASSERT_TRUE(run_.pool().OpenEpisode(datapool::testing::Open(id, group + 3, sample, 0, v1::PURPOSE_EVAL)).ok());
-    ASSERT_TRUE(run_.pool().EndEpisode(datapool::testing::End(id, v1::EPISODE_FINISHED, sample)).ok());
+    ASSERT_TRUE(run_.pool().StoreEpisode(datapool::testing::Open(id, group + 3, sample, 0, v1::PURPOSE_EVAL)).ok());
+    ASSERT_TRUE(run_.pool().StoreEnd(datapool::testing::End(id, v1::EPISODE_FINISHED, sample)).ok());
   }
   const auto follower = Make();
   follower->Look();

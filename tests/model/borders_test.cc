@@ -297,7 +297,7 @@ TEST_P(TensorBorder, HeadsAndWidthsOfTwoRanksAreThoseOfOne) {
 }
 
 // A recurrence has no border yet, and says so.
-TEST(RecurrentBorder, DividedHeadsAndRowsAreRefused) {
+TEST(RecurrentBorder, DividedHeadsAndRowsAreRejected) {
   const ModelConfig config = *ModelConfig::FromFile(testing::GoldenData("qwen3_next") + "/config.json");
   const LayerSpec spec = SpecOf(config).layers[0];
   ASSERT_TRUE(spec.recurrence.exists());

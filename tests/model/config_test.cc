@@ -45,7 +45,7 @@ TEST(ModelConfig, ReadsItsOwnOutputBackEqual) {
   }
 }
 
-TEST(ModelConfig, RefusesUnsupportedKeysByName) {
+TEST(ModelConfig, RejectsUnsupportedKeysByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"hidden_act", R"("gelu")"},
       {"rope_scaling", R"({"type": "longrope", "factor": 4.0})"},
@@ -172,7 +172,7 @@ TEST(ModelConfig, ReadsQwen3Next) {
   EXPECT_EQ(again->recurrent, config->recurrent);
 }
 
-TEST(ModelConfig, RefusesWhatQwen3NextDoesNotCompute) {
+TEST(ModelConfig, RejectsWhatQwen3NextDoesNotCompute) {
   const std::pair<const char*, const char*> cases[] = {
       {"layer_types", R"(["linear_attention"])"},
       {"full_attention_interval", "0"},
@@ -200,7 +200,7 @@ TEST(ModelConfig, RefusesWhatQwen3NextDoesNotCompute) {
   EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("'sliding_attention'"));
 }
 
-TEST(ModelConfig, RefusesWhatMiniMaxM2DoesNotCompute) {
+TEST(ModelConfig, RejectsWhatMiniMaxM2DoesNotCompute) {
   base::json::value folder = Llama();
   base::json::object& object = folder.as_object();
   object["model_type"] = "minimax_m2";
@@ -223,7 +223,7 @@ TEST(ModelConfig, RefusesWhatMiniMaxM2DoesNotCompute) {
   }
 }
 
-TEST(ModelConfig, RefusesWhatKimiK2DoesNotCompute) {
+TEST(ModelConfig, RejectsWhatKimiK2DoesNotCompute) {
   const std::pair<const char*, const char*> cases[] = {
       {"quantization_config", R"({"quant_method": "fp8", "weight_block_size": [128, 128]})"},
       {"auto_map", R"({"AutoModelForCausalLM": "modeling_other.DeepseekV3ForCausalLM"})"},
@@ -264,7 +264,7 @@ TEST(Adapters, DefaultTargetsAreTheFamilysOwnProducts) {
   EXPECT_EQ(routed.Validate(), absl::OkStatus());
 }
 
-TEST(Adapters, ATargetThatTheFamilyLacksIsRefusedWithThoseThatItHas) {
+TEST(Adapters, ATargetThatTheFamilyLacksIsRejectedWithThoseThatItHas) {
   ModelConfig config = testing::SmallConfig("qwen3_moe");
   config.qk_norm = true;
   config.experts = {.count = 4, .per_token = 2, .width = 16};

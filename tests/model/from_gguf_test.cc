@@ -37,7 +37,7 @@ class FromGguf : public ::testing::Test {
     INGOT_ASSIGN_OR_RETURN(folder.parameters, ParametersFromGguf(file, folder.config, dtype));
     return folder;
   }
-  void ExpectRefused(const gguf::FileMaker& maker, const std::string& what) {
+  void ExpectRejected(const gguf::FileMaker& maker, const std::string& what) {
     const auto folder = Convert(maker);
     ASSERT_FALSE(folder.ok()) << what;
     EXPECT_THAT(std::string(folder.status().message()), HasSubstr(dir_ + "/m.gguf: "));
@@ -183,56 +183,56 @@ TEST_F(FromGguf, KnowsTheStretchOfLlama3ByItsDivisors) {
 
   gguf::FileMaker other = Whole("llama");
   other.Floats("rope_freqs.weight", {kHeadDim / 2}, std::vector<float>(kHeadDim / 2, 3));
-  ExpectRefused(other, "'rope_freqs.weight' is not Llama 3's stretch");
+  ExpectRejected(other, "'rope_freqs.weight' is not Llama 3's stretch");
 }
 
-TEST_F(FromGguf, RefusesModelsThatItDoesNotKnow) {
-  ExpectRefused(gguf::FileMaker(), "field 'general.architecture' is missing");
-  ExpectRefused(gguf::FileMaker().Text("general.architecture", "bert"),
-                "is 'bert'; converted are llama, qwen2 and qwen3");
-  ExpectRefused(gguf::FileMaker().Text("general.architecture", "llama"), "field 'llama.embedding_length' is missing");
-  ExpectRefused(Whole("llama").Uint32("llama.expert_count", 8), "field 'llama.expert_count' is 8");
-  ExpectRefused(Whole("llama").Uint32("llama.rope.dimension_count", 4).Uint32("llama.attention.key_length", 8),
-                "heads that rotate in part");
-  ExpectRefused(Whole("llama").Text("llama.rope.scaling.type", "longrope"), "is 'longrope'; supported: none");
+TEST_F(FromGguf, RejectsModelsThatItDoesNotKnow) {
+  ExpectRejected(gguf::FileMaker(), "field 'general.architecture' is missing");
+  ExpectRejected(gguf::FileMaker().Text("general.architecture", "bert"),
+                 "is 'bert'; converted are llama, qwen2 and qwen3");
+  ExpectRejected(gguf::FileMaker().Text("general.architecture", "llama"), "field 'llama.embedding_length' is missing");
+  ExpectRejected(Whole("llama").Uint32("llama.expert_count", 8), "field 'llama.expert_count' is 8");
+  ExpectRejected(Whole("llama").Uint32("llama.rope.dimension_count", 4).Uint32("llama.attention.key_length", 8),
+                 "heads that rotate in part");
+  ExpectRejected(Whole("llama").Text("llama.rope.scaling.type", "longrope"), "is 'longrope'; supported: none");
 }
 
-TEST_F(FromGguf, RefusesMissingUnknownAndMisshapenTensorsByName) {
+TEST_F(FromGguf, RejectsMissingUnknownAndMisshapenTensorsByName) {
   gguf::FileMaker missing = Fields("llama");
   AddCounting(missing, "output_norm.weight", {kHidden});
   AddLayer(missing);
-  ExpectRefused(missing, "the tensor of 'model.embed_tokens.weight' [5, 32] is missing");
+  ExpectRejected(missing, "the tensor of 'model.embed_tokens.weight' [5, 32] is missing");
   for (const char* name : {"blk.0.ffn_gate_exps.weight", "blk.1.attn_q.weight", "blk.0.attn_q", "extra"}) {
     gguf::FileMaker unknown = Whole("llama");
     AddCounting(unknown, name, {4});
-    ExpectRefused(unknown, absl::StrCat("tensor '", name, "' [4] belongs to no llama model"));
+    ExpectRejected(unknown, absl::StrCat("tensor '", name, "' [4] belongs to no llama model"));
   }
   gguf::FileMaker shape = Fields("llama");
   AddCounting(shape, "token_embd.weight", {kVocab + 1, kHidden});
   AddCounting(shape, "output_norm.weight", {kHidden});
   AddLayer(shape);
-  ExpectRefused(shape, "tensor 'token_embd.weight' has the shape [6, 32], the file's fields ask for [5, 32]");
+  ExpectRejected(shape, "tensor 'token_embd.weight' has the shape [6, 32], the file's fields ask for [5, 32]");
 }
 
 // 8 bytes a value of the largest tensor are its decoding, in fp32 and turned.
-TEST_F(FromGguf, RefusesAModelBeyondTheMemoryByItsLargestTensor) {
+TEST_F(FromGguf, RejectsAModelBeyondTheMemoryByItsLargestTensor) {
   const auto file = Open(Whole("llama"));
   ASSERT_TRUE(file.ok()) << file.status();
   const ModelConfig config = *ConfigFromGguf(*file);
   const int64_t need = 4 * config.ParameterCount() + 8 * kInner * kHidden;
   EXPECT_TRUE(ParametersFromGguf(*file, config, at::kFloat, need).ok());
-  const absl::Status refused = ParametersFromGguf(*file, config, at::kFloat, need - 1).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()),
+  const absl::Status rejected = ParametersFromGguf(*file, config, at::kFloat, need - 1).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(rejected.message()),
               ::testing::AllOf(HasSubstr(dir_ + "/m.gguf: "), HasSubstr("'blk.0.ffn_down.weight' [32, 64]"),
                                HasSubstr(std::to_string(need - 1) + " are there")));
 }
 
 // The sizes of a configuration are not believed: a huge model with a small file is refused before anything is allocated.
-TEST_F(FromGguf, RefusesAModelThatTheFileCannotHold) {
+TEST_F(FromGguf, RejectsAModelThatTheFileCannotHold) {
   gguf::FileMaker maker = Fields("qwen2");
   maker.Uint32("qwen2.vocab_size", 1 << 24);
-  ExpectRefused(maker, "is missing");
+  ExpectRejected(maker, "is missing");
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST(Mxfp4, ExpertsAreDecodedByTheFormatsDefinition) {
   }
 }
 
-TEST(Mxfp4, BlocksThatDoNotFitAreRefusedByName) {
+TEST(Mxfp4, BlocksThatDoNotFitAreRejectedByName) {
   const auto fault = [](const std::function<void(std::map<std::string, at::Tensor>&)>& spoil) {
     Mxfp4Folder folder;
     spoil(folder.tensors);

@@ -129,7 +129,7 @@ TEST_F(Peft, AModelWithAdaptersIsSavedAndLoadedWhole) {
   EXPECT_TRUE(at::equal(LogitsOf(*again), LogitsOf(folder)));
 }
 
-TEST_F(Peft, RefusesWhatItCannotCompute) {
+TEST_F(Peft, RejectsWhatItCannotCompute) {
   const std::pair<const char*, const char*> cases[] = {{"peft_type", R"("IA3")"},
                                                        {"r", "0"},
                                                        {"bias", R"("all")"},
@@ -193,7 +193,7 @@ TEST_F(Peft, TakesKeysThatLeaveTheComputation) {
   }
 }
 
-TEST_F(Peft, RefusesFactorsOfWholeNumbers) {
+TEST_F(Peft, RejectsFactorsOfWholeNumbers) {
   auto tensors = *LoadSafetensors(dir_ + "/adapter_model.safetensors");
   tensors.begin()->second = tensors.begin()->second.to(at::kLong);
   ASSERT_TRUE(SaveSafetensors(dir_ + "/adapter_model.safetensors", tensors, {}).ok());
@@ -247,7 +247,7 @@ TEST(PeftExperts, AdaptersOfRoutedExpertsGoThroughAFolder) {
   std::filesystem::remove_all(dir);
 }
 
-TEST(Average, IsTheMeanOfTwoModelsInTheFirstOnesMemoryAndRefusesOthers) {
+TEST(Average, IsTheMeanOfTwoModelsInTheFirstOnesMemoryAndRejectsOthers) {
   ModelFolder a = *LoadModelDir(kData + "qwen3");
   Parameters b;
   for (const auto& [name, tensor] : a.parameters.tensors()) b.tensors()[name] = tensor + 1;

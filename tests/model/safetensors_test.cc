@@ -89,9 +89,9 @@ TEST_F(Safetensors, AreReadIntoExistingTensors) {
   EXPECT_TRUE(at::equal(into.at("transposed"), samples.at("transposed")));
   EXPECT_EQ(into.at("not there").sum().item<float>(), 0);
 
-  const auto refused = LoadSafetensorsInto(path_, {{"a", at::zeros({5, 3})}});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.status().message()), ::testing::AllOf(HasSubstr(path_), HasSubstr("'a'")));
+  const auto rejected = LoadSafetensorsInto(path_, {{"a", at::zeros({5, 3})}});
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.status().message()), ::testing::AllOf(HasSubstr(path_), HasSubstr("'a'")));
 }
 
 TEST_F(Safetensors, SavingOverAFileReplacesItWhole) {
@@ -102,8 +102,8 @@ TEST_F(Safetensors, SavingOverAFileReplacesItWhole) {
   EXPECT_TRUE(loaded->contains("y") && loaded->size() == 1);
 }
 
-TEST_F(Safetensors, RefusesMalformedFilesByName) {
-  const auto refuses = [&](const std::string& header, const std::string& data, const char* why) {
+TEST_F(Safetensors, RejectsMalformedFilesByName) {
+  const auto rejects = [&](const std::string& header, const std::string& data, const char* why) {
     Write(header, data);
     const auto loaded = LoadSafetensors(path_);
     ASSERT_FALSE(loaded.ok()) << header;
@@ -112,24 +112,24 @@ TEST_F(Safetensors, RefusesMalformedFilesByName) {
     EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(path_));
   };
   const std::string four(4, 'x'), eight(8, 'x');
-  refuses("", "", "JSON");
-  refuses("[]", "", "object");
-  refuses(R"({"a": 3})", "", "dtype");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]})", four, "JSON");
-  refuses(R"({"a": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}})", four, "F31");
-  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", four, "holds 4 bytes");
-  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", four, "truncated");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", four, "truncated");
-  refuses(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", four, "whole number");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}})", four, "whole number");
-  refuses(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 4]}})", four, "overflow");
-  refuses(R"({"a": {"dtype": "F32", "shape": [0, 18446744073709551615], "data_offsets": [0, 0]}})", "", "overflow");
-  refuses(R"({"a": {"dtype": "F32", "shape": [0, 4611686018427387904, 4], "data_offsets": [0, 0]}})", "", "overflow");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}})", four, "data_offsets");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, "4"]}})", four, "data_offsets");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", eight, "belong to no tensor");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})", eight, "gap");
-  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+  rejects("", "", "JSON");
+  rejects("[]", "", "object");
+  rejects(R"({"a": 3})", "", "dtype");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]})", four, "JSON");
+  rejects(R"({"a": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}})", four, "F31");
+  rejects(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", four, "holds 4 bytes");
+  rejects(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", four, "truncated");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", four, "truncated");
+  rejects(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", four, "whole number");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}})", four, "whole number");
+  rejects(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 4]}})", four, "overflow");
+  rejects(R"({"a": {"dtype": "F32", "shape": [0, 18446744073709551615], "data_offsets": [0, 0]}})", "", "overflow");
+  rejects(R"({"a": {"dtype": "F32", "shape": [0, 4611686018427387904, 4], "data_offsets": [0, 0]}})", "", "overflow");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}})", four, "data_offsets");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, "4"]}})", four, "data_offsets");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", eight, "belong to no tensor");
+  rejects(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})", eight, "gap");
+  rejects(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
               "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})",
           eight, "overlap");
   WriteRaw("");
@@ -154,7 +154,7 @@ TEST_F(Safetensors, SurvivesTruncatedAndMutatedFiles) {
   std::memcpy(&header_bytes, good.data(), 8);
   std::mt19937_64 rng(1);
   const std::string alphabet = "0123456789-.eE[]{}\",: \\u\0nF\xff";
-  int refused = 0;
+  int rejected = 0;
   for (int i = 0; i < 800; ++i) {
     std::string bad = good;
     for (uint64_t n = rng() % 4 + 1; n > 0; --n) {
@@ -162,9 +162,9 @@ TEST_F(Safetensors, SurvivesTruncatedAndMutatedFiles) {
       bad[at] = at < 8 ? static_cast<char>(rng()) : alphabet[rng() % alphabet.size()];
     }
     WriteRaw(bad);
-    refused += !LoadSafetensors(path_).ok();
+    rejected += !LoadSafetensors(path_).ok();
   }
-  EXPECT_GT(refused, 300);
+  EXPECT_GT(rejected, 300);
 }
 
 TEST_F(Safetensors, ModelFolderRoundTripsAndShardsAreGathered) {
@@ -224,12 +224,12 @@ void WriteShards(const std::string& folder) {
 }
 
 void ExpectDamage(const std::string& folder, const std::string& name, const std::string& how) {
-  const absl::Status refused = LoadModelDir(folder).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << how << " " << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr(folder + "/" + name)) << how;
+  const absl::Status rejected = LoadModelDir(folder).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kDataLoss) << how << " " << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr(folder + "/" + name)) << how;
 }
 
-TEST_F(Safetensors, DamageToARecordedFolderIsRefusedByName) {
+TEST_F(Safetensors, DamageToARecordedFolderIsRejectedByName) {
   const std::string folder = dir_ + "/model";
   WriteShards(folder);
   ASSERT_TRUE(base::WriteChecksums(folder).ok());
@@ -275,7 +275,7 @@ TEST_F(Safetensors, AModelThatIsWrittenOverARecordedOneHasNoRecord) {
   EXPECT_TRUE(LoadModelDir(folder).ok()) << LoadModelDir(folder).status();
 }
 
-TEST_F(Safetensors, APipeIsRefusedAtOnce) {
+TEST_F(Safetensors, APipeIsRejectedAtOnce) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(std::string(LoadSafetensors(path_).status().message()), HasSubstr("not a regular file"));
   const std::string index = dir_ + "/model.safetensors.index.json";

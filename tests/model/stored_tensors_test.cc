@@ -47,7 +47,7 @@ class Sparse : public ::testing::Test {
     return at;
   }
   // Loads the folder and returns the error. It comes without the memory of a tensor.
-  std::string Refusal(const ModelConfig& config, absl::StatusCode code) {
+  std::string Rejection(const ModelConfig& config, absl::StatusCode code) {
     EXPECT_EQ(SaveModelConfig(dir_, config), absl::OkStatus());
     base::ResetPeakMemory();
     const int64_t before = base::ResidentMemory();
@@ -67,11 +67,11 @@ ModelConfig Huge() {  // 2^41 bytes of embedding in bf16
   return config;
 }
 
-TEST_F(Sparse, AModelBeyondTheMemoryIsRefusedByNameAndNumbers) {
+TEST_F(Sparse, AModelBeyondTheMemoryIsRejectedByNameAndNumbers) {
   const ModelConfig config = Huge();
   const int64_t bytes = Write(path_, Parameters::Shapes(config));
   EXPECT_GT(bytes, int64_t{4} << 40);
-  EXPECT_THAT(Refusal(config, absl::StatusCode::kResourceExhausted),
+  EXPECT_THAT(Rejection(config, absl::StatusCode::kResourceExhausted),
               AllOf(HasSubstr(path_ + ": 21 tensors need " + std::to_string(bytes)),
                     HasSubstr("'lm_head.weight' [16777216, 65536] of " + path_ + " 2199023255552 of them"),
                     HasSubstr("are there")));
@@ -81,9 +81,9 @@ TEST_F(Sparse, TheMemoryThatIsThereDecides) {
   const ModelConfig config = testing::SmallConfig("qwen3");
   const int64_t bytes = Write(path_, Parameters::Shapes(config));
   EXPECT_EQ(CheckModelFile(path_, config, bytes), absl::OkStatus());
-  const absl::Status refused = CheckModelFile(path_, config, bytes - 1);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr(std::to_string(bytes - 1) + " are there"));
+  const absl::Status rejected = CheckModelFile(path_, config, bytes - 1);
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr(std::to_string(bytes - 1) + " are there"));
 }
 
 TEST_F(Sparse, NamesAndShapesAreCheckedBeforeTheMemory) {
@@ -92,7 +92,7 @@ TEST_F(Sparse, NamesAndShapesAreCheckedBeforeTheMemory) {
     Shapes shapes = Parameters::Shapes(config);
     change(shapes);
     Write(path_, shapes);
-    return Refusal(config, absl::StatusCode::kInvalidArgument);
+    return Rejection(config, absl::StatusCode::kInvalidArgument);
   };
   constexpr int64_t kMany = int64_t{1} << 40;
   EXPECT_THAT(error([](Shapes& s) { s["model.extra"] = {kMany}; }),
@@ -108,11 +108,11 @@ TEST_F(Sparse, NamesAndShapesAreCheckedBeforeTheMemory) {
               HasSubstr("'model.layers.1.mlp.up_proj.weight' [40, 24] is missing"));
 }
 
-TEST_F(Sparse, ATruncatedFileIsRefusedByTheTensorThatItCuts) {
+TEST_F(Sparse, ATruncatedFileIsRejectedByTheTensorThatItCuts) {
   const ModelConfig config = Huge();
   Write(path_, Parameters::Shapes(config));
   std::filesystem::resize_file(path_, std::filesystem::file_size(path_) - 1);
-  EXPECT_THAT(Refusal(config, absl::StatusCode::kInvalidArgument),
+  EXPECT_THAT(Rejection(config, absl::StatusCode::kInvalidArgument),
               AllOf(HasSubstr(path_), HasSubstr("'model.norm.weight' lies at"), HasSubstr("truncated")));
 }
 
@@ -149,7 +149,7 @@ TEST_F(Sparse, FusedExpertsNeedTheirLayerTwice) {
   EXPECT_TRUE(LoadModelDir(dir_).ok());
 }
 
-TEST_F(Sparse, AnAdapterIsRefusedLikewise) {
+TEST_F(Sparse, AnAdapterIsRejectedLikewise) {
   ModelConfig base = Huge();
   base.lora = {.rank = 1 << 14, .alpha = 1, .targets = {"down_proj", "gate_proj", "o_proj", "q_proj", "up_proj"}};
   base.intermediate_size = 1 << 22;
@@ -164,9 +164,9 @@ TEST_F(Sparse, AnAdapterIsRefusedLikewise) {
   EXPECT_GT(bytes, int64_t{3} << 40);
   std::ofstream(dir_ + "/adapter_config.json") << R"({"peft_type": "LORA", "r": 16384, "lora_alpha": 1})";
   base.lora = {};
-  const absl::Status refused = LoadAdapter(dir_, base).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
-  EXPECT_THAT(std::string(refused.message()),
+  const absl::Status rejected = LoadAdapter(dir_, base).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
+  EXPECT_THAT(std::string(rejected.message()),
               AllOf(HasSubstr(path), HasSubstr(std::to_string(bytes)), HasSubstr("down_proj.lora_A.weight'")));
   base.intermediate_size = 1 << 21;
   EXPECT_THAT(std::string(LoadAdapter(dir_, base).status().message()), HasSubstr("the adapter is another base's"));

@@ -183,7 +183,7 @@ TEST(Transformer, GradientsInBf16AreNearFp32s) {
   }
 }
 
-TEST(Transformer, RefusesInputsThatDoNotFit) {
+TEST(Transformer, RejectsInputsThatDoNotFit) {
   const ModelConfig config = SmallConfig("llama");
   Parameters parameters = Parameters::Init(config, 1, at::kFloat);
   parameters.tensors()["model.norm.weight"] = at::ones({3});

@@ -90,7 +90,7 @@ def rich_run(folder):
         pathlib.Path(folder, f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     recipe = {"name": "rich", "command": ["/usr/bin/python3", "-I", str(HERE / "agent.py"), "${task.name}", f"{folder}/hold"], "resumes": True, "timeout_s": 120,
               "verifier": {"kind": "exact", "expected": "1"}}
-    return {"data.tasks": f"{folder}/tasks.jsonl", "data.sft": f"{folder}/sft.jsonl", "sft.max_steps": 100, "sft.batch_size": 8, "sft.learning_rate": 3e-3, "model.hidden_size": 96, "model.intermediate_size": 256, "model.heads": 3, "model.kv_heads": 1, "trainer.learning_rate": 1e-6, "sandbox.rung": "process", "sandbox.agent_uid": "shared", "eval.tasks": f"{folder}/eval.jsonl",
+    return {"data.tasks": f"{folder}/tasks.jsonl", "data.sft": f"{folder}/sft.jsonl", "sft.max_steps": 100, "sft.batch_size": 8, "sft.learning_rate": 3e-3, "model.hidden_size": 96, "model.intermediate_size": 256, "model.heads": 3, "model.kv_heads": 1, "trainer.learning_rate": 1e-6, "sandbox.isolation": "process", "sandbox.agent_uid": "shared", "eval.tasks": f"{folder}/eval.jsonl",
             "eval.every_versions": 10, "scheduler.total_steps": 4000, "agents.recipes": json.dumps([recipe]), "agents.branching.at": 1, "agents.branching.width": 2,
             "rewards.terms": json.dumps(TERMS)}
 

@@ -29,7 +29,7 @@ bool Mentions(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
-TEST(EtcdOptions, RefusesEndpointsAndCredentialsThatCannotBe) {
+TEST(EtcdOptions, RejectsEndpointsAndCredentialsThatCannotBe) {
   EtcdOptions options;
   EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));
   for (const char* bad : {"", "host", "host:", ":2379", "http://host:2379/", "host:port"}) {
@@ -52,10 +52,10 @@ TEST(EtcdUnreachable, IsAnErrorWithinTheDeadline) {
   options.endpoints = {absl::StrCat("127.0.0.1:", testing::FreePort()), "nowhere.invalid:2379"};
   options.deadline = milliseconds(1500);
   const auto start = std::chrono::steady_clock::now();
-  const absl::Status refused = ConnectEtcd(options).status();
+  const absl::Status rejected = ConnectEtcd(options).status();
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(8000));
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  for (const std::string& endpoint : options.endpoints) EXPECT_TRUE(Mentions(refused, endpoint)) << refused;
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  for (const std::string& endpoint : options.endpoints) EXPECT_TRUE(Mentions(rejected, endpoint)) << rejected;
 }
 
 size_t CountOf(const std::string& text, const std::string& part) {
@@ -78,9 +78,9 @@ TEST(EtcdUnreachable, NamesASingleEndpointOnceInTheErrorAndInTheWait) {
     }
   });
   options.deadline = milliseconds(1000);
-  const std::string refused(ConnectEtcd(options).status().message());
+  const std::string rejected(ConnectEtcd(options).status().message());
   looking.join();
-  EXPECT_EQ(CountOf(refused, options.endpoints[0]), 1U) << refused;
+  EXPECT_EQ(CountOf(rejected, options.endpoints[0]), 1U) << rejected;
   EXPECT_EQ(waits,
             absl::StrCat("etcd at ", options.endpoints[0], " (Failed to connect to remote host: Connection refused)"));
 }
@@ -95,22 +95,22 @@ TEST(EtcdUnreachable, AnotherServerIsNotTakenForOne) {
   EtcdOptions options;
   options.endpoints = {absl::StrCat("127.0.0.1:", port)};
   options.deadline = milliseconds(3000);
-  const absl::Status refused = ConnectEtcd(options).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_TRUE(Mentions(refused, "no etcd v3")) << refused;
+  const absl::Status rejected = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+  EXPECT_TRUE(Mentions(rejected, "no etcd v3")) << rejected;
 }
 
-TEST_F(EtcdErrors, MembersOfTwoClustersAreRefused) {
+TEST_F(EtcdErrors, MembersOfTwoClustersAreRejected) {
   EtcdCluster one(1), two(1);
   ASSERT_TRUE(one.AwaitReady() && two.AwaitReady());
   EtcdOptions options = one.options();
   options.endpoints.push_back(two.endpoints()[0]);
-  const absl::Status refused = ConnectEtcd(options).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_TRUE(Mentions(refused, one.endpoints()[0]) && Mentions(refused, two.endpoints()[0])) << refused;
+  const absl::Status rejected = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+  EXPECT_TRUE(Mentions(rejected, one.endpoints()[0]) && Mentions(rejected, two.endpoints()[0])) << rejected;
 }
 
-TEST_F(EtcdErrors, AClusterThatWasReplacedIsRefused) {
+TEST_F(EtcdErrors, AClusterThatWasReplacedIsRejected) {
   EtcdCluster cluster(1);
   ASSERT_TRUE(cluster.AwaitReady());
   const auto registry = ConnectEtcd(cluster.options());
@@ -118,8 +118,8 @@ TEST_F(EtcdErrors, AClusterThatWasReplacedIsRefused) {
   cluster.Kill(0);
   cluster.Replace();
   ASSERT_TRUE(cluster.AwaitReady());
-  const absl::Status refused = (*registry)->Put("a", "1", {}).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  const absl::Status rejected = (*registry)->Put("a", "1", {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
 }
 
 TEST_F(EtcdErrors, CredentialsAreAskedForAndChecked) {
@@ -141,16 +141,16 @@ TEST_F(EtcdErrors, CredentialsAreAskedForAndChecked) {
   const auto registry = ConnectEtcd(options);
   ASSERT_TRUE(registry.ok()) << registry.status();
   EXPECT_TRUE((*registry)->Put("ingot/a", "1", {}).ok());
-  const auto lease = (*registry)->Grant(std::chrono::seconds(5), nullptr);
+  const auto lease = (*registry)->ProbeResult(std::chrono::seconds(5), nullptr);
   EXPECT_TRUE(lease.ok()) << lease.status();
   const absl::Status elsewhere = (*registry)->Put("other", "1", {}).status();
   EXPECT_TRUE(absl::IsPermissionDenied(elsewhere)) << elsewhere;
   EXPECT_TRUE(Mentions(elsewhere, "'ingot'")) << elsewhere;
 
   options.password = "wrong";
-  const absl::Status refused = ConnectEtcd(options).status();
-  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
-  EXPECT_TRUE(Mentions(refused, "'ingot'")) << refused;
+  const absl::Status rejected = ConnectEtcd(options).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(rejected)) << rejected;
+  EXPECT_TRUE(Mentions(rejected, "'ingot'")) << rejected;
   options.user = options.password = "guest";
   EXPECT_TRUE(absl::IsPermissionDenied(ConnectEtcd(options).status()));
   options.user = options.password = "";
@@ -182,8 +182,8 @@ TEST_F(EtcdErrors, TlsIsSpokenWithTrustedMembersAlone) {
     ASSERT_TRUE(EtcdCluster::AwaitReady(options));
     options.deadline = milliseconds(1500);
     options.ca = Content(folder + "/stranger.pem");
-    const absl::Status refused = ConnectEtcd(options).status();
-    EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+    const absl::Status rejected = ConnectEtcd(options).status();
+    EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
     options.ca = "";
     EXPECT_TRUE(absl::IsUnavailable(ConnectEtcd(options).status()));
   }

@@ -25,7 +25,7 @@ struct Process {
     auto connected = ConnectEtcd(cluster.options(first));
     EXPECT_TRUE(connected.ok()) << connected.status();
     registry = *std::move(connected);
-    lease = *registry->Grant(kTtl, [this] { lost = true; });
+    lease = *registry->ProbeResult(kTtl, [this] { lost = true; });
     EXPECT_TRUE(registry->Put(absl::StrCat("roles/", first), "here", {.lease = lease->id()}).ok());
     watcher = *registry->Watch("numbers/", events.observer());
   }
@@ -109,7 +109,7 @@ TEST_F(EtcdFaults, WithoutAMajorityALeaseIsLostInTime) {
 }
 
 // A watcher that knows one member alone is cut off while that member is down, for longer than the history is kept.
-TEST_F(EtcdFaults, AWatchGoesOnBehindAHistoryThatIsGone) {
+TEST_F(EtcdFaults, AWatchGoesOnAfterAHistoryThatIsGone) {
   const int other = (leader_ + 1) % 3;
   EtcdOptions only = cluster_->options();
   only.endpoints = {cluster_->endpoints(other)[0]};
@@ -125,7 +125,7 @@ TEST_F(EtcdFaults, AWatchGoesOnBehindAHistoryThatIsGone) {
   const std::string compacted = cluster_->Control(absl::StrCat("compaction --physical ", revision), leader_);
   ASSERT_NE(compacted.find("compacted"), std::string::npos) << compacted;
   cluster_->Start(other);
-  EXPECT_TRUE(events.Await([](const std::vector<Event>& told) { return told.size() >= 3; }, seconds(60)));
+  EXPECT_TRUE(events.Await([](const std::vector<Event>& reported) { return reported.size() >= 3; }, seconds(60)));
   std::vector<std::string> shown;
   for (const Event& event : events.all()) shown.push_back(testing::Show(event));
   EXPECT_EQ(shown, (std::vector<std::string>{"numbers/old=1", "numbers/new=9", "-numbers/old"}));
@@ -163,7 +163,7 @@ TEST_F(EtcdFaults, AWatchOfAProcessThatServesNothingFindsAMemberThatCameBack) {
   std::this_thread::sleep_for(seconds(3));  // the channel has tried in vain
   cluster_->Start(other);
   cluster_->Control("put numbers/2 b", leader_);
-  EXPECT_TRUE(events.Await([](const std::vector<Event>& told) { return told.size() >= 2; }, seconds(60)));
+  EXPECT_TRUE(events.Await([](const std::vector<Event>& reported) { return reported.size() >= 2; }, seconds(60)));
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ struct FakeServer {
 
 class LeaseKeeperTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Lease> Keep() {
-    return keeper_.Keep(7, seconds(6), clock_.Now(), [this] { ++lost_; });
+  std::unique_ptr<Lease> KeepAlive() {
+    return keeper_.KeepAlive(7, seconds(6), clock_.Now(), [this] { ++lost_; });
   }
   // Moves the clock when the keeper waits for it.
   void Pass(milliseconds time) {
@@ -53,7 +53,7 @@ class LeaseKeeperTest : public ::testing::Test {
 };
 
 TEST_F(LeaseKeeperTest, RenewsEveryThirdOfTheTime) {
-  const auto lease = Keep();
+  const auto lease = KeepAlive();
   Pass(milliseconds(1999));
   clock_.AwaitWaiters(1);
   EXPECT_EQ(server_.renewals, 0);
@@ -66,7 +66,7 @@ TEST_F(LeaseKeeperTest, RenewsEveryThirdOfTheTime) {
 }
 
 TEST_F(LeaseKeeperTest, TriesAgainUntilTheTimeIsOver) {
-  const auto lease = Keep();
+  const auto lease = KeepAlive();
   server_.answer = absl::StatusCode::kUnavailable;
   Pass(milliseconds(2000));
   AwaitRenewals(1);
@@ -82,7 +82,7 @@ TEST_F(LeaseKeeperTest, TriesAgainUntilTheTimeIsOver) {
 }
 
 TEST_F(LeaseKeeperTest, CountsTheTimeFromTheSendingOfARenewal) {
-  const auto lease = Keep();
+  const auto lease = KeepAlive();
   server_.takes = &clock_;
   server_.takes_ms = 1000;
   Pass(milliseconds(2000));
@@ -97,7 +97,7 @@ TEST_F(LeaseKeeperTest, CountsTheTimeFromTheSendingOfARenewal) {
 }
 
 TEST_F(LeaseKeeperTest, LosesALeaseThatTheServerDoesNotKnow) {
-  const auto lease = Keep();
+  const auto lease = KeepAlive();
   server_.answer = absl::StatusCode::kNotFound;
   Pass(milliseconds(2000));
   AwaitLoss();
@@ -105,7 +105,7 @@ TEST_F(LeaseKeeperTest, LosesALeaseThatTheServerDoesNotKnow) {
 }
 
 TEST_F(LeaseKeeperTest, APausedHolderSeesTheLossBeforeAnyRenewal) {
-  const auto lease = Keep();
+  const auto lease = KeepAlive();
   clock_.AwaitWaiters(1);
   clock_.Advance(seconds(60));
   EXPECT_FALSE(lease->alive());
@@ -115,7 +115,7 @@ TEST_F(LeaseKeeperTest, APausedHolderSeesTheLossBeforeAnyRenewal) {
 }
 
 TEST_F(LeaseKeeperTest, ALateAnswerRevivesNoLease) {
-  const auto lease = Keep();
+  const auto lease = KeepAlive();
   server_.takes = &clock_;
   server_.takes_ms = 4000;
   Pass(milliseconds(2000));  // answered at 6 s, when the time is over
@@ -124,7 +124,7 @@ TEST_F(LeaseKeeperTest, ALateAnswerRevivesNoLease) {
 }
 
 TEST_F(LeaseKeeperTest, ADroppedLeaseIsRevokedAndNotReported) {
-  Keep().reset();
+  KeepAlive().reset();
   EXPECT_EQ(server_.revocations, 1);
   EXPECT_EQ(lost_, 0);
 }

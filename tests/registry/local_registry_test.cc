@@ -64,7 +64,7 @@ TEST_F(LocalRegistryTest, AWallClockThatIsSetEndsNoLease) {
   base::ManualClock steady(seconds(1));
   base::testing::JumpingClock clock(steady);
   const auto holder = Open(clock), other = Open(clock);
-  const auto lease = holder->Grant(seconds(30), nullptr).value();
+  const auto lease = holder->ProbeResult(seconds(30), nullptr).value();
   ASSERT_TRUE(holder->Put("role", "here", {.lease = lease->id()})->written);
   for (const auto jump : {std::chrono::hours(24), -std::chrono::hours(24)}) {
     clock.SetWall(jump);
@@ -77,7 +77,7 @@ TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
   // The holder's clock stands still, as it does for a paused process.
   base::ManualClock holders(seconds(1)), others(seconds(1));
   const auto holder = Open(holders), other = Open(others);
-  const auto lease = *holder->Grant(seconds(6), nullptr);
+  const auto lease = *holder->ProbeResult(seconds(6), nullptr);
   ASSERT_TRUE(holder->Put("a", "1", {.lease = lease->id()}).ok());
   others.Advance(milliseconds(5999));
   EXPECT_TRUE((*other->Get("a")).has_value());
@@ -86,10 +86,10 @@ TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
   EXPECT_TRUE(absl::IsNotFound(holder->Put("a", "2", {.lease = lease->id()}).status()));
 }
 
-TEST_F(LocalRegistryTest, AWatcherTellsTheEndOfALeaseThoughNobodyWrites) {
+TEST_F(LocalRegistryTest, AWatcherReportsTheEndOfALeaseThoughNobodyWrites) {
   base::ManualClock holders(seconds(1)), others(seconds(1));
   const auto holder = Open(holders), other = Open(others);
-  const auto lease = *holder->Grant(seconds(6), nullptr);
+  const auto lease = *holder->ProbeResult(seconds(6), nullptr);
   ASSERT_TRUE(holder->Put("a", "1", {.lease = lease->id()}).ok());
   testing::Events events;
   const auto watcher = other->Watch("a", events.observer());
@@ -126,9 +126,9 @@ TEST_F(LocalRegistryTest, AWatchThatFailsAgainAndAgainIsToldOnce) {
     EXPECT_TRUE(failing());
   }
   spdlog::set_default_logger(before);
-  const std::string told = text.str();
-  EXPECT_EQ(told.find("the watch of roles/ waits: "), told.rfind("the watch of roles/")) << told;
-  EXPECT_NE(told.find("the watch of roles/ waits: "), std::string::npos) << told;
+  const std::string reported = text.str();
+  EXPECT_EQ(reported.find("the watch of roles/ waits: "), reported.rfind("the watch of roles/")) << reported;
+  EXPECT_NE(reported.find("the watch of roles/ waits: "), std::string::npos) << reported;
 }
 
 TEST_F(LocalRegistryTest, RemovesTheSessionsOfRegistriesThatAreGone) {
@@ -159,7 +159,7 @@ TEST_F(LocalRegistryTest, AnEmptyTableIsALostOne) {
 TEST_F(LocalRegistryTest, ANewRevisionIsOnDiskAndARenewalNeedNotBe) {
   base::ManualClock clock(seconds(1));
   const auto registry = Open(clock);
-  const auto lease = *registry->Grant(seconds(6), nullptr);
+  const auto lease = *registry->ProbeResult(seconds(6), nullptr);
   int before = synced_files;
   ASSERT_TRUE(registry->Put("a", "1", {.lease = lease->id()}).ok());
   EXPECT_EQ(synced_files, before + 2) << "the table and its folder";
@@ -180,18 +180,18 @@ TEST_F(LocalRegistryTest, SaysWhenAnotherProcessHoldsTheTable) {
   const auto registry = Open();
   const int fd = ::open((options_.folder + "/lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(fd, LOCK_EX), 0);
-  const absl::Status refused = registry->Put("a", "1", {}).status();
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_NE(refused.message().find(options_.folder + "/lock"), std::string::npos) << refused;
+  const absl::Status rejected = registry->Put("a", "1", {}).status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_NE(rejected.message().find(options_.folder + "/lock"), std::string::npos) << rejected;
   ::close(fd);
   EXPECT_TRUE(registry->Put("a", "1", {}).ok());
 }
 
 TEST_F(LocalRegistryTest, SaysThatItsFolderCannotBeMade) {
   options_.folder = folder_ + "/none/registry";
-  const absl::Status refused = OpenLocalRegistry(options_).status();
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_NE(refused.message().find(options_.folder), std::string::npos) << refused;
+  const absl::Status rejected = OpenLocalRegistry(options_).status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_NE(rejected.message().find(options_.folder), std::string::npos) << rejected;
 }
 
 }  // namespace

@@ -101,20 +101,20 @@ TEST_F(RegistrationTest, IsOverWhenAnotherProcessHasTheEntryByThen) {
   EXPECT_EQ(Holder(), "second");
 }
 
-TEST_F(RegistrationTest, WithPatienceItWaitsForTheHoldersEndAndNamesIt) {
+TEST_F(RegistrationTest, WithATimeoutItWaitsForTheHoldersEndAndNamesIt) {
   auto first = *Registration::Start(*first_, As("first"), clock_);
   RegistrationOptions patient = As("second");
   patient.ttl = seconds(36'000);  // this thread moves the clock faster than a busy machine runs the other one
-  patient.patience = milliseconds(0);
-  const absl::Status refused = Registration::Start(*second_, patient, others_).status();
-  EXPECT_TRUE(absl::IsAlreadyExists(refused)) << refused;
-  EXPECT_NE(refused.message().find("another process's: first"), std::string::npos) << refused;
+  patient.timeout = milliseconds(0);
+  const absl::Status rejected = Registration::Start(*second_, patient, others_).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(rejected)) << rejected;
+  EXPECT_NE(rejected.message().find("another process's: first"), std::string::npos) << rejected;
   patient.describe = [](const Entry& holder) { return "the process " + holder.value; };
   const absl::Status described = Registration::Start(*second_, patient, others_).status();
   EXPECT_NE(described.message().find("another process's: the process first"), std::string::npos) << described;
   EXPECT_EQ(Holder(), "first");
 
-  patient.patience = seconds(3600);
+  patient.timeout = seconds(3600);
   std::unique_ptr<Registration> second;
   std::thread waiting([&] { second = *Registration::Start(*second_, patient, others_); });
   others_.AwaitWaiters(1);
@@ -127,7 +127,7 @@ TEST_F(RegistrationTest, WithPatienceItWaitsForTheHoldersEndAndNamesIt) {
   EXPECT_NE(second, nullptr);
 }
 
-TEST_F(RegistrationTest, TellsAnotherValueUnderTheSameLease) {
+TEST_F(RegistrationTest, ReportsAnotherValueUnderTheSameLease) {
   auto registration = Registration::Start(*first_, As("first"), clock_);
   ASSERT_TRUE(registration.ok()) << registration.status();
   const Entry before = **second_->Get("role");

@@ -20,14 +20,14 @@ std::vector<std::string> Show(const std::vector<Event>& events) {
   return shown;
 }
 
-TEST(View, TellsTheDifferencesOfTwoListingsInOrderOfRevisions) {
+TEST(View, ReportsTheDifferencesOfTwoListingsInOrderOfRevisions) {
   View view;
   EXPECT_THAT(Show(view.Replace({{At("a", "1", 7), At("b", "1", 5)}, 8})), ElementsAre("b=1", "a=1"));
   EXPECT_THAT(Show(view.Replace({{At("a", "2", 9), At("c", "1", 11)}, 12})), ElementsAre("a=2", "c=1", "-b"));
   EXPECT_TRUE(view.Replace({{At("a", "2", 9), At("c", "1", 11)}, 30}).empty());
 }
 
-TEST(View, TellsAnEntryThatWasMadeAnewAsAPut) {
+TEST(View, ReportsAnEntryThatWasMadeAnewAsAPut) {
   View view;
   view.Replace({{At("a", "1", 7)}, 7});
   EXPECT_THAT(Show(view.Replace({{At("a", "1", 9)}, 9})), ElementsAre("a=1"));

@@ -95,7 +95,7 @@ TEST(Judge, AnUnusableAnswerIsAskedForOnceMoreAndThenTheEpisodeIsAnError) {
 }
 
 // 400 bytes of the reasoning and 60 of the rubric are kept, and both borders are inside a character of three bytes.
-TEST(Judge, WordsAreCutBehindAWholeCharacter) {
+TEST(Judge, WordsAreCutAfterAWholeCharacter) {
   std::string han;
   for (int i = 0; i < 200; ++i) han += "\xE4\xBD\xA0";
   Asked judge([&](const JudgeQuestion&) {
@@ -196,7 +196,7 @@ TEST(Verdict, IsTheLastCompleteObject) {
   EXPECT_TRUE(VerdictIn(Says("unsure", 0.2))->unsure);
 }
 
-TEST(Verdict, RefusesNonsenseAndContradictions) {
+TEST(Verdict, RejectsNonsenseAndContradictions) {
   for (const std::string& answer : {std::string(""), std::string("{"), std::string("{}"), std::string("}{"),
                                     Says("correct", 1.5), Says("correct", 0.2), Says("incorrect", 0.9),
                                     Says("maybe", 0.5), std::string(R"({"verdict": "correct", "score": 1})"),
@@ -253,9 +253,9 @@ TEST(External, AServerThatIsLateOrAnswersNonsenseIsAnErrorAndNeverZero) {
   const auto late = std::make_shared<FakeScorer>([](const auto&) { return absl::DeadlineExceededError("late"); });
   EXPECT_EQ(Scored(late, group)[0].status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(late->posts, 2) << "it is asked again";
-  const auto refuses = std::make_shared<FakeScorer>([](const auto&) { return absl::FailedPreconditionError("404"); });
-  EXPECT_FALSE(Scored(refuses, group)[0].ok());
-  EXPECT_EQ(refuses->posts, 1);
+  const auto rejects = std::make_shared<FakeScorer>([](const auto&) { return absl::FailedPreconditionError("404"); });
+  EXPECT_FALSE(Scored(rejects, group)[0].ok());
+  EXPECT_EQ(rejects->posts, 1);
   for (const char* answer :
        {"", "7", "{}", R"({"score": "1"})", R"({"score": NaN})", R"({"score": 1, "calls": [1]})",
         R"({"score": 1, "calls": {"other": 1}})", R"({"score": 1, "calls": {"episode0-call0": "x"}})"}) {
@@ -264,7 +264,7 @@ TEST(External, AServerThatIsLateOrAnswersNonsenseIsAnErrorAndNeverZero) {
   }
 }
 
-TEST(External, ALongDetailIsCutBehindAWholeCharacter) {
+TEST(External, ALongDetailIsCutAfterAWholeCharacter) {
   std::string han;
   for (int i = 0; i < 2000; ++i) han += "\xE4\xBD\xA0";
   const auto scorer = std::make_shared<FakeScorer>(

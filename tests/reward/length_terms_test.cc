@@ -169,7 +169,7 @@ TEST(Toggle, WithoutEnoughCorrectAnswersThereIsNoBudget) {
   }
 }
 
-TEST(TermOptions, RefuseNumbersWithoutAMeaning) {
+TEST(TermOptions, RejectNumbersWithoutAMeaning) {
   const auto fault = [](TermOptions options) { return std::string(MakeTerm(options).status().message()); };
   TermOptions options = TermOf("effort");
   options.effort.k = 0;

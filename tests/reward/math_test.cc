@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "reward/verifiers/math_workers.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 #include "test_paths.h"
 
 namespace ingot::reward {
@@ -172,9 +172,9 @@ class MathWorkersTest : public testing::Test {
     std::filesystem::create_directory(folder_.path() + "/bin");
     Write("echo ready\nread line <&1\necho '{\"equal\": true}'\n");
     sandbox::SubstrateOptions options;
-    options.work_root = folder_.path() + "/rooms";
+    options.work_root = folder_.path() + "/sandboxes";
     options.agent_uid = "shared";
-    options.visible = {folder_.path() + "/bin"};  // rooms do not see /tmp otherwise
+    options.visible = {folder_.path() + "/bin"};  // sandboxes do not see /tmp otherwise
     auto substrate = sandbox::LocalSubstrate::Make(options);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
     if (substrate.ok()) substrate_ = *std::move(substrate);
@@ -191,7 +191,7 @@ class MathWorkersTest : public testing::Test {
   void AwaitProgram() const {
     while (true) {
       std::error_code error;
-      std::filesystem::recursive_directory_iterator file(folder_.path() + "/rooms", error), end;
+      std::filesystem::recursive_directory_iterator file(folder_.path() + "/sandboxes", error), end;
       for (; !error && file != end; file.increment(error)) {
         if (file->path().filename() == "here") return;
       }

@@ -44,7 +44,7 @@ TEST(NumberTest, KeepsTheDigitsWithoutZerosAtTheirEnds) {
   EXPECT_EQ(ParseNumber("-0.000")->exponent, 0);
 }
 
-TEST(NumberTest, RefusesOtherTexts) {
+TEST(NumberTest, RejectsOtherTexts) {
   for (const char* text :
        {"",      " ",     "+",     "-",         ".",   "e5",   "1e",     "1e+", "+-1",  "++1",      "--1",   "0x2A",
         "1,000", "1 000", "1_000", "1.000.000", "nan", "-nan", "nan(1)", "inf", "-inf", "infinity", "1e5.0", "4 2"}) {
@@ -55,7 +55,7 @@ TEST(NumberTest, RefusesOtherTexts) {
 }
 
 // None of them may take memory for a number of its exponent's size.
-TEST(NumberTest, RefusesExponentsBeyondTheRangeOfDoubles) {
+TEST(NumberTest, RejectsExponentsBeyondTheRangeOfDoubles) {
   for (const std::string text :
        {"1e999", "-1e309", "1e-999", "1e999999999", "1e-999999999", "1e99999999999999999999"}) {
     EXPECT_FALSE(ParseNumber(text).has_value()) << text;

@@ -112,7 +112,7 @@ TEST(Rule, ARightAnswerBeyondItsBudgetEarnsAsMuchAsAWrongOne) {
   EXPECT_EQ(Rewards(Judge(options, group)), (std::vector<double>{0, 0, 0, 0}));
   group.mutable_task()->set_domain("lookup");
   options.terms[2].domains = {};
-  EXPECT_EQ(Rewards(Judge(options, group))[1], -1) << "both take the outcome away, which app/doubts.cc warns of";
+  EXPECT_EQ(Rewards(Judge(options, group))[1], -1) << "both take the outcome away, which app/run_warnings.cc warns of";
 }
 
 TEST(TermSchedule, BeginsAfterItsWarmUpAndFallsLinearly) {
@@ -154,7 +154,7 @@ class OneAnswer final : public ExternalScorer {
   const absl::Status first_;
 };
 
-TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRefusesLeavesItsEpisodeOut) {
+TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRejectsLeavesItsEpisodeOut) {
   RewardOptions options;
   options.terms = {Term("external", 1)};
   options.terms[0].external.url = "http://127.0.0.1:1/score";
@@ -169,10 +169,10 @@ TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRefusesLeavesItsEpisod
   EXPECT_EQ(apply(absl::UnavailableError("down")).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(apply(absl::DeadlineExceededError("late")).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(base::CauseOf(apply(absl::UnavailableError("down")).status()), "external");
-  const auto refused = apply(absl::InvalidArgumentError("no such episode"));
-  ASSERT_TRUE(refused.ok()) << refused.status();
-  EXPECT_EQ(refused->ungraded.size(), 1u);
-  EXPECT_EQ(refused->grades.size(), 3u);
+  const auto rejected = apply(absl::InvalidArgumentError("no such episode"));
+  ASSERT_TRUE(rejected.ok()) << rejected.status();
+  EXPECT_EQ(rejected->ungraded.size(), 1u);
+  EXPECT_EQ(rejected->grades.size(), 3u);
 }
 
 // The reason goes into the journal, whose record could not be read again with other bytes.
@@ -217,7 +217,7 @@ TEST(Rule, UnfinishedEpisodesAreNoPartOfTheGroup) {
   EXPECT_EQ(Judge(options, group).grades.count(0), 0u);
 }
 
-TEST(RewardOptions, RefuseUnknownKindsTakenNamesAndWeightsThatCancel) {
+TEST(RewardOptions, RejectUnknownKindsTakenNamesAndWeightsThatCancel) {
   const auto fault = [](std::vector<TermOptions> terms) {
     RewardOptions options;
     options.terms = std::move(terms);

@@ -32,13 +32,13 @@ class StageTest : public ::testing::Test {
     Add("c", 0, {1, 2, 3, 4, 5, 7});
   }
   void Add(const std::string& id, double outcome, const std::vector<int32_t>& ids) {
-    ASSERT_TRUE(pool_->OpenEpisode(pool::Open(id, 3, samples_++)).ok());
+    ASSERT_TRUE(pool_->StoreEpisode(pool::Open(id, 3, samples_++)).ok());
     ASSERT_TRUE(pool_->AppendCall(pool::Append(id, 0, {pool::Prompt({9})}, {pool::Sampled(ids)})).ok());
-    ASSERT_TRUE(pool_->EndEpisode(pool::End(id, v1::EPISODE_FINISHED, outcome)).ok());
+    ASSERT_TRUE(pool_->StoreEnd(pool::End(id, v1::EPISODE_FINISHED, outcome)).ok());
   }
   void AddGroup4() {
-    ASSERT_TRUE(pool_->OpenEpisode(pool::Open("e", 4, 0)).ok());
-    ASSERT_TRUE(pool_->EndEpisode(pool::End("e", v1::EPISODE_FINISHED, 1)).ok());
+    ASSERT_TRUE(pool_->StoreEpisode(pool::Open("e", 4, 0)).ok());
+    ASSERT_TRUE(pool_->StoreEnd(pool::End("e", v1::EPISODE_FINISHED, 1)).ok());
   }
   Stage Make(double length_weight) {
     RewardOptions options;
@@ -75,8 +75,8 @@ TEST_F(StageTest, AGroupIsJudgedOnceWhateverIsAskedLater) {
 }
 
 TEST_F(StageTest, AnAttemptThatFailedIsNoPartOfTheGroup) {
-  ASSERT_TRUE(pool_->OpenEpisode(pool::Open("d", 3, 3)).ok());
-  ASSERT_TRUE(pool_->EndEpisode(pool::End("d", v1::EPISODE_FAILED, 5)).ok());
+  ASSERT_TRUE(pool_->StoreEpisode(pool::Open("d", 3, 3)).ok());
+  ASSERT_TRUE(pool_->StoreEnd(pool::End("d", v1::EPISODE_FAILED, 5)).ok());
   const auto graded = Make(0.2).Grade(Group(3));
   ASSERT_TRUE(graded.ok()) << graded.status();
   EXPECT_TRUE(std::isnan(graded->returns(3)));
@@ -89,7 +89,7 @@ class NoScorer final : public ExternalScorer {
   }
 };
 
-TEST_F(StageTest, TellsWhichTermsJudgedAGroupOrWhichOneFailed) {
+TEST_F(StageTest, ReportsWhichTermsJudgedAGroupOrWhichOneFailed) {
   EXPECT_THAT(Make(0.2).Grade(Group(3))->terms(), ElementsAre("outcome", "length"));
   AddGroup4();
   RewardOptions options;
@@ -137,17 +137,17 @@ class OneTaskTest : public ::testing::Test {
   void Add(int64_t group, const std::vector<int32_t>& lengths) {
     for (int sample = 0; sample < std::ssize(lengths); ++sample) {
       const std::string id = absl::StrCat("g", group, "s", sample);
-      v1::OpenEpisodeRequest open = pool::Open(id, group, sample);
+      v1::StoreEpisodeRequest open = pool::Open(id, group, sample);
       open.mutable_episode()->mutable_task()->set_task_id("the task");
       open.mutable_episode()->mutable_task()->set_payload_json(R"({"question": "why?", "answer": "so"})");
-      ASSERT_TRUE(pool_->OpenEpisode(open).ok());
+      ASSERT_TRUE(pool_->StoreEpisode(open).ok());
       std::vector<int32_t> ids(static_cast<size_t>(lengths[static_cast<size_t>(sample)]), 7);
       ids[0] = sample;
       v1::AppendCallRequest call = pool::Append(id, 0, {pool::Prompt({9})}, {pool::Sampled(ids)});
       call.mutable_call()->set_weights(v1::WEIGHTS_FOLLOW);
       call.mutable_call()->set_delivered_json(absl::StrCat(R"({"role": "assistant", "content": ")", id, R"("})"));
       ASSERT_TRUE(pool_->AppendCall(call).ok());
-      ASSERT_TRUE(pool_->EndEpisode(pool::End(id, v1::EPISODE_FINISHED, 1)).ok());
+      ASSERT_TRUE(pool_->StoreEnd(pool::End(id, v1::EPISODE_FINISHED, 1)).ok());
     }
   }
   // Outcome, Toggle with the shortest right answer as its budget, and more.
@@ -188,21 +188,21 @@ TEST_F(OneTaskTest, TheFirstJudgedGroupFixesTheBudgetThroughRestarts) {
 // Holds the first request until another one comes, or for a while: groups that are not judged together never meet.
 class MeetingScorer final : public ExternalScorer {
  public:
-  explicit MeetingScorer(std::chrono::milliseconds patience = std::chrono::milliseconds(300)) : patience_(patience) {}
+  explicit MeetingScorer(std::chrono::milliseconds timeout = std::chrono::milliseconds(300)) : timeout_(timeout) {}
   absl::StatusOr<std::string> Post(const std::string&, const std::string&, double) const override {
     if (const int earlier = come_.fetch_add(1); earlier > 0) {
       if (earlier == 1) other_.set_value();
       return std::string(R"({"score": 0})");
     }
     first_.set_value();
-    met = other_.get_future().wait_for(patience_) == std::future_status::ready;
+    met = other_.get_future().wait_for(timeout_) == std::future_status::ready;
     return std::string(R"({"score": 0})");
   }
   void WaitForFirst() { first_.get_future().wait(); }
   mutable std::atomic<bool> met = false;
 
  private:
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   mutable std::atomic<int> come_ = 0;
   mutable std::promise<void> first_, other_;
 };
@@ -251,7 +251,7 @@ TEST_F(OneTaskTest, AQuestionWhoseTurnDoesNotComeIsToldToAskAgain) {
   external.kind = "external";
   external.external.url = "http://localhost/";
   const auto scorer = std::make_shared<MeetingScorer>(std::chrono::seconds(30));
-  Stage stage = Make(Toggle({external}), {.external = scorer}, {.turn_patience = std::chrono::milliseconds(5)});
+  Stage stage = Make(Toggle({external}), {.external = scorer}, {.turn_timeout = std::chrono::milliseconds(5)});
   auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
   scorer->WaitForFirst();
   for (const int64_t group : {3, 5}) {
@@ -400,15 +400,15 @@ TEST(Verdicts, OutliveTheirProcessAndALineThatWasCut) {
 // Two games of sum zero. Another process finds roles, rewards and grades in the pool and says the same.
 TEST_F(StageTest, AGameOfSumZeroIsWorthTrainingByRoleAlsoAfterARestart) {
   for (const auto& [id, won] : {std::pair("w", 1.0), std::pair("l", -1.0)}) {
-    ASSERT_TRUE(pool_->OpenEpisode(pool::Open(id, 7, won > 0 ? 0 : 1)).ok());
-    v1::EndEpisodeRequest end = pool::End(id, v1::EPISODE_FINISHED, 0);
+    ASSERT_TRUE(pool_->StoreEpisode(pool::Open(id, 7, won > 0 ? 0 : 1)).ok());
+    v1::StoreEndRequest end = pool::End(id, v1::EPISODE_FINISHED, 0);
     for (const auto& [turn, role] : {std::pair(0, "white"), std::pair(1, "black")}) {
       v1::AppendCallRequest call = pool::Append(id, turn, {pool::Prompt({9})}, {pool::Sampled({turn + 1})});
       call.mutable_call()->set_role(role);
       (*end.mutable_call_rewards())[call.call().call_id()] = turn == 0 ? won : -won;
       ASSERT_TRUE(pool_->AppendCall(call).ok());
     }
-    ASSERT_TRUE(pool_->EndEpisode(end).ok());
+    ASSERT_TRUE(pool_->StoreEnd(end).ok());
   }
   const auto make = [&](bool by_role) {
     return Stage(*Rule::Make({}, ""), *pool_, {.total_steps = 10, .compared = {.by_role = by_role}});

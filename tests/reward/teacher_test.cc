@@ -97,7 +97,7 @@ TEST_F(TeacherTest, AGroupOfEqualReturnsHasSomethingToTrain) {
   EXPECT_FALSE(NothingToTrain(*grades, group_, {}));
 }
 
-TEST_F(TeacherTest, AnotherTokenizerIsRefused) {
+TEST_F(TeacherTest, AnotherTokenizerIsRejected) {
   teacher_->tokenizer = "words";
   const auto grades = Apply();
   EXPECT_EQ(grades.status().code(), absl::StatusCode::kFailedPrecondition);

@@ -10,7 +10,7 @@
 #include "reward/verifiers/choice.h"
 #include "reward/verifiers/code.h"
 #include "reward/verifiers/harbor.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::reward {
 namespace {
@@ -23,15 +23,15 @@ class VerifierKindsTest : public testing::Test {
   absl::StatusOr<Verdict> Score(const object& task, const std::string& answer) {
     INGOT_ASSIGN_OR_RETURN(const auto verifier, Verifier::Make(options_));
     if (substrate_ == nullptr) substrate_ = sandbox::SharedUidSubstrate(folder_.path());
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, substrate_->Prepare(wish_));
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Sandbox> sandbox, substrate_->Prepare(wish_));
     const std::string payload = base::PrintJson(task);
     VerifierInput input;
     input.task = payload;
     input.answer = answer;
-    input.room = room.get();
+    input.sandbox = sandbox.get();
     input.substrate = substrate_.get();
-    input.workdir = workdir_.empty() ? room->work() : workdir_;
-    input.own_home = input.own_tmp = room->tmp();
+    input.workdir = workdir_.empty() ? sandbox->work() : workdir_;
+    input.own_home = input.own_tmp = sandbox->tmp();
     input.cwd = folder_.path();
     return verifier->Verify(input);
   }
@@ -42,8 +42,8 @@ class VerifierKindsTest : public testing::Test {
   }
   const sandbox::TestFolder folder_;
   std::unique_ptr<sandbox::Substrate> substrate_;
-  sandbox::RoomOptions wish_;
-  std::string workdir_;  // empty = the room's
+  sandbox::SandboxOptions wish_;
+  std::string workdir_;  // empty = the sandbox's
   VerifierOptions options_;
 };
 
@@ -143,7 +143,7 @@ class HarborTest : public VerifierKindsTest {
     sandbox::SubstrateOptions options;
     options.work_root = folder_.path() + "/work";
     substrate_ = sandbox::MakeSubstrate(options).value();
-    if (!substrate_->grant().root_folder) GTEST_SKIP() << "/tests and /logs need namespaces";
+    if (!substrate_->probe_result().root_folder) GTEST_SKIP() << "/tests and /logs need namespaces";
   }
   // Scores a task whose test.sh is `script`.
   absl::StatusOr<Verdict> Run(const std::string& script, object task = {}) {
@@ -169,10 +169,10 @@ TEST_F(HarborTest, TheRewardIsWhatTestShLeaves) {
 }
 
 TEST_F(HarborTest, TheTasksTimeAndVariablesAreItsOwn) {
-  const auto told = Run("test \"$A$B\" = both && echo 1 > /logs/verifier/reward.txt",
-                        {{"env", {{"A", "bo"}, {"B", "x"}}}, {"verifier_env", {{"B", "th"}}}});
-  ASSERT_TRUE(told.ok()) << told.status();
-  EXPECT_EQ(told->reward, 1);
+  const auto reported = Run("test \"$A$B\" = both && echo 1 > /logs/verifier/reward.txt",
+                            {{"env", {{"A", "bo"}, {"B", "x"}}}, {"verifier_env", {{"B", "th"}}}});
+  ASSERT_TRUE(reported.ok()) << reported.status();
+  EXPECT_EQ(reported->reward, 1);
   const auto slow = Run("sleep 30", {{"verifier_timeout_s", 0.3}});
   ASSERT_TRUE(slow.ok()) << slow.status();
   EXPECT_EQ(slow->detail, "test.sh ran past its limit of 0.3 s");
@@ -230,7 +230,7 @@ TEST_F(HarborTest, ATestThatEndsWithoutARewardIsZero) {
            {"kill -SEGV $$", "test.sh was killed by signal 11"},
            {"head -c 100000000 /dev/zero", "test.sh wrote more than its limit"},
            {"head -c 60000000 /dev/zero > big; echo 1 > /logs/verifier/reward.txt",
-            "used more disk than its room may"}}) {
+            "used more disk than its sandbox may"}}) {
     options_.harbor.no_reward_is_zero = true;
     const auto zero = Run(script);
     ASSERT_TRUE(zero.ok()) << script << ": " << zero.status();

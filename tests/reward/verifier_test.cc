@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::reward {
 namespace {
@@ -21,12 +21,12 @@ absl::StatusOr<Verdict> Score(const VerifierOptions& options, std::optional<std:
   input.task = task;
   const sandbox::TestFolder folder;
   std::unique_ptr<sandbox::Substrate> substrate;
-  std::unique_ptr<sandbox::Room> room;
+  std::unique_ptr<sandbox::Sandbox> sandbox;
   if (options.kind == "command") {
     substrate = sandbox::SharedUidSubstrate(folder.path());
-    INGOT_ASSIGN_OR_RETURN(room, substrate->Prepare());
+    INGOT_ASSIGN_OR_RETURN(sandbox, substrate->Prepare());
   }
-  input.room = room.get();
+  input.sandbox = sandbox.get();
   input.answer = std::move(answer);
   input.no_answer_reason = "it printed nothing";
   input.workdir = "/";
@@ -175,7 +175,7 @@ TEST(VerifierTest, NoPatternTakesExponentialTimeOrTheStack) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
-TEST(VerifierTest, BadPatternsAreRefusedWhenTheVerifierIsMade) {
+TEST(VerifierTest, BadPatternsAreRejectedWhenTheVerifierIsMade) {
   for (const std::string pattern : {"", "(", "[a", "(a)\\1", "${task.answer", "${nope}"}) {
     VerifierOptions options = Kind("regex");
     options.pattern = pattern;
@@ -298,7 +298,7 @@ VerifierOptions ShellVerifier(const std::string& script, const std::string& from
   return options;
 }
 
-TEST(VerifierTest, SignalsThatTheGatewayWouldRefuseAreAMalformedReport) {
+TEST(VerifierTest, SignalsThatTheGatewayWouldRejectAreAMalformedReport) {
   const auto with = [](size_t count, const std::string& name) {
     std::string signals;
     for (size_t i = 0; i < count; ++i) absl::StrAppend(&signals, i == 0 ? "" : ",", "\"", name, i, "\":1");

@@ -11,30 +11,30 @@
 
 namespace ingot::rollout {
 
-inline constexpr std::chrono::seconds kPatience{60};
+inline constexpr std::chrono::seconds kTimeout{60};
 
 class Collect {
  public:
   Client::OnChunk OnChunk() {
-    return [this](absl::StatusOr<v1::GenerateChunk> chunk) { Take(std::move(chunk)); };
+    return [this](absl::StatusOr<v1::GenerateChunk> chunk) { TakeChunk(std::move(chunk)); };
   }
 
   // Waits until the request ended. Returns its error, or OK.
   absl::Status Wait() {
     base::MutexLock lock(mu_);
     while (!ended_) {
-      if (!changed_.WaitFor(mu_, kPatience)) return absl::DeadlineExceededError("the request did not end");
+      if (!changed_.WaitFor(mu_, kTimeout)) return absl::DeadlineExceededError("the request did not end");
     }
     return error_;
   }
   void WaitForTokens(size_t count) {
     base::MutexLock lock(mu_);
-    while (!ended_ && ids.size() < count) ASSERT_TRUE(changed_.WaitFor(mu_, kPatience));
+    while (!ended_ && ids.size() < count) ASSERT_TRUE(changed_.WaitFor(mu_, kTimeout));
   }
   void WaitForVersion(int64_t version) {
     base::MutexLock lock(mu_);
     while (!ended_ && (versions.empty() || versions.back().version() != version)) {
-      ASSERT_TRUE(changed_.WaitFor(mu_, kPatience));
+      ASSERT_TRUE(changed_.WaitFor(mu_, kTimeout));
     }
   }
   void Finish() {
@@ -57,7 +57,7 @@ class Collect {
   v1::GenerateChunk last;
 
  private:
-  void Take(absl::StatusOr<v1::GenerateChunk> chunk) {
+  void TakeChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     base::MutexLock lock(mu_);
     EXPECT_FALSE(closed_) << "a chunk after the request was destroyed";
     EXPECT_FALSE(ended_) << "a chunk after the last";

@@ -80,7 +80,7 @@ TEST(ForcedIdsTest, EndAtLimitsAndStopsLikeDrawnIds) {
   EXPECT_EQ(stopped->last.stop_string(), "fg");
 }
 
-TEST(ForcedIdsTest, UnknownIdsAreRefused) {
+TEST(ForcedIdsTest, UnknownIdsAreRejected) {
   Rig rig(Options(), FakeSnapshot(1, 1));
   for (const int32_t id : {-1, 24}) {
     Collect result;
@@ -192,10 +192,10 @@ TEST(ShapedRequestTest, ABiasThatExcludesEverythingEndsThatRequestAlone) {
   EXPECT_EQ(rig.engine->Status()->kv_blocks_used(), 0);
 }
 
-TEST(ShapedRequestTest, BadParametersAreRefusedBeforeTheyAreQueued) {
+TEST(ShapedRequestTest, BadParametersAreRejectedBeforeTheyAreQueued) {
   Rig rig(Options(), FakeSnapshot(1, 1));
   const float nan = std::nanf(""), infinite = std::numeric_limits<float>::infinity();
-  const auto expect_refused = [&](const char* field, auto set) {
+  const auto expect_rejected = [&](const char* field, auto set) {
     v1::GenerateRequest ask = Ask({1}, 5);
     set(*ask.mutable_sampling());
     Collect result;
@@ -205,25 +205,25 @@ TEST(ShapedRequestTest, BadParametersAreRefusedBeforeTheyAreQueued) {
     EXPECT_TRUE(result.ids.empty());
   };
   for (const float bad : {nan, infinite, -infinite, -1.0f, 101.0f, 1e-42f}) {
-    expect_refused("temperature", [&](auto& sampling) { sampling.set_temperature(bad); });
+    expect_rejected("temperature", [&](auto& sampling) { sampling.set_temperature(bad); });
   }
   for (const float bad : {nan, infinite, -infinite, -1e-42f, 1.0001f}) {
-    expect_refused("top_p", [&](auto& sampling) { sampling.set_top_p(bad); });
-    expect_refused("min_p", [&](auto& sampling) { sampling.set_min_p(bad); });
+    expect_rejected("top_p", [&](auto& sampling) { sampling.set_top_p(bad); });
+    expect_rejected("min_p", [&](auto& sampling) { sampling.set_min_p(bad); });
   }
   for (const float bad : {nan, infinite, -infinite, -2.001f}) {
-    expect_refused("frequency_penalty", [&](auto& sampling) { sampling.set_frequency_penalty(bad); });
-    expect_refused("presence_penalty", [&](auto& sampling) { sampling.set_presence_penalty(bad); });
-    expect_refused("repetition_penalty", [&](auto& sampling) { sampling.set_repetition_penalty(bad); });
-    expect_refused("logit_bias", [&](auto& sampling) { (*sampling.mutable_logit_bias())[3] = bad * 100; });
+    expect_rejected("frequency_penalty", [&](auto& sampling) { sampling.set_frequency_penalty(bad); });
+    expect_rejected("presence_penalty", [&](auto& sampling) { sampling.set_presence_penalty(bad); });
+    expect_rejected("repetition_penalty", [&](auto& sampling) { sampling.set_repetition_penalty(bad); });
+    expect_rejected("logit_bias", [&](auto& sampling) { (*sampling.mutable_logit_bias())[3] = bad * 100; });
   }
   for (const int32_t bad : {-1, std::numeric_limits<int32_t>::min()}) {
-    expect_refused("top_k", [&](auto& sampling) { sampling.set_top_k(bad); });
-    expect_refused("max_new_tokens", [&](auto& sampling) { sampling.set_max_new_tokens(bad); });
-    expect_refused("min_new_tokens", [&](auto& sampling) { sampling.set_min_new_tokens(bad); });
-    expect_refused("logit_bias", [&](auto& sampling) { (*sampling.mutable_logit_bias())[bad] = 1; });
+    expect_rejected("top_k", [&](auto& sampling) { sampling.set_top_k(bad); });
+    expect_rejected("max_new_tokens", [&](auto& sampling) { sampling.set_max_new_tokens(bad); });
+    expect_rejected("min_new_tokens", [&](auto& sampling) { sampling.set_min_new_tokens(bad); });
+    expect_rejected("logit_bias", [&](auto& sampling) { (*sampling.mutable_logit_bias())[bad] = 1; });
   }
-  expect_refused("logit_bias", [](auto& sampling) { (*sampling.mutable_logit_bias())[24] = 1; });
+  expect_rejected("logit_bias", [](auto& sampling) { (*sampling.mutable_logit_bias())[24] = 1; });
 }
 
 // The greatest values that are allowed, alone and together, with every kind of seed.
@@ -372,20 +372,20 @@ TEST(ScoredIdsTest, HaveThePolicysLogprobsHoweverTheyAreScheduled) {
   }
 }
 
-TEST(ScoredIdsTest, ARequestThatCannotBeScoredIsRefused) {
+TEST(ScoredIdsTest, ARequestThatCannotBeScoredIsRejected) {
   Rig rig(Options(), FakeSnapshot(1, 1));
-  const auto refusal = [&](const v1::GenerateRequest& ask) {
+  const auto rejection = [&](const v1::GenerateRequest& ask) {
     Collect result;
     auto request = rig.engine->Generate(ask, result.OnChunk());
     return result.Wait();
   };
-  EXPECT_TRUE(absl::IsInvalidArgument(refusal(Scored({1, 2}, 2))));      // nothing before them
-  EXPECT_TRUE(absl::IsInvalidArgument(refusal(Scored({1, 2}, 1, -1))));  // no pinned version
-  EXPECT_TRUE(absl::IsNotFound(refusal(Scored({1, 2}, 1, 7))));
+  EXPECT_TRUE(absl::IsInvalidArgument(rejection(Scored({1, 2}, 2))));      // nothing before them
+  EXPECT_TRUE(absl::IsInvalidArgument(rejection(Scored({1, 2}, 1, -1))));  // no pinned version
+  EXPECT_TRUE(absl::IsNotFound(rejection(Scored({1, 2}, 1, 7))));
   v1::GenerateRequest greedy = Scored({1, 2}, 1);
   greedy.mutable_sampling()->set_temperature(0);
-  EXPECT_TRUE(absl::IsInvalidArgument(refusal(greedy)));
-  EXPECT_EQ(refusal(Scored({1, 2}, 1)), absl::OkStatus());
+  EXPECT_TRUE(absl::IsInvalidArgument(rejection(greedy)));
+  EXPECT_EQ(rejection(Scored({1, 2}, 1)), absl::OkStatus());
 }
 
 }  // namespace

@@ -252,12 +252,12 @@ TEST(EngineGrammarTest, AToolCallOfLiteralsAndArgumentsAfterFreeText) {
   (*ask.mutable_sampling()->mutable_logit_bias())[kPieces] = 6;
   const auto result = Answer(rig, ask);
   const std::string text = TextOf(*result);
-  const size_t behind = text.find("\": \"");
-  ASSERT_NE(behind, std::string::npos) << text;
+  const size_t after = text.find("\": \"");
+  ASSERT_NE(after, std::string::npos) << text;
   EXPECT_EQ(result->last.finish(), v1::FINISH_STOP);
   EXPECT_EQ(std::count(result->ids.begin(), result->ids.end(), kEnd), 1) << "not before the text is complete";
   const std::regex call("<call>\\{\"name\": \"(read|write)\", \"arguments\": \\{\\s*\"n\":\\s*\\d\\s*\\}\\}");
-  EXPECT_TRUE(std::regex_match(text.substr(behind + 4), call)) << text;
+  EXPECT_TRUE(std::regex_match(text.substr(after + 4), call)) << text;
   EXPECT_GE(std::count(result->ids.begin(), result->ids.end(), kCall), 1) << "taken whole";
 }
 

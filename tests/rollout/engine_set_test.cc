@@ -32,14 +32,14 @@ class FakeEngine final : public Client {
       base::MutexLock lock(mu_);
       ++asked;
       prompts.emplace_back(request.prompt_ids().begin(), request.prompt_ids().end());
-      why = refusal;
+      why = rejection;
       if (why.ok()) held_.push_back(gate);
     }
     if (!why.ok()) gate->Deliver(why);
     return handle;
   }
   absl::StatusOr<v1::EngineStatusResponse> Status() override {
-    if (!refusal.ok()) return refusal;
+    if (!rejection.ok()) return rejection;
     v1::EngineStatusResponse status;
     status.set_version(version);
     status.add_held_versions(version);
@@ -58,7 +58,7 @@ class FakeEngine final : public Client {
     for (const auto& gate : held) gate->Deliver(chunk);
   }
 
-  absl::Status refusal;
+  absl::Status rejection;
   int64_t version = 5;
   v1::SwapTimes first_token;  // of no version = none yet
   int asked = 0;
@@ -112,10 +112,10 @@ TEST_F(EngineSetTest, RequestsGoWhereTheFewestAreInFlight) {
   EXPECT_EQ(a_->open + b_->open, 0);
 }
 
-TEST_F(EngineSetTest, ARequestThatOneEngineRefusesGoesToTheOther) {
+TEST_F(EngineSetTest, ARequestThatOneEngineRejectsGoesToTheOther) {
   for (const absl::Status& why : {absl::UnavailableError("gone"), absl::ResourceExhaustedError("full"),
                                   absl::NotFoundError("version 3 is not held")}) {
-    a_->refusal = why;
+    a_->rejection = why;
     Heard heard[4];
     std::vector<std::unique_ptr<Client::Request>> requests;
     for (Heard& one : heard) requests.push_back(Ask(one));
@@ -128,9 +128,9 @@ TEST_F(EngineSetTest, ARequestThatOneEngineRefusesGoesToTheOther) {
   }
 }
 
-TEST_F(EngineSetTest, AnEngineThatJoinsTakesRequestsAndThoseThatOthersRefuse) {
+TEST_F(EngineSetTest, AnEngineThatJoinsTakesRequestsAndThoseThatOthersReject) {
   Heard early;
-  a_->refusal = absl::UnavailableError("gone");
+  a_->rejection = absl::UnavailableError("gone");
   const auto waits = Ask(early);  // at b
   const auto joined = std::make_shared<FakeEngine>();
   set_->Add(joined);
@@ -138,8 +138,8 @@ TEST_F(EngineSetTest, AnEngineThatJoinsTakesRequestsAndThoseThatOthersRefuse) {
   std::vector<std::unique_ptr<Client::Request>> requests;
   for (Heard& one : heard) requests.push_back(Ask(one));
   EXPECT_GE(joined->asked, 1) << "it had the fewest in flight";
-  b_->refusal = absl::UnavailableError("gone too");
-  b_->Deliver(b_->refusal);
+  b_->rejection = absl::UnavailableError("gone too");
+  b_->Deliver(b_->rejection);
   joined->Deliver(Last());
   EXPECT_EQ(early.chunks, 1) << "a request that began before it joined";
   for (const Heard& one : heard) EXPECT_EQ(one.chunks, 1);
@@ -147,7 +147,7 @@ TEST_F(EngineSetTest, AnEngineThatJoinsTakesRequestsAndThoseThatOthersRefuse) {
 }
 
 TEST_F(EngineSetTest, EveryEngineThatIsAskedGetsTheWholeRequest) {
-  a_->refusal = b_->refusal = absl::UnavailableError("gone");
+  a_->rejection = b_->rejection = absl::UnavailableError("gone");
   v1::GenerateRequest ask;
   for (const int32_t id : {3, 1, 2}) ask.add_prompt_ids(id);
   const auto request = set_->Generate(std::move(ask), [](const absl::StatusOr<v1::GenerateChunk>&) {});
@@ -157,15 +157,15 @@ TEST_F(EngineSetTest, EveryEngineThatIsAskedGetsTheWholeRequest) {
 }
 
 TEST_F(EngineSetTest, OtherFaultsAreTheRequestsOwn) {
-  a_->refusal = b_->refusal = absl::InvalidArgumentError("prompt_ids is empty");
+  a_->rejection = b_->rejection = absl::InvalidArgumentError("prompt_ids is empty");
   Heard heard;
   const auto request = Ask(heard);
   EXPECT_EQ(heard.error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(asked(), 1);
 }
 
-TEST_F(EngineSetTest, TheCallerGetsTheLastRefusalAfterAllHaveRefused) {
-  a_->refusal = b_->refusal = absl::UnavailableError("gone");
+TEST_F(EngineSetTest, TheCallerGetsTheLastRejectionAfterAllHaveRejected) {
+  a_->rejection = b_->rejection = absl::UnavailableError("gone");
   Heard heard;
   const auto request = Ask(heard);
   EXPECT_EQ(heard.error.code(), absl::StatusCode::kUnavailable);
@@ -175,7 +175,7 @@ TEST_F(EngineSetTest, TheCallerGetsTheLastRefusalAfterAllHaveRefused) {
 
 // An engine that is gone refuses at once, and so has the fewest in flight.
 TEST_F(EngineSetTest, AnEngineThatIsGoneIsPassedOverForAWhile) {
-  a_->refusal = absl::UnavailableError("gone");
+  a_->rejection = absl::UnavailableError("gone");
   Heard heard[40];
   std::vector<std::unique_ptr<Client::Request>> requests;
   for (int i = 0; i < 10; ++i) requests.push_back(Ask(heard[i]));
@@ -190,7 +190,7 @@ TEST_F(EngineSetTest, AnEngineThatIsGoneIsPassedOverForAWhile) {
   EXPECT_EQ(a_->asked, 2);
   // It is back. With nothing in flight it gets every new request.
   clock_.Advance(seconds(1));
-  a_->refusal = absl::OkStatus();
+  a_->rejection = absl::OkStatus();
   for (int i = 30; i < 40; ++i) requests.push_back(Ask(heard[i]));
   EXPECT_EQ(a_->asked, 12);
   for (const Heard& one : heard) EXPECT_TRUE(one.error.ok()) << one.error;
@@ -245,10 +245,10 @@ TEST_F(EngineSetTest, StatusAddsUpTheEnginesThatAnswer) {
   EXPECT_THAT(set_->Status()->held_versions(), testing::ElementsAre(4));
   EXPECT_THAT(set_->Status()->held_loaded_unix_ns(), testing::ElementsAre(4000));
   EXPECT_EQ(set_->Status()->running(), 2);
-  b_->refusal = absl::UnavailableError("gone");
+  b_->rejection = absl::UnavailableError("gone");
   EXPECT_EQ(set_->Status()->version(), 5);
   EXPECT_EQ(set_->Status()->running(), 1);
-  a_->refusal = absl::UnavailableError("gone too");
+  a_->rejection = absl::UnavailableError("gone too");
   EXPECT_TRUE(absl::IsUnavailable(set_->Status().status()));
 }
 

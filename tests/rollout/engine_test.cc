@@ -36,7 +36,7 @@ TEST(EngineTest, AnswersARequestWithTimesAndCounts) {
   EXPECT_EQ(status.context_length(), 200);
 }
 
-TEST(EngineTest, BadRequestsAreRefusedBeforeTheyAreQueued) {
+TEST(EngineTest, BadRequestsAreRejectedBeforeTheyAreQueued) {
   Rig rig(Options(), FakeSnapshot(1, 1));
   const auto fault = [&](const v1::GenerateRequest& request) {
     Collect result;
@@ -100,7 +100,7 @@ TEST(EngineTest, ARequestAboutAnotherImageDoesNotWaitForTheFirst) {
   EXPECT_EQ(third.last.cached_tokens(), 16);
 }
 
-TEST(EngineTest, PlaceholdersThatAreNotSoundAreRefused) {
+TEST(EngineTest, PlaceholdersThatAreNotSoundAreRejected) {
   Rig rig(Options(), FakeSnapshot(1, 1));
   const auto fault = [&](const std::function<void(v1::Placeholders&)>& spoil) {
     v1::GenerateRequest request = AskAbout("image-01");
@@ -154,14 +154,14 @@ TEST(EngineTest, AnEngineMayRecordTheRoutesOfEveryCall) {
   EXPECT_EQ(result.routes, RoutesFrom(2, 5));
 }
 
-TEST(EngineTest, ARequestThatCouldNeverFitTheCacheIsRefused) {
+TEST(EngineTest, ARequestThatCouldNeverFitTheCacheIsRejected) {
   EngineOptions options = Options();
   options.kv_cache_tokens = 40;
   Rig rig(options, FakeSnapshot(1, 1));
-  Collect refused, fits;
-  auto first = rig.engine->Generate(Ask({1, 2, 3}, 39), refused.OnChunk());
-  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("kv_cache_tokens"));
+  Collect rejected, fits;
+  auto first = rig.engine->Generate(Ask({1, 2, 3}, 39), rejected.OnChunk());
+  EXPECT_EQ(rejected.Wait().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.Wait().message()), testing::HasSubstr("kv_cache_tokens"));
   auto second = rig.engine->Generate(Ask({1, 2, 3}, 38), fits.OnChunk());
   EXPECT_EQ(fits.Wait(), absl::OkStatus());
 }
@@ -248,7 +248,7 @@ TEST(EngineTest, ManyAtOnceEqualEachAlone) {
   }
 }
 
-TEST(EngineTest, ARequestBeyondTheLimitsIsRefusedNotQueued) {
+TEST(EngineTest, ARequestBeyondTheLimitsIsRejectedNotQueued) {
   EngineOptions options = Options();
   options.max_running = 2;
   options.max_waiting = 1;
@@ -332,7 +332,7 @@ TEST(EngineTest, ADrainingEngineEndsItsRequestsAndTakesNoMore) {
   auto request = rig.engine->Generate(Ask({1, 2}, 5), running.OnChunk());
   EXPECT_FALSE(rig.engine->Drain(std::chrono::milliseconds(0))) << "one is in flight";
   Collect late;
-  auto refused = rig.engine->Generate(Ask({1}, 2), late.OnChunk());
+  auto rejected = rig.engine->Generate(Ask({1}, 2), late.OnChunk());
   EXPECT_EQ(late.Wait().code(), absl::StatusCode::kUnavailable);
   std::thread leaving([&] { EXPECT_TRUE(rig.engine->Drain(std::chrono::hours(1))); });
   rig.gate.Open();
@@ -580,14 +580,14 @@ TEST(EngineTest, ACancelledUpdateChangesNothing) {
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 
-TEST(EngineTest, ARequestWithAMinVersionAfterTheNewestIsRefused) {
+TEST(EngineTest, ARequestWithAMinVersionAfterTheNewestIsRejected) {
   Rig rig(Options(), FakeSnapshot(4, 4));
   v1::GenerateRequest request = Ask({1}, 5);
   request.set_min_version(5);
-  Collect refused, taken, pinned;
-  auto first = rig.engine->Generate(request, refused.OnChunk());
-  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("at version 4"));
+  Collect rejected, taken, pinned;
+  auto first = rig.engine->Generate(request, rejected.OnChunk());
+  EXPECT_EQ(rejected.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(rejected.Wait().message()), testing::HasSubstr("at version 4"));
   request.set_pinned_version(4);
   auto second = rig.engine->Generate(request, pinned.OnChunk());
   EXPECT_EQ(pinned.Wait(), absl::OkStatus()) << "who names a version gets it";
@@ -598,20 +598,20 @@ TEST(EngineTest, ARequestWithAMinVersionAfterTheNewestIsRefused) {
 }
 
 // An engine that was started again gets an older version than the one at the request's admission.
-TEST(EngineTest, FirstWeightsOlderThanMinVersionRefuseAWaitingRequest) {
+TEST(EngineTest, FirstWeightsOlderThanMinVersionRejectAWaitingRequest) {
   Rig rig;
   v1::GenerateRequest request = Ask({1}, 5);
   request.set_min_version(7);
-  Collect refused;
-  auto waiting = rig.engine->Generate(request, refused.OnChunk());
+  Collect rejected;
+  auto waiting = rig.engine->Generate(request, rejected.OnChunk());
   ASSERT_EQ(rig.Update(6).status(), absl::OkStatus());
-  EXPECT_EQ(refused.Wait().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(refused.Wait().message()), testing::HasSubstr("request r: this engine is at version 6"));
-  EXPECT_TRUE(refused.ids.empty());
+  EXPECT_EQ(rejected.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(rejected.Wait().message()), testing::HasSubstr("request r: this engine is at version 6"));
+  EXPECT_TRUE(rejected.ids.empty());
   EXPECT_EQ(rig.engine->Status()->running() + rig.engine->Status()->waiting(), 0);
 }
 
-TEST(EngineTest, AWrongBaseIsRefusedAndAFullCopyHeals) {
+TEST(EngineTest, AWrongBaseIsRejectedAndAFullCopyHeals) {
   Rig rig(Options(), FakeSnapshot(1, 1001));
   const auto stranger = FakeSnapshot(5, 5);
   const auto next = FakeSnapshot(6, 6);

@@ -178,7 +178,7 @@ TEST(RolloutGrpcTest, ACancelledUpdateIsNeverApplied) {
   EXPECT_EQ(*remote.engine->LiveVersion(), 6);
 }
 
-TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
+TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRejected) {
   Remote remote(/*max_update_bytes=*/16);
   const auto sink = *weights::NewGrpcSink(remote.channel);
   EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),
@@ -187,7 +187,7 @@ TEST(RolloutGrpcTest, AnUpdateBeyondTheLimitIsRefused) {
 }
 
 // A few kilobytes that claim to be megabytes: refused before anything is allocated for them.
-TEST(RolloutGrpcTest, AnUpdateLargerThanTheModelIsRefused) {
+TEST(RolloutGrpcTest, AnUpdateLargerThanTheModelIsRejected) {
   Remote remote;
   const std::vector<std::byte> zeros(16 << 20);
   const auto large = *weights::Snapshot::Copy(2, {{"w", "F32", {4 << 20}, zeros}});
@@ -203,7 +203,7 @@ TEST(RolloutGrpcTest, AnUpdateLargerThanTheModelIsRefused) {
   EXPECT_THAT(remote.engine->Status()->held_versions(), testing::ElementsAre(1));
 }
 
-TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndRefusesUpdates) {
+TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndRejectsUpdates) {
   Remote remote(1 << 20, /*takes_weights=*/false);
   const auto sink = *weights::NewGrpcSink(remote.channel);
   EXPECT_EQ(sink->Update(*weights::Encode(nullptr, *FakeSnapshot(2, 2), false)).status().code(),

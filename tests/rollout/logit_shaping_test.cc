@@ -148,7 +148,7 @@ TEST(LogitShapingTest, InfiniteAndHugeLogitsStayInOrder) {
   }
 }
 
-TEST(LogitShapingTest, BadParametersAreRefusedByName) {
+TEST(LogitShapingTest, BadParametersAreRejectedByName) {
   const auto fault = [](auto set) {
     v1::SamplingParams params;
     set(params);

@@ -8,12 +8,12 @@
 namespace ingot::rollout {
 namespace {
 
-constexpr float kCertain = -0.001F, kDoubtful = -1;
+constexpr float kCertain = -0.001F, kUnlikely = -1;
 
 // The number of ids after which the watch ends a call; 0 = never, within `count` ids.
 int EndsAfter(
     const HaltOptions& options, int count, const std::function<int32_t(int)>& id,
-    const std::function<float(int)>& logprob = [](int) { return kDoubtful; }) {
+    const std::function<float(int)>& logprob = [](int) { return kUnlikely; }) {
   RepetitionWatch watch(options);
   std::vector<int32_t> ids;
   for (int i = 0; i < count; ++i) {
@@ -51,8 +51,8 @@ TEST(RepetitionWatch, EndsAfterManyCertainTokensInARow) {
   options.certain_tokens = 100;
   const auto different = [](int i) { return i; };
   EXPECT_EQ(EndsAfter(options, 500, different, [](int) { return kCertain; }), 100);
-  EXPECT_EQ(EndsAfter(options, 500, different, [](int i) { return i == 50 ? kDoubtful : kCertain; }), 151);
-  EXPECT_EQ(EndsAfter(options, 500, different, [](int i) { return i % 100 == 99 ? kDoubtful : kCertain; }), 0);
+  EXPECT_EQ(EndsAfter(options, 500, different, [](int i) { return i == 50 ? kUnlikely : kCertain; }), 151);
+  EXPECT_EQ(EndsAfter(options, 500, different, [](int i) { return i % 100 == 99 ? kUnlikely : kCertain; }), 0);
   EXPECT_EQ(EndsAfter({}, 4000, different, [](int) { return kCertain; }), 3000);
   EXPECT_EQ(EndsAfter({}, 4000, different, [](int) { return -0.0101F; }), 0) << "p is 0.98995";
 }
@@ -67,7 +67,7 @@ TEST(HaltOptions, ByteLevelModelsAreNotWatchedByThemselves) {
   EXPECT_TRUE(options.Watches(260));
 }
 
-TEST(HaltOptions, RefuseValuesWithoutAMeaning) {
+TEST(HaltOptions, RejectValuesWithoutAMeaning) {
   const auto fault = [](const std::function<void(HaltOptions&)>& change) {
     HaltOptions options;
     change(options);

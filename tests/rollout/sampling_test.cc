@@ -287,7 +287,7 @@ TEST(SamplingTest, ARowWithOneIdLeftGivesThatIdAndARowWithNoneAnError) {
 }
 
 // Bits of any kind: infinite, not a number, denormal. A draw ends, and gives an id of the row or an error.
-TEST(SamplingTest, ARowOfAnyBitsIsDrawnFromOrRefused) {
+TEST(SamplingTest, ARowOfAnyBitsIsDrawnFromOrRejected) {
   Sampler sampler;
   for (int r = 0; r < 3000; ++r) {
     std::vector<float> row(1 + base::DeriveSeed(r, 0) % 60);
@@ -316,7 +316,7 @@ TEST(SamplingTest, TopLogprobsAreTheMostLikelyFirst) {
   EXPECT_EQ(TopOf(row, 20).entries_size(), 4);
 }
 
-TEST(SamplingTest, BadParametersAreRefusedByName) {
+TEST(SamplingTest, BadParametersAreRejectedByName) {
   const auto fault = [](const v1::SamplingParams& params) { return std::string(ValidateSampling(params).message()); };
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_NE(fault(Params(-1)).find("temperature"), std::string::npos);

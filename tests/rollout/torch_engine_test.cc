@@ -264,7 +264,7 @@ TEST(TorchEngineTest, ASwapMixesFollowersAndLeavesPinnedRequestsAloneToTheBit) {
   }
 }
 
-TEST(TorchEngineTest, WeightsOfAnotherModelAreRefusedAndTheEngineGoesOn) {
+TEST(TorchEngineTest, WeightsOfAnotherModelAreRejectedAndTheEngineGoesOn) {
   const auto engine = MakeEngine(Options(), Snapshot(1, 7));
   const float values[4] = {1, 2, 3, 4};
   const auto stranger = *weights::Snapshot::Copy(2, {{"w", "F32", {4}, std::as_bytes(std::span(values))}});
@@ -300,15 +300,15 @@ TEST(TorchEngineTest, AnUnknownDeviceIsAnErrorNotACrash) {
 }
 
 // The pages are filled with zeros: an allocation that is too large would not return.
-TEST(TorchEngineTest, ACacheThatCannotFitIsRefusedWithTheNumbers) {
+TEST(TorchEngineTest, ACacheThatCannotFitIsRejectedWithTheNumbers) {
   EngineOptions options = Options();
   options.kv_cache_tokens = (int64_t{1} << 31) - 1;
   options.kv_block_tokens = 1;
   model::ModelConfig config = Config();
   config.num_hidden_layers = 4096;
-  const absl::Status refused = NewTorchRunner(config, options, "cpu").status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("tokens would fit"));
+  const absl::Status rejected = NewTorchRunner(config, options, "cpu").status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("tokens would fit"));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ inline std::map<std::string, std::string> OutcomesOf(const std::string& file) {
 }
 
 // All were refused but the chroot, which leads to the sandbox's own root folder.
-inline void ExpectRefused(const std::map<std::string, std::string>& outcomes) {
+inline void ExpectRejected(const std::map<std::string, std::string>& outcomes) {
   EXPECT_GT(outcomes.size(), 30u) << "it did not run to its end";
   for (const auto& [name, outcome] : outcomes) {
     if (name == "chroot") continue;

@@ -12,7 +12,7 @@
 #include "sandbox/build_attacks.h"
 #include "sandbox/build_messages.h"
 #include "sandbox/build_sandbox.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -63,7 +63,7 @@ TEST_F(BuildSandboxTest, ItsRootReachesNothingOfTheMachine) {
   std::vector<std::string> argv = {absl::StrCat(kBuildScratch, "/attack")};
   for (const std::string& argument : targets.Arguments()) argv.push_back(argument);
   EXPECT_EQ(Run(argv), 0) << Said();
-  ExpectRefused(OutcomesOf(Log()));
+  ExpectRejected(OutcomesOf(Log()));
   targets.ExpectAsTheyWere();
 }
 
@@ -108,14 +108,14 @@ TEST_F(BuildSandboxTest, AProgramThatIsNotThereIsNamed) {
   EXPECT_THAT(Said(), HasSubstr("/none: No such file"));
 }
 
-TEST_F(BuildSandboxTest, AStepThatTheMachineRefusesIsNamed) {
+TEST_F(BuildSandboxTest, AStepThatTheMachineRejectsIsNamed) {
   fs::remove(scratch_ + "/var");  // stands for any of them
   const Fd out(open(Log().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   const auto pid =
       sandbox_->Start({.argv = {"/bin/true"}, .variables = {}, .scratch = scratch_, .visible = {}}, out.get());
   EXPECT_TRUE(absl::IsFailedPrecondition(pid.status())) << pid.status();
   EXPECT_THAT(std::string(pid.status().message()),
-              HasSubstr("refuses the sandbox of a build (mount of the room's folder: No such file"));
+              HasSubstr("refuses the sandbox of a build (mount of the sandbox's folder: No such file"));
 }
 
 }  // namespace

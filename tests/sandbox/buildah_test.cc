@@ -1,4 +1,4 @@
-// Images that buildah makes, as archives and from Dockerfiles, and rooms on them.
+// Images that buildah makes, as archives and from Dockerfiles, and sandboxes on them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "sandbox/build_attacks.h"
 #include "sandbox/image.h"
 #include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -72,7 +72,7 @@ ENV PATH=/bin
   const TestFolder folder_;
 };
 
-TEST_F(BuildahTest, RoomsRunOnItsArchivesAndOnItsDockerfiles) {
+TEST_F(BuildahTest, SandboxesRunOnItsArchivesAndOnItsDockerfiles) {
   MakeByBuildah();
   ImageStore store(Path("store"));
   SubstrateOptions options;
@@ -80,7 +80,7 @@ TEST_F(BuildahTest, RoomsRunOnItsArchivesAndOnItsDockerfiles) {
   options.images = Path("store");
   const auto substrate = LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
+  if (!(*substrate)->probe_result().layers) GTEST_SKIP() << "this machine grants no sandboxes with images";
   for (const std::string& source :
        {"oci-archive:" + Path("oci.tar"), "docker-archive:" + Path("docker.tar"), "dockerfile:" + Path("context")}) {
     SCOPED_TRACE(source);
@@ -94,15 +94,15 @@ TEST_F(BuildahTest, RoomsRunOnItsArchivesAndOnItsDockerfiles) {
     EXPECT_EQ(ImageStore(Path("store")).Resolve(image->digest)->rootfs, image->rootfs);
     EXPECT_EQ(std::filesystem::last_write_time(image->rootfs + "/.."), time);
 
-    RoomOptions wish;
+    SandboxOptions wish;
     wish.image = image->rootfs;
-    const auto room = (*substrate)->Prepare(wish);
-    ASSERT_TRUE(room.ok()) << room.status();
+    const auto sandbox = (*substrate)->Prepare(wish);
+    ASSERT_TRUE(sandbox.ok()) << sandbox.status();
     const Command command{.argv = {"sh", "-c", "cat greeting loud; echo $GREETING"},
                           .env = {image->env.begin(), image->env.end()},
                           .working_dir = image->working_dir,
                           .stdin_text = ""};
-    const auto outcome = (*room)->Run(command, Limits{}, nullptr);
+    const auto outcome = (*sandbox)->Run(command, Limits{}, nullptr);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->out, "from a layer\nFROM A LAYER\nhello\n") << outcome->err;
   }
@@ -128,7 +128,7 @@ TEST_F(BuildahTest, StepsOfADockerfileReachNothingOfTheMachineAndTheImageIsBuilt
   ImageStore store(Path("store"), {.build_hosts = {allowed.host()}});
   const auto image = store.Resolve(source);
   ASSERT_TRUE(image.ok()) << image.status();
-  ExpectRefused(OutcomesOf(image->rootfs + "/app/attacks"));
+  ExpectRejected(OutcomesOf(image->rootfs + "/app/attacks"));
   targets.ExpectAsTheyWere();
   EXPECT_EQ(Read(image->rootfs + "/app/allowed"), "the package");
   EXPECT_EQ(allowed.connections(), 1);

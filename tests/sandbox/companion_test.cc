@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -18,10 +18,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-Command Shell(const std::string& script, const Room& room) {
+Command Shell(const std::string& script, const Sandbox& sandbox) {
   return {.argv = {"/bin/sh", "-c", script},
           .env = {{"PATH", "/usr/bin:/bin"}},
-          .working_dir = room.work(),
+          .working_dir = sandbox.work(),
           .stdin_text = ""};
 }
 
@@ -33,37 +33,37 @@ Limits Within(milliseconds time) {
 
 class CompanionTest : public testing::Test {
  protected:
-  // Skips the test where rooms have no network of their own.
+  // Skips the test where sandboxes have no network of their own.
   void SetUp() override {
     options_.work_root = folder_.path() + "/work";
     Make("auto");
-    if (!substrate_->grant().own_network) GTEST_SKIP() << "not granted";
+    if (!substrate_->probe_result().own_network) GTEST_SKIP() << "not granted";
   }
 
-  void Make(const std::string& rung) {
-    room_.reset();
-    options_.rung = rung;
+  void Make(const std::string& isolation) {
+    sandbox_.reset();
+    options_.isolation = isolation;
     substrate_ = LocalSubstrate::Make(options_).value();
-    room_ = substrate_->Prepare().value();
+    sandbox_ = substrate_->Prepare().value();
   }
 
   // A companion that has begun to run, and the descriptor that tells of its end.
   Companion Begin(const std::string& script) {
-    Companion companion = room_->StartCompanion(Shell(": > begun; " + script, *room_), Limits()).value();
+    Companion companion = sandbox_->StartCompanion(Shell(": > begun; " + script, *sandbox_), Limits()).value();
     pollfd gone{companion.input.get(), 0, 0};
-    while (!room_->ReadFile("begun", 1).ok() && poll(&gone, 1, 5) == 0) continue;
+    while (!sandbox_->ReadFile("begun", 1).ok() && poll(&gone, 1, 5) == 0) continue;
     return companion;
   }
   void Await(const std::string& file) {
-    for (int i = 0; i < 4000 && !room_->ReadFile(file, 1).ok(); ++i) std::this_thread::sleep_for(milliseconds(5));
+    for (int i = 0; i < 4000 && !sandbox_->ReadFile(file, 1).ok(); ++i) std::this_thread::sleep_for(milliseconds(5));
   }
-  static bool IsGone(const Companion& companion, int patience_ms = 0) {
+  static bool IsGone(const Companion& companion, int timeout_ms = 0) {
     pollfd gone{companion.input.get(), 0, 0};
-    return poll(&gone, 1, patience_ms) == 1;
+    return poll(&gone, 1, timeout_ms) == 1;
   }
 
   Outcome Run(const std::string& script, milliseconds time = seconds(60)) {
-    auto outcome = room_->Run(Shell(script, *room_), Within(time), nullptr);
+    auto outcome = sandbox_->Run(Shell(script, *sandbox_), Within(time), nullptr);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     return outcome.ok() ? *std::move(outcome) : Outcome();
   }
@@ -72,7 +72,7 @@ class CompanionTest : public testing::Test {
   const MarkedProcesses marked_;
   SubstrateOptions options_;
   std::unique_ptr<LocalSubstrate> substrate_;
-  std::unique_ptr<Room> room_;
+  std::unique_ptr<Sandbox> sandbox_;
 };
 
 TEST_F(CompanionTest, ACommandSeesItsOwnProcessesAlone) {
@@ -116,9 +116,9 @@ TEST_F(CompanionTest, DaemonsOfTheCommandEndWithIt) {
 
 TEST_F(CompanionTest, ACommandThatDoesNotStartLeavesTheCompanion) {
   const Companion companion = Begin("exec sleep 1000");
-  Command missing = Shell("", *room_);
+  Command missing = Shell("", *sandbox_);
   missing.argv = {"/no/such/program"};
-  EXPECT_EQ(room_->Run(missing, Limits(), nullptr).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(sandbox_->Run(missing, Limits(), nullptr).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(IsGone(companion));
   EXPECT_EQ(Run("echo next").out, "next\n");
   EXPECT_TRUE(IsGone(companion));
@@ -126,9 +126,9 @@ TEST_F(CompanionTest, ACommandThatDoesNotStartLeavesTheCompanion) {
 }
 
 TEST_F(CompanionTest, BothWriteTheWorkFolderAndItsSnapshot) {
-  RoomOptions wish;
+  SandboxOptions wish;
   wish.takes_snapshots = true;
-  room_ = substrate_->Prepare(wish).value();
+  sandbox_ = substrate_->Prepare(wish).value();
   const Companion companion = Begin("while [ ! -e ask ]; do sleep 0.02; done; echo served > answer; exec sleep 1000");
   std::thread runner([&] {
     EXPECT_EQ(Run(": > ask; while [ ! -e answer ]; do sleep 0.02; done; cat answer; : > asked; "
@@ -136,13 +136,13 @@ TEST_F(CompanionTest, BothWriteTheWorkFolderAndItsSnapshot) {
                   .out,
               "served\non\n");
   });
-  while (!room_->ReadFile("asked", 1).ok()) std::this_thread::sleep_for(milliseconds(5));
-  const auto snapshot = room_->TakeSnapshot();
+  while (!sandbox_->ReadFile("asked", 1).ok()) std::this_thread::sleep_for(milliseconds(5));
+  const auto snapshot = sandbox_->TakeSnapshot();
   EXPECT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_FALSE(IsGone(companion));
-  EXPECT_TRUE(room_->WriteFile("go", "").ok());
+  EXPECT_TRUE(sandbox_->WriteFile("go", "").ok());
   runner.join();
-  RoomOptions fork;
+  SandboxOptions fork;
   fork.from = snapshot.value();
   auto leaf = substrate_->Prepare(fork).value();
   EXPECT_EQ(leaf->Run(Shell("cat answer; ls", *leaf), Limits(), nullptr)->out, "served\nanswer\nask\nasked\nbegun\n");
@@ -160,7 +160,7 @@ TEST_F(CompanionTest, MemoryOfBothCountsInTheTotal) {
 
 // Its commands see themselves as root.
 TEST_F(CompanionTest, InAnImageToo) {
-  if (access("/bin/busybox", X_OK) != 0 || !substrate_->grant().layers) GTEST_SKIP() << "not granted";
+  if (access("/bin/busybox", X_OK) != 0 || !substrate_->probe_result().layers) GTEST_SKIP() << "not granted";
   const std::string image = folder_.path() + "/image";
   for (const char* const folder : {"/bin", "/proc", "/dev", "/tmp", "/etc"}) {
     std::filesystem::create_directories(image + folder);
@@ -171,11 +171,11 @@ TEST_F(CompanionTest, InAnImageToo) {
   }
   options_.visible = {image};
   Make("auto");
-  RoomOptions wish;
+  SandboxOptions wish;
   wish.image = image;
-  auto room = substrate_->Prepare(wish);
-  ASSERT_TRUE(room.ok()) << room.status();
-  room_ = *std::move(room);
+  auto sandbox = substrate_->Prepare(wish);
+  ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+  sandbox_ = *std::move(sandbox);
   const Companion companion = Begin("exec /bin/busybox sleep 1000");
   const Outcome outcome = Run("PATH=/bin; id -u; ls -d /proc/[0-9]*; : > /etc/new; cat /etc/new; kill -9 -1");
   EXPECT_THAT(outcome.out, testing::StartsWith("0\n/proc/1\n/proc/2\n")) << outcome.err;
@@ -183,31 +183,31 @@ TEST_F(CompanionTest, InAnImageToo) {
 
 // The agent has the uid of the one who keeps the output where that is not root.
 TEST_F(CompanionTest, NoCommandFindsTheOutputOfACompanionAndAKeptFolderHasIt) {
-  room_.reset();
+  sandbox_.reset();
   substrate_.reset();
   for (const uid_t user : Users()) {
     As(user, [&] {
       options_.work_root = folder_.path() + "/work-" + std::to_string(user);
       Make("auto");
-      if (!substrate_->grant().own_network) return;
+      if (!substrate_->probe_result().own_network) return;
       const Companion companion = Begin("printf 'key %s of the service' 17; : > said; exec sleep 1000");
       Await("said");
       const std::string found = Run("ls .. | tr '\\n' ' '; grep -rs 'key 17' .. /tmp").out;
       EXPECT_EQ(found.find("key 17"), std::string::npos) << found;
       EXPECT_EQ(found.find("companion"), std::string::npos) << found;
-      const auto kept = room_->Keep(absl::StrCat("user-", user), {});
+      const auto kept = sandbox_->KeepFolders(absl::StrCat("user-", user), {});
       ASSERT_TRUE(kept.ok()) << kept.status();
       std::ifstream file(*kept + "/companion-0.txt");
       std::string text;
       std::getline(file, text);
       EXPECT_EQ(text, "key 17 of the service");
-      room_.reset();
+      sandbox_.reset();
       substrate_.reset();
     });
   }
 }
 
-TEST_F(CompanionTest, TheOutputOfACompanionIsOfTheRoomsDisk) {
+TEST_F(CompanionTest, TheOutputOfACompanionIsOfTheSandboxesDisk) {
   options_.disk.bytes = 4 << 20;
   Make("auto");
   const Companion companion = Begin("head -c 8000000 /dev/zero; : > said; exec sleep 1000");
@@ -215,10 +215,10 @@ TEST_F(CompanionTest, TheOutputOfACompanionIsOfTheRoomsDisk) {
   EXPECT_EQ(Run("sleep 20").ending, Ending::kDiskFull);
 }
 
-TEST_F(CompanionTest, TheEndOfARoomEndsCompanions) {
+TEST_F(CompanionTest, TheEndOfASandboxEndsCompanions) {
   const Companion companion = Begin("exec sleep " + marked_.sleep());
   EXPECT_TRUE(marked_.Await(1));
-  room_.reset();
+  sandbox_.reset();
   EXPECT_TRUE(IsGone(companion, 20'000));
   EXPECT_EQ(marked_.Count(), 0);
 }

@@ -1,5 +1,5 @@
 // Control groups over a tree of plain files: version 1, version 2, and what is missing. The kernel's own behaviour is tested
-// where a machine grants the rung `full` (strong_test.cc).
+// where a machine grants the isolation level `full` (strong_test.cc).
 #include "sandbox/control_groups.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -55,7 +55,7 @@ class ControlGroupsTest : public testing::Test {
   const TestFolder folder_;
 };
 
-TEST_F(ControlGroupsTest, Version2HasOneFolderARoom) {
+TEST_F(ControlGroupsTest, Version2HasOneFolderASandbox) {
   Put("/proc/self/mountinfo", kMount2);
   Put("/proc/self/cgroup", "0::/user.slice/ingot.service\n");
   Put("/sys/fs/cgroup/user.slice/ingot.service/cgroup.subtree_control", "");
@@ -64,7 +64,7 @@ TEST_F(ControlGroupsTest, Version2HasOneFolderARoom) {
   EXPECT_EQ((*groups)->version(), 2);
   const std::string service = "/sys/fs/cgroup/user.slice/ingot.service", own = Own(service);
   EXPECT_EQ(Read(folder_.path() + service + "/cgroup.subtree_control"), "+memory +pids +cpu");
-  EXPECT_EQ(Read(own + "/cgroup.subtree_control"), "+memory +pids +cpu") << "rooms are below it";
+  EXPECT_EQ(Read(own + "/cgroup.subtree_control"), "+memory +pids +cpu") << "sandboxes are below it";
   const auto group = (*groups)->NewGroup({.memory_bytes = 1 << 20, .processes = 7, .cpus = 0.5});
   ASSERT_TRUE(group.ok()) << group.status();
   EXPECT_EQ(group->entrances().size(), 1u);
@@ -119,7 +119,7 @@ TEST_F(ControlGroupsTest, APathOfAnotherNamespaceIsTheMountItself) {
   EXPECT_NE(Own("/sys/fs/cgroup"), "");
 }
 
-TEST_F(ControlGroupsTest, Version2WithoutALimitsFileRefusesTheRoomByName) {
+TEST_F(ControlGroupsTest, Version2WithoutALimitsFileRejectsTheSandboxByName) {
   Put("/proc/self/mountinfo", kMount2);
   Put("/proc/self/cgroup", "0::/\n");
   Put("/sys/fs/cgroup/cgroup.subtree_control", "");

@@ -19,8 +19,8 @@
 #include <sstream>
 
 #include "base/open_file.h"
-#include "sandbox/room_fault.h"
-#include "sandbox/test_room.h"
+#include "sandbox/sandbox_fault.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -138,7 +138,7 @@ TEST_F(CopyTreeTest, AProcessWithoutDescriptorsIsNoFaultOfTheFiles) {
   const absl::Status copied = CopyTree(parent.get(), "from", target.get(), {});
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_FALSE(copied.ok());
-  EXPECT_FALSE(IsRoomFault(copied)) << copied;
+  EXPECT_FALSE(IsSandboxFault(copied)) << copied;
 }
 
 // A policy that lets whoever copies set no label: a filter that answers so stands in for it.

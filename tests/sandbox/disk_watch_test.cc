@@ -1,4 +1,4 @@
-// Files without a name, which the processes of a room keep where no walk through folders meets them.
+// Files without a name, which the processes of a sandbox keep where no walk through folders meets them.
 #include "sandbox/disk_watch.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <string>
 #include <thread>
 
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -38,7 +38,7 @@ class Holder {
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       act();
-      Tell(done.get());
+      Report(done.get());
       while (true) pause();
     }
     done.Reset();
@@ -52,7 +52,7 @@ class Holder {
   pid_t pid() const { return pid_; }
 
  private:
-  static void Tell(int fd) {
+  static void Report(int fd) {
     if (write(fd, "x", 1) != 1) _exit(1);
   }
   pid_t pid_;
@@ -72,7 +72,7 @@ class DeletedFilesTest : public testing::Test {
     const std::string bytes(kFileBytes, 'x');
     if (write(fd, bytes.data(), bytes.size()) != kFileBytes) _exit(1);
   }
-  // What a watch says of a room whose one process holds something. The limit lies between `files` files and one less.
+  // What a watch says of a sandbox whose one process holds something. The limit lies between `files` files and one less.
   std::optional<Ending> Watch(const Holder& holder, int files) const {
     DiskWatch watch(folder_.path(), {.bytes = files * kFileBytes - kFileBytes / 2}, {.first = holder.pid(), .uid = {}});
     return watch.Fault(watch.next());
@@ -186,8 +186,8 @@ TEST_F(DeletedFilesTest, ADescriptorThatStaysInFlightIsBeyondTheLimit) {
   EXPECT_EQ(watch.Fault(watch.next()), Ending::kDiskFull);
 }
 
-// Root without CAP_SYS_PTRACE, as in most containers, looks at a room's processes with the room's uid.
-TEST_F(DeletedFilesTest, ARoomsOwnUidMayLookWhereRootMayNot) {
+// Root without CAP_SYS_PTRACE, as in most containers, looks at a sandbox's processes with the sandbox's uid.
+TEST_F(DeletedFilesTest, ASandboxesOwnUidMayLookWhereRootMayNot) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   const Holder holder([this] {
     Deleted();

@@ -112,7 +112,7 @@ TEST(EgressHeadTest, ARequestIsATunnelOrOneThatIsPassedOn) {
             "HEAD /?q HTTP/1.0\r\nHost: [::1]:8080\r\nConnection: close\r\n\r\n");
 }
 
-TEST(EgressHeadTest, OtherHeadsAreRefused) {
+TEST(EgressHeadTest, OtherHeadsAreRejected) {
   for (const char* const wrong :
        {"\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "GET http:///x HTTP/1.1\r\n\r\n", "GET http://a@b/ HTTP/1.1\r\n\r\n",
         "GET https://a/ HTTP/1.1\r\n\r\n", "GET http://a/ HTTP/2\r\n\r\n", "GET  http://a/ HTTP/1.1\r\n\r\n",
@@ -183,10 +183,10 @@ TEST_F(EgressProxyTest, ListedHostsAreReachedByRequestAndByTunnel) {
   Send(fd, "GET /through HTTP/1.1\r\n\r\n");
   EXPECT_THAT(Receive(fd), testing::EndsWith("the package"));
   EXPECT_EQ(server.last_head(), "GET /through HTTP/1.1\r\n\r\n");
-  EXPECT_TRUE(proxy_->Refused().empty());
+  EXPECT_TRUE(proxy_->Rejected().empty());
 }
 
-TEST_F(EgressProxyTest, OtherHostsAreRefusedByNameAndNeverConnectedTo) {
+TEST_F(EgressProxyTest, OtherHostsAreRejectedByNameAndNeverConnectedTo) {
   const LoopbackServer server("a secret");
   // 127.1 is a name to the list, and an address to the system's lookup.
   Start({"pypi.org:443", absl::StrCat("127.1:", server.port())});
@@ -199,7 +199,7 @@ TEST_F(EgressProxyTest, OtherHostsAreRefusedByNameAndNeverConnectedTo) {
   EXPECT_THAT(Ask("POST http://pypi.org:443/ HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(Ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
   EXPECT_EQ(server.connections(), 0);
-  EXPECT_THAT(proxy_->Refused(),
+  EXPECT_THAT(proxy_->Rejected(),
               ElementsAre(server.host(),
                           testing::AllOf(StartsWith(absl::StrCat("127.1:", server.port())), HasSubstr("machine"))));
 }
@@ -214,7 +214,7 @@ TEST_F(EgressProxyTest, AListedHostThatDoesNotAnswerIsNamed) {
   EXPECT_THAT(Ask(absl::StrCat("CONNECT 127.0.0.1:", port, " HTTP/1.1\r\n\r\n")), StartsWith("HTTP/1.1 502"));
   EXPECT_THAT(proxy_->Unreached(),
               ElementsAre(absl::StrCat("127.0.0.1:", port, " (cannot connect: Connection refused)")));
-  EXPECT_TRUE(proxy_->Refused().empty());
+  EXPECT_TRUE(proxy_->Rejected().empty());
 }
 
 TEST_F(EgressProxyTest, AHeadWithoutAnEndClosesTheConnection) {

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "sandbox/marked_processes.h"
-#include "sandbox/room_fault.h"
-#include "sandbox/test_room.h"
+#include "sandbox/sandbox_fault.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -64,9 +64,9 @@ TEST_F(FreezerTest, AProcessThatDoesNotStandStillLetsTheOthersRunOn) {
   EXPECT_EQ((*freezers)->version(), 2);
   const auto freezer = (*freezers)->NewFreezer(nullptr);
   ASSERT_TRUE(freezer.ok()) << freezer.status();
-  const absl::Status refused = (*freezer)->Freeze(milliseconds(5)).status();
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("cgroup.freeze"));
+  const absl::Status rejected = (*freezer)->Freeze(milliseconds(5)).status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("cgroup.freeze"));
   char state = 0;
   ASSERT_EQ(pread((*freezer)->state(), &state, 1, 0), 1);
   EXPECT_EQ(state, '0');
@@ -100,37 +100,37 @@ TEST_F(FreezerTest, AGroupOfVersion1ThatStaysFreezingIsAskedAgain) {
 
 TEST_F(FreezerTest, AKernelThatCannotFreezeIsNamed) {
   Mount2();
-  const absl::Status refused = Freezers::Make(0, 0, Tree({{"cgroup.procs", ""}})).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("version 2: cannot open"), HasSubstr("/cgroup.freeze"),
-                                                    HasSubstr("version 1: the controller freezer is not mounted")));
+  const absl::Status rejected = Freezers::Make(0, 0, Tree({{"cgroup.procs", ""}})).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), AllOf(HasSubstr("version 2: cannot open"), HasSubstr("/cgroup.freeze"),
+                                                     HasSubstr("version 1: the controller freezer is not mounted")));
 }
 
-// Its owner was killed while a snapshot was taken: its room sees that, and ends, once it runs.
-TEST_F(FreezerTest, ARoomThatAKilledProcessLeftFrozenRunsOn) {
+// Its owner was killed while a snapshot was taken: its sandbox sees that, and ends, once it runs.
+TEST_F(FreezerTest, ASandboxThatAKilledProcessLeftFrozenRunsOn) {
   Mount2();
-  const std::string room = folder_.path() + "/sys/fs/cgroup/ingot-2147483646-0/5";
+  const std::string sandbox = folder_.path() + "/sys/fs/cgroup/ingot-2147483646-0/5";
   Put("/sys/fs/cgroup/ingot-2147483646-0/5/cgroup.freeze", "1");
-  ASSERT_TRUE(MakeRoomsGroup(Tree({}), folder_.path() + "/sys/fs/cgroup").ok());
-  EXPECT_EQ(Read(room + "/cgroup.freeze"), "0");
+  ASSERT_TRUE(MakeSandboxesGroup(Tree({}), folder_.path() + "/sys/fs/cgroup").ok());
+  EXPECT_EQ(Read(sandbox + "/cgroup.freeze"), "0");
 }
 
-// Rooms whose commands count up in a file, in each version that this machine has.
-class FrozenRoomTest : public FreezerTest, public testing::WithParamInterface<int> {
+// Sandboxes whose commands count up in a file, in each version that this machine has.
+class FrozenSandboxTest : public FreezerTest, public testing::WithParamInterface<int> {
  protected:
   // Null: this machine has no freezer of this version.
-  std::unique_ptr<LocalSubstrate> Make(const std::string& rung = "process") const {
+  std::unique_ptr<LocalSubstrate> Make(const std::string& isolation = "process") const {
     SubstrateOptions options;
     options.work_root = folder_.path() + "/work";
-    options.rung = rung;
-    auto substrate = LocalSubstrate::Make(options, GetParam() == 1 ? kFreezer2Refused : kFreezer1Refused);
+    options.isolation = isolation;
+    auto substrate = LocalSubstrate::Make(options, GetParam() == 1 ? kFreezer2Rejected : kFreezer1Rejected);
     EXPECT_TRUE(substrate.ok()) << substrate.status();
-    return substrate.ok() && (*substrate)->grant().freezer == GetParam() ? *std::move(substrate) : nullptr;
+    return substrate.ok() && (*substrate)->probe_result().freezer == GetParam() ? *std::move(substrate) : nullptr;
   }
-  static Command Shell(const std::string& script, const Room& room) {
+  static Command Shell(const std::string& script, const Sandbox& sandbox) {
     return {.argv = {"/bin/sh", "-c", script},
             .env = {{"PATH", "/usr/bin:/bin"}},
-            .working_dir = room.work(),
+            .working_dir = sandbox.work(),
             .stdin_text = ""};
   }
   // The folder of the group that freezes a command, in this machine's tree.
@@ -150,41 +150,41 @@ class FrozenRoomTest : public FreezerTest, public testing::WithParamInterface<in
     return GetParam() == 1 ? WriteGroupFile(group + "/freezer.state", "FROZEN")
                            : WriteGroupFile(group + "/cgroup.freeze", "1");
   }
-  static void Await(Room& room, const std::string& file) {
-    while (!room.ReadFile(file, 100).ok()) std::this_thread::sleep_for(milliseconds(5));
+  static void Await(Sandbox& sandbox, const std::string& file) {
+    while (!sandbox.ReadFile(file, 100).ok()) std::this_thread::sleep_for(milliseconds(5));
   }
 };
 
 // Neither by a signal of its own, nor by a timer.
-TEST_P(FrozenRoomTest, ACommandIsCopiedAsItStandsAndRunsOn) {
-  for (const char* const rung : {"process", "auto"}) {
-    const auto substrate = Make(rung);
+TEST_P(FrozenSandboxTest, ACommandIsCopiedAsItStandsAndRunsOn) {
+  for (const char* const isolation : {"process", "auto"}) {
+    const auto substrate = Make(isolation);
     if (substrate == nullptr) GTEST_SKIP() << "not granted";
-    auto room = substrate->Prepare().value();
+    auto sandbox = substrate->Prepare().value();
     Limits limits;
     limits.wall_time = seconds(60);
     absl::StatusOr<Outcome> outcome;
     // Both files always have the same number, but between the two renames.
     std::thread runner([&] {
       outcome =
-          room->Run(Shell("i=0; while [ ! -e go ]; do i=$((i+1)); echo $i > n; mv n a; echo $i > n; mv n b; done; "
-                          "echo done",
-                          *room),
-                    limits, nullptr);
+          sandbox->Run(Shell("i=0; while [ ! -e go ]; do i=$((i+1)); echo $i > n; mv n a; echo $i > n; mv n b; done; "
+                             "echo done",
+                             *sandbox),
+                       limits, nullptr);
     });
-    Await(*room, "b");
+    Await(*sandbox, "b");
     for (int i = 0; i < 5; ++i) {
-      auto snapshot = room->TakeSnapshot();
+      auto snapshot = sandbox->TakeSnapshot();
       ASSERT_TRUE(snapshot.ok()) << snapshot.status();
-      RoomOptions fork;
+      SandboxOptions fork;
       fork.from = *snapshot;
       auto leaf = substrate->Prepare(fork);
       ASSERT_TRUE(leaf.ok()) << leaf.status();
       const int a = std::atoi((*leaf)->ReadFile("a", 100).value().c_str());
       const int b = std::atoi((*leaf)->ReadFile("b", 100).value().c_str());
-      EXPECT_TRUE(a == b || a == b + 1) << a << " " << b << " " << rung;
+      EXPECT_TRUE(a == b || a == b + 1) << a << " " << b << " " << isolation;
     }
-    ASSERT_TRUE(room->WriteFile("go", "").ok());
+    ASSERT_TRUE(sandbox->WriteFile("go", "").ok());
     runner.join();
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->out, "done\n");
@@ -192,41 +192,42 @@ TEST_P(FrozenRoomTest, ACommandIsCopiedAsItStandsAndRunsOn) {
 }
 
 // A companion runs beside no command at first.
-TEST_P(FrozenRoomTest, ACompanionStandsStillToo) {
+TEST_P(FrozenSandboxTest, ACompanionStandsStillToo) {
   const auto substrate = Make("auto");
   if (substrate == nullptr) GTEST_SKIP() << "not granted";
-  RoomOptions wish;
+  SandboxOptions wish;
   wish.takes_snapshots = true;
-  auto room = substrate->Prepare(wish).value();
-  const auto companion = room->StartCompanion(
-      Shell("i=0; while :; do i=$((i+1)); echo $i > n; mv n a; echo $i > n; mv n b; done", *room), Limits{});
+  auto sandbox = substrate->Prepare(wish).value();
+  const auto companion = sandbox->StartCompanion(
+      Shell("i=0; while :; do i=$((i+1)); echo $i > n; mv n a; echo $i > n; mv n b; done", *sandbox), Limits{});
   ASSERT_TRUE(companion.ok()) << companion.status();
-  Await(*room, "b");
-  const auto snapshot = room->TakeSnapshot();
+  Await(*sandbox, "b");
+  const auto snapshot = sandbox->TakeSnapshot();
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
-  RoomOptions fork;
+  SandboxOptions fork;
   fork.from = *snapshot;
   auto leaf = substrate->Prepare(fork);
   ASSERT_TRUE(leaf.ok()) << leaf.status();
   const int a = std::atoi((*leaf)->ReadFile("a", 100).value().c_str());
   const int b = std::atoi((*leaf)->ReadFile("b", 100).value().c_str());
   EXPECT_TRUE(a == b || a == b + 1) << a << " " << b;
-  for (int now = b; now <= b; now = std::atoi(room->ReadFile("b", 100).value_or("").c_str())) continue;  // it runs on
-  EXPECT_TRUE(room->Run(Shell("true", *room), Limits{}, nullptr)->ok());
-  EXPECT_TRUE(room->TakeSnapshot().ok()) << "nothing runs any more";
+  for (int now = b; now <= b; now = std::atoi(sandbox->ReadFile("b", 100).value_or("").c_str()))
+    continue;  // it runs on
+  EXPECT_TRUE(sandbox->Run(Shell("true", *sandbox), Limits{}, nullptr)->ok());
+  EXPECT_TRUE(sandbox->TakeSnapshot().ok()) << "nothing runs any more";
 }
 
 // A snapshot of a large folder may take minutes: a command that is to be killed meanwhile ends at once all the same.
-TEST_P(FrozenRoomTest, AFrozenCommandCanBeKilledAndAFrozenRoomCanEnd) {
+TEST_P(FrozenSandboxTest, AFrozenCommandCanBeKilledAndAFrozenSandboxCanEnd) {
   const auto substrate = Make();
   if (substrate == nullptr) GTEST_SKIP() << "not granted";
   const MarkedProcesses marked;
-  std::unique_ptr<Room> room = substrate->Prepare().value();
+  std::unique_ptr<Sandbox> sandbox = substrate->Prepare().value();
   Cancellation cancel;
   absl::StatusOr<Outcome> outcome;
   Limits limits;
   limits.wall_time = seconds(60);
-  std::thread runner([&] { outcome = room->Run(Shell("exec sleep " + marked.sleep(), *room), limits, &cancel); });
+  std::thread runner([&] { outcome = sandbox->Run(Shell("exec sleep " + marked.sleep(), *sandbox), limits, &cancel); });
   ASSERT_TRUE(marked.Await(1));
   const std::string group = GroupOf(marked.Any());
   ASSERT_TRUE(FreezeGroup(group).ok()) << group;
@@ -238,45 +239,45 @@ TEST_P(FrozenRoomTest, AFrozenCommandCanBeKilledAndAFrozenRoomCanEnd) {
   EXPECT_EQ(outcome->ending, Ending::kCancelled);
   EXPECT_EQ(marked.Count(), 0);
   ASSERT_TRUE(FreezeGroup(group).ok());
-  room.reset();
+  sandbox.reset();
   EXPECT_FALSE(fs::exists(group));
 }
 
 // What is not there is the machine's fault, and no agent fails for it.
-TEST_P(FrozenRoomTest, AFreezerThatIsGoneIsNoFaultOfTheRoom) {
+TEST_P(FrozenSandboxTest, AFreezerThatIsGoneIsNoFaultOfTheSandbox) {
   const auto substrate = Make();
   if (substrate == nullptr) GTEST_SKIP() << "not granted";
-  auto room = substrate->Prepare().value();
+  auto sandbox = substrate->Prepare().value();
   const MarkedProcesses marked;
   Cancellation cancel;
   Limits limits;
   limits.wall_time = seconds(60);
-  std::thread runner([&] { (void)room->Run(Shell("exec sleep " + marked.sleep(), *room), limits, &cancel); });
+  std::thread runner([&] { (void)sandbox->Run(Shell("exec sleep " + marked.sleep(), *sandbox), limits, &cancel); });
   ASSERT_TRUE(marked.Await(1));
   const std::string group = GroupOf(marked.Any());
   const std::string around = fs::path(group).parent_path().parent_path().string();
   EXPECT_TRUE(WriteGroupFile(around + "/cgroup.procs", absl::StrCat(marked.Any())).ok()) << around;
   for (int i = 0; i < 1000 && rmdir(group.c_str()) != 0; ++i) std::this_thread::sleep_for(milliseconds(1));
   EXPECT_FALSE(fs::exists(group));
-  const absl::Status failed = room->TakeSnapshot().status();
+  const absl::Status failed = sandbox->TakeSnapshot().status();
   EXPECT_FALSE(failed.ok());
-  EXPECT_FALSE(IsRoomFault(failed)) << failed;
+  EXPECT_FALSE(IsSandboxFault(failed)) << failed;
   cancel.Cancel();
   runner.join();
 }
 
 // Nobody is there to let it run on.
-TEST_P(FrozenRoomTest, AFrozenCommandEndsWithItsOwner) {
+TEST_P(FrozenSandboxTest, AFrozenCommandEndsWithItsOwner) {
   const MarkedProcesses marked;
   std::fflush(stdout);
   const pid_t owner = fork();
   if (owner == 0) {
     const auto substrate = Make();
     if (substrate == nullptr) _exit(3);
-    auto room = substrate->Prepare().value();
+    auto sandbox = substrate->Prepare().value();
     Limits limits;
     limits.wall_time = seconds(60);
-    std::thread runner([&] { (void)room->Run(Shell("exec sleep " + marked.sleep(), *room), limits, nullptr); });
+    std::thread runner([&] { (void)sandbox->Run(Shell("exec sleep " + marked.sleep(), *sandbox), limits, nullptr); });
     if (!marked.Await(1) || !FreezeGroup(GroupOf(marked.Any())).ok()) _exit(4);
     kill(getpid(), SIGKILL);  // as in the middle of a snapshot
   }
@@ -287,35 +288,35 @@ TEST_P(FrozenRoomTest, AFrozenCommandEndsWithItsOwner) {
   EXPECT_TRUE(marked.AwaitNone());
 }
 
-TEST(FreezerlessTest, ASnapshotOfARunningCommandIsRefusedByNameAndOneBetweenCommandsIsTaken) {
+TEST(FreezerlessTest, ASnapshotOfARunningCommandIsRejectedByNameAndOneBetweenCommandsIsTaken) {
   const TestFolder folder;
   SubstrateOptions options;
   options.work_root = folder.path() + "/work";
-  for (const char* const rung : {"process", "auto"}) {
-    options.rung = rung;
-    const auto substrate = LocalSubstrate::Make(options, kFreezer1Refused | kFreezer2Refused).value();
-    EXPECT_THAT(substrate->grant().Describe(), HasSubstr("snapshots of running commands"));
-    RoomOptions wish;
+  for (const char* const isolation : {"process", "auto"}) {
+    options.isolation = isolation;
+    const auto substrate = LocalSubstrate::Make(options, kFreezer1Rejected | kFreezer2Rejected).value();
+    EXPECT_THAT(substrate->probe_result().Describe(), HasSubstr("snapshots of running commands"));
+    SandboxOptions wish;
     wish.takes_snapshots = true;
-    auto room = substrate->Prepare(wish).value();
+    auto sandbox = substrate->Prepare(wish).value();
     const Command command{.argv = {"/bin/sh", "-c", "echo x > begun; while [ ! -e go ]; do sleep 0.01; done"},
                           .env = {{"PATH", "/usr/bin:/bin"}},
-                          .working_dir = room->work(),
+                          .working_dir = sandbox->work(),
                           .stdin_text = ""};
-    std::thread runner([&] { EXPECT_TRUE(room->Run(command, Limits{}, nullptr)->ok()); });
-    while (!room->ReadFile("begun", 100).ok()) std::this_thread::sleep_for(milliseconds(5));
-    const absl::Status refused = room->TakeSnapshot().status();
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("take the snapshot between commands"));
-    ASSERT_TRUE(room->WriteFile("go", "").ok());
+    std::thread runner([&] { EXPECT_TRUE(sandbox->Run(command, Limits{}, nullptr)->ok()); });
+    while (!sandbox->ReadFile("begun", 100).ok()) std::this_thread::sleep_for(milliseconds(5));
+    const absl::Status rejected = sandbox->TakeSnapshot().status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("take the snapshot between commands"));
+    ASSERT_TRUE(sandbox->WriteFile("go", "").ok());
     runner.join();
-    EXPECT_TRUE(room->TakeSnapshot().ok());
-    ASSERT_TRUE(room->StartCompanion(command, Limits{}).ok());
-    EXPECT_TRUE(absl::IsFailedPrecondition(room->TakeSnapshot().status()));
+    EXPECT_TRUE(sandbox->TakeSnapshot().ok());
+    ASSERT_TRUE(sandbox->StartCompanion(command, Limits{}).ok());
+    EXPECT_TRUE(absl::IsFailedPrecondition(sandbox->TakeSnapshot().status()));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, FrozenRoomTest, testing::Values(1, 2),
+INSTANTIATE_TEST_SUITE_P(Versions, FrozenSandboxTest, testing::Values(1, 2),
                          [](const auto& info) { return absl::StrCat("Version", info.param); });
 
 }  // namespace

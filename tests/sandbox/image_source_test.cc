@@ -7,7 +7,7 @@
 
 #include "sandbox/image.h"
 #include "sandbox/image_source.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -67,7 +67,7 @@ TEST_F(StrangersSourceTest, WhatIsElsewhereAndWhatIsNotThereAreToldTheSame) {
   }
 }
 
-TEST_F(StrangersSourceTest, ALayoutWithALinkIsRefusedWhereverItLeads) {
+TEST_F(StrangersSourceTest, ALayoutWithALinkIsRejectedWhereverItLeads) {
   fs::create_symlink(Path("private/image.tar"), Path("tasks/layout/blobs/a"));
   const absl::Status there = ParseStrangersSource("oci:" + Path("tasks/layout"), {Path("tasks")}).status();
   fs::remove(Path("tasks/layout/blobs/a"));

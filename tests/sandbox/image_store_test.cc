@@ -16,7 +16,7 @@
 #include "sandbox/image.h"
 #include "sandbox/image_inventory.h"
 #include "sandbox/marked_processes.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {

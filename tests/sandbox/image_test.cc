@@ -1,4 +1,4 @@
-// Images from an archive that the test makes itself, and rooms on them.
+// Images from an archive that the test makes itself, and sandboxes on them.
 #include "sandbox/image.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "sandbox/test_image.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 #include "test_paths.h"
 
 namespace ingot::sandbox {
@@ -28,7 +28,7 @@ class ImageTest : public testing::Test {
   const TestFolder folder_;
 };
 
-TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
+TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndSandboxesRunOnIt) {
   ImageStore store(Path("store"));
   const auto image = store.Resolve("docker-archive:" + Path("image.tar"));
   ASSERT_TRUE(image.ok()) << image.status();
@@ -41,38 +41,38 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
 
   SubstrateOptions options;
   options.work_root = Path("work");
-  options.rung = "auto";
+  options.isolation = "auto";
   options.visible = {Path("store")};
   const auto substrate = LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
-  RoomOptions wish;
+  if (!(*substrate)->probe_result().layers) GTEST_SKIP() << "this machine grants no sandboxes with images";
+  SandboxOptions wish;
   wish.image = image->rootfs;
   wish.binds = {{"logs", "/logs"}, {"tests", "/tests"}};
-  const auto room = (*substrate)->Prepare(wish);
-  ASSERT_TRUE(room.ok()) << room.status();
+  const auto sandbox = (*substrate)->Prepare(wish);
+  ASSERT_TRUE(sandbox.ok()) << sandbox.status();
   const Command command{
       .argv = {"sh", "-c",
                "cat greeting; id -u; echo changed > greeting; echo new > /bin/new; cat greeting; ls /usr 2>&1; "
                "echo 1 > /logs/reward; echo kept > \"$WORK/f\""},
-      .env = {{"PATH", "/bin"}, {"WORK", (*room)->work()}},
+      .env = {{"PATH", "/bin"}, {"WORK", (*sandbox)->work()}},
       .working_dir = image->working_dir,
       .stdin_text = ""};
-  const auto outcome = (*room)->Run(command, Limits{}, nullptr);
+  const auto outcome = (*sandbox)->Run(command, Limits{}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_THAT(outcome->out, HasSubstr("from the image\n0\nchanged\n")) << outcome->err;
   EXPECT_THAT(outcome->out, HasSubstr("No such file")) << "the machine's /usr is not there";
-  EXPECT_EQ((*room)->ReadBound("logs", "reward", 100).value(), "1\n");
-  EXPECT_EQ((*room)->ReadFile("f", 100).value(), "kept\n");
-  // Another room, and the store, have the image as it was; a fork has the changes.
+  EXPECT_EQ((*sandbox)->ReadBound("logs", "reward", 100).value(), "1\n");
+  EXPECT_EQ((*sandbox)->ReadFile("f", 100).value(), "kept\n");
+  // Another sandbox, and the store, have the image as it was; a fork has the changes.
   const Command look{.argv = {"sh", "-c", "cat /app/greeting; ls /bin/new 2>&1"},
                      .env = {{"PATH", "/bin"}},
                      .working_dir = "/",
                      .stdin_text = ""};
   EXPECT_THAT((*substrate)->Prepare(wish).value()->Run(look, Limits{}, nullptr)->out, HasSubstr("from the image\n"));
-  const auto snapshot = (*room)->TakeSnapshot();
+  const auto snapshot = (*sandbox)->TakeSnapshot();
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
-  RoomOptions fork;
+  SandboxOptions fork;
   fork.from = *snapshot;
   const auto leaf = (*substrate)->Prepare(fork);
   ASSERT_TRUE(leaf.ok()) << leaf.status();
@@ -89,11 +89,11 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndRoomsRunOnIt) {
   // Files of the task's owner arrive when the agent is gone.
   std::filesystem::create_directories(Path("judge"));
   std::ofstream(Path("judge/test.sh")) << "cat /app/greeting > /logs/seen\n";
-  ASSERT_TRUE((*room)->FillBound("tests", Path("judge")).ok());
+  ASSERT_TRUE((*sandbox)->FillBound("tests", Path("judge")).ok());
   const Command judge{
       .argv = {"sh", "/tests/test.sh"}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
-  ASSERT_TRUE((*room)->Run(judge, Limits{}, nullptr)->ok());
-  EXPECT_EQ((*room)->ReadBound("logs", "seen", 100).value(), "changed\n");
+  ASSERT_TRUE((*sandbox)->Run(judge, Limits{}, nullptr)->ok());
+  EXPECT_EQ((*sandbox)->ReadBound("logs", "seen", 100).value(), "changed\n");
 }
 
 TEST(PlaceInTest, LinksLeadNowhereOutOfTheRoot) {
@@ -122,22 +122,22 @@ class PristineTest : public ImageTest {
     options.work_root = Path("work");
     options.images = Path("store");
     substrate_ = LocalSubstrate::Make(options).value();
-    if (!substrate_->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
-    RoomOptions wish;
+    if (!substrate_->probe_result().layers) GTEST_SKIP() << "this machine grants no sandboxes with images";
+    SandboxOptions wish;
     wish.image = image_.rootfs;
-    room_ = substrate_->Prepare(wish).value();
+    sandbox_ = substrate_->Prepare(wish).value();
   }
-  std::string Run(Room& room, const std::string& script) const {
+  std::string Run(Sandbox& sandbox, const std::string& script) const {
     const Command command{
         .argv = {"sh", "-c", script}, .env = {{"PATH", "/bin"}}, .working_dir = "/", .stdin_text = ""};
-    const auto outcome = room.Run(command, Limits{}, nullptr);
+    const auto outcome = sandbox.Run(command, Limits{}, nullptr);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     return outcome.ok() ? outcome->out + outcome->err : "";
   }
   // A fork now; takes a snapshot.
-  std::unique_ptr<Room> Fork(const std::string& kept) {
-    RoomOptions wish;
-    wish.from = room_->TakeSnapshot().value();
+  std::unique_ptr<Sandbox> Fork(const std::string& kept) {
+    SandboxOptions wish;
+    wish.from = sandbox_->TakeSnapshot().value();
     wish.is_pristine = true;
     wish.kept_folder = kept;
     auto fork = substrate_->Prepare(wish);
@@ -147,50 +147,50 @@ class PristineTest : public ImageTest {
 
   Image image_;
   std::unique_ptr<Substrate> substrate_;
-  std::unique_ptr<Room> room_;
+  std::unique_ptr<Sandbox> sandbox_;
 };
 
-// A verifier's room is such a fork: no program that it starts is one that the agent put there.
+// A verifier sandbox is such a fork: no program that it starts is one that the agent put there.
 TEST_F(PristineTest, AForkHasTheImagesOwnShellAndTheWorkFolder) {
   const std::string attack =
       "echo made > /app/made; echo changed > /app/greeting; mkdir /app/d; echo x > /app/d/x; echo w > \"$1\"; "
       "echo note > /etc/note; /bin/busybox rm /bin/cat; "
       "printf '#!/bin/busybox sh\\necho fooled\\n' > /tmp/evil; /bin/busybox chmod 755 /tmp/evil; "
       "/bin/busybox cp /tmp/evil /bin/fake; /bin/busybox mv /bin/fake /bin/sh";
-  EXPECT_EQ(Run(*room_, "set -- " + room_->work() + "/w; " + attack), "");
+  EXPECT_EQ(Run(*sandbox_, "set -- " + sandbox_->work() + "/w; " + attack), "");
   const auto judge = Fork("/app");
   ASSERT_NE(judge, nullptr);
   EXPECT_EQ(Run(*judge, "cat /app/made /app/greeting /app/d/x " + judge->work() + "/w; ls /etc; ls /tmp/evil 2>&1"),
             "made\nchanged\nx\nw\nls: /tmp/evil: No such file or directory\n")
       << "the image's own shell ran";
   // All changes of a usual fork are there: it is fooled.
-  RoomOptions usual;
-  usual.from = room_->TakeSnapshot().value();
+  SandboxOptions usual;
+  usual.from = sandbox_->TakeSnapshot().value();
   EXPECT_EQ(Run(*substrate_->Prepare(usual).value(), "echo honest"), "fooled\n");
   EXPECT_EQ(Run(*Fork(""), "cat /app/greeting; ls /app"), "from the image\ngreeting\n");
 }
 
 TEST_F(PristineTest, AWorkFolderThatWasRemovedReplacedOrMadeAnewIsSeenSo) {
   // Removed and made anew, over two snapshots.
-  Run(*room_, "busybox rm -r /app; busybox mkdir /app; echo 1 > /app/one");
+  Run(*sandbox_, "busybox rm -r /app; busybox mkdir /app; echo 1 > /app/one");
   EXPECT_EQ(Run(*Fork("/app"), "ls /app"), "one\n") << "the image's greeting is gone";
-  Run(*room_, "echo 2 > /app/two; busybox rm /app/one");
+  Run(*sandbox_, "echo 2 > /app/two; busybox rm /app/one");
   EXPECT_EQ(Run(*Fork("/app"), "ls /app"), "two\n");
   // A folder below one that was made anew.
-  Run(*room_, "busybox mkdir -p /app/a/b; echo 3 > /app/a/b/three");
+  Run(*sandbox_, "busybox mkdir -p /app/a/b; echo 3 > /app/a/b/three");
   EXPECT_EQ(Run(*Fork("/app/a/b"), "ls /app/a/b; ls /app"), "three\na\ngreeting\n");
   // Links in its place lead nowhere.
-  Run(*room_, "busybox rm -r /app; busybox ln -s /bin /app");
+  Run(*sandbox_, "busybox rm -r /app; busybox ln -s /bin /app");
   EXPECT_EQ(Run(*Fork("/app"), "ls -A /app; busybox test -d /app && echo folder"), "folder\n");
-  Run(*room_, "busybox rm /app");
+  Run(*sandbox_, "busybox rm /app");
   EXPECT_EQ(Run(*Fork("/app"), "ls -A /app"), "");
 }
 
-// The agent cannot know where its verifier's room mounts folders, but may guess.
+// The agent cannot know where its verifier sandbox mounts folders, but may guess.
 TEST_F(PristineTest, WhateverAnAgentLeavesWhereAForkMountsFoldersMakesWay) {
-  Run(*room_, "busybox ln -s /bin /tests; echo file > /logs; busybox mkdir -p /deep; busybox ln -s /bin /deep/link");
-  RoomOptions wish;
-  wish.from = room_->TakeSnapshot().value();
+  Run(*sandbox_, "busybox ln -s /bin /tests; echo file > /logs; busybox mkdir -p /deep; busybox ln -s /bin /deep/link");
+  SandboxOptions wish;
+  wish.from = sandbox_->TakeSnapshot().value();
   wish.binds = {{"tests", "/tests"}, {"logs", "/logs"}, {"more", "/deep/link/below"}};
   for (const bool is_pristine : {false, true}) {
     wish.is_pristine = is_pristine;
@@ -202,7 +202,7 @@ TEST_F(PristineTest, WhateverAnAgentLeavesWhereAForkMountsFoldersMakesWay) {
     EXPECT_EQ((*judge)->ReadBound("logs", "reward", 100).value_or(""), "1\n");
     EXPECT_EQ((*judge)->ReadBound("more", "m", 100).value_or(""), "3\n");
   }
-  EXPECT_EQ(Run(*room_, "cat /logs; busybox readlink /tests"), "file\n/bin\n") << "the agent's room has them yet";
+  EXPECT_EQ(Run(*sandbox_, "cat /logs; busybox readlink /tests"), "file\n/bin\n") << "the agent's sandbox has them yet";
 }
 
 // It is deeper than any path is long: one chain of folders hangs in another one.
@@ -213,8 +213,9 @@ TEST_F(PristineTest, AForkHasAWorkFolderOfAnyDepth) {
     return path;
   };
   const std::string x = chain('x'), y = chain('y');
-  EXPECT_EQ(Run(*room_, "cd /app; busybox mkdir -p " + x + " " + y + "; echo leaf > " + x + "/leaf; busybox mv x " + y),
-            "");
+  EXPECT_EQ(
+      Run(*sandbox_, "cd /app; busybox mkdir -p " + x + " " + y + "; echo leaf > " + x + "/leaf; busybox mv x " + y),
+      "");
   const auto judge = Fork("/app");
   ASSERT_NE(judge, nullptr);
   EXPECT_EQ(Run(*judge, "cd /app/" + y + "; cat " + x + "/leaf"), "leaf\n");
@@ -247,7 +248,7 @@ class LayoutTest : public testing::Test {
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  std::string Refusal(const std::string& source) {
+  std::string Rejection(const std::string& source) {
     ImageStore store(Path("store"), {.limits = {.disk = {.bytes = 64 << 20, .files = 10'000}}});
     return std::string(store.Resolve(source).status().message());
   }
@@ -279,19 +280,20 @@ TEST_F(LayoutTest, LayersAreLaidOverEachOtherByTheSpecification) {
   EXPECT_EQ(image->working_dir, "/d");
 }
 
-TEST_F(LayoutTest, MembersThatLeadOutOfTheRootStayInsideOrAreRefused) {
-  EXPECT_THAT(Refusal("oci:" + Path("escape")), testing::AllOf(HasSubstr("escape"), HasSubstr("stolen: link")));
+TEST_F(LayoutTest, MembersThatLeadOutOfTheRootStayInsideOrAreRejected) {
+  EXPECT_THAT(Rejection("oci:" + Path("escape")), testing::AllOf(HasSubstr("escape"), HasSubstr("stolen: link")));
   ExpectOutsideAsItWas();
   EXPECT_TRUE(std::filesystem::is_empty(Path("store/sources"))) << "nothing is remembered of it";
 }
 
-TEST_F(LayoutTest, WrongDigestsAreRefusedByName) {
-  EXPECT_THAT(Refusal("oci:" + Path("digest")), testing::AllOf(HasSubstr("digest"), HasSubstr("Digest did not match")));
-  EXPECT_THAT(Refusal("oci:" + Path("diff_id")), HasSubstr("diffid mismatch"));
+TEST_F(LayoutTest, WrongDigestsAreRejectedByName) {
+  EXPECT_THAT(Rejection("oci:" + Path("digest")),
+              testing::AllOf(HasSubstr("digest"), HasSubstr("Digest did not match")));
+  EXPECT_THAT(Rejection("oci:" + Path("diff_id")), HasSubstr("diffid mismatch"));
 }
 
-TEST_F(LayoutTest, AnImageThatIsTooLargeIsRefusedAndLeavesNothing) {
-  EXPECT_THAT(Refusal("oci:" + Path("bomb")), HasSubstr("larger than the store's limits"));
+TEST_F(LayoutTest, AnImageThatIsTooLargeIsRejectedAndLeavesNothing) {
+  EXPECT_THAT(Rejection("oci:" + Path("bomb")), HasSubstr("larger than the store's limits"));
   for (const auto& entry : std::filesystem::directory_iterator(Path("store")))
     EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("sources", "users")) << "the scratch folder goes";
 }
@@ -331,7 +333,7 @@ TEST_F(LayoutTest, PrivilegesOfFilesAreDroppedAndDevicesAreNone) {
 }
 
 // The wall mounts /proc, /dev and /tmp into the image.
-TEST_F(LayoutTest, LinksInPlaceOfMountsLeadNoRoomOut) {
+TEST_F(LayoutTest, LinksInPlaceOfMountsLeadNoSandboxOut) {
   ImageStore store(Path("store"));
   const auto image = store.Resolve("oci:" + Path("mounts"));
   ASSERT_TRUE(image.ok()) << image.status();
@@ -340,12 +342,12 @@ TEST_F(LayoutTest, LinksInPlaceOfMountsLeadNoRoomOut) {
   options.visible = {Path("store")};
   const auto substrate = LocalSubstrate::Make(options);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().layers) GTEST_SKIP() << "this machine grants no rooms with images";
-  RoomOptions wish;
+  if (!(*substrate)->probe_result().layers) GTEST_SKIP() << "this machine grants no sandboxes with images";
+  SandboxOptions wish;
   wish.image = image->rootfs;
   wish.binds = {{"work", "/home/user"}};
-  const auto room = (*substrate)->Prepare(wish);
-  EXPECT_THAT(std::string(room.status().message()), HasSubstr("symbolic links"));
+  const auto sandbox = (*substrate)->Prepare(wish);
+  EXPECT_THAT(std::string(sandbox.status().message()), HasSubstr("symbolic links"));
   ExpectOutsideAsItWas();
 }
 

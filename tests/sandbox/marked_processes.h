@@ -43,7 +43,7 @@ class MarkedProcesses {
       std::string number, name, state;
       pid_t parent = 0;
       file >> number >> name >> state >> parent;
-      if (name == "(ingot-room)") return pid;
+      if (name == "(ingot-sandbox)") return pid;
       pid = parent;
     }
     return 0;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -39,8 +39,8 @@ class SnapshotTarTest : public testing::Test {
     std::vector<std::string> names;
     FILE* const tar = popen(("tar -tf " + At("archive.tar")).c_str(), "r");
     char* line = nullptr;
-    size_t room = 0;
-    for (ssize_t length = 0; (length = getline(&line, &room, tar)) > 0;) {
+    size_t sandbox = 0;
+    for (ssize_t length = 0; (length = getline(&line, &sandbox, tar)) > 0;) {
       names.emplace_back(line, static_cast<size_t>(length - 1));
     }
     free(line);
@@ -115,21 +115,21 @@ TEST_F(SnapshotTarTest, FilesHaveALimitThatHolesCountFor) {
   Make("work/sparse");
   fs::resize_file(At("work/sparse"), uintmax_t{1} << 40);
   const std::vector<TarPart> parts = {{.name = "work", .layers = {At("work")}}};
-  const absl::Status refused = Write(parts, {.file_bytes = 1 << 20});
-  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
-  EXPECT_NE(refused.message().find("work/sparse"), std::string::npos) << refused;
+  const absl::Status rejected = Write(parts, {.file_bytes = 1 << 20});
+  EXPECT_TRUE(absl::IsResourceExhausted(rejected)) << rejected;
+  EXPECT_NE(rejected.message().find("work/sparse"), std::string::npos) << rejected;
   EXPECT_LT(archive_.size(), 4096u) << "no zero of the hole was written";
   fs::resize_file(At("work/sparse"), 5);
   EXPECT_TRUE(Write(parts, {.file_bytes = 10}).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(Write(parts, {.file_bytes = 9})));
 }
 
-TEST_F(SnapshotTarTest, AFolderOfTooManyNamesIsRefusedByName) {
+TEST_F(SnapshotTarTest, AFolderOfTooManyNamesIsRejectedByName) {
   for (int i = 0; i < 100; ++i) Make(absl::StrCat("work/many/", i));
   const std::vector<TarPart> parts = {{.name = "work", .layers = {At("work")}}};
-  const absl::Status refused = Write(parts, {.name_bytes = 2'000});
-  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
-  EXPECT_NE(refused.message().find("work/many"), std::string::npos) << refused;
+  const absl::Status rejected = Write(parts, {.name_bytes = 2'000});
+  EXPECT_TRUE(absl::IsResourceExhausted(rejected)) << rejected;
+  EXPECT_NE(rejected.message().find("work/many"), std::string::npos) << rejected;
   // The names of a folder that was left take no memory.
   for (int i = 0; i < 100; ++i) Make(absl::StrCat("work/", i, "/a"));
   fs::remove_all(At("work/many"));

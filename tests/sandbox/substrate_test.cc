@@ -11,7 +11,7 @@
 #include <fstream>
 #include <functional>
 
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 #include "sandbox/uid_range.h"
 
 namespace ingot::sandbox {
@@ -24,7 +24,7 @@ class SubstrateTest : public testing::Test {
  protected:
   SubstrateTest() {
     options_.work_root = folder_.path() + "/work";
-    options_.rung = "process";
+    options_.isolation = "process";
   }
 
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
@@ -40,37 +40,37 @@ class SubstrateTest : public testing::Test {
   SubstrateOptions options_;
 };
 
-TEST_F(SubstrateTest, TheGrantIsWhatCommandsGet) {
+TEST_F(SubstrateTest, TheProbeResultIsWhatCommandsGet) {
   const auto substrate = MakeSubstrate(options_);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  const Grant& grant = (*substrate)->grant();
-  EXPECT_EQ(grant.rung, Rung::kProcess);
-  EXPECT_THAT(grant.Describe(), HasSubstr("rung process: "));
-  EXPECT_EQ(grant.own_uid, geteuid() == 0 && grant.refused.empty());
-  auto room = (*substrate)->Prepare();
-  ASSERT_TRUE(room.ok()) << room.status();
-  const auto outcome = (*room)->Run({.argv = {"/bin/sh", "-c", "id -u; echo $$; ls -d /proc/[0-9]* | wc -l"},
-                                     .env = {},
-                                     .working_dir = "",
-                                     .stdin_text = ""},
-                                    Limits{}, nullptr);
+  const ProbeResult& probe_result = (*substrate)->probe_result();
+  EXPECT_EQ(probe_result.isolation, IsolationLevel::kProcess);
+  EXPECT_THAT(probe_result.Describe(), HasSubstr("isolation level process: "));
+  EXPECT_EQ(probe_result.own_uid, geteuid() == 0 && probe_result.rejected.empty());
+  auto sandbox = (*substrate)->Prepare();
+  ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+  const auto outcome = (*sandbox)->Run({.argv = {"/bin/sh", "-c", "id -u; echo $$; ls -d /proc/[0-9]* | wc -l"},
+                                        .env = {},
+                                        .working_dir = "",
+                                        .stdin_text = ""},
+                                       Limits{}, nullptr);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   int64_t uid = 0, pid = 0, processes = 0;
   ASSERT_EQ(std::sscanf(outcome->out.c_str(), "%ld %ld %ld", &uid, &pid, &processes), 3) << outcome->out;
-  if (grant.own_uid) {
-    EXPECT_GE(uid, grant.first_uid);
+  if (probe_result.own_uid) {
+    EXPECT_GE(uid, probe_result.first_uid);
   } else {
     EXPECT_EQ(uid, geteuid());
   }
-  EXPECT_TRUE(!grant.pid_namespace || pid <= 3) << pid;  // one process removes what an earlier room left
-  EXPECT_TRUE(!grant.private_proc || processes <= 5) << processes;
+  EXPECT_TRUE(!probe_result.pid_namespace || pid <= 3) << pid;  // one process removes what an earlier room left
+  EXPECT_TRUE(!probe_result.private_proc || processes <= 5) << processes;
 }
 
-TEST_F(SubstrateTest, EachRoomHasAUidThatNoOtherHas) {
+TEST_F(SubstrateTest, EachSandboxHasAUidThatNoOtherHas) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  const auto uid_in = [](Room& room) {
+  const auto uid_in = [](Sandbox& sandbox) {
     const Command command{.argv = {"id", "-u"}, .env = {}, .working_dir = "", .stdin_text = ""};
-    return room.Run(command, Limits{}, nullptr).value().out;
+    return sandbox.Run(command, Limits{}, nullptr).value().out;
   };
   options_.agent_uid = "own";
   const auto one = MakeSubstrate(options_), other = MakeSubstrate(options_);
@@ -82,23 +82,24 @@ TEST_F(SubstrateTest, EachRoomHasAUidThatNoOtherHas) {
   EXPECT_NE(uid, uid_in(*third)) << "of another run";
   EXPECT_NE(uid_in(*second), uid_in(*third));
   first.reset();
-  EXPECT_EQ(uid_in(*(*one)->Prepare().value()), uid) << "a room that is gone gives its uid back";
+  EXPECT_EQ(uid_in(*(*one)->Prepare().value()), uid) << "a sandbox that is gone gives its uid back";
 }
 
-TEST_F(SubstrateTest, TheUidOfARoomHasANameAndAHome) {
+TEST_F(SubstrateTest, TheUidOfASandboxHasANameAndAHome) {
   const auto substrate = MakeSubstrate(options_);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().own_uid || !(*substrate)->grant().mount_namespace) GTEST_SKIP() << "not granted";
-  const auto room = (*substrate)->Prepare().value();
-  const auto outcome = room->Run({.argv = {"sh", "-c", "id -un; echo ~agent; stat -c %U /"},
-                                  .env = {},
-                                  .working_dir = room->work(),
-                                  .stdin_text = ""},
-                                 Limits{}, nullptr);
-  EXPECT_EQ(outcome->out, absl::StrCat("agent\n", room->home(), "\nroot\n")) << outcome->err;
+  if (!(*substrate)->probe_result().own_uid || !(*substrate)->probe_result().mount_namespace)
+    GTEST_SKIP() << "not granted";
+  const auto sandbox = (*substrate)->Prepare().value();
+  const auto outcome = sandbox->Run({.argv = {"sh", "-c", "id -un; echo ~agent; stat -c %U /"},
+                                     .env = {},
+                                     .working_dir = sandbox->work(),
+                                     .stdin_text = ""},
+                                    Limits{}, nullptr);
+  EXPECT_EQ(outcome->out, absl::StrCat("agent\n", sandbox->home(), "\nroot\n")) << outcome->err;
 }
 
-TEST_F(SubstrateTest, AWorkRootOfSomebodyElseIsRefused) {
+TEST_F(SubstrateTest, AWorkRootOfSomebodyElseIsRejected) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   std::filesystem::create_directories(options_.work_root);
   ASSERT_EQ(chown(options_.work_root.c_str(), 12345, 12345), 0);
@@ -122,15 +123,15 @@ TEST_F(SubstrateTest, AFolderThatOthersMaySwapIsNoWorkRoot) {
   EXPECT_THAT(why(), HasSubstr("belongs to uid 12345"));
 }
 
-// Names in it would lead other users to folders of rooms, and a snapshot of one agent's files is not another's.
+// Names in it would lead other users to folders of sandboxes, and a snapshot of one agent's files is not another's.
 TEST_F(SubstrateTest, NobodyElseListsTheWorkRootOrEntersASnapshot) {
   const auto substrate = MakeSubstrate(options_);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  RoomOptions wish;
+  SandboxOptions wish;
   wish.takes_snapshots = true;
-  const auto room = (*substrate)->Prepare(wish);
-  ASSERT_TRUE(room.ok()) << room.status();
-  const auto snapshot = (*room)->TakeSnapshot();
+  const auto sandbox = (*substrate)->Prepare(wish);
+  ASSERT_TRUE(sandbox.ok()) << sandbox.status();
+  const auto snapshot = (*sandbox)->TakeSnapshot();
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   struct stat info;
   ASSERT_EQ(stat(options_.work_root.c_str(), &info), 0);
@@ -145,14 +146,14 @@ TEST_F(SubstrateTest, NobodyElseListsTheWorkRootOrEntersASnapshot) {
   EXPECT_EQ(folders, 2);
 }
 
-TEST_F(SubstrateTest, MoreThanTheMachineGivesIsRefusedWithTheGrant) {
+TEST_F(SubstrateTest, MoreThanTheMachineGivesIsRejectedWithTheProbeResult) {
   options_.agent_uid = "shared";  // agents that are root on the machine have no stronger wall
-  for (const char* rung : {"landlock", "namespaces", "full"}) {
-    options_.require = rung;
-    const absl::Status refused = MakeSubstrate(options_).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(refused.message()),
-                AllOf(HasSubstr(absl::StrCat("sandbox.require is ", rung)), HasSubstr("rung process: ")));
+  for (const char* isolation : {"landlock", "namespaces", "full"}) {
+    options_.require = isolation;
+    const absl::Status rejected = MakeSubstrate(options_).status();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(rejected.message()), AllOf(HasSubstr(absl::StrCat("sandbox.require is ", isolation)),
+                                                       HasSubstr("isolation level process: ")));
   }
   options_.require = "process";
   EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()), HasSubstr("none, landlock, namespaces or full"));
@@ -165,18 +166,18 @@ TEST_F(SubstrateTest, AProgramThatOnlyRootReachesIsNamed) {
   options_.agent_uid = "own";
   for (const std::vector<std::string>& argv : {std::vector<std::string>{agent}, {"/bin/sh", agent, "x"}}) {
     options_.programs = {{"recipe 'a' command", argv, ""}};
-    const absl::Status refused = MakeSubstrate(options_).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(refused.message()),
+    const absl::Status rejected = MakeSubstrate(options_).status();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(rejected.message()),
                 AllOf(HasSubstr("recipe 'a' command"), HasSubstr(agent), HasSubstr(Path("closed") + " has mode 0700")));
   }
   options_.agent_uid = "auto";
   const auto shared = MakeSubstrate(options_);
   ASSERT_TRUE(shared.ok()) << shared.status();
-  EXPECT_FALSE((*shared)->grant().own_uid);
-  EXPECT_THAT((*shared)->grant().Describe(), AllOf(HasSubstr("agents share uid 0"), HasSubstr("has mode 0700")));
-  const auto room = (*shared)->Prepare().value();
-  EXPECT_EQ(room->Run({.argv = {agent}, .env = {}, .working_dir = "", .stdin_text = ""}, Limits{}, nullptr)->out,
+  EXPECT_FALSE((*shared)->probe_result().own_uid);
+  EXPECT_THAT((*shared)->probe_result().Describe(), AllOf(HasSubstr("agents share uid 0"), HasSubstr("has mode 0700")));
+  const auto sandbox = (*shared)->Prepare().value();
+  EXPECT_EQ(sandbox->Run({.argv = {agent}, .env = {}, .working_dir = "", .stdin_text = ""}, Limits{}, nullptr)->out,
             "here\n");
 
   options_.agent_uid = "own";
@@ -187,29 +188,29 @@ TEST_F(SubstrateTest, AProgramThatOnlyRootReachesIsNamed) {
   EXPECT_TRUE(MakeSubstrate(options_).ok()) << MakeSubstrate(options_).status();
 }
 
-TEST_F(SubstrateTest, AProgramAmongHiddenPathsIsRefused) {
+TEST_F(SubstrateTest, AProgramAmongHiddenPathsIsRejected) {
   const std::string agent = Script("runs/agent.sh");
   options_.hidden = {Path("runs")};
   options_.programs = {{"recipe 'a' command", {"/bin/sh", agent}, ""}};
-  const absl::Status refused = MakeSubstrate(options_).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("recipe 'a' command"), HasSubstr(agent)));
+  const absl::Status rejected = MakeSubstrate(options_).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.message()), AllOf(HasSubstr("recipe 'a' command"), HasSubstr(agent)));
   options_.hidden = {Path("run")};
   EXPECT_TRUE(MakeSubstrate(options_).ok()) << "another name with the same beginning";
 }
 
-TEST_F(SubstrateTest, HiddenPathsAreEmptyInRoomsAndWholeOutside) {
+TEST_F(SubstrateTest, HiddenPathsAreEmptyInSandboxesAndWholeOutside) {
   std::filesystem::create_directories(Path("runs/run"));
   std::ofstream(Path("tasks.jsonl")) << "answer";
   options_.hidden = {Path("runs"), Path("tasks.jsonl"), Path("not there")};
   const auto substrate = MakeSubstrate(options_);
   ASSERT_TRUE(substrate.ok()) << substrate.status();
-  if (!(*substrate)->grant().mount_namespace) GTEST_SKIP() << "this machine grants no mount namespace";
-  const auto room = (*substrate)->Prepare().value();
+  if (!(*substrate)->probe_result().mount_namespace) GTEST_SKIP() << "this machine grants no mount namespace";
+  const auto sandbox = (*substrate)->Prepare().value();
   const std::string script =
       absl::StrCat("ls ", Path("runs"), "; cat ", Path("tasks.jsonl"), "; touch ", Path("runs/x"), " || echo refused");
   const Command command{.argv = {"/bin/sh", "-c", script}, .env = {}, .working_dir = "", .stdin_text = ""};
-  EXPECT_EQ(room->Run(command, Limits{}, nullptr)->out, "refused\n");
+  EXPECT_EQ(sandbox->Run(command, Limits{}, nullptr)->out, "refused\n");
   std::string line;
   std::ifstream(Path("tasks.jsonl")) >> line;
   EXPECT_EQ(line, "answer");
@@ -259,19 +260,19 @@ TEST(UidRangeTest, NoUidIsHandedOutTwiceWhileItIsTaken) {
   const TestFolder folder;
   auto one = UidRange::Open(1000, folder.path() + "/uids").value();
   const auto two = UidRange::Open(1000, folder.path() + "/uids").value();
-  EXPECT_EQ(one->Take().value(), 1000);
-  EXPECT_EQ(two->Take().value(), 1001);
-  EXPECT_EQ(one->Take().value(), 1002);
+  EXPECT_EQ(one->Acquire().value(), 1000);
+  EXPECT_EQ(two->Acquire().value(), 1001);
+  EXPECT_EQ(one->Acquire().value(), 1002);
   one->Give(1000);
-  EXPECT_EQ(two->Take().value(), 1003) << "the other one's lock stays";
-  EXPECT_EQ(one->Take().value(), 1000);
+  EXPECT_EQ(two->Acquire().value(), 1003) << "the other one's lock stays";
+  EXPECT_EQ(one->Acquire().value(), 1000);
   one.reset();
   const auto three = UidRange::Open(1000, folder.path() + "/uids").value();
-  EXPECT_EQ(three->Take().value(), 1000) << "locks go with their owner";
-  EXPECT_EQ(three->Take().value(), 1002);
+  EXPECT_EQ(three->Acquire().value(), 1000) << "locks go with their owner";
+  EXPECT_EQ(three->Acquire().value(), 1002);
 }
 
-TEST(UidRangeTest, ALinkInPlaceOfTheLockFileIsRefused) {
+TEST(UidRangeTest, ALinkInPlaceOfTheLockFileIsRejected) {
   const TestFolder folder;
   std::filesystem::create_symlink("/etc/passwd", folder.path() + "/uids");
   EXPECT_FALSE(UidRange::Open(1000, folder.path() + "/uids").ok());

@@ -27,7 +27,7 @@
 #include "sandbox/disk_watch.h"
 #include "sandbox/remove_tree.h"
 #include "sandbox/spawn.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {
 namespace {

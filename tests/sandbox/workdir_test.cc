@@ -91,7 +91,7 @@ TEST_F(WorkDirTest, ScriptsBecomeExecutable) {
   EXPECT_EQ(info.st_mode & 0111, 0u);
 }
 
-TEST_F(WorkDirTest, PathsOutsideAreRefused) {
+TEST_F(WorkDirTest, PathsOutsideAreRejected) {
   const auto folder = WorkDir::Create(root_);
   for (const char* path : {"", "/etc/x", "../x", "a/../../x", "a/", ".", "a/."}) {
     EXPECT_EQ(folder->WriteFile(path, "x").code(), absl::StatusCode::kInvalidArgument) << path;
@@ -152,9 +152,9 @@ TEST_F(WorkDirTest, AFileThatTheOwnerLinkedToIsNotRead) {
   ASSERT_TRUE(folder.ok()) << folder.status();
   std::ofstream(root_ + "/secret") << "of root";
   fs::create_hard_link(root_ + "/secret", folder->work() + "/linked");
-  const absl::Status refused = folder->ReadFile("linked", 100).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("linked belongs to uid 0"));
+  const absl::Status rejected = folder->ReadFile("linked", 100).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), testing::HasSubstr("linked belongs to uid 0"));
 }
 
 TEST_F(WorkDirTest, AFolderIsFilledInPlaceOfWhatALinkLeadsTo) {

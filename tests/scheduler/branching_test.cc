@@ -42,13 +42,13 @@ class BranchingTest : public testing::Test {
     return *ticket;
   }
   void End(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0, const std::string& cause = "") {
-    v1::EpisodeEndedRequest end = EndOf(ticket, state, reward);
+    v1::ReportEpisodeEndRequest end = EndOf(ticket, state, reward);
     end.set_episode_id(FakePool::IdOf(ticket));
     end.set_runner("r");
     end.set_scaffold("s");
     end.set_cause(cause);
     pool_.End(end);
-    EXPECT_TRUE(scheduler_->EpisodeEnded(end).ok());
+    EXPECT_TRUE(scheduler_->ReportEpisodeEnd(end).ok());
   }
   std::vector<double> Returns() {
     for (const auto& record : pool_.state().journal) {
@@ -195,15 +195,16 @@ TEST_F(BranchingTest, ARestartedSchedulerHandsOutWhatIsLeft) {
   EXPECT_EQ(c->trunk_id(), FakePool::IdOf(*trunk));
 }
 
-TEST_F(BranchingTest, EndsThatAreNoForksAreRefused) {
+TEST_F(BranchingTest, EndsThatAreNoForksAreRejected) {
   const auto first = Admit(), second = Admit();
-  v1::EpisodeEndedRequest end = EndOf(*first, v1::EPISODE_FORKED);
-  EXPECT_EQ(scheduler_->EpisodeEnded(end).code(), absl::StatusCode::kInvalidArgument) << "without its id and runner";
+  v1::ReportEpisodeEndRequest end = EndOf(*first, v1::EPISODE_FORKED);
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(end).code(), absl::StatusCode::kInvalidArgument)
+      << "without its id and runner";
   End(*first, v1::EPISODE_FORKED);
   end = EndOf(*Admit(), v1::EPISODE_FORKED);
   end.set_episode_id("leaf");
   end.set_runner("r");
-  EXPECT_EQ(scheduler_->EpisodeEnded(end).code(), absl::StatusCode::kInvalidArgument) << "a leaf is no trunk";
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(end).code(), absl::StatusCode::kInvalidArgument) << "a leaf is no trunk";
 }
 
 TEST_F(BranchingTest, TicketsSayWhichSnapshotsAreFree) {

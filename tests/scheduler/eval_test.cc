@@ -48,7 +48,7 @@ class EvalTest : public ::testing::Test {
   }
   void End(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0) {
     pool_.End(EndOf(ticket, state, reward));
-    ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(ticket, state, reward)).ok());
+    ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(ticket, state, reward)).ok());
   }
   void RunBatch(int64_t step) {
     for (const double reward : {0.0, 1.0}) End(MustAdmit(), v1::EPISODE_FINISHED, reward);
@@ -60,11 +60,11 @@ TEST_F(EvalTest, AnEvaluationWhoseAgentsNeverStartHasNoResult) {
   ASSERT_TRUE(scheduler_->StartEval(Eval(0, 1, 1)).ok());
   for (int i = 0; i < options_.max_attempts; ++i) {
     ASSERT_TRUE(scheduler_->EvalStatus(0).ok());
-    v1::EpisodeEndedRequest request = EndOf(MustAdmit(), v1::EPISODE_FAILED);
+    v1::ReportEpisodeEndRequest request = EndOf(MustAdmit(), v1::EPISODE_FAILED);
     request.set_before_first_call(true);
     request.set_detail("setup: no disk");
     pool_.End(request);
-    ASSERT_TRUE(scheduler_->EpisodeEnded(request).ok());
+    ASSERT_TRUE(scheduler_->ReportEpisodeEnd(request).ok());
   }
   const absl::Status given_up = scheduler_->EvalStatus(0).status();
   EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
@@ -166,8 +166,8 @@ TEST_F(EvalTest, ARestartRunsAnUnfinishedEvaluationAgainUnderNewAttempts) {
     EXPECT_EQ(ticket.ref().attempt(), 1);
     End(ticket, v1::EPISODE_FINISHED, 0);
   }
-  ASSERT_TRUE(
-      scheduler_->EpisodeEnded(EndOf(lost, v1::EPISODE_FINISHED, 1)).ok());  // late: an attempt of before the restart
+  ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(lost, v1::EPISODE_FINISHED, 1))
+                  .ok());  // late: an attempt of before the restart
   EXPECT_DOUBLE_EQ(scheduler_->EvalStatus(0)->reward_mean(), 0);
 }
 
@@ -211,7 +211,7 @@ TEST_F(EvalTest, RunsAloneWithoutTrainingTasks) {
   ASSERT_TRUE((*scheduler)->StartEval(Eval(42, 1, 1)).ok());
   const auto ticket = (*scheduler)->Admit({});
   ASSERT_TRUE(ticket.ok());
-  ASSERT_TRUE((*scheduler)->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE((*scheduler)->ReportEpisodeEnd(EndOf(*ticket, v1::EPISODE_FINISHED, 1)).ok());
   EXPECT_TRUE((*scheduler)->EvalStatus(42)->done());
   EXPECT_EQ((*scheduler)->Admit({}).status().code(), StatusCode::kFailedPrecondition);
 }
@@ -220,7 +220,7 @@ TEST_F(EvalTest, AJournalFailureDelaysTheResultAndLosesNothing) {
   ASSERT_TRUE(scheduler_->StartEval(Eval(0, 1, 1)).ok());
   const v1::Ticket ticket = MustAdmit();
   pool_.FailNextAppend(FakePool::Fault::kLost);
-  EXPECT_FALSE(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED, 1)).ok());
+  EXPECT_FALSE(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FINISHED, 1)).ok());
   EXPECT_TRUE(scheduler_->EvalStatus(0)->done());
 }
 

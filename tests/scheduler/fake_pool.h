@@ -41,7 +41,7 @@ class FakePool final : public datapool::Client {
   std::function<void()> on_change;
 
   // kLate: the append has no answer and is not written before WriteLate.
-  enum class Fault { kNone, kLost, kWrittenButAnswerLost, kLate, kRefused };
+  enum class Fault { kNone, kLost, kWrittenButAnswerLost, kLate, kRejected };
   // The next append has this fault.
   void FailNextAppend(Fault fault) {
     base::MutexLock lock(mu_);
@@ -96,7 +96,7 @@ class FakePool final : public datapool::Client {
     }
     Changed();
   }
-  void End(const v1::EpisodeEndedRequest& request) {
+  void End(const v1::ReportEpisodeEndRequest& request) {
     {
       base::MutexLock lock(mu_);
       v1::Episode& episode = state_.episodes[Key(request.purpose(), request.ref())];
@@ -126,7 +126,7 @@ class FakePool final : public datapool::Client {
     {
       base::MutexLock lock(mu_);
       fault = std::exchange(fault_, Fault::kNone);
-      if (fault == Fault::kRefused) return absl::InvalidArgumentError("too large");
+      if (fault == Fault::kRejected) return absl::InvalidArgumentError("too large");
       if (fault == Fault::kLost || fail_appends_) return absl::UnavailableError("no space left");
       if (fault == Fault::kLate) {
         late_ = request;
@@ -170,16 +170,16 @@ class FakePool final : public datapool::Client {
     return response;
   }
 
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return absl::UnimplementedError(""); }
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest&) override { return absl::UnimplementedError(""); }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return absl::UnimplementedError(""); }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override {
+  absl::Status StoreReward(const v1::StoreRewardRequest&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest&) override {
     return absl::UnimplementedError("");
   }
-  absl::Status GradeGroup(const v1::GradeGroupRequest&) override {
+  absl::Status StoreGrades(const v1::StoreGradesRequest&) override {
     return absl::UnimplementedError("no test of the scheduler grades in its pool");
   }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest& request) override {
+  absl::Status StoreEnd(const v1::StoreEndRequest& request) override {
     {
       base::MutexLock lock(mu_);
       v1::Episode* const episode = Find(request.episode_id());

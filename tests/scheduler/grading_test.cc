@@ -86,7 +86,7 @@ class GradingTest : public ::testing::Test {
       pool_.Open(*ticket);
       const auto end = EndOf(*ticket, v1::EPISODE_FINISHED, 1);
       pool_.End(end);
-      EXPECT_TRUE(scheduler_->EpisodeEnded(end).ok());
+      EXPECT_TRUE(scheduler_->ReportEpisodeEnd(end).ok());
       group = ticket->ref().group_id();
     }
     return group;

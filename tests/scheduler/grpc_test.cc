@@ -46,9 +46,9 @@ class SchedulerGrpcTest : public ::testing::Test {
 };
 
 TEST_F(SchedulerGrpcTest, AWholeStep) {
-  const auto refused = client_->Admit({});
-  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
-  EXPECT_EQ(base::RetryAfterMs(refused.status()), 123);
+  const auto rejected = client_->Admit({});
+  EXPECT_TRUE(absl::IsResourceExhausted(rejected.status()));
+  EXPECT_EQ(base::RetryAfterMs(rejected.status()), 123);
   ASSERT_TRUE(client_->MarkVersionLive(0).ok());
   for (const double reward : {0.0, 1.0}) {
     const auto ticket = client_->Admit({});
@@ -56,7 +56,7 @@ TEST_F(SchedulerGrpcTest, AWholeStep) {
     EXPECT_FALSE(ticket->task().task_id().empty());
     pool_.Open(*ticket);
     pool_.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
-    ASSERT_TRUE(client_->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+    ASSERT_TRUE(client_->ReportEpisodeEnd(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
   }
   const auto batch = client_->NextBatch(Batch(0, 1000));
   ASSERT_TRUE(batch.ok()) << batch.status();

@@ -45,7 +45,7 @@ TEST(SchedulerHammerTest, AgentsTrainerAndDashboardAtOnce) {
         const auto end =
             luck < 0.05 ? EndOf(*ticket, v1::EPISODE_FAILED) : EndOf(*ticket, v1::EPISODE_FINISHED, luck < 0.5 ? 1 : 0);
         pool.End(end);
-        ASSERT_TRUE(scheduler.EpisodeEnded(end).ok());
+        ASSERT_TRUE(scheduler.ReportEpisodeEnd(end).ok());
       }
     });
   }

@@ -28,8 +28,8 @@ inline std::unique_ptr<Scheduler> MustRecover(const SchedulerOptions& options, F
   return scheduler.ok() ? *std::move(scheduler) : nullptr;
 }
 
-inline v1::EpisodeEndedRequest EndOf(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0) {
-  v1::EpisodeEndedRequest request;
+inline v1::ReportEpisodeEndRequest EndOf(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0) {
+  v1::ReportEpisodeEndRequest request;
   *request.mutable_ref() = ticket.ref();
   request.set_purpose(ticket.purpose());
   request.set_state(state);

@@ -24,7 +24,7 @@ TEST(WindowOptionsTest, BudgetAndWindowFollowTheLaw) {
   EXPECT_EQ((WindowOptions{.groups_per_step = 64, .max_staleness = 127, .window_fraction = 0.5}).Window(), 4096);
 }
 
-TEST(WindowOptionsTest, RefusesOptionsThatMakeNoWindow) {
+TEST(WindowOptionsTest, RejectsOptionsThatMakeNoWindow) {
   EXPECT_FALSE((WindowOptions{.groups_per_step = 0}).Validate().ok());
   EXPECT_FALSE((WindowOptions{.max_staleness = -1}).Validate().ok());
   EXPECT_FALSE((WindowOptions{.window_fraction = 0}).Validate().ok());

@@ -52,7 +52,7 @@ class SchedulerOnPoolTest : public ::testing::Test {
     const auto ticket = scheduler_->Admit({});
     EXPECT_TRUE(ticket.ok()) << ticket.status();
     if (!ticket.ok()) return {};
-    v1::OpenEpisodeRequest open;
+    v1::StoreEpisodeRequest open;
     v1::Episode& episode = *open.mutable_episode();
     episode.set_episode_id(IdOf(*ticket));
     *episode.mutable_ref() = ticket->ref();
@@ -61,21 +61,21 @@ class SchedulerOnPoolTest : public ::testing::Test {
     episode.set_pinned_version(ticket->pinned_version());
     episode.set_admitted_version(ticket->admitted_version());
     episode.set_state(v1::EPISODE_OPEN);
-    const absl::Status status = pool_->OpenEpisode(open);
+    const absl::Status status = pool_->StoreEpisode(open);
     EXPECT_TRUE(status.ok()) << status;
     return *ticket;
   }
   void EndInPool(const v1::Ticket& ticket, v1::EpisodeState state, double reward) {
-    v1::EndEpisodeRequest end;
+    v1::StoreEndRequest end;
     end.set_episode_id(IdOf(ticket));
     end.set_state(state);
     end.set_reward(reward);
-    const absl::Status status = pool_->EndEpisode(end);
+    const absl::Status status = pool_->StoreEnd(end);
     EXPECT_TRUE(status.ok()) << status;
   }
   void End(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0) {
     EndInPool(ticket, state, reward);
-    const absl::Status status = scheduler_->EpisodeEnded(EndOf(ticket, state, reward));
+    const absl::Status status = scheduler_->ReportEpisodeEnd(EndOf(ticket, state, reward));
     EXPECT_TRUE(status.ok()) << status;
   }
   std::vector<int64_t> Train(int64_t step) {

@@ -138,7 +138,7 @@ class World {
         continue;
       }
       pool_.End(EndOf(ticket, v1::EPISODE_FENCED));
-      EXPECT_TRUE(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FENCED)).ok());
+      EXPECT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FENCED)).ok());
     }
   }
 
@@ -198,7 +198,7 @@ class World {
     const v1::Episode* const newest = Newest(state, ticket.ref().group_id(), ticket.ref().sample_index());
     // The pool refuses the end of an attempt that a newer one fenced.
     if (newest == nullptr || newest->ref().attempt() == ticket.ref().attempt()) pool_.End(end);
-    EXPECT_TRUE(scheduler_->EpisodeEnded(end).ok());
+    EXPECT_TRUE(scheduler_->ReportEpisodeEnd(end).ok());
   }
 
   void TrainOne() {
@@ -427,7 +427,7 @@ TEST(RecoveryTest, AGroupOfAVersionThatIsMadeAgainWaitsForIt) {
     const auto ticket = scheduler->Admit({});
     pool.Open(*ticket);
     pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, i % 2));
-    ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, i % 2)).ok());
+    ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(*ticket, v1::EPISODE_FINISHED, i % 2)).ok());
   }
   ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
   ASSERT_TRUE(scheduler->MarkVersionLive(1).ok());
@@ -462,7 +462,7 @@ TEST(RecoveryTest, ATrainerThatRestartsAloneIsRecognisedByItsNextBatch) {
       const auto ticket = scheduler->Admit({});
       pool.Open(*ticket);
       pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
-      ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+      ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
     }
     batches.push_back(GroupsOf(*scheduler->NextBatch(Batch(step))));
     ASSERT_TRUE(scheduler->MarkVersionLive(step + 1).ok());
@@ -498,7 +498,7 @@ TEST(RecoveryTest, AnEpisodeOfAVersionThatIsMadeAgainIsTriedAgain) {
     };
     const auto end = [&](const v1::Ticket& ticket, double reward) {
       pool.End(EndOf(ticket, v1::EPISODE_FINISHED, reward));
-      ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED, reward)).ok());
+      ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FINISHED, reward)).ok());
     };
     for (const double reward : {0.0, 1.0}) end(admit(), reward);
     ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
@@ -542,7 +542,7 @@ TEST(RecoveryTest, AGroupHasAllItsTimeOnceItsVersionIsMadeAgain) {
     return ticket.value_or(v1::Ticket());
   };
   const auto end = [&](const v1::Ticket& ticket, v1::EpisodeState state, double reward) {
-    ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(ticket, state, reward)).ok());
+    ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(ticket, state, reward)).ok());
   };
   for (const double reward : {0.0, 1.0}) end(admit(), v1::EPISODE_FINISHED, reward);
   ASSERT_TRUE(scheduler->NextBatch(Batch(0)).ok());
@@ -586,8 +586,8 @@ TEST(RecoveryTest, AnOpenEpisodeRunsOnAndItsEndCounts) {
   EXPECT_EQ(scheduler->Admit({}).status().code(), absl::StatusCode::kResourceExhausted) << "both samples are taken";
   EXPECT_EQ(scheduler->Reconcile({})->running(), 1);
   pool.End(EndOf(*second, v1::EPISODE_FINISHED, 1));
-  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*second, v1::EPISODE_FINISHED, 1)).ok());
-  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*first, v1::EPISODE_FINISHED, 0)).ok()) << "a report that was repeated";
+  ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(*second, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(*first, v1::EPISODE_FINISHED, 0)).ok()) << "a report that was repeated";
   EXPECT_EQ(scheduler->Status()->stats().running_episodes(), 0);
   EXPECT_EQ(GroupsOf(*scheduler->NextBatch(Batch(0))), std::vector<int64_t>{0});
 }
@@ -640,7 +640,7 @@ TEST(RecoveryTest, AResumeFinishesRewardedEpisodesAndTriesTheOthersAgain) {
   EXPECT_EQ(again->ref().attempt(), 1);
   pool.Open(*again);
   pool.End(EndOf(*again, v1::EPISODE_FINISHED, 1));
-  ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*again, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(*again, v1::EPISODE_FINISHED, 1)).ok());
   EXPECT_EQ(scheduler->NextBatch(Batch(0))->stats().reward_mean(), 0.75);
 }
 
@@ -662,7 +662,7 @@ TEST(RecoveryTest, AnEventThatRecursAfterAResumeIsANewRecord) {
         const auto ticket = scheduler->Admit({});
         pool.Open(*ticket);
         pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
-        ASSERT_TRUE(scheduler->EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+        ASSERT_TRUE(scheduler->ReportEpisodeEnd(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
       }
     } else {  // the trainer is on its way: agents are told to wait, an evaluation may still need them
       EXPECT_TRUE(absl::IsResourceExhausted(scheduler->Admit({}).status()));
@@ -694,7 +694,7 @@ TEST(RecoveryTest, AnEmptyPoolBeginsItsJournalAtTheCheckpoint) {
       if (reward == 0) tasks.push_back(ticket->task().task_id());
       pool.Open(*ticket);
       pool.End(EndOf(*ticket, v1::EPISODE_FINISHED, reward));
-      ASSERT_TRUE(scheduler.EpisodeEnded(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
+      ASSERT_TRUE(scheduler.ReportEpisodeEnd(EndOf(*ticket, v1::EPISODE_FINISHED, reward)).ok());
     }
     const auto batch = scheduler.NextBatch(Batch(step));
     ASSERT_TRUE(batch.ok()) << batch.status();
@@ -739,7 +739,7 @@ TEST(RecoveryTest, AnEmptyPoolBeginsItsJournalAtTheCheckpoint) {
 }
 
 // Checkpoints of older versions do not name the group.
-TEST(RecoveryTest, AnEmptyPoolBeginsBehindAllTrainedGroupsAtLeast) {
+TEST(RecoveryTest, AnEmptyPoolBeginsAfterAllTrainedGroupsAtLeast) {
   FakePool pool;
   base::ManualClock clock;
   const auto scheduler = MustRecover(MakeOptions(), pool, clock, 3);

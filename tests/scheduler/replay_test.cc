@@ -108,7 +108,7 @@ class ReplayedRun {
 
   // Gives the event to every side; all answers must be equal. Returns the older side's.
   template <typename Event>
-  auto Tell(Event event) {
+  auto Ask(Event event) {
     auto answer = event(*sides_.front().scheduler);
     if (sides_.size() == 2) {
       EXPECT_EQ(TextOf(event(*sides_.back().scheduler)), TextOf(answer));
@@ -117,7 +117,7 @@ class ReplayedRun {
   }
 
   void Admit() {
-    const absl::StatusOr<v1::Ticket> ticket = Tell([](Scheduler& scheduler) { return scheduler.Admit({}); });
+    const absl::StatusOr<v1::Ticket> ticket = Ask([](Scheduler& scheduler) { return scheduler.Admit({}); });
     ASSERT_FALSE(::testing::Test::HasFailure());
     if (!ticket.ok()) {
       ASSERT_TRUE(absl::IsResourceExhausted(ticket.status())) << ticket.status();
@@ -144,10 +144,10 @@ class ReplayedRun {
   }
 
   void End(const v1::Ticket& ticket, v1::EpisodeState state, double reward) {
-    const v1::EpisodeEndedRequest end = EndOf(ticket, state, reward);
+    const v1::ReportEpisodeEndRequest end = EndOf(ticket, state, reward);
     for (Side& side : sides_) {
       side.pool->End(end);
-      ASSERT_TRUE(side.scheduler->EpisodeEnded(end).ok());
+      ASSERT_TRUE(side.scheduler->ReportEpisodeEnd(end).ok());
     }
     ReadJournal();
     const auto group = samples_.find(ticket.ref().group_id());
@@ -163,7 +163,7 @@ class ReplayedRun {
 
   void Train() {
     const absl::StatusOr<v1::NextBatchResponse> response =
-        Tell([&](Scheduler& scheduler) { return scheduler.NextBatch(Batch(version_)); });
+        Ask([&](Scheduler& scheduler) { return scheduler.NextBatch(Batch(version_)); });
     ASSERT_FALSE(::testing::Test::HasFailure());
     if (!response.ok()) {
       ASSERT_TRUE(absl::IsDeadlineExceeded(response.status())) << response.status();

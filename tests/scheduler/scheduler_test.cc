@@ -52,7 +52,7 @@ class SchedulerTest : public ::testing::Test {
   void End(const v1::Ticket& ticket, v1::EpisodeState state, double reward = 0) {
     const auto request = EndOf(ticket, state, reward);
     pool_.End(request);
-    const absl::Status status = scheduler_->EpisodeEnded(request);
+    const absl::Status status = scheduler_->ReportEpisodeEnd(request);
     EXPECT_TRUE(status.ok()) << status;
   }
   // Runs the next group to its end, with these rewards.
@@ -130,7 +130,7 @@ TEST_F(SchedulerTest, ANamedGroupHasItsOwnTaskAndGivesItsSamplesToNobodyElse) {
   EXPECT_EQ(admit("g", "mine").status().code(), StatusCode::kFailedPrecondition) << "it was trained";
 }
 
-TEST_F(SchedulerTest, ANameWithoutATaskOrATaskWithoutANameIsRefused) {
+TEST_F(SchedulerTest, ANameWithoutATaskOrATaskWithoutANameIsRejected) {
   Start();
   v1::AdmitRequest request = Named("g", "t");
   request.clear_task();
@@ -294,25 +294,25 @@ TEST_F(SchedulerTest, AnOlderAttemptIsFenced) {
   const v1::Ticket first = MustAdmit();
   End(first, v1::EPISODE_FAILED);
   const v1::Ticket again = MustAdmit();
-  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(first, v1::EPISODE_FINISHED, 100)).ok());  // late: ignored
+  ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(first, v1::EPISODE_FINISHED, 100)).ok());  // late: ignored
   End(again, v1::EPISODE_FINISHED, 1);
   RunGroup({0});
   EXPECT_EQ(scheduler_->NextBatch(Batch(0))->stats().reward_mean(), 0.5);
 }
 
-TEST_F(SchedulerTest, AnEndOfAnAttemptThatWasNotHandedOutIsRefused) {
+TEST_F(SchedulerTest, AnEndOfAnAttemptThatWasNotHandedOutIsRejected) {
   Start();
   v1::Ticket ticket = MustAdmit();
   ticket.mutable_ref()->set_attempt(1);
-  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
   ticket.mutable_ref()->set_attempt(0);
-  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_OPEN)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_OPEN)).code(), StatusCode::kInvalidArgument);
   ticket.mutable_ref()->set_sample_index(2);
-  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
   ticket.mutable_ref()->set_group_id(7);
-  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
   ticket.set_purpose(v1::PURPOSE_SERVE);
-  EXPECT_EQ(scheduler_->EpisodeEnded(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(scheduler_->ReportEpisodeEnd(EndOf(ticket, v1::EPISODE_FINISHED)).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(SchedulerTest, AnEndReportedTwiceCountsOnce) {
@@ -407,13 +407,13 @@ TEST_F(SchedulerTest, FailuresOfTheInfrastructureAreCountedThroughARestart) {
 
 // Ends an episode before any agent's first call, or after it, with a failure that is of the set-up or is not.
 struct UnstartedTest : SchedulerTest {
-  v1::EpisodeEndedRequest End(v1::EpisodeState state, bool before_first_call, bool of_setup) {
-    v1::EpisodeEndedRequest request =
+  v1::ReportEpisodeEndRequest End(v1::EpisodeState state, bool before_first_call, bool of_setup) {
+    v1::ReportEpisodeEndRequest request =
         EndOf(MustAdmit(), of_setup && state == v1::EPISODE_FAILED ? v1::EPISODE_INFRASTRUCTURE_FAILED : state, 1);
     request.set_before_first_call(before_first_call);
     request.set_detail("setup: no disk");
     pool_.End(request);
-    EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
+    EXPECT_TRUE(scheduler_->ReportEpisodeEnd(request).ok());
     return request;
   }
   absl::Status Asked() { return scheduler_->NextBatch(Batch(0)).status(); }
@@ -438,10 +438,10 @@ TEST_F(UnstartedTest, AFailureThatIsReportedAgainCountsOnce) {
   options_.give_up_unstarted = 3;
   options_.max_attempts = 1;
   Start();
-  const v1::EpisodeEndedRequest first = End(v1::EPISODE_FAILED, true, false);
+  const v1::ReportEpisodeEndRequest first = End(v1::EPISODE_FAILED, true, false);
   ASSERT_EQ(Stats().failed(), 1) << "its group is over";
-  const v1::EpisodeEndedRequest second = End(v1::EPISODE_FAILED, true, true);
-  for (const auto& again : {first, second, first, second}) EXPECT_TRUE(scheduler_->EpisodeEnded(again).ok());
+  const v1::ReportEpisodeEndRequest second = End(v1::EPISODE_FAILED, true, true);
+  for (const auto& again : {first, second, first, second}) EXPECT_TRUE(scheduler_->ReportEpisodeEnd(again).ok());
   EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
   End(v1::EPISODE_FAILED, true, true);
   EXPECT_EQ(Asked().code(), StatusCode::kFailedPrecondition);
@@ -454,10 +454,10 @@ TEST_F(UnstartedTest, TheEndOfAnAttemptWhoseGroupIsOverCounts) {
   Start();
   const v1::Ticket first = MustAdmit(), second = MustAdmit();
   for (const v1::Ticket& ticket : {first, second}) {
-    v1::EpisodeEndedRequest request = EndOf(ticket, v1::EPISODE_FAILED);
+    v1::ReportEpisodeEndRequest request = EndOf(ticket, v1::EPISODE_FAILED);
     request.set_before_first_call(true);
     pool_.End(request);
-    EXPECT_TRUE(scheduler_->EpisodeEnded(request).ok());
+    EXPECT_TRUE(scheduler_->ReportEpisodeEnd(request).ok());
   }
   EXPECT_EQ(Asked().code(), StatusCode::kFailedPrecondition);
 }
@@ -680,7 +680,7 @@ TEST_F(SchedulerTest, ABatchIsJournalledAndAnsweredAgainWithTheSameStats) {
   EXPECT_EQ(pool_.state().journal.size(), size);
 }
 
-TEST_F(SchedulerTest, ABatchBeforeItsTurnIsRefused) {
+TEST_F(SchedulerTest, ABatchBeforeItsTurnIsRejected) {
   Start();
   EXPECT_EQ(scheduler_->NextBatch(Batch(1)).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(scheduler_->NextBatch(Batch(-1)).status().code(), StatusCode::kOutOfRange);
@@ -706,7 +706,7 @@ TEST_F(SchedulerTest, NextBatchBlocksUntilTheBatchIsFull) {
   trainer.join();
 }
 
-TEST_F(SchedulerTest, ShutdownUnblocksTheTrainerAndRefusesAll) {
+TEST_F(SchedulerTest, ShutdownUnblocksTheTrainerAndRejectsAll) {
   Start();
   std::thread trainer(
       [&] { EXPECT_EQ(scheduler_->NextBatch(Batch(0, 60'000)).status().code(), StatusCode::kCancelled); });
@@ -833,8 +833,8 @@ TEST_F(SchedulerTest, AnEndIsNotLostWhenItsDropCannotBeWritten) {
   const v1::Ticket a = MustAdmit(), b = MustAdmit();
   End(a, v1::EPISODE_FINISHED, 1);
   pool_.FailNextAppend(FakePool::Fault::kLost);
-  EXPECT_FALSE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
-  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());  // the gateway tells it again
+  EXPECT_FALSE(scheduler_->ReportEpisodeEnd(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());  // the gateway tells it again
   EXPECT_EQ(Stats().dropped(), 1);
 }
 
@@ -872,9 +872,9 @@ TEST_F(SchedulerTest, AWriteThatLandsLateIsInTheJournalOnce) {
   }
 }
 
-TEST_F(SchedulerTest, ARecordThatThePoolRefusesForGoodIsForgotten) {
+TEST_F(SchedulerTest, ARecordThatThePoolRejectsForGoodIsForgotten) {
   Start();
-  pool_.FailNextAppend(FakePool::Fault::kRefused);
+  pool_.FailNextAppend(FakePool::Fault::kRejected);
   EXPECT_EQ(AdmitCode(), StatusCode::kInvalidArgument);
   EXPECT_EQ(MustAdmit().ref().group_id(), 0);
 }
@@ -890,7 +890,7 @@ TEST_F(SchedulerTest, ASecondWriterOfTheJournalStopsTheScheduler) {
 
 // ---- Start
 
-TEST_F(SchedulerTest, RefusesToStartWithBadOptionsTasksOrCheckpoint) {
+TEST_F(SchedulerTest, RejectsToStartWithBadOptionsTasksOrCheckpoint) {
   SchedulerOptions bad = options_;
   bad.group_size = 0;
   EXPECT_EQ(Scheduler::Recover(bad, MakeTasks(1), pool_, clock_, 0).status().code(), StatusCode::kInvalidArgument);
@@ -902,7 +902,7 @@ TEST_F(SchedulerTest, RefusesToStartWithBadOptionsTasksOrCheckpoint) {
             StatusCode::kFailedPrecondition);  // a checkpoint of another run
 }
 
-TEST_F(SchedulerTest, AJournalThatContradictsItselfIsRefused) {
+TEST_F(SchedulerTest, AJournalThatContradictsItselfIsRejected) {
   v1::AppendJournalRequest request;
   request.add_records()->mutable_admitted()->set_group_id(0);
   request.add_records()->mutable_batch()->set_step(0);
@@ -959,10 +959,10 @@ TEST_F(SchedulerTest, AnEndReportedAgainAfterItsGroupFinishedChangesNothing) {
   const v1::Ticket a = MustAdmit(), b = MustAdmit();
   End(a, v1::EPISODE_FINISHED, 0);
   End(b, v1::EPISODE_FINISHED, 1);  // the group is finished, and in no batch yet
-  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
   scheduler_ = MustRecover(options_, pool_, clock_, std::nullopt);  // the answer to b's end was lost with it
-  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
-  ASSERT_TRUE(scheduler_->EpisodeEnded(EndOf(a, v1::EPISODE_FAILED)).ok());
+  ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(b, v1::EPISODE_FINISHED, 1)).ok());
+  ASSERT_TRUE(scheduler_->ReportEpisodeEnd(EndOf(a, v1::EPISODE_FAILED)).ok());
   const auto batch = scheduler_->NextBatch(Batch(0));
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_THAT(GroupsOf(*batch), ElementsAre(a.ref().group_id()));

@@ -123,7 +123,7 @@ TEST(SimulationTest, TenThousandWorkersAreSimulated) {
   EXPECT_LT(report.worker_idle, 1);
 }
 
-TEST(SimulationTest, RefusesWhatItCannotSimulate) {
+TEST(SimulationTest, RejectsWhatItCannotSimulate) {
   SimulationOptions options;
   for (const char* text : {"", "lognormal", "lognormal:60", "lognormal:60,x", "constant:-1", "uniform:5,1",
                            "normal:1,1", "pareto:1,0", "constant:nan"}) {

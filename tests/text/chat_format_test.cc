@@ -87,7 +87,7 @@ TEST(HermesTest, ToolsWithoutASystemMessageGetASystemTurn) {
   EXPECT_TRUE(text.ends_with("</tool_call><|im_end|>\n<|im_start|>user\na<|im_end|>\n")) << text;
 }
 
-TEST(ChatFormatTest, MediaIsRefusedByName) {
+TEST(ChatFormatTest, MediaIsRejectedByName) {
   const auto format = *MakeChatFormat("hermes", BytesWithToolTokens());
   Conversation conversation;
   for (const char* role : {"user", "assistant"}) {
@@ -98,9 +98,9 @@ TEST(ChatFormatTest, MediaIsRefusedByName) {
   }
   EXPECT_TRUE(format->Render(conversation, true).ok());
   conversation.messages[0].media = {{.at = 1, .kind = "image", .content = "image-01"}};
-  const absl::Status refused = format->Render(conversation, true).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused.message(), "message 0 holds a part of kind 'image': the chat format renders text only");
+  const absl::Status rejected = format->Render(conversation, true).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rejected.message(), "message 0 holds a part of kind 'image': the chat format renders text only");
   EXPECT_EQ(format->RenderTurns(conversation, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

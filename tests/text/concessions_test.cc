@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "text/fitted_conversation.h"
-#include "text/refusing_templates.h"
+#include "text/rejecting_templates.h"
 
 namespace ingot::text {
 namespace {
@@ -23,9 +23,9 @@ Conversation FromJson(const std::string& messages, const std::string& tools = "[
   return *ConversationFromJson(*base::ParseJson("{\"messages\": " + messages + ", \"tools\": " + tools + "}"));
 }
 
-const RefusingTemplate& Named(const std::string& name) {
-  static const auto* const all = new std::vector<RefusingTemplate>(RefusingTemplates());
-  return *std::find_if(all->begin(), all->end(), [&](const RefusingTemplate& one) { return one.name == name; });
+const RejectingTemplate& Named(const std::string& name) {
+  static const auto* const all = new std::vector<RejectingTemplate>(RejectingTemplates());
+  return *std::find_if(all->begin(), all->end(), [&](const RejectingTemplate& one) { return one.name == name; });
 }
 
 std::vector<std::string> NamesOf(Concessions concessions) {
@@ -138,7 +138,7 @@ TEST(Concessions, TurnsAlternateWhereTheTemplateWantsIt) {
   Conversation asks = FromJson(kTwoCalls);
   asks.messages.push_back(FromJson(R"([{"role": "user", "content": "and?"}])").messages[0]);
   const Text text = Rendered("alternates", asks);
-  EXPECT_THAT(text.concessions, ElementsAre("user_behind_result"));
+  EXPECT_THAT(text.concessions, ElementsAre("user_after_result"));
   EXPECT_THAT(text.text, HasSubstr(Turn("tool", "one") + Turn("tool", "two\n\nand?") + kAnswer));
 }
 
@@ -213,8 +213,8 @@ TEST(Concessions, TurnsAreLearntAsTheyAreServed) {
 // ---- Laws over templates ------------------------------------------------------------------------------------------
 
 // The templates of these tests, and all *.jinja files in the folder INGOT_TEST_TEMPLATES, if it is set.
-std::vector<RefusingTemplate> AllTemplates() {
-  std::vector<RefusingTemplate> all = RefusingTemplates();
+std::vector<RejectingTemplate> AllTemplates() {
+  std::vector<RejectingTemplate> all = RejectingTemplates();
   const char* folder = std::getenv("INGOT_TEST_TEMPLATES");
   if (folder == nullptr) return all;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -256,9 +256,9 @@ absl::StatusOr<std::string> DirectText(const ChatTemplate& chat_template, const 
 }
 
 // A conversation that the template takes is rendered as it is; any other one with concessions, none of which is idle.
-TEST(Concessions, AreMadeOnlyWhereTheTemplateRefuses) {
-  int refused = 0, hopeless = 0;
-  for (const RefusingTemplate& of : AllTemplates()) {
+TEST(Concessions, AreMadeOnlyWhereTheTemplateRejects) {
+  int rejected = 0, hopeless = 0;
+  for (const RejectingTemplate& of : AllTemplates()) {
     const auto chat_template = TemplateOf(of);
     const auto format = FormatOf(of);
     std::mt19937 random(3);
@@ -276,7 +276,7 @@ TEST(Concessions, AreMadeOnlyWhereTheTemplateRefuses) {
         EXPECT_EQ(text, *direct) << of.name;
         continue;
       }
-      ++refused;
+      ++rejected;
       const FittedConversation fitted = FitConversation(talk, prompt->concessions, *format->output());
       EXPECT_EQ(fitted.changed, prompt->concessions) << of.name;
       EXPECT_EQ(*DirectText(*chat_template, fitted.conversation), text) << of.name;
@@ -286,8 +286,8 @@ TEST(Concessions, AreMadeOnlyWhereTheTemplateRefuses) {
           << of.name << ": " << testing::PrintToString(NamesOf(prompt->concessions));
     }
   }
-  EXPECT_GT(refused, 300);
-  std::printf("%d conversations with concessions, %d that no concession helps\n", refused, hopeless);
+  EXPECT_GT(rejected, 300);
+  std::printf("%d conversations with concessions, %d that no concession helps\n", rejected, hopeless);
   if (std::getenv("INGOT_TEST_TEMPLATES") == nullptr) {
     EXPECT_EQ(hopeless, 0);
   }

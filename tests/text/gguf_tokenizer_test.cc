@@ -36,7 +36,7 @@ class GgufTokenizer : public ::testing::Test {
     if (!file.ok()) return file.status();
     return TokenizerFilesFromGguf(*file);
   }
-  void ExpectRefused(const gguf::FileMaker& maker, const std::string& what) {
+  void ExpectRejected(const gguf::FileMaker& maker, const std::string& what) {
     const auto files = Files(maker);
     ASSERT_FALSE(files.ok()) << what;
     EXPECT_THAT(std::string(files.status().message()), HasSubstr(dir_ + "/m.gguf: "));
@@ -112,29 +112,29 @@ TEST_F(GgufTokenizer, WritesTheTemplateAndTheNamedTokens) {
   EXPECT_EQ(*base::Find(*config, "add_bos_token"), json::value(false));
 }
 
-TEST_F(GgufTokenizer, RefusesATokenizerThatItWouldGetWrong) {
+TEST_F(GgufTokenizer, RejectsATokenizerThatItWouldGetWrong) {
   const auto fields = [&](const char* name) {
     return *base::Find(*base::Find(*base::Find(golden_, "cases"), name), "fields");
   };
-  ExpectRefused(gguf::FileMaker(), "field 'tokenizer.ggml.model' is missing");
-  ExpectRefused(gguf::FileMaker().Text("tokenizer.ggml.model", "bert"), "is 'bert'; converted are gpt2 and llama");
+  ExpectRejected(gguf::FileMaker(), "field 'tokenizer.ggml.model' is missing");
+  ExpectRejected(gguf::FileMaker().Text("tokenizer.ggml.model", "bert"), "is 'bert'; converted are gpt2 and llama");
   json::value other = fields("smollm");
   other.get_object()["pre"] = "deepseek-llm";
-  ExpectRefused(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', a way of splitting that is not known");
+  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', a way of splitting that is not known");
   other = fields("smollm");
   other.get_object()["eos_token_id"] = 4000;
-  ExpectRefused(Maker(other), "field 'tokenizer.ggml.eos_token_id' is 4000, and the vocabulary has 693 tokens");
-  ExpectRefused(Maker(fields("sentencepiece"), "scores"), "field 'tokenizer.ggml.scores' is missing");
+  ExpectRejected(Maker(other), "field 'tokenizer.ggml.eos_token_id' is 4000, and the vocabulary has 693 tokens");
+  ExpectRejected(Maker(fields("sentencepiece"), "scores"), "field 'tokenizer.ggml.scores' is missing");
 
   gguf::FileMaker lists;
   lists.Text("tokenizer.ggml.model", "gpt2").Texts("tokenizer.ggml.tokens", {"a", "b"});
   gguf::FileMaker types = lists, merges = lists, unknown = lists;
-  ExpectRefused(types.Numbers<int32_t>("tokenizer.ggml.token_type", 5, {1}), "has 1 values for 2 tokens");
-  ExpectRefused(merges.Texts("tokenizer.ggml.merges", {"a b c"}), "has 'a b c' at 0: not two tokens");
-  ExpectRefused(unknown.Texts("tokenizer.ggml.merges", {"a b"}), "merge 0 needs the token 'ab'");
+  ExpectRejected(types.Numbers<int32_t>("tokenizer.ggml.token_type", 5, {1}), "has 1 values for 2 tokens");
+  ExpectRejected(merges.Texts("tokenizer.ggml.merges", {"a b c"}), "has 'a b c' at 0: not two tokens");
+  ExpectRejected(unknown.Texts("tokenizer.ggml.merges", {"a b"}), "merge 0 needs the token 'ab'");
   gguf::FileMaker twice;
   twice.Text("tokenizer.ggml.model", "gpt2").Texts("tokenizer.ggml.tokens", {"a", "b", "a"});
-  ExpectRefused(twice.Texts("tokenizer.ggml.merges", {}), "has 'a' at 0 and at 2");
+  ExpectRejected(twice.Texts("tokenizer.ggml.merges", {}), "has 'a' at 0 and at 2");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace ingot::text::jinja {
 
-inline void ExpectSame(const Rendered& a, const Rendered& b, const std::string& source) {
+inline void ExpectSame(const RenderedText& a, const RenderedText& b, const std::string& source) {
   ASSERT_EQ(a.text, b.text) << source;
   EXPECT_EQ(a.marks, b.marks) << source;
   EXPECT_EQ(a.generations, b.generations) << source;

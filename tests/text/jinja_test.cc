@@ -26,7 +26,7 @@ RenderOptions With(const std::string& json, int32_t source = 0) {
   return options;
 }
 
-absl::StatusOr<Rendered> RenderSource(const std::string& source, const RenderOptions& options = {}) {
+absl::StatusOr<RenderedText> RenderSource(const std::string& source, const RenderOptions& options = {}) {
   const auto parsed = Template::Parse(source);
   if (!parsed.ok()) return parsed.status();
   return (*parsed)->Render(options);
@@ -291,7 +291,7 @@ TEST(JinjaLimitsTest, LimitsComeFromTheCaller) {
 }
 
 // Templates made of random pieces of Jinja render or are refused.
-TEST(JinjaFuzzTest, AnySourceIsRenderedOrRefused) {
+TEST(JinjaFuzzTest, AnySourceIsRenderedOrRejected) {
   const std::vector<std::string> pieces = {"{{",
                                            "}}",
                                            "{%",

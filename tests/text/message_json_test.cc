@@ -92,7 +92,7 @@ base::json::value RandomJson(std::mt19937& rng, int depth) {
   return object;
 }
 
-TEST(ConversationJsonTest, AnyJsonIsReadOrRefused) {
+TEST(ConversationJsonTest, AnyJsonIsReadOrRejected) {
   std::mt19937 rng(8);
   for (int trial = 0; trial < 20000; ++trial) {
     const base::json::value value = RandomJson(rng, 5);

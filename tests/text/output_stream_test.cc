@@ -120,7 +120,7 @@ std::string PrefillFor(const OutputRow& row) {
 TEST(OutputStreams, TruncatedOutputsParseEquallyHoweverTheyAreCut) {
   for (const auto& format : All()) {
     Outputs outputs(*format, 8);
-    int calls = 0, broken = 0, behind_prefill = 0;
+    int calls = 0, broken = 0, after_prefill = 0;
     for (int trial = 0; trial < 12; ++trial) {
       const std::string output = outputs.Next();
       const std::string prefill = trial % 4 == 0 ? PrefillFor(format->row()) : "";
@@ -141,13 +141,13 @@ TEST(OutputStreams, TruncatedOutputsParseEquallyHoweverTheyAreCut) {
         ASSERT_EQ(stream.message().malformed, whole.malformed) << format->name() << ": " << beginning;
         calls += !whole.tool_calls.empty();
         broken += whole.malformed;
-        behind_prefill += !prefill.empty() && !whole.reasoning.empty();
+        after_prefill += !prefill.empty() && !whole.reasoning.empty();
       }
     }
     if (format->name() == "plain") continue;
     EXPECT_GT(calls, 20) << format->name();
     EXPECT_GT(broken, 20) << format->name();
-    EXPECT_TRUE(behind_prefill > 20 || PrefillFor(format->row()).empty()) << format->name();
+    EXPECT_TRUE(after_prefill > 20 || PrefillFor(format->row()).empty()) << format->name();
   }
 }
 

@@ -180,7 +180,7 @@ TEST(PipelineTokenizerTest, TheFingerprintChangesWhenIdsChange) {
   }
 }
 
-TEST(PipelineTokenizerTest, FilesThatContradictThemselvesAreRefused) {
+TEST(PipelineTokenizerTest, FilesThatContradictThemselvesAreRejected) {
   const std::vector<std::pair<std::function<void(json::object&)>, std::string>> cases = {
       {[](auto& root) { root["added_tokens"].as_array()[0].as_object()["id"] = 300; }, "would give it 257"},
       {[](auto& root) { root["added_tokens"].as_array()[0].as_object()["content"] = "ab"; }, "256"},

@@ -145,7 +145,7 @@ TEST(RegexTest, UnsupportedConstructsAreNamed) {
   }
 }
 
-TEST(RegexTest, MalformedExpressionsAreRefusedAndNoneCrashes) {
+TEST(RegexTest, MalformedExpressionsAreRejectedAndNoneCrashes) {
   for (const char* pattern :
        {"(", ")", "[a", "a)", "*a", "\\", "\\p{L", "\\p", "[z-a]", "\\x{110000}", "(?<=a*)b", "[[:space]"}) {
     EXPECT_EQ(Regex::Compile(pattern).status().code(), absl::StatusCode::kInvalidArgument) << pattern;

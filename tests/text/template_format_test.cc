@@ -79,16 +79,16 @@ class WatchedTokenizer final : public Tokenizer {
   const std::shared_ptr<const Tokenizer> bytes_ = Bytes();
 };
 
-TEST(TemplateFormatTest, MediaIsRefusedByName) {
+TEST(TemplateFormatTest, MediaIsRejectedByName) {
   Conversation conversation = FromJson(kToolLoop);
   const auto format = Format(kTemplate);
   EXPECT_TRUE(format->Render(conversation, true).ok());
   conversation.messages[1].media = {{.at = 0, .kind = "image", .content = "image-01"}};
-  for (const absl::Status& refused :
+  for (const absl::Status& rejected :
        {format->Render(conversation, true).status(), format->RenderTurns(conversation, 0).status(),
         format->RenderTail(conversation, 3, {}).status()}) {
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("message 1 holds a part of kind 'image'"));
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("message 1 holds a part of kind 'image'"));
   }
 }
 
@@ -255,7 +255,7 @@ TEST(TemplateFormatTest, AnotherPromptBreaksThePrefix) {
   EXPECT_EQ(format->RenderTail(conversation, 3, turn)->text_key, format->Render(conversation, true)->text_key);
 }
 
-TEST(TemplateFormatTest, RenderTailRefusesIdsThatAreNoTurn) {
+TEST(TemplateFormatTest, RenderTailRejectsIdsThatAreNoTurn) {
   const auto format = Format(kTemplate);
   const Conversation conversation = FromJson(kToolLoop);
   for (const size_t first_new : {0, 1, 2, 4, 9}) {
@@ -268,7 +268,7 @@ constexpr char kBegun[] =
     R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "I say"}]})";
 
 // As transformers do with continue_final_message.
-TEST(TemplateFormatTest, ABegunAnswerEndsBehindItsContent) {
+TEST(TemplateFormatTest, ABegunAnswerEndsAfterItsContent) {
   const auto turns = [](const std::string& content) {
     return Format("{%- for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}" + content +
                   "{{ '<|im_end|>\n' }}{%- endfor %}{{ '<|im_start|>assistant\n' if add_generation_prompt }}");
@@ -326,7 +326,7 @@ TEST(TemplateFormatTest, TemplateErrorsNameTheLine) {
   EXPECT_EQ(std::string(rendered.status().message()), "chat template, line 2: no users");
 }
 
-TEST(TemplateFormatTest, AnswersAreReadBehindTheirPrefill) {
+TEST(TemplateFormatTest, AnswersAreReadAfterTheirPrefill) {
   const auto format = Format(
       "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\\n' ~ m.content ~ '<|im_end|>\\n' }}{% endfor %}"
       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% if not quick %}<think>\n{% endif %}{% endif "
@@ -481,7 +481,7 @@ TEST_F(FolderTest, FindsTheOutputFormatOfTheCallsItWrites) {
   EXPECT_EQ((*format)->output()->name(), "hermes");
 }
 
-TEST_F(FolderTest, MalformedFilesAreRefused) {
+TEST_F(FolderTest, MalformedFilesAreRejected) {
   for (const char* config : {"{", "[]", R"({"chat_template": 3})", R"({"chat_template": [3]})", R"({"eos_token": 3})",
                              R"({"chat_template": [{"name": "default"}]})"}) {
     Write("tokenizer_config.json", config);

@@ -137,7 +137,7 @@ TEST(TokenizerJsonTest, UnsupportedComponentsAreNamed) {
   }
 }
 
-TEST(TokenizerJsonTest, MalformedFilesAreRefused) {
+TEST(TokenizerJsonTest, MalformedFilesAreRejected) {
   using Edit = std::function<void(json::object&)>;
   const std::vector<Edit> edits = {
       [](auto& root) { root["added_tokens"].as_array()[0].as_object()["id"] = 97; },

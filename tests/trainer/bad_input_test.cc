@@ -150,10 +150,10 @@ TEST(FullDisk, NoFileOfACheckpointMayBeCutShort) {
   for (const uintmax_t size : sizes) {
     const rlimit tight{size - 1, before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    const auto refused = trainer->SaveCheckpoint(dir.path(), {{"notes.txt", std::string(100, 'x')}});
+    const auto not_loaded = trainer->SaveCheckpoint(dir.path(), {{"notes.txt", std::string(100, 'x')}});
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-    ASSERT_FALSE(refused.ok()) << size;
-    EXPECT_THAT(MessageOf(refused.status()), AllOf(HasSubstr("step-00000001"), HasSubstr("File too large")));
+    ASSERT_FALSE(not_loaded.ok()) << size;
+    EXPECT_THAT(MessageOf(not_loaded.status()), AllOf(HasSubstr("step-00000001"), HasSubstr("File too large")));
     EXPECT_FALSE(HasLeftovers(dir.path())) << size;
     EXPECT_EQ(LatestCheckpoint(dir.path())->step, 0) << size;
   }
@@ -169,7 +169,7 @@ TEST(MismatchedCheckpoint, NamesTheTensor) {
   ASSERT_TRUE(saved.ok()) << saved.status();
   CheckpointContents sound = *ReadCheckpoint(saved->path);
   sound.optimizer = fresh->optimizer_state();
-  const auto refused = [&](const std::function<void(CheckpointContents&)>& change) {
+  const auto not_loaded = [&](const std::function<void(CheckpointContents&)>& change) {
     CheckpointContents other = sound;
     other.step = 1;
     change(other);
@@ -177,18 +177,18 @@ TEST(MismatchedCheckpoint, NamesTheTensor) {
     EXPECT_TRUE(written.ok()) << written.status();
     return MessageOf(Trainer::Resume(Options(), written->path).status());
   };
-  EXPECT_EQ(refused([](CheckpointContents&) {}), "");
-  EXPECT_THAT(refused([](CheckpointContents& c) { c.optimizer["exp_avg.model.norm.weight"] = at::zeros({17}); }),
+  EXPECT_EQ(not_loaded([](CheckpointContents&) {}), "");
+  EXPECT_THAT(not_loaded([](CheckpointContents& c) { c.optimizer["exp_avg.model.norm.weight"] = at::zeros({17}); }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("exp_avg.model.norm.weight"), HasSubstr("shape")));
-  EXPECT_THAT(refused([](CheckpointContents& c) { c.optimizer.erase("exp_avg_sq.model.norm.weight"); }),
+  EXPECT_THAT(not_loaded([](CheckpointContents& c) { c.optimizer.erase("exp_avg_sq.model.norm.weight"); }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("lacks exp_avg_sq.model.norm.weight")));
-  EXPECT_THAT(refused([](CheckpointContents& c) { c.optimizer["exp_avg.other"] = at::zeros({16}); }),
+  EXPECT_THAT(not_loaded([](CheckpointContents& c) { c.optimizer["exp_avg.other"] = at::zeros({16}); }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("unknown optimizer state exp_avg.other")));
-  EXPECT_THAT(refused([](CheckpointContents& c) { c.config.intermediate_size = 48; }),
+  EXPECT_THAT(not_loaded([](CheckpointContents& c) { c.config.intermediate_size = 48; }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("mlp")));
-  EXPECT_THAT(refused([](CheckpointContents& c) { c.config.num_hidden_layers = 3; }),
+  EXPECT_THAT(not_loaded([](CheckpointContents& c) { c.config.num_hidden_layers = 3; }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("model.layers.2")));
-  EXPECT_THAT(refused([](CheckpointContents& c) {
+  EXPECT_THAT(not_loaded([](CheckpointContents& c) {
                 for (auto& [name, tensor] : c.parameters.tensors()) tensor = tensor + 1;
               }),
               AllOf(HasSubstr("step-00000001"), HasSubstr("its weights do not have the checksum")));

@@ -343,7 +343,7 @@ TEST(TrainerOptions, DefaultsAreValidAndFaultsAreNamed) {
   EXPECT_FALSE(options.Validate().ok());
 }
 
-TEST(TrainerOptions, ContradictionsAreRefusedWithAReason) {
+TEST(TrainerOptions, ContradictionsAreRejectedWithAReason) {
   const auto message = [](const std::function<void(TrainerOptions&)>& change) {
     TrainerOptions options;
     change(options);
@@ -732,7 +732,7 @@ TEST(PrepareBatch, DpoPrefersTheBestToTheWorstOfAGroup) {
   EXPECT_THAT(PrepareBatch(equal, options, 10, 0)->empty_reason, HasSubstr("2 episodes without a pair"));
 }
 
-TEST(PrepareBatch, RefusesWrongNumbersOfGroupsAndSamples) {
+TEST(PrepareBatch, RejectsWrongNumbersOfGroupsAndSamples) {
   const TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 0.0, {Turn({1}, {4})})});
   TrainerOptions options;
   options.groups_per_step = 1;

@@ -61,9 +61,9 @@ TEST(DeepEpisode, OfTwoHundredThousandTokensTrainsWithinItsPrintedBound) {
   // All histories at once need more than the limit; the error comes before anything runs.
   const auto whole = Trainer::Create(options, config, parameters);
   ASSERT_TRUE(whole.ok()) << whole.status();
-  const auto refused = (*whole)->TrainStep(batch);
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.status().message()), ::testing::HasSubstr("set trainer.recompute_prefix"));
+  const auto rejected = (*whole)->TrainStep(batch);
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(rejected.status().message()), ::testing::HasSubstr("set trainer.recompute_prefix"));
 
   options.checkpoint_layers = options.recompute_prefix = true;
   ASSERT_TRUE(base::ResetPeakMemory());

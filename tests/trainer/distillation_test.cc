@@ -92,7 +92,7 @@ TEST(DistillationTest, TheGradientIsThatOfTheDefinition) { ExpectReferenceGradie
 
 TEST(DistillationTest, BesideRewardsTheTwoAdvantagesAdd) { ExpectReferenceGradient(/*outcomes=*/true); }
 
-TEST(DistillationTest, ATermWithTooFewValuesIsRefused) {
+TEST(DistillationTest, ATermWithTooFewValuesIsRejected) {
   const model::ModelConfig config = TinyConfig();
   const model::Transformer teacher = *model::Transformer::Create(config, TinyParameters(config, 8, at::kDouble));
   TrainBatch batch = RandomBatch(17, config.vocab_size, 0);

@@ -296,16 +296,16 @@ TEST_P(Routed, ReplayOfItsOwnRoutesChangesNothing) {
   const at::Tensor x = at::randn({11, config.hidden_size});
   const int64_t layer = config.num_hidden_layers - 1;
   DenseCausal attention;
-  model::Aux told, replayed, other, counted;
-  const at::Tensor first = model.RunLayer(layer, x, positions, attention, &told);
-  replayed.recorded = told.routes;
+  model::Aux reported, replayed, other, counted;
+  const at::Tensor first = model.RunLayer(layer, x, positions, attention, &reported);
+  replayed.recorded = reported.routes;
   replayed.replay = true;
   EXPECT_TRUE(at::equal(model.RunLayer(layer, x, positions, attention, &replayed), first));
-  EXPECT_TRUE(at::equal(replayed.load, told.load));
+  EXPECT_TRUE(at::equal(replayed.load, reported.load));
   EXPECT_EQ(replayed.compared, 11);
   EXPECT_EQ(replayed.differing, 0);
   // Rows 3 to 6 have another record, rows 7 and on have none.
-  other.recorded = told.routes.clone();
+  other.recorded = reported.routes.clone();
   other.recorded.narrow(0, 3, 4).add_(1).remainder_(config.experts.count);
   other.recorded.narrow(0, 7, 4).fill_(-1);
   counted.recorded = other.recorded;
@@ -321,7 +321,7 @@ TEST_P(Routed, ReplayOfItsOwnRoutesChangesNothing) {
   }
   // The order of the record is that of the sum, not of the choice.
   model::Aux reversed;
-  reversed.recorded = told.routes.flip(1);
+  reversed.recorded = reported.routes.flip(1);
   reversed.replay = true;
   EXPECT_TRUE(at::allclose(model.RunLayer(layer, x, positions, attention, &reversed), first, 1e-4, 1e-5));
   EXPECT_EQ(reversed.differing, 0);
@@ -414,7 +414,7 @@ TEST(AdapterDelta, HoldsTheFactorsAlone) {
   EXPECT_LE(payload, factors * 4 + 16 * delta.header.target().tensors_size());
 }
 
-TEST(ReplayOfForgedRoutes, IsRefusedWhereTheyDoNotFitTheModel) {
+TEST(ReplayOfForgedRoutes, IsRejectedWhereTheyDoNotFitTheModel) {
   model::ModelConfig config = TinyConfig();
   MakeFamily("qwen3_moe", config);  // two layers of 5 experts, of which a token takes 2
   std::vector<tree::CallPath> calls = ForkedCalls(config.vocab_size);

@@ -200,7 +200,7 @@ TEST(HybridTrainer, AStepMovesTheTensorsOfEveryKindOfLayer) {
   }
 }
 
-TEST(Hybrid, IsRefusedOnADeviceWithoutKernels) {
+TEST(Hybrid, IsRejectedOnADeviceWithoutKernels) {
   const model::ModelConfig config = Hybrid(TinyConfig());
   const auto runner = rollout::NewTorchRunner(config, rollout::EngineOptions(), "cuda:0");
   EXPECT_EQ(runner.status().code(), absl::StatusCode::kUnimplemented);

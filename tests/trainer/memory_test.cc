@@ -255,14 +255,14 @@ TEST(PredictMemory, GrowsWithHeldHistories) {
   EXPECT_LT(step(100000, false, false), step(100000, false, false, 8));
 }
 
-TEST(MemoryLimit, RefusesARunThatCannotFitWithTheNumbers) {
+TEST(MemoryLimit, RejectsARunThatCannotFitWithTheNumbers) {
   TrainerOptions options;
   options.memory_limit_mb = 1;
   options.threads = 1;
   const model::ModelConfig config = TinyConfig();
-  const auto refused = Trainer::Create(options, config, TinyParameters(config, 1, at::kFloat));
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.status().message()),
+  const auto rejected = Trainer::Create(options, config, TinyParameters(config, 1, at::kFloat));
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(rejected.status().message()),
               ::testing::AllOf(::testing::HasSubstr("the run needs"), ::testing::HasSubstr("weights"),
                                ::testing::HasSubstr("0.00105 GB can"),
                                ::testing::HasSubstr("trainer.micro_batch_tokens (8192)"),
@@ -272,18 +272,18 @@ TEST(MemoryLimit, RefusesARunThatCannotFitWithTheNumbers) {
 }
 
 // A model of petabytes has no weights yet, and must not get any.
-TEST(MemoryLimit, RefusesAShapeBeforeThereAreWeights) {
+TEST(MemoryLimit, RejectsAShapeBeforeThereAreWeights) {
   model::ModelConfig config = kWide;
   config.hidden_size = config.intermediate_size = 1 << 20;
   config.num_hidden_layers = 1000;
-  const absl::Status refused = Trainer::CheckFits({}, config, at::kCPU);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("GB"));
+  const absl::Status rejected = Trainer::CheckFits({}, config, at::kCPU);
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("GB"));
   EXPECT_TRUE(Trainer::CheckFits({}, kWide, at::kCPU).ok());
 }
 
 // The run's one micro-batch fits. A step whose path holds many of them does not, and changes nothing.
-TEST(MemoryLimit, RefusesAStepThatCannotFitBeforeItRuns) {
+TEST(MemoryLimit, RejectsAStepThatCannotFitBeforeItRuns) {
   TrainerOptions options;
   options.memory_limit_mb = 1;
   options.threads = 1;
@@ -307,9 +307,9 @@ TEST(MemoryLimit, RefusesAStepThatCannotFitBeforeItRuns) {
     result.groups.push_back(MakeGroup(0, std::move(episodes)));
     return result;
   };
-  const auto refused = (*trainer)->TrainStep(batch(3000));
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted) << refused.status();
-  EXPECT_THAT(std::string(refused.status().message()),
+  const auto rejected = (*trainer)->TrainStep(batch(3000));
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kResourceExhausted) << rejected.status();
+  EXPECT_THAT(std::string(rejected.status().message()),
               ::testing::AllOf(::testing::HasSubstr("step 0 (6008 merged tokens in"),
                                ::testing::HasSubstr("waiting parts"), ::testing::HasSubstr("recompute_prefix")));
   EXPECT_EQ((*trainer)->version(), 0);

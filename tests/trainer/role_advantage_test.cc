@@ -155,7 +155,7 @@ TEST(RoleAdvantages, AGroupOfReturnsOfZeroIsTrained) {
   EXPECT_EQ(by_role->metrics.at("reward/frac_zero_std"), 0);
 }
 
-TEST(RoleAdvantages, GroupsThatBranchAreRefused) {
+TEST(RoleAdvantages, GroupsThatBranchAreRejected) {
   v1::EpisodeTree trunk = Game("T", {{"white"}});
   trunk.mutable_episode()->set_state(v1::EPISODE_FORKED);
   v1::EpisodeTree leaf = Game("a", {{"black"}});
@@ -164,7 +164,7 @@ TEST(RoleAdvantages, GroupsThatBranchAreRefused) {
               HasSubstr("advantage_groups to episode"));
 }
 
-TEST(RoleAdvantages, DpoIsRefused) {
+TEST(RoleAdvantages, DpoIsRejected) {
   TrainerOptions options;
   options.objective = "dpo";
   options.loss_aggregation = "sequence";

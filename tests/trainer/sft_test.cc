@@ -133,7 +133,7 @@ TEST(Sft, IsTheSameToTheBitEveryTime) {
   EXPECT_NE((*a->TakeSnapshot())->checksum(), before->checksum());
 }
 
-TEST(Sft, BadConversationsAreRefusedBeforeTheFirstStep) {
+TEST(Sft, BadConversationsAreRejectedBeforeTheFirstStep) {
   auto trainer = Fresh(Options());
   const auto before = (*trainer->TakeSnapshot())->checksum();
   auto calls = Conversations(6, 37);
@@ -341,7 +341,7 @@ TEST(Dpo, TheCutIntoMicroBatchesChangesNothing) {
   EXPECT_NE(losses[0].front(), losses[0].back());
 }
 
-TEST(Dpo, AHalfPairIsRefused) {
+TEST(Dpo, AHalfPairIsRejected) {
   auto trainer = Fresh(Options());
   auto calls = Pairs(3, 37);
   calls.pop_back();

@@ -127,7 +127,7 @@ TEST(Trainer, ABadTreeNamesItsCallAndTrainsNothing) {
   auto trainer = MakeTrainer(FastOptions());
   const TrainBatch good = RandomBatch(1, 37, 0);
   const auto before = CopyOf(*trainer);
-  const auto refused = [&](const std::function<void(v1::EpisodeTree&)>& damage, const std::string& what) {
+  const auto rejected = [&](const std::function<void(v1::EpisodeTree&)>& damage, const std::string& what) {
     TrainBatch bad = good;
     damage(*bad.groups[1].mutable_episodes(2));
     const auto report = trainer->TrainStep(bad);
@@ -137,9 +137,9 @@ TEST(Trainer, ABadTreeNamesItsCallAndTrainsNothing) {
   const auto sampled = [](v1::EpisodeTree& tree) -> v1::Segment& {
     return (*tree.mutable_segments())[base::Hex(tree.calls(0).sampled_keys(0))];
   };
-  refused([&](v1::EpisodeTree& t) { sampled(t).set_logprobs(0, std::nanf("")); }, "log-prob");
-  refused([&](v1::EpisodeTree& t) { sampled(t).set_token_ids(0, 37); }, "outside the vocabulary");
-  refused([](v1::EpisodeTree& t) { t.mutable_segments()->erase(base::Hex(t.calls(0).context_keys(0))); }, "g1s2/0");
+  rejected([&](v1::EpisodeTree& t) { sampled(t).set_logprobs(0, std::nanf("")); }, "log-prob");
+  rejected([&](v1::EpisodeTree& t) { sampled(t).set_token_ids(0, 37); }, "outside the vocabulary");
+  rejected([](v1::EpisodeTree& t) { t.mutable_segments()->erase(base::Hex(t.calls(0).context_keys(0))); }, "g1s2/0");
   EXPECT_EQ(trainer->version(), 0);
   EXPECT_TRUE(SameBits(before, CopyOf(*trainer)));
   EXPECT_TRUE(trainer->TrainStep(good).ok());
@@ -152,7 +152,7 @@ void Damage(Trainer& trainer, const std::string& name, float value) {
   at::Tensor(trainer.parameters().at(name)).view(-1)[0].fill_(value);
 }
 
-TEST(Trainer, WeightsThatAreNotFiniteAreRefused) {
+TEST(Trainer, WeightsThatAreNotFiniteAreRejected) {
   model::Parameters parameters = model::Parameters::Init(TinyConfig(), 1, at::kFloat);
   parameters.at("model.norm.weight")[3].fill_(std::numeric_limits<float>::quiet_NaN());
   const auto trainer = Trainer::Create(FastOptions(), TinyConfig(), parameters);
@@ -364,12 +364,12 @@ TEST(Trainer, ASkippedStepTakesTheResetThatWasDue) {
   EXPECT_FALSE(moved());
 }
 
-TEST(Trainer, Fp16WeightsAreRefused) {
+TEST(Trainer, Fp16WeightsAreRejected) {
   const model::ModelConfig config = TinyConfig(37);
   const auto half = model::Parameters::Init(config, 1, at::kHalf);
-  const auto refused = Trainer::Create(FastOptions(), config, half);
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("trainer.dtype"));
+  const auto rejected = Trainer::Create(FastOptions(), config, half);
+  EXPECT_EQ(rejected.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.status().message()), HasSubstr("trainer.dtype"));
   TrainerOptions options = FastOptions();
   options.dtype = "bf16";
   EXPECT_TRUE(Trainer::Create(options, config, half).ok());
@@ -637,7 +637,7 @@ TEST(Trainer, BatchesComeInOrder) {
   EXPECT_THAT(std::string(report.status().message()), HasSubstr("batch 1 cannot be trained at version 0"));
 }
 
-TEST(Trainer, InvalidOptionsAreRefused) {
+TEST(Trainer, InvalidOptionsAreRejected) {
   TrainerOptions options;
   options.loss_aggregation = "mean";
   const auto config = TinyConfig();

@@ -271,7 +271,7 @@ TEST(TrustRegion, TheRowsThatAreHeldHaveABound) {
 }
 
 // Samples of one token behind one context share its row.
-TEST(TrustRegion, ARowCountsOncePerSampleAndADrawnTokenAddsTheRowBehindIt) {
+TEST(TrustRegion, ARowCountsOncePerSampleAndADrawnTokenAddsTheRowAfterIt) {
   constexpr int kSamples = 3;
   const model::ModelConfig config = TinyConfig(kVocab);
   const auto old = TrainableModel(config, TinyParameters(config, 2, at::kDouble));
@@ -337,7 +337,7 @@ TEST(TrustRegion, NumbersThatAreNotFiniteAreOutsideEveryBound) {
   EXPECT_TRUE(PolicyShift{}.Within({.max_mean = 1})) << "a rank without calls";
 }
 
-TEST(TrustRegion, RefusesBoundsThatMeanNothing) {
+TEST(TrustRegion, RejectsBoundsThatMeanNothing) {
   for (const auto& change : std::vector<std::function<void(TrustRegionOptions&)>>{
            [](auto& o) { o.max_mean = -1; }, [](auto& o) { o.max_position = std::nan(""); },
            [](auto& o) { o.share = 0; }, [](auto& o) { o.memory_mb = 0; }, [](auto& o) { o.halvings = -1; }}) {

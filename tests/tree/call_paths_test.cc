@@ -144,7 +144,7 @@ TEST(CallPathsTest, BothFormsOfARecordGiveEqualPaths) {
 }
 
 TEST(CallPathsTest, AMissingParentCallIsAnError) {
-  const auto refused = [](const std::function<void(v1::Call&)>& damage, const std::string& why) {
+  const auto rejected = [](const std::function<void(v1::Call&)>& damage, const std::string& why) {
     v1::EpisodeTree tree;
     AddCall(tree, {Prompt({1})}, {Sampled({2}, 0)});
     v1::Call& second = AddCall(tree, {Prompt({3})}, {});
@@ -156,11 +156,11 @@ TEST(CallPathsTest, AMissingParentCallIsAnError) {
     EXPECT_THAT(std::string(CallPathsOf(tree, 0, 0).status().message()), HasSubstr(why));
     EXPECT_EQ(Contexts(tree.calls()).KeysOf(second).status().code(), absl::StatusCode::kDataLoss);
   };
-  refused([](v1::Call& call) { call.set_parent_call_id("another"); }, "continues call another, which is missing");
-  refused([](v1::Call& call) { call.set_continued_segments(2); }, "continues 2 of the 1 segments");
-  refused([](v1::Call& call) { call.set_continued_segments(-1); }, "continues -1 of the 1 segments");
-  refused([](v1::Call& call) { call.set_parent_call_id(call.call_id()), call.set_continued_segments(0); },
-          "continues itself");
+  rejected([](v1::Call& call) { call.set_parent_call_id("another"); }, "continues call another, which is missing");
+  rejected([](v1::Call& call) { call.set_continued_segments(2); }, "continues 2 of the 1 segments");
+  rejected([](v1::Call& call) { call.set_continued_segments(-1); }, "continues -1 of the 1 segments");
+  rejected([](v1::Call& call) { call.set_parent_call_id(call.call_id()), call.set_continued_segments(0); },
+           "continues itself");
 }
 
 TEST(CallPathsTest, DamageNamesTheCallAndTheSegment) {

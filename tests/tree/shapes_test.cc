@@ -46,7 +46,7 @@ TEST(Workloads, DroppedThinkingForksAtEveryTurn) {
   EXPECT_EQ(SizesOf("thinking-3").tree, 4096 + 3 * 1024 + 2 * 256);
 }
 
-TEST(Workloads, SummariesAndWindowsStartAgainBehindThePrompt) {
+TEST(Workloads, SummariesAndWindowsStartAgainAfterThePrompt) {
   EXPECT_EQ(SizesOf("summary-20").tree, 4096 + 10 * 1024 + 512 + 10 * 1024);
   EXPECT_EQ(SizesOf("window-12").tree, 4096 + 11 * 1024 + 11 * 1024);  // the last call sees turns 2 to 11 and its own
 }

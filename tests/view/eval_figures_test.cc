@@ -123,14 +123,14 @@ TEST(EvalFiguresOf, ReadsTheNewestAttemptsOfOneVersion) {
   const int64_t group = 3 * (int64_t{1} << 20);
   const auto add = [&](const std::string& id, int64_t of, int attempt, double reward,
                        const std::vector<v1::FinishReason>& calls) {
-    ASSERT_TRUE(pool->OpenEpisode(pools::Open(id, of, 0, attempt, v1::PURPOSE_EVAL)).ok());
+    ASSERT_TRUE(pool->StoreEpisode(pools::Open(id, of, 0, attempt, v1::PURPOSE_EVAL)).ok());
     for (size_t i = 0; i < calls.size(); ++i) {
       v1::AppendCallRequest call =
           pools::Append(id, static_cast<int>(i), {pools::Prompt({1, 2})}, {pools::Sampled({5, 6, 7})});
       call.mutable_call()->set_finish(calls[i]);
       ASSERT_TRUE(pool->AppendCall(call).ok());
     }
-    ASSERT_TRUE(pool->EndEpisode(pools::End(id, v1::EPISODE_FINISHED, reward)).ok());
+    ASSERT_TRUE(pool->StoreEnd(pools::End(id, v1::EPISODE_FINISHED, reward)).ok());
   };
   add("old", group, 0, 1, {});
   add("a", group, 1, 0, {v1::FINISH_STOP, v1::FINISH_LENGTH});

@@ -49,18 +49,18 @@ TEST_F(ListingTest, EveryConditionCounts) {
 }
 
 TEST(EpisodeFilter, NamesTheValueThatItsKeyDoesNotTake) {
-  const auto refused = [](const std::string& query) {
+  const auto rejected = [](const std::string& query) {
     const absl::Status status = EpisodeFilter::Of(Query::Of("/?" + query)).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << query;
     return std::string(status.message());
   };
-  EXPECT_EQ(refused("reward_min=abc"), "reward_min: 'abc' is not a number");
-  EXPECT_EQ(refused("reward_max=nan"), "reward_max: 'nan' is not a number");
-  EXPECT_EQ(refused("step=1.5"), "step: '1.5' is not a whole number");
-  EXPECT_EQ(refused("version=99999999999999999999"), "version: '99999999999999999999' is not a whole number");
-  EXPECT_EQ(refused("group=%1b"), "group: '\\x1b' is not a whole number");
-  EXPECT_EQ(refused("kind=evil"), "kind: 'evil' is not one of: train, eval");
-  EXPECT_EQ(refused("state=ended").substr(0, 36), "state: 'ended' is not one of: open, ");
+  EXPECT_EQ(rejected("reward_min=abc"), "reward_min: 'abc' is not a number");
+  EXPECT_EQ(rejected("reward_max=nan"), "reward_max: 'nan' is not a number");
+  EXPECT_EQ(rejected("step=1.5"), "step: '1.5' is not a whole number");
+  EXPECT_EQ(rejected("version=99999999999999999999"), "version: '99999999999999999999' is not a whole number");
+  EXPECT_EQ(rejected("group=%1b"), "group: '\\x1b' is not a whole number");
+  EXPECT_EQ(rejected("kind=evil"), "kind: 'evil' is not one of: train, eval");
+  EXPECT_EQ(rejected("state=ended").substr(0, 36), "state: 'ended' is not one of: open, ");
   // A form sends what is left out as an empty value.
   EXPECT_TRUE(EpisodeFilter::Of(Query::Of("/?reward_min=&step=&kind=&state=")).ok());
   EXPECT_TRUE(EpisodeFilter::Of(Query::Of("/?state=infrastructure+failed")).ok());

@@ -63,19 +63,19 @@ class SmallRun {
 
   void Sample(int group, int sample, bool ended) {
     const std::string id = "g" + std::to_string(group) + "s" + std::to_string(sample);
-    v1::OpenEpisodeRequest open = pools::Open(id, group, sample);
+    v1::StoreEpisodeRequest open = pools::Open(id, group, sample);
     open.mutable_episode()->mutable_task()->set_domain(group % 2 == 0 ? "even" : "odd");
     open.mutable_episode()->set_scaffold("agent");
     open.mutable_episode()->set_opened_unix_ns(base::Clock::Real().UnixNanos());
-    EXPECT_TRUE(pool_->OpenEpisode(open).ok());
+    EXPECT_TRUE(pool_->StoreEpisode(open).ok());
     v1::AppendCallRequest call =
         pools::Append(id, 0, {pools::Prompt({'a', 'b'})}, {pools::Sampled({'x', '0' + group})});
     if (group == 2) call.mutable_call()->set_fork_cause("edited");
     EXPECT_TRUE(pool_->AppendCall(call).ok());
     if (ended) {
-      v1::EndEpisodeRequest end = pools::End(id, v1::EPISODE_FINISHED, sample);
+      v1::StoreEndRequest end = pools::End(id, v1::EPISODE_FINISHED, sample);
       end.set_ended_unix_ns(base::Clock::Real().UnixNanos());
-      EXPECT_TRUE(pool_->EndEpisode(end).ok());
+      EXPECT_TRUE(pool_->StoreEnd(end).ok());
     }
   }
 

@@ -14,7 +14,7 @@ namespace pools = datapool::testing;
 class OriginsTest : public ::testing::Test {
  protected:
   OriginsTest() : pool_(datapool::OpenPool(pools::QuickOptions(dir_.path())).value()) {
-    EXPECT_TRUE(pool_->OpenEpisode(pools::Open("e", 0, 0)).ok());
+    EXPECT_TRUE(pool_->StoreEpisode(pools::Open("e", 0, 0)).ok());
   }
 
   // A call with a prompt of its own.

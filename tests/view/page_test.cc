@@ -109,9 +109,9 @@ TEST_F(PageTest, AFaultIsOneClearError) {
        {"/api/episodes?reward_min=abc", "/api/episodes?state=ended", "/api/episodes?limit=all", "/api/step?step=one",
         "/api/group?group=0x1", "/api/group?group=0&kind=test", "/api/curves?points=many", "/api/time?steps=-",
         "/api/tokens?id=g0s0&call=last", "/api/tokens?id=g0s0", "/api/episodes?rewardmin=1", "/api/window?x=1"}) {
-    const http::Response refused = Ask(malformed);
-    EXPECT_EQ(refused.status, 400) << malformed;
-    EXPECT_THAT(refused.body, HasSubstr("{\"error\":\"")) << malformed;
+    const http::Response rejected = Ask(malformed);
+    EXPECT_EQ(rejected.status, 400) << malformed;
+    EXPECT_THAT(rejected.body, HasSubstr("{\"error\":\"")) << malformed;
   }
   EXPECT_THAT(Ask("/api/episodes?reward_min=abc").body, HasSubstr("reward_min: 'abc' is not a number"));
   EXPECT_THAT(Ask("/api/episodes?rewardmin=1").body, HasSubstr("'rewardmin' is not one of: kind, "));

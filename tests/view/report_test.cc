@@ -41,20 +41,20 @@ TEST(EvaluatedTasks, CountsTheNewestAttemptAndAFailedEpisodeAsZero) {
   const int64_t group = 3 * (int64_t{1} << 20);
   const auto add = [&](const std::string& id, int64_t of, int sample, v1::EpisodeState state, double reward,
                        int attempt = 0) {
-    ASSERT_TRUE(pool->OpenEpisode(testing::pools::Open(id, of, sample, attempt, v1::PURPOSE_EVAL)).ok());
-    ASSERT_TRUE(pool->EndEpisode(testing::pools::End(id, state, reward)).ok());
+    ASSERT_TRUE(pool->StoreEpisode(testing::pools::Open(id, of, sample, attempt, v1::PURPOSE_EVAL)).ok());
+    ASSERT_TRUE(pool->StoreEnd(testing::pools::End(id, state, reward)).ok());
   };
   add("a", group, 0, v1::EPISODE_FINISHED, 1);
   add("b", group, 1, v1::EPISODE_FAILED, 0);
   add("c", group + 1, 0, v1::EPISODE_FAILED, 0);
   add("d", group + 1, 0, v1::EPISODE_FINISHED, 0.5, 1);
   for (const char* set : {"one", "two"}) {  // two sets may have tasks of one id
-    v1::OpenEpisodeRequest open =
+    v1::StoreEpisodeRequest open =
         testing::pools::Open(set, 5 * (int64_t{1} << 20) + (set[0] == 'o' ? 0 : 1), 0, 0, v1::PURPOSE_EVAL);
     open.mutable_episode()->mutable_task()->set_task_id("same");
     open.mutable_episode()->mutable_task()->set_eval_set(set);
-    ASSERT_TRUE(pool->OpenEpisode(open).ok());
-    ASSERT_TRUE(pool->EndEpisode(testing::pools::End(set, v1::EPISODE_FINISHED, set[0] == 'o' ? 1 : 0)).ok());
+    ASSERT_TRUE(pool->StoreEpisode(open).ok());
+    ASSERT_TRUE(pool->StoreEnd(testing::pools::End(set, v1::EPISODE_FINISHED, set[0] == 'o' ? 1 : 0)).ok());
   }
   EXPECT_EQ(EvaluatedTasks(*pool, 5).value(), (TaskRewards{{"one/same", 1}, {"two/same", 0}}));
   const TaskRewards tasks = EvaluatedTasks(*pool, 3).value();

@@ -28,12 +28,12 @@ class FaultyReads final : public datapool::Client {
   }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest&) override { return kNot; }
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest&) override { return kNot; }
-  absl::Status OpenEpisode(const v1::OpenEpisodeRequest&) override { return kNot; }
+  absl::Status StoreEpisode(const v1::StoreEpisodeRequest&) override { return kNot; }
   absl::Status AppendCall(const v1::AppendCallRequest&) override { return kNot; }
-  absl::Status RewardEpisode(const v1::RewardEpisodeRequest&) override { return kNot; }
-  absl::Status EndEpisode(const v1::EndEpisodeRequest&) override { return kNot; }
-  absl::StatusOr<v1::EpisodeTree> TakeEpisode(const v1::TakeEpisodeRequest&) override { return kNot; }
-  absl::Status GradeGroup(const v1::GradeGroupRequest&) override { return kNot; }
+  absl::Status StoreReward(const v1::StoreRewardRequest&) override { return kNot; }
+  absl::Status StoreEnd(const v1::StoreEndRequest&) override { return kNot; }
+  absl::StatusOr<v1::EpisodeTree> TakeOverEpisode(const v1::TakeOverEpisodeRequest&) override { return kNot; }
+  absl::Status StoreGrades(const v1::StoreGradesRequest&) override { return kNot; }
   absl::StatusOr<int64_t> AppendJournal(const v1::AppendJournalRequest&) override { return kNot; }
   absl::StatusOr<v1::TrimResponse> Trim(const v1::TrimRequest&) override { return kNot; }
   absl::StatusOr<v1::PoolStatusResponse> Status() override { return kNot; }
@@ -145,7 +145,7 @@ TEST_F(RunViewTest, CountsOfAnotherRunsGroupsAreForgotten) {
   v1::AppendJournalRequest closed = pools::ClosedRecord(1);
   closed.mutable_records(0)->mutable_closed()->set_outcome(v1::GROUP_DROPPED);
   ASSERT_TRUE(other->AppendJournal(closed).ok());
-  ASSERT_TRUE(other->OpenEpisode(pools::Open("e", 1, 0)).ok());
+  ASSERT_TRUE(other->StoreEpisode(pools::Open("e", 1, 0)).ok());
   ASSERT_TRUE(other->AppendCall(pools::Append("e", 0, {pools::Prompt({'a'})}, {pools::Sampled({'x', 'y', 'z'})})).ok());
 
   datapool::Client* serves = &run_.pool();

@@ -27,7 +27,7 @@ class TrajectoryJsonTest : public ::testing::Test {
   TrajectoryJsonTest() : pool_(datapool::OpenPool(pools::QuickOptions(dir_.path())).value()) {}
 
   v1::EpisodeTree Tree(const std::string& prompt, const std::string& answer, const std::string& delivered = "") {
-    EXPECT_TRUE(pool_->OpenEpisode(pools::Open("e", 0, 0)).ok());
+    EXPECT_TRUE(pool_->StoreEpisode(pools::Open("e", 0, 0)).ok());
     const v1::Segment asked = pools::Prompt(Ids(prompt)), said = pools::Sampled(Ids(answer), 3);
     v1::AppendCallRequest first = pools::Append("e", 0, {asked}, {said});
     first.mutable_call()->set_delivered_json(delivered);
@@ -59,7 +59,7 @@ TEST_F(TrajectoryJsonTest, AnEpisodeHasItsCallsItsTreeAndItsAdvantages) {
   ASSERT_EQ(calls.size(), 2u);
   EXPECT_EQ(calls[1].at("fork_cause"), "edited");
   EXPECT_EQ(calls[1].at("origin"), "");
-  EXPECT_FALSE(calls[1].at("behind_trunk").as_bool());
+  EXPECT_FALSE(calls[1].at("after_trunk").as_bool());
   EXPECT_EQ(calls[1].at("advantage").as_double(), -0.5);
   EXPECT_EQ(calls[0].at("delivered").at("content"), "cd");
   EXPECT_EQ(json.at("sampled_tokens").to_number<int>(), 4);
@@ -84,8 +84,8 @@ TEST_F(TrajectoryJsonTest, ACallSaysHowItsBranchBegan) {
   EXPECT_EQ(json.at("trunk"), "trunk");
   EXPECT_EQ(json.at("calls").as_array()[1].at("origin"), "summary");
   EXPECT_EQ(json.at("calls").as_array()[1].at("origin_call").to_number<int>(), 0);
-  EXPECT_TRUE(json.at("calls").as_array()[1].at("behind_trunk").as_bool());
-  EXPECT_FALSE(json.at("calls").as_array()[0].at("behind_trunk").as_bool());
+  EXPECT_TRUE(json.at("calls").as_array()[1].at("after_trunk").as_bool());
+  EXPECT_FALSE(json.at("calls").as_array()[0].at("after_trunk").as_bool());
 }
 
 TEST_F(TrajectoryJsonTest, ATokenThatEndsWithinACharacterLeavesItToTheNext) {

@@ -38,7 +38,7 @@ TEST(CausesWithin, EveryInstantHasOneCause) {
               UnorderedElementsAre(Pair("engine: decoding", DoubleNear(1, 1e-9))));
 }
 
-TEST(HeldUpBy, NamesTheLongestCauseFirstAndTheTimeBehindTheLastCall) {
+TEST(HeldUpBy, NamesTheLongestCauseFirstAndTheTimeAfterTheLastCall) {
   v1::EpisodeTree tree;
   tree.mutable_episode()->set_opened_unix_ns(10 * kSecond);
   EXPECT_EQ(HeldUpBy(tree, 12 * kSecond, true), "agent and its tools 2.0 s");

@@ -38,7 +38,7 @@ class Exchange {
     while (joined_ < size && !ended_) changed_.Wait(mu_);
     return ended_ ? absl::DeadlineExceededError("not all came") : absl::OkStatus();
   }
-  absl::StatusOr<std::string> Take(int engines) {
+  absl::StatusOr<std::string> TakeSnapshot(int engines) {
     base::MutexLock lock(mu_);
     ++waiting_;
     changed_.SignalAll();
@@ -112,7 +112,7 @@ class Process final : public BroadcastMember, public Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Receive(const v1::ReceiveWeightsRequest& request) override {
     if (gone) return absl::UnavailableError("it is gone");
     if (request.group() != group_) return absl::AbortedError("not in the group");
-    INGOT_ASSIGN_OR_RETURN(const std::string bytes, exchange_->Take(size_ - 1));
+    INGOT_ASSIGN_OR_RETURN(const std::string bytes, exchange_->TakeBytes(size_ - 1));
     EncodedDelta delta;
     delta.header = request.header();
     size_t at = 0;
@@ -159,7 +159,7 @@ class BroadcastSetTest : public ::testing::Test {
       tensors_.Add("b", "BF16", {500}, testing::RandomBytes(rng_, 1000));
     }
     tensors_.bytes[static_cast<size_t>(++version_ % 2)][rng_() % 1000] ^= 1;
-    newest_ = tensors_.Take(version_);
+    newest_ = tensors_.TakeSnapshot(version_);
     return publisher_.Publish(newest_, false).status();
   }
   bool AwaitMembers(size_t count) {

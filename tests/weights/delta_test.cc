@@ -51,14 +51,14 @@ TEST(Delta, AppliedToItsBaseIsTheTargetBitForBit) {
   std::map<v1::TensorCoding, int> seen;
   for (int round = 0; round < 600; ++round) {
     Tensors tensors = RandomModel(rng, round % 3 == 0);
-    const auto base = tensors.Take(round);
+    const auto base = tensors.TakeSnapshot(round);
     const double densities[] = {0, 0.0005, 0.01, 0.1, 0.5, 1};
     for (size_t i = 0; i < tensors.bytes.size(); ++i) {
       Perturb(rng, tensors.bytes[i], DtypeBytes(tensors.views[i].dtype).value(), densities[rng() % 6]);
       if (rng() % 8 == 0) tensors.bytes[i] = RandomBytes(rng, tensors.bytes[i].size());
       if (rng() % 8 == 0) tensors.bytes[i].assign(tensors.bytes[i].size(), '\0');
     }
-    const auto target = tensors.Take(round + 1);
+    const auto target = tensors.TakeSnapshot(round + 1);
     CodecOptions options;
     options.zstd_level = round % 4 == 0 ? 3 : 1;
     const auto delta = Encode(base.get(), *target, false, options);
@@ -83,11 +83,11 @@ TEST(Delta, CountsChangedElementsAndSharesUnchangedTensors) {
   Tensors tensors;
   tensors.Add("a", "F32", {1000}, std::string(4000, 'x'));
   tensors.Add("b", "BF16", {1000}, std::string(2000, 'y'));
-  const auto base = tensors.Take(1);
+  const auto base = tensors.TakeSnapshot(1);
   tensors.bytes[1][0] = 'z';
   tensors.bytes[1][1] = 'z';  // both bytes of element 0
   tensors.bytes[1][1998] = 'z';
-  const auto target = tensors.Take(2);
+  const auto target = tensors.TakeSnapshot(2);
   const auto beside = EncodeBeside(*target);
   ASSERT_TRUE(beside.ok());
   EXPECT_TRUE(beside->header.retain() && beside->header.beside() && IsFullCopy(beside->header));
@@ -114,22 +114,22 @@ TEST(Delta, IsAFullCopyWhenTensorsDiffer) {
   Tensors one, two;
   one.Add("a", "F32", {2}, "12345678");
   two.Add("a", "F32", {1, 2}, "12345678");
-  const auto base = one.Take(1);
-  const auto target = two.Take(2);
+  const auto base = one.TakeSnapshot(1);
+  const auto target = two.TakeSnapshot(2);
   const auto delta = Encode(base.get(), *target, false);
   EXPECT_TRUE(IsFullCopy(delta->header));
   EXPECT_TRUE(SameWeights(**Apply(base, *delta), *target));
 }
 
-TEST(Delta, RefusesEveryOtherBase) {
+TEST(Delta, RejectsEveryOtherBase) {
   Tensors tensors;
   tensors.Add("a", "F32", {256}, std::string(1024, 'x'));
-  const auto base = tensors.Take(1);
-  const auto same_weights_later = tensors.Take(2);
+  const auto base = tensors.TakeSnapshot(1);
+  const auto same_weights_later = tensors.TakeSnapshot(2);
   tensors.bytes[0][5] = 'y';
-  const auto target = tensors.Take(3);
+  const auto target = tensors.TakeSnapshot(3);
   tensors.bytes[0][9] = 'z';
-  const auto other = tensors.Take(1);
+  const auto other = tensors.TakeSnapshot(1);
   const auto delta = Encode(base.get(), *target, false).value();
   EXPECT_TRUE(Apply(base, delta).ok());
   EXPECT_EQ(Apply(nullptr, delta).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -151,14 +151,14 @@ Pair OfEachCoding() {
   tensors.Add("ulp", "BF16", {300}, RandomBytes(rng, 600));
   tensors.Add("xor", "F32", {100}, RandomBytes(rng, 400));
   Pair pair;
-  pair.base = tensors.Take(1);
+  pair.base = tensors.TakeSnapshot(1);
   tensors.bytes[0] = RandomBytes(rng, 160);
   tensors.bytes[2][100] ^= 3;
   tensors.bytes[2][500] ^= 7;
   for (size_t i = 0; i < 600; i += 14) tensors.bytes[3][i] ^= static_cast<char>(1 + rng() % 3);
   tensors.bytes[3][301] ^= static_cast<char>(0x80);  // a sign: a distance of two bytes
   for (size_t i = 0; i < 400; i += 4) tensors.bytes[4][i] ^= static_cast<char>(rng() % 4);
-  pair.target = tensors.Take(2);
+  pair.target = tensors.TakeSnapshot(2);
   return pair;
 }
 
@@ -188,7 +188,7 @@ std::vector<v1::DeltaHeader> FlippedHeaders(const v1::DeltaHeader& header) {
   return flipped;
 }
 
-TEST(Delta, RefusesEveryFlippedBitAndHealsByAFullCopy) {
+TEST(Delta, RejectsEveryFlippedBitAndHealsByAFullCopy) {
   const Pair pair = OfEachCoding();
   const EncodedDelta good = Encode(pair.base.get(), *pair.target, true).value();
   ASSERT_EQ(good.tensors[0].coding(), v1::TENSOR_FULL);
@@ -266,12 +266,12 @@ Pair OfSeveralSlices(std::shared_ptr<Changes> changes = nullptr) {
   tensors.Add("c", "F32", {1000}, RandomBytes(rng, 4000));
   tensors.Add("d", "BF16", {1 << 20}, RandomBytes(rng, 2 << 20));
   Pair pair;
-  pair.base = tensors.Take(1);
+  pair.base = tensors.TakeSnapshot(1);
   for (const size_t tensor : {0, 1, 2}) {
     for (size_t i = 0; i < tensors.bytes[tensor].size(); i += 2 * (1 + rng() % 100)) tensors.bytes[tensor][i] += 1;
   }
   if (changes == nullptr) {
-    pair.target = tensors.Take(2);
+    pair.target = tensors.TakeSnapshot(2);
     return pair;
   }
   changes->base_checksum = pair.base->checksum();
@@ -334,11 +334,11 @@ TEST(Delta, ReadsOnlyTheWordsThatAreMarked) {
 TEST(Delta, DecompressesNoMoreThanTheManifestAllows) {
   Tensors zeros;
   zeros.Add("a", "F32", {1 << 20}, std::string(4 << 20, '\0'));
-  const EncodedDelta bomb = Encode(nullptr, *zeros.Take(1), false).value();
+  const EncodedDelta bomb = Encode(nullptr, *zeros.TakeSnapshot(1), false).value();
   ASSERT_LT(bomb.tensors[0].payload().size(), 4096u);
   Tensors small;
   small.Add("a", "F32", {4096}, std::string(4 * 4096, 'x'));
-  EncodedDelta delta = Encode(nullptr, *small.Take(1), false).value();
+  EncodedDelta delta = Encode(nullptr, *small.TakeSnapshot(1), false).value();
   delta.tensors = bomb.tensors;
   EXPECT_EQ(Apply(nullptr, delta).status().code(), absl::StatusCode::kDataLoss);
   CodecOptions tight;
@@ -374,7 +374,7 @@ TEST(Chunks, StopWhenTheReceiverHasEnough) {
   EXPECT_EQ(emitted, 5);
 }
 
-TEST(Chunks, RefuseAWrongOrderAndMissingParts) {
+TEST(Chunks, RejectAWrongOrderAndMissingParts) {
   const Pair pair = OfEachCoding();
   std::vector<v1::WeightChunk> chunks;
   ToChunks(Encode(pair.base.get(), *pair.target, false).value(), 50, [&](const v1::WeightChunk& chunk) {
@@ -460,7 +460,7 @@ TEST(Chunks, APayloadNeverGrowsPastItsTensor) {
   tensors.Add("a", "F32", {4}, std::string(16, 'x'));
   ChunkAssembler assembler;
   v1::WeightChunk chunk;
-  ToChunks(Encode(nullptr, *tensors.Take(1), false).value(), 1 << 20, [&](const v1::WeightChunk& part) {
+  ToChunks(Encode(nullptr, *tensors.TakeSnapshot(1), false).value(), 1 << 20, [&](const v1::WeightChunk& part) {
     EXPECT_TRUE(assembler.Add(part).ok());
     return true;
   });
@@ -479,7 +479,7 @@ TEST(Delta, FourMegabytesTakeMilliseconds) {
   }
   Tensors tensors;
   for (int i = 0; i < 8; ++i) tensors.Add("t" + std::to_string(i), "F32", {1 << 17}, weights.substr(i << 19, 1 << 19));
-  const auto base = tensors.Take(1);
+  const auto base = tensors.TakeSnapshot(1);
   for (std::string& bytes : tensors.bytes) {  // every weight moves a little, as after an optimizer step
     for (size_t i = 0; i < bytes.size(); i += 4) {
       float value;
@@ -489,7 +489,7 @@ TEST(Delta, FourMegabytesTakeMilliseconds) {
     }
   }
   const auto start = std::chrono::steady_clock::now();
-  const auto target = tensors.Take(2);
+  const auto target = tensors.TakeSnapshot(2);
   const auto taken = std::chrono::steady_clock::now();
   const auto delta = Encode(base.get(), *target, false).value();
   const auto encoded = std::chrono::steady_clock::now();

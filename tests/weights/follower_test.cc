@@ -51,7 +51,7 @@ class Model {
     } else {
       for (int i = 0; i < 5; ++i) tensors_.bytes[i % 2][static_cast<size_t>(rng_() % 2000)] ^= 1;
     }
-    return tensors_.Take(++version_);
+    return tensors_.TakeSnapshot(++version_);
   }
 
  private:
@@ -242,9 +242,9 @@ TEST_P(FollowerTest, ADamagedDeltaIsToldAndHealedByAnAnchor) {
   process->follower = Follower::Start(store_, process->engine,
                                       {.run = kRun, .engine = "rollout-0", .poll = 2ms, .heartbeat = 5ms, .retry = 5ms})
                           .value();
-  const absl::Status told = sink->Update(DeltaOf(zero.get(), *one)).status();
-  EXPECT_TRUE(absl::IsDataLoss(told)) << told;
-  EXPECT_THAT(std::string(told.message()), HasSubstr(DeltaShard(*one)));
+  const absl::Status reported = sink->Update(DeltaOf(zero.get(), *one)).status();
+  EXPECT_TRUE(absl::IsDataLoss(reported)) << reported;
+  EXPECT_THAT(std::string(reported.message()), HasSubstr(DeltaShard(*one)));
   EXPECT_EQ(process->engine.live()->version(), 0);
   EXPECT_EQ(sink->Update(DeltaOf(nullptr, *one)).status(), absl::OkStatus());
   EXPECT_TRUE(SameWeights(*process->engine.live(), *one));
@@ -298,18 +298,18 @@ TEST_P(FollowerTest, EveryDamagedByteIsNoticed) {
   }
 }
 
-TEST_P(FollowerTest, ALaterTrainerGoesOnAndTheEarlierOneIsRefused) {
+TEST_P(FollowerTest, ALaterTrainerGoesOnAndTheEarlierOneIsRejected) {
   const std::shared_ptr<VersionWriter> earlier = Writer();
   const auto zero = Next(*earlier), one = Next(*earlier);
   const std::shared_ptr<VersionWriter> later = Writer();
   // It goes back to version 0, of which there is an anchor, and makes version 1 again with other weights.
   ASSERT_EQ(later->Publish(DeltaOf(nullptr, *zero), false).status(), absl::OkStatus());
-  const absl::Status refused = earlier->Publish(DeltaOf(one.get(), *model_.Next()), false).status();
-  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("another trainer"));
+  const absl::Status rejected = earlier->Publish(DeltaOf(one.get(), *model_.Next()), false).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("another trainer"));
   testing::Tensors other;
   other.Add("a", "F32", {1}, "1234");
-  const auto again = other.Take(1);
+  const auto again = other.TakeSnapshot(1);
   ASSERT_EQ(later->Publish(DeltaOf(zero.get(), *again), false).status(), absl::OkStatus());
   Process process(store_, "rollout-0");
   ASSERT_TRUE(SinkOf(later, "rollout-0")->Update(DeltaOf(nullptr, *again)).ok());
@@ -320,7 +320,7 @@ TEST_P(FollowerTest, AnEarlierTrainerThatWasPausedRemovesNoObjectsOfTheLaterOne)
   auto faulty = std::make_shared<FaultyStore>(store_);
   testing::Tensors other;
   other.Add("a", "F32", {1}, "1234");
-  const auto again = other.Take(1);
+  const auto again = other.TakeSnapshot(1);
   std::unique_ptr<VersionWriter> later;
   std::promise<void> taken_over;
   // The earlier one is paused before it lists the objects to be removed.
@@ -340,13 +340,13 @@ TEST_P(FollowerTest, AnEarlierTrainerThatWasPausedRemovesNoObjectsOfTheLaterOne)
   EXPECT_EQ(LoadVersion(*store_, kRun, NameOf(*again), VersionKind::kAnchor, {}, &bytes).status(), absl::OkStatus());
 }
 
-TEST_P(FollowerTest, VersionsOfAnotherFormatAreRefusedByName) {
+TEST_P(FollowerTest, VersionsOfAnotherFormatAreRejectedByName) {
   const auto zero = Next(*Writer());
   const std::string live_key = LiveKey(kRun), manifest_key = ManifestKey(kRun, NameOf(*zero), VersionKind::kAnchor);
-  const auto says_formats = [](const absl::Status& refused) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("weight store format 2"));
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("has format 1"));
+  const auto says_formats = [](const absl::Status& rejected) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("weight store format 2"));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("has format 1"));
   };
 
   v1::VersionManifest manifest;
@@ -369,7 +369,7 @@ TEST_P(FollowerTest, VersionsOfAnotherFormatAreRefusedByName) {
   says_formats(VersionWriter::Open(store_, {.run = kRun, .history = "h"}, [] { return nullptr; }).status());
 }
 
-TEST_P(FollowerTest, AnotherRunOfTheNameIsRefused) {
+TEST_P(FollowerTest, AnotherRunOfTheNameIsRejected) {
   Next(*Writer());
   const auto opened = VersionWriter::Open(store_, {.run = kRun, .history = "another"}, [] { return nullptr; });
   EXPECT_TRUE(absl::IsFailedPrecondition(opened.status()));

@@ -41,7 +41,7 @@ class Engine final : public v1::Rollout::Service {
   int chunks = 0;
 };
 
-TEST(GrpcSink, CarriesDeltasFullCopiesAndRefusals) {
+TEST(GrpcSink, CarriesDeltasFullCopiesAndRejections) {
   Engine engine;
   grpc::ServerBuilder builder;
   int port = 0;
@@ -56,9 +56,9 @@ TEST(GrpcSink, CarriesDeltasFullCopiesAndRefusals) {
   testing::Tensors tensors;
   tensors.Add("a", "F32", {1 << 20}, testing::RandomBytes(rng, 4 << 20));
   tensors.Add("b", "BF16", {3}, "abcdef");
-  const auto first = tensors.Take(1);
+  const auto first = tensors.TakeSnapshot(1);
   tensors.bytes[0][77] ^= 1;
-  const auto second = tensors.Take(2);
+  const auto second = tensors.TakeSnapshot(2);
   const EncodedDelta delta = Encode(first.get(), *second, false).value();
 
   EXPECT_EQ(sink->Update(delta).status().code(), absl::StatusCode::kFailedPrecondition);

@@ -27,7 +27,7 @@ struct Tensors {
     }
     return views;
   }
-  std::shared_ptr<const Snapshot> Take(int64_t version) { return Snapshot::Copy(version, Views()).value(); }
+  std::shared_ptr<const Snapshot> TakeSnapshot(int64_t version) { return Snapshot::Copy(version, Views()).value(); }
 };
 
 inline std::string RandomBytes(std::mt19937_64& rng, size_t size) {

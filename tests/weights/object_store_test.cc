@@ -49,7 +49,7 @@ TEST_P(ObjectStoreTest, ReturnsWhatWasPut) {
   }
 }
 
-TEST_P(ObjectStoreTest, TellsAMissingObjectAndATooLargeOne) {
+TEST_P(ObjectStoreTest, ReportsAMissingObjectAndATooLargeOne) {
   EXPECT_TRUE(absl::IsNotFound(store_->Get("run/none", kAny).status()));
   ASSERT_TRUE(store_->Put("run/object", "12345").ok());
   EXPECT_TRUE(store_->Get("run/object", 5).ok());
@@ -70,17 +70,17 @@ TEST_P(ObjectStoreTest, SwapsOnlyWhatItKnows) {
 
 TEST_P(ObjectStoreTest, LetsOneOfManySwapsSucceed) {
   const std::string tag = *store_->Swap("run/live", "0", "");
-  std::atomic<int> done = 0, refused = 0;
+  std::atomic<int> done = 0, rejected = 0;
   std::vector<std::thread> threads;
   for (int i = 1; i <= 6; ++i) {
     threads.emplace_back([&, i] {
       const auto swapped = store_->Swap("run/live", std::to_string(i), tag);
-      (swapped.ok() ? done : refused) += swapped.ok() || absl::IsAborted(swapped.status());
+      (swapped.ok() ? done : rejected) += swapped.ok() || absl::IsAborted(swapped.status());
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(done, 1);
-  EXPECT_EQ(refused, 5);
+  EXPECT_EQ(rejected, 5);
 }
 
 TEST_P(ObjectStoreTest, ListsByPrefixAndDeletes) {

@@ -236,7 +236,7 @@ std::shared_ptr<const Snapshot> Version(int64_t version) {
   tensors.Add("a", "F32", {500}, testing::RandomBytes(rng, 2000));
   tensors.Add("b", "F32", {500}, testing::RandomBytes(rng, 2000));
   std::memcpy(tensors.bytes[0].data(), &version, sizeof(version));
-  return tensors.Take(version);
+  return tensors.TakeSnapshot(version);
 }
 
 class PublisherTest : public ::testing::Test {
@@ -297,7 +297,7 @@ TEST_F(PublisherTest, SendsAFullCopyFirstAndDeltasAfter) {
   EXPECT_EQ(publisher_.newest()->version(), 1);
 }
 
-TEST_F(PublisherTest, HealsARefusedDeltaByAFullCopy) {
+TEST_F(PublisherTest, HealsARejectedDeltaByAFullCopy) {
   auto damaged = Add("damaged"), restarted = Add("restarted");
   ASSERT_TRUE(Publish(0).ok());
   damaged->DamageNext();
@@ -439,7 +439,7 @@ TEST_F(PublisherTest, ARestartedEngineGetsItsRetainedVersionsBack) {
   EXPECT_THAT(late->log(), ElementsAre("full 3"));
 }
 
-TEST_F(PublisherTest, ARefusedDeltaBringsTheRetainedVersionsBackToo) {
+TEST_F(PublisherTest, ARejectedDeltaBringsTheRetainedVersionsBackToo) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -491,7 +491,7 @@ TEST_F(PublisherTest, ARetainedVersionIsSentUntilTheEngineHasIt) {
   EXPECT_THAT(engine->log(), ElementsAre("full 0 retained", "delta 1", "beside 0", "full 1"));
 }
 
-TEST_F(PublisherTest, AnEngineThatRefusesARetainedVersionServesWithoutIt) {
+TEST_F(PublisherTest, AnEngineThatRejectsARetainedVersionServesWithoutIt) {
   auto engine = Add("restarted");
   ASSERT_TRUE(Publish(0, true).ok());
   ASSERT_TRUE(Publish(1).ok());
@@ -508,7 +508,7 @@ TEST_F(PublisherTest, AnEngineThatRefusesARetainedVersionServesWithoutIt) {
 TEST_F(PublisherTest, OtherWeightsUnderARetainedNumberAreReplaced) {
   testing::Tensors before;
   before.Add("a", "F32", {1}, "1234");
-  const auto other = before.Take(0);
+  const auto other = before.TakeSnapshot(0);
   auto steady = Add("steady"), outlived = std::make_shared<FakeEngine>(), silent = std::make_shared<FakeEngine>();
   outlived->Holds(*other, true);
   silent->Holds(*other, false);
@@ -634,16 +634,16 @@ TEST_F(PublisherTest, IsUnavailableWithoutALeaseAndCanBeTriedAgain) {
   EXPECT_THAT(only->log(), ElementsAre("full 0", "full 1", "delta 2"));
 }
 
-TEST_F(PublisherTest, AVersionThatAllEnginesRefuseForGoodIsNotWorthTryingAgain) {
-  auto refusing = Add("refusing"), gone = Add("gone");
+TEST_F(PublisherTest, AVersionThatAllEnginesRejectForGoodIsNotWorthTryingAgain) {
+  auto rejecting = Add("refusing"), gone = Add("gone");
   ASSERT_TRUE(Publish(0).ok());
-  refusing->Fail(absl::InvalidArgumentError("another model's weights"));
+  rejecting->Fail(absl::InvalidArgumentError("another model's weights"));
   gone->Fail(absl::UnavailableError("gone"));
   EXPECT_EQ(Publish(1).status().code(), absl::StatusCode::kUnavailable);
   gone->Fail(absl::InternalError("out of memory"));
-  const absl::Status refused = Publish(1).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("refusing: another model's weights"));
+  const absl::Status rejected = Publish(1).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("refusing: another model's weights"));
 }
 
 TEST_F(PublisherTest, SaysWhetherAllEnginesRetainTheVersion) {
@@ -664,7 +664,7 @@ TEST_F(PublisherTest, VersionsRise) {
   EXPECT_EQ(Publish(4).status().code(), absl::StatusCode::kInvalidArgument);
   testing::Tensors other;
   other.Add("a", "F32", {1}, "1234");
-  EXPECT_EQ(publisher_.Publish(other.Take(5), false).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(publisher_.Publish(other.TakeSnapshot(5), false).status().code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(Publish(5, true).ok());  // the same weights, now retained
   EXPECT_THAT(engine->log(), ElementsAre("full 5", "delta 5 retained"));
 }

@@ -100,7 +100,7 @@ TEST(S3AnswerTest, ReadsElementsAndSizes) {
   EXPECT_EQ(WholeBytes(range), std::nullopt);
 }
 
-TEST(S3OptionsTest, RefusesWhatCannotBeUsed) {
+TEST(S3OptionsTest, RejectsWhatCannotBeUsed) {
   const auto fault = [](const std::function<void(S3Options&)>& change) {
     S3Options options = Options();
     change(options);

@@ -22,7 +22,7 @@ TEST(Snapshot, OrdersTensorsByNameAndAlignsThem) {
   Tensors tensors;
   tensors.Add("b", "BF16", {3}, "abcdef");
   tensors.Add("a", "F32", {1, 2}, "12345678");
-  const auto snapshot = tensors.Take(7);
+  const auto snapshot = tensors.TakeSnapshot(7);
   EXPECT_EQ(snapshot->version(), 7);
   EXPECT_EQ(snapshot->total_bytes(), 14);
   EXPECT_EQ(snapshot->view(0).name, "a");
@@ -36,16 +36,16 @@ TEST(Snapshot, OrdersTensorsByNameAndAlignsThem) {
 TEST(Snapshot, ChecksumNamesTheWeightsNotTheVersion) {
   Tensors tensors;
   tensors.Add("a", "F32", {2}, "12345678");
-  const uint64_t checksum = tensors.Take(1)->checksum();
-  EXPECT_EQ(tensors.Take(2)->checksum(), checksum);
+  const uint64_t checksum = tensors.TakeSnapshot(1)->checksum();
+  EXPECT_EQ(tensors.TakeSnapshot(2)->checksum(), checksum);
   tensors.bytes[0][3] ^= 1;
-  EXPECT_NE(tensors.Take(1)->checksum(), checksum);
+  EXPECT_NE(tensors.TakeSnapshot(1)->checksum(), checksum);
   tensors.bytes[0][3] ^= 1;
   tensors.views[0].shape = {1, 2};
-  EXPECT_NE(tensors.Take(1)->checksum(), checksum);
+  EXPECT_NE(tensors.TakeSnapshot(1)->checksum(), checksum);
 }
 
-TEST(Snapshot, RefusesTensorsThatAreNoModel) {
+TEST(Snapshot, RejectsTensorsThatAreNoModel) {
   const auto code = [](const std::string& dtype, std::vector<int64_t> shape, const std::string& bytes) {
     Tensors tensors;
     tensors.Add("a", dtype, std::move(shape), bytes);
@@ -69,7 +69,7 @@ TEST(Snapshot, AdoptNamesTheTensorThatDiffers) {
   Tensors tensors;
   tensors.Add("good", "F32", {1}, "1234");
   tensors.Add("late", "F32", {1}, "5678");
-  const auto snapshot = tensors.Take(1);
+  const auto snapshot = tensors.TakeSnapshot(1);
   std::vector<std::shared_ptr<std::byte[]>> buffers;
   for (size_t i = 0; i < 2; ++i) {
     buffers.push_back(AllocateBuffer(4).value());
@@ -102,7 +102,7 @@ TEST(BufferPool, TwoBuffersTradePlaces) {
   tensors.bytes[1] = "abcdefgh";
   first = take(3);
   EXPECT_EQ(first->bytes(1).data(), memory);
-  EXPECT_TRUE(testing::SameWeights(*first, *tensors.Take(3)));
+  EXPECT_TRUE(testing::SameWeights(*first, *tensors.TakeSnapshot(3)));
   EXPECT_EQ(second->bytes(1)[0], std::byte{'1'}) << "a version that is read stays as it is";
   EXPECT_EQ(pool.free_bytes(), 0);
 }
@@ -110,12 +110,12 @@ TEST(BufferPool, TwoBuffersTradePlaces) {
 TEST(BufferPool, KeepsOneFreeBufferForEachTakenOne) {
   auto pool = std::make_unique<BufferPool>();
   std::vector<std::shared_ptr<std::byte[]>> taken;
-  for (int i = 0; i < 8; ++i) taken.push_back(pool->Take(100).value());
+  for (int i = 0; i < 8; ++i) taken.push_back(pool->Acquire(100).value());
   taken.resize(2);
   EXPECT_EQ(pool->free_bytes(), 400) << "kept while fewer are free than taken";
   pool->Clear();
   EXPECT_EQ(pool->free_bytes(), 0);
-  const auto last = pool->Take(100).value();
+  const auto last = pool->Acquire(100).value();
   pool = nullptr;  // its buffers may outlive it
   last[99] = std::byte{1};
 }

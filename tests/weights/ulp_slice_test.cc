@@ -66,7 +66,7 @@ TEST(UlpSlice, HasNoBytesWithoutAChange) {
   EXPECT_EQ(changed, 0);
 }
 
-TEST(UlpSlice, ReachesWordsBehindLongGaps) {
+TEST(UlpSlice, ReachesWordsAfterLongGaps) {
   for (const size_t at : {0, 254, 255, 256, 509, 510, 511, 99999}) {
     Words base(100000, 0x3f80), target = base;
     target[at] = 0x3f81;
@@ -135,7 +135,7 @@ TEST(UlpSlice, SurvivesHostileBytes) {
   for (size_t i = 0; i < target.size(); i += 1 + rng() % 40) target[i] = static_cast<uint16_t>(target[i] + rng() % 300);
   const std::string good = Encode(base, target);
   UlpDecoder decoder;
-  int refused = 0;
+  int rejected = 0;
   constexpr int kRounds = 60000;
   for (int round = 0; round < kRounds; ++round) {
     std::string bad = round % 3 == 0 ? std::string(rng() % 60, '\0') : good;
@@ -148,12 +148,12 @@ TEST(UlpSlice, SurvivesHostileBytes) {
       bad[rng() % bad.size()] ^= static_cast<char>(1 << rng() % 8);
     }
     Words words = base;
-    refused += !decoder.Decode(bad, BytesOf(words)).ok();
+    rejected += !decoder.Decode(bad, BytesOf(words)).ok();
   }
-  EXPECT_GT(refused, kRounds / 2);
+  EXPECT_GT(rejected, kRounds / 2);
 }
 
-TEST(UlpSlice, RefusesWhatIsNoSlice) {
+TEST(UlpSlice, RejectsWhatIsNoSlice) {
   Words words(100, 0);
   const auto code = [&](std::string bytes) { return Decode(bytes, words).code(); };
   const auto of = [](std::initializer_list<int> bytes) {

@@ -1,6 +1,6 @@
 // The run's answers. Everything is asked with GET and polled: no WebSocket, which proxies break.
 
-export class Refused extends Error {}
+export class Rejected extends Error {}
 
 export async function ask<T>(path: string, parameters: Record<string, string | number | undefined> = {}): Promise<T> {
   const query = new URLSearchParams();
@@ -10,7 +10,7 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
   const text = query.toString();
   const response = await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" });
   if (response.status === 401) {
-    throw new Refused("the key of this page is not good any more: `ingot view RUN` prints a new link");
+    throw new Rejected("the key of this page is not good any more: `ingot view RUN` prints a new link");
   }
   const body = (await response.text()) || "{}";
   let parsed: unknown;
@@ -60,14 +60,14 @@ export interface Time {
 export interface Episode {
   id: string; kind: string; group: number; sample: number; attempt: number; state: string; reward: number; seconds: number;
   opened: number; task: string; domain: string; scaffold: string; cause: string; detail: string; version: number;
-  pinned: number; rung: string; trunk: string; signals: Record<string, number>;
+  pinned: number; isolation: string; trunk: string; signals: Record<string, number>;
   terms: { term: string; weight: number; value: number; detail: string }[];
 }
 export interface ToolCall { function?: { name?: string; arguments?: unknown } }
 export interface Message { role?: string; content?: unknown; reasoning_content?: unknown; tool_calls?: ToolCall[] }
 export interface Call {
   call: number; id: string; parent: number; branch: string; parent_branch: string; fork_cause: string;
-  behind_trunk: boolean; origin: "" | "summary" | "sub-agent"; origin_call: number; finish: string;
+  after_trunk: boolean; origin: "" | "summary" | "sub-agent"; origin_call: number; finish: string;
   model: string; trained: boolean; malformed: boolean; temperature: number; context_tokens: number; cached_tokens: number;
   sampled_tokens: number; started_s: number; queue_s: number; decode_s: number; ended_s: number; reward: number;
   advantage?: number; delivered: Message | null;

@@ -39,12 +39,12 @@ function branchesBegin(episode: EpisodeTree, first: number[]): string[][] {
     for (let at = call; at >= 0; at = index.get(calls[at].parent) ?? -1) if (at === from) return true;
     return false;
   };
-  const behind = (node: number): number => {  // the runs below `node` stand behind it, up to this one
+  const after = (node: number): number => {  // the runs below `node` stand behind it, up to this one
     let end = node + 1;
     while (end < nodes.length && nodes[end].depth > nodes[node].depth) ++end;
     return end;
   };
-  const alone = (call: number, node: number) => nodes.slice(node, behind(node)).every((one) =>
+  const alone = (call: number, node: number) => nodes.slice(node, after(node)).every((one) =>
     one.ends.every((ended) => continues(call, index.get(ended) ?? -1)));
   const begun: string[][] = nodes.map(() => []);
   calls.forEach((call, i) => {
@@ -98,7 +98,7 @@ export class EpisodeView implements View {
       h("p", {}, link(hash("group", { group: episode.group, kind: episode.kind }), `group ${episode.group}`),
         `, sample ${episode.sample}, attempt ${episode.attempt}: ${episode.state} after ${seconds(episode.seconds)}; scaffold ${episode.scaffold || "–"}, ` +
         `task ${episode.task}, ${count(episode.calls.length, "call")}, ${count(episode.sampled_tokens, "sampled token")}, ${number(episode.tree_tokens)} in its tree` +
-        (episode.rung ? `, sandbox ${episode.rung}` : "")),
+        (episode.isolation ? `, sandbox ${episode.isolation}` : "")),
       episode.trunk ? h("p", {}, "It goes on from a fork of its trunk, ", link(hash("episode", { id: episode.trunk }), `episode ${episode.trunk}`), ".") : null,
       episode.state === "forked" ? h("p", {}, "It is a trunk: the episodes of its ",
         link(hash("group", { group: episode.group, kind: episode.kind }), "group"), " go on from its last call.") : null,

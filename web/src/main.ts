@@ -1,5 +1,5 @@
 // The page: one view at a time, named by the address's fragment, and the state of the run.
-import { Refused, Run, ask } from "./api";
+import { Rejected, Run, ask } from "./api";
 import { h, refresh, replace } from "./dom";
 import { EpisodeView } from "./episode";
 import { Episodes, GroupView, StepView } from "./episodes";
@@ -68,7 +68,7 @@ async function update(): Promise<void> {
       error instanceof Error ? error.message : String(error);
     say(text, true);
     if (!drawn) replace(trouble, h("p", { class: "error", role: "alert" }, text));
-    if (error instanceof Refused) return;
+    if (error instanceof Rejected) return;
   } finally {
     if (mine === round) main.setAttribute("aria-busy", "false");
   }

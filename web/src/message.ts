@@ -40,7 +40,7 @@ export function beginning(call: Call, before?: Call): string {
   const thread = call.branch && call.branch !== before?.branch;
   const from = call.origin_call >= 0 ? ` of call ${call.origin_call}` : "";
   const words = [
-    call.behind_trunk ? "goes on from the trunk" : "",
+    call.after_trunk ? "goes on from the trunk" : "",
     call.origin === "summary" ? `goes on from a summary: the answer${from}` : "",
     call.origin === "sub-agent" ? `sub-agent${thread ? ` ${call.branch}` : ""}${thread && call.parent_branch ? `, started by ${call.parent_branch}` : from ? `, started by a tool call${from}` : ""}` :
       thread ? `branch ${call.branch}` : "",

@@ -110,8 +110,8 @@ Command::Run DeclareBenchSandbox(CLI::App& parser) {
   parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
   parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
   AddThreads(parser, args->threads, "threads that start");
-  parser.add_option("--idle", args->idle, "hold this many idle rooms at once, and print their memory");
-  parser.add_option("--rung", args->rung, "strongest rung to try")->capture_default_str();
+  parser.add_option("--idle", args->idle, "hold this many idle sandboxes at once, and print their memory");
+  parser.add_option("--isolation", args->isolation, "strongest isolation level to try")->capture_default_str();
   return [args] { return BenchSandbox(*args, std::cout, std::cerr); };
 }
 
@@ -126,7 +126,8 @@ std::vector<Command> BenchCommands() {
        {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
         {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
         {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
-        {"sandbox", "starts of commands in rooms of this machine's strongest rung, beside crun", DeclareBenchSandbox}},
+        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, beside crun",
+         DeclareBenchSandbox}},
        true},
   };
 }

@@ -9,8 +9,8 @@ namespace ingot::app {
 
 std::vector<Command> Commands() {
   std::vector<Command> commands;
-  for (const auto& part :
-       {RunCommands, ModelFolderCommands, RecordCommands, DataCommands, RoomCommands, BenchCommands, SetupCommands}) {
+  for (const auto& part : {RunCommands, ModelFolderCommands, RecordCommands, DataCommands, SandboxCommands,
+                           BenchCommands, SetupCommands}) {
     std::vector<Command> next = part();
     commands.insert(commands.end(), std::make_move_iterator(next.begin()), std::make_move_iterator(next.end()));
   }

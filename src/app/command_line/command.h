@@ -36,7 +36,7 @@ std::vector<Command> RunCommands();          // a run, its roles and its nodes
 std::vector<Command> ModelFolderCommands();  // a model folder or checkpoint: its texts, tensors, evaluation and serving
 std::vector<Command> RecordCommands();       // the record of a run: shown to people, or exported
 std::vector<Command> DataCommands();         // tasks and trajectories: made, measured, converted
-std::vector<Command> RoomCommands();         // rooms and their images, beside any run
+std::vector<Command> SandboxCommands();      // sandboxes and their images, beside any run
 std::vector<Command> BenchCommands();        // figures of this machine and of orders, measured or simulated
 std::vector<Command> SetupCommands();        // help with configurations, machines and shells
 

@@ -75,7 +75,8 @@ Command::Run DeclareTasksCases(CLI::App& parser) {
   parser.add_option("--threads", args->threads, "programs at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  parser.add_flag("--allow-process", args->allow_process, "run the programs on the sandbox's rung `process` too");
+  parser.add_flag("--allow-process", args->allow_process,
+                  "run the programs on the sandbox's isolation level `process` too");
   return [args] { return TasksCases(*args); };
 }
 

@@ -28,13 +28,13 @@ absl::Status RunAgents(const RoleContext& context) {
   const std::unique_ptr<agents::Episodes> episodes = agents::MakeGrpcEpisodes(gateways, options);
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   std::unique_ptr<sandbox::Substrate> substrate;
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "preparing the agents' rooms", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "preparing the agents' sandboxes", [&]() -> absl::Status {
     auto made = MakeAgentsSubstrate(context.config, dir);
     if (!made.ok()) return NameFullDisk(made.status(), dir.path(), kStartBytes);
     substrate = *std::move(made);
     return absl::OkStatus();
   }));
-  ReportGrant(substrate->grant(), context.metrics);
+  ReportProbeResult(substrate->probe_result(), context.metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<agents::Runner> runner,
                          agents::Runner::Make(RunnerOptionsOf(context.config), std::move(substrate), *episodes,
                                               base::Clock::Real(), &context.metrics));

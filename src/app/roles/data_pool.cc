@@ -33,7 +33,7 @@ absl::Status RunDataPool(const RoleContext& context) {
   if (context.resume || context.index > 0) store.postgres.replace = false;
   if (!context.resume && context.index > 0) INGOT_RETURN_IF_ERROR(AwaitFirstPool(*context.registry));
   std::unique_ptr<datapool::Client> pool;
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "opening the pool", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "opening the pool", [&]() -> absl::Status {
     auto opened = datapool::OpenPool(store);
     if (!opened.ok()) return NameFullDisk(opened.status(), store.path, kStartBytes);
     pool = *std::move(opened);

@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   auto http = start(before > 0 && before < 65536 ? before : configured);
   if (!http.ok() && before != 0) http = start(configured);  // another process has it by now
   INGOT_RETURN_IF_ERROR(http.status());
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), absl::StrCat("writing ", dir.path(), "/", port_file), [&] {
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), absl::StrCat("writing ", dir.path(), "/", port_file), [&] {
     return NameFullDisk(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), dir.path(), 4096);
   }));
   return http;
@@ -92,7 +92,7 @@ absl::Status RunGateway(const RoleContext& context) {
                          gateway::Gateway::Create(config.gateway, parts));
   const absl::Cleanup without = [&context] { context.more_metrics.Set(nullptr); };
   context.more_metrics.Set([&gateway] { return gateway->MetricsText(); });
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the open episodes over",
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "taking the open episodes over",
                                 [&] { return GoOnFor(RoleName("gateway", context.index), *gateway, *scheduler); }));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
   std::vector<std::unique_ptr<grpc::Service>> services;

@@ -11,7 +11,7 @@ namespace ingot::app {
 
 using std::chrono::milliseconds;
 
-Patience RolePatience() { return {.stop = &StopFlag()}; }
+RetryPolicy RoleRetryPolicy() { return {.stop = &StopFlag()}; }
 
 void WaitForStop(const std::function<bool()>& over) {
   while (!StopFlag() && !over()) std::this_thread::sleep_for(milliseconds(50));
@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context
       std::unique_ptr<GrpcServer> server,
       GrpcServer::Start(AtHost(cluster, RolePort(cluster, role, context.index)), std::move(services), context.access));
   const std::string name = RoleName(role, context.index), address = AtHost(cluster, server->port());
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "registering in the run's registry",
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "registering in the run's registry",
                                 [&] { return context.registry->Register(name, address, http); }));
   INGOT_LOG(info, "{} listens on {}", name, address);
   return server;

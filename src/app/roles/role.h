@@ -57,7 +57,7 @@ struct RoleContext {
 };
 
 // A role that starts, or goes on, without the disk, the registry or a role that it needs waits for it.
-Patience RolePatience();
+RetryPolicy RoleRetryPolicy();
 
 // Returns at the signal to stop, or once `over` is true.
 void WaitForStop(const std::function<bool()>& over = [] { return false; });

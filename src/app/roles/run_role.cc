@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
   // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they live.
   const bool follows = role == "trainer" && index > 0;
   const int port = follows ? 0 : MetricsPort(config, role, index);
-  return ServeMetrics(config, dir, name, port, text, [&waits] { return PrintWaits(waits.Told()); });
+  return ServeMetrics(config, dir, name, port, text, [&waits] { return PrintWaits(waits.Reported()); });
 }
 
 absl::Status NoToken(const std::string& role) {
@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<RunRegistry>> RegistryOf(const RunConfig& config,
   std::unique_ptr<RunRegistry> registry;
   if (config.tasks.empty() || (role == "trainer" && index > 0)) return registry;
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "reaching the run's registry", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "reaching the run's registry", [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(auto opened, RunRegistry::Open(config, dir.path(), access));
     INGOT_RETURN_IF_ERROR(opened->Follow());
     registry = std::move(opened);
@@ -133,8 +133,8 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   const absl::Cleanup forget = [&waits] { waits.Forget(); };
   INGOT_ASSIGN_OR_RETURN(registry, RegistryOf(config, role, index, start.access));
   if (registry != nullptr) {
-    waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kCallPatience); },
-                 [&registry](const std::string& told) { registry->TellWaits(told); });
+    waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kCallTimeout); },
+                 [&registry](const std::string& reported) { registry->ReportWaits(reported); });
   }
   const RoleContext context{start.loaded,
                             config,

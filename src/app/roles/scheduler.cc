@@ -60,12 +60,12 @@ absl::StatusOr<std::unique_ptr<scheduler::Scheduler>> Lead(const RoleContext& co
                                                            const std::optional<scheduler::ResumePoint>& resume,
                                                            datapool::Client& pool, const scheduler::Grading& grading) {
   int64_t leadership = 0;
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "taking the lead in the run's registry", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "taking the lead in the run's registry", [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(leadership, context.registry->Lead("scheduler"));
     return absl::OkStatus();
   }));
   std::unique_ptr<scheduler::Scheduler> scheduler;
-  INGOT_RETURN_IF_ERROR(Persist(RolePatience(), "reading the run's journal", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "reading the run's journal", [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(pool, leadership));
     INGOT_ASSIGN_OR_RETURN(
         scheduler, scheduler::Scheduler::Recover(context.config.scheduler, tasks, pool, base::Clock::Real(), resume,

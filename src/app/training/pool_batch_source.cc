@@ -11,28 +11,27 @@ namespace ingot::app {
 namespace {
 
 constexpr int kProbeContexts = 16;
-constexpr std::chrono::seconds kTellOfWait{10};
+constexpr std::chrono::seconds kReportWaitAfter{10};
 
 }  // namespace
 
-PoolBatchSource::PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line)
-    : seams_(seams), patience_(patience), line_(line) {
+PoolBatchSource::PoolBatchSource(const TrainingSeams& seams, const RetryPolicy& retry, StepLine& line)
+    : seams_(seams), retry_(retry), line_(line) {
   // Counts from here: a resumed run's first batch does not wait for groups that ended before.
   if (const auto status = seams.scheduler->Status(); status.ok()) feed_ = status->stats();
 }
 
 absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
-  const base::Clock& clock = *patience_.clock;
+  const base::Clock& clock = *retry_.clock;
   const auto start = clock.Now();
-  auto told = start;
+  auto reported = start;
   const auto waiting = [&] {
-    if (clock.Now() - told < kTellOfWait) return;
-    told = clock.Now();
+    if (clock.Now() - reported < kReportWaitAfter) return;
+    reported = clock.Now();
     const absl::StatusOr<v1::SchedulerStatusResponse> status = seams_.scheduler->Status();
     if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats()));
   };
-  INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
-                         WaitForBatch(*seams_.scheduler, step, patience_, waiting));
+  INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(*seams_.scheduler, step, retry_, waiting));
   trainer::TrainBatch batch;
   batch.step = step;
   batch.feed = feed_ = response.stats();
@@ -41,7 +40,7 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
     request.set_group_id(id);
     request.set_purpose(v1::PURPOSE_TRAIN);
     INGOT_RETURN_IF_ERROR(
-        Persist(patience_, absl::StrCat("reading group ", id, " of batch ", step), [&]() -> absl::Status {
+        Persist(retry_, absl::StrCat("reading group ", id, " of batch ", step), [&]() -> absl::Status {
           INGOT_ASSIGN_OR_RETURN(v1::Group group, seams_.pool->GetGroup(request));
           batch.groups.push_back(std::move(group));
           return absl::OkStatus();

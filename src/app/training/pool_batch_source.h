@@ -17,7 +17,7 @@ namespace ingot::app {
 class PoolBatchSource final : public trainer::BatchSource {
  public:
   // All arguments must outlive it.
-  PoolBatchSource(const TrainingSeams& seams, const Patience& patience, StepLine& line);
+  PoolBatchSource(const TrainingSeams& seams, const RetryPolicy& retry, StepLine& line);
 
   // `line` gets a note now and then about the wait for the batch.
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
@@ -29,7 +29,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   void CollectContexts(const std::vector<v1::Group>& groups);
 
   const TrainingSeams& seams_;
-  const Patience& patience_;
+  const RetryPolicy& retry_;
   StepLine& line_;
   v1::FeedStats feed_;  // of the last batch, or at the start
   std::vector<std::vector<int32_t>> contexts_;

@@ -30,7 +30,7 @@ RecordedRows ReadRecord(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config, const RunDir& dir, bool resume,
                                                          int64_t first_step, base::Metrics& metrics,
-                                                         const Patience& patience) {
+                                                         const RetryPolicy& retry) {
   base::RunLogOptions options;
   options.directory = dir.path();
   options.max_labels = config.metrics.max_labels;
@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config
   const base::Clock& clock = base::Clock::Real();
   if (options.resume_step < 0) return base::RunLog::Open(options, &metrics, clock);
   std::unique_ptr<base::RunLog> log;
-  INGOT_RETURN_IF_ERROR(Persist(patience, "opening the record of the run", [&]() -> absl::Status {
+  INGOT_RETURN_IF_ERROR(Persist(retry, "opening the record of the run", [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(log, base::RunLog::Open(options, &metrics, clock));
     return absl::OkStatus();
   }));

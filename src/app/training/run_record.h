@@ -28,6 +28,6 @@ RecordedRows ReadRecord(const std::string& path);
 // new one fails at once. `metrics` outlives the log.
 absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config, const RunDir& dir, bool resume,
                                                          int64_t first_step, base::Metrics& metrics,
-                                                         const Patience& patience);
+                                                         const RetryPolicy& retry);
 
 }  // namespace ingot::app

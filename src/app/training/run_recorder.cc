@@ -34,7 +34,7 @@ base::json::object StepFields(const trainer::StepReport& report, const std::map<
 }
 
 RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
-                         Evaluations& evaluations, const BestModel& best, const Patience& patience, double success,
+                         Evaluations& evaluations, const BestModel& best, const RetryPolicy& retry, double success,
                          std::chrono::nanoseconds start)
     : seams_(seams),
       log_(log),
@@ -42,23 +42,23 @@ RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine
       tally_(tally),
       evaluations_(evaluations),
       best_(best),
-      patience_(patience),
+      retry_(retry),
       success_(success),
       start_(start),
       engine_(*seams.engine) {}
 
 absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) {
-  const std::chrono::nanoseconds begun = patience_.clock->Now();
+  const std::chrono::nanoseconds begun = retry_.clock->Now();
   std::map<std::string, double> metrics = report.metrics;
   metrics["perf/record_seconds"] = record_seconds_;
   metrics.merge(AgentMetrics(batch.groups));
   engine_.Add(report.step, report.version, metrics);
   Tally(report, metrics, batch.feed);
   INGOT_RETURN_IF_ERROR(Write(report.step, StepFields(report, metrics)));
-  line_.Step(report.step, metrics, SecondsSince(*patience_.clock, start_));
+  line_.Step(report.step, metrics, SecondsSince(*retry_.clock, start_));
   // A stopped run leaves ended evaluations to its next start, which reports them.
-  const absl::Status polled = patience_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
-  record_seconds_ = SecondsSince(*patience_.clock, begun);
+  const absl::Status polled = retry_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
+  record_seconds_ = SecondsSince(*retry_.clock, begun);
   return polled;
 }
 
@@ -86,7 +86,7 @@ absl::Status RunRecorder::KeepIfBest(int64_t version, const v1::EvalStatusRespon
       .version = version, .reward = result.reward_mean(), .episodes = result.total(), .failed = result.failed()};
   bool kept = false;
   INGOT_RETURN_IF_ERROR(
-      Persist(patience_, absl::StrCat("keeping version ", version, " as the best"), [&]() -> absl::Status {
+      Persist(retry_, absl::StrCat("keeping version ", version, " as the best"), [&]() -> absl::Status {
         INGOT_ASSIGN_OR_RETURN(kept, best_.Offer(score));
         return absl::OkStatus();
       }));
@@ -96,7 +96,7 @@ absl::Status RunRecorder::KeepIfBest(int64_t version, const v1::EvalStatusRespon
 
 absl::Status RunRecorder::AddFigures(int64_t version, base::json::object& fields) {
   absl::StatusOr<std::map<std::string, double>> figures;
-  const absl::Status read = Persist(patience_, "reading the episodes of an evaluation", [&] {
+  const absl::Status read = Persist(retry_, "reading the episodes of an evaluation", [&] {
     figures = view::EvalFiguresOf(*seams_.pool, version, success_);
     return figures.status();
   });
@@ -120,7 +120,7 @@ void RunRecorder::AddGrades(int64_t version, base::json::object& fields) {
 }
 
 absl::Status RunRecorder::Write(int64_t step, const base::json::object& fields) {
-  return Persist(patience_, "writing the run's metrics", [&] { return log_.Write(step, fields); });
+  return Persist(retry_, "writing the run's metrics", [&] { return log_.Write(step, fields); });
 }
 
 void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
@@ -129,7 +129,7 @@ void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::s
     const auto found = metrics.find(name);
     return found == metrics.end() ? 0.0 : found->second;
   };
-  const double now = SecondsSince(*patience_.clock, start_);
+  const double now = SecondsSince(*retry_.clock, start_);
   // The time before the first step, such as a warm start's, is no part of it.
   const double seconds = last_step_at_ < 0 ? get("perf/step_seconds") : now - last_step_at_;
   last_step_at_ = now;

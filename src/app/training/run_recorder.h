@@ -28,7 +28,7 @@ class RunRecorder final : public trainer::StepObserver {
  public:
   // `success`: EvalOptions::success. `start`: of the run, on the clock. All arguments must outlive it.
   RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
-              const BestModel& best, const Patience& patience, double success, std::chrono::nanoseconds start);
+              const BestModel& best, const RetryPolicy& retry, double success, std::chrono::nanoseconds start);
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
 
@@ -53,7 +53,7 @@ class RunRecorder final : public trainer::StepObserver {
   RunTally& tally_;
   Evaluations& evaluations_;
   const BestModel& best_;
-  const Patience& patience_;
+  const RetryPolicy& retry_;
   const double success_;
   const std::chrono::nanoseconds start_;  // of the run, on the clock
   double record_seconds_ = 0;             // of the step before: its row, and the evaluations that ended then

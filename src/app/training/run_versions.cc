@@ -12,12 +12,12 @@ namespace ingot::app {
 absl::StatusOr<weights::PublishStats> RunVersions::Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                            bool retain) {
   const int64_t version = snapshot->version();
-  const std::chrono::nanoseconds asked = patience_.clock->Now();
+  const std::chrono::nanoseconds asked = retry_.clock->Now();
   INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
-  const double save_seconds = SecondsSince(*patience_.clock, asked);
-  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, PublishUntilLive(*seams_.publisher, snapshot, retain, patience_));
+  const double save_seconds = SecondsSince(*retry_.clock, asked);
+  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, PublishUntilLive(*seams_.publisher, snapshot, retain, retry_));
   stats.save_ms = 1e3 * save_seconds;
-  INGOT_RETURN_IF_ERROR(Persist(patience_, absl::StrCat("telling the scheduler that version ", version, " is live"),
+  INGOT_RETURN_IF_ERROR(Persist(retry_, absl::StrCat("telling the scheduler that version ", version, " is live"),
                                 [&] { return seams_.scheduler->MarkVersionLive(version); }));
   INGOT_RETURN_IF_ERROR(KeepCandidate(snapshot, stats.retained));
   INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
@@ -34,7 +34,7 @@ absl::Status RunVersions::KeepCandidate(const std::shared_ptr<const weights::Sna
   best_.DropOthers(evaluations_.running());
   if (!evaluations_.Starts(version, retained)) return absl::OkStatus();
   const BestModel::WriteModel write = [&](const std::string& folder) { return SaveSnapshot(folder, shape_, snapshot); };
-  return Persist(patience_, absl::StrCat("keeping version ", version, " until its evaluation ends"),
+  return Persist(retry_, absl::StrCat("keeping version ", version, " until its evaluation ends"),
                  [&] { return best_.Save(version, base::Hex(snapshot->checksum()), write); });
 }
 
@@ -42,7 +42,7 @@ absl::Status RunVersions::OnCheckpoint(const trainer::CheckpointInfo& checkpoint
   v1::CheckpointRequest request;
   request.set_step(checkpoint.step);
   request.set_weights_checksum(checkpoint.weights_checksum);
-  return Persist(patience_, absl::StrCat("telling the scheduler of checkpoint ", checkpoint.step),
+  return Persist(retry_, absl::StrCat("telling the scheduler of checkpoint ", checkpoint.step),
                  [&] { return seams_.scheduler->MarkCheckpoint(request); });
 }
 

@@ -20,8 +20,8 @@ class RunVersions final : public trainer::VersionSink {
  public:
   // All arguments must outlive it.
   RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned, const BestModel& best,
-              const model::ModelConfig& shape, const Patience& patience)
-      : seams_(seams), evaluations_(evaluations), pinned_(pinned), best_(best), shape_(shape), patience_(patience) {}
+              const model::ModelConfig& shape, const RetryPolicy& retry)
+      : seams_(seams), evaluations_(evaluations), pinned_(pinned), best_(best), shape_(shape), retry_(retry) {}
 
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override;
@@ -36,7 +36,7 @@ class RunVersions final : public trainer::VersionSink {
   const PinnedVersions& pinned_;
   const BestModel& best_;
   const model::ModelConfig& shape_;
-  const Patience& patience_;
+  const RetryPolicy& retry_;
   bool began_ = false;
 };
 

@@ -86,11 +86,11 @@ std::string DescribeSteps(const std::vector<int64_t>& steps) {
 }
 
 StoredBatchSource::StoredBatchSource(datapool::Client& pool, std::vector<StoredBatch> batches, std::string fingerprint,
-                                     const Patience& patience)
-    : pool_(pool), batches_(std::move(batches)), fingerprint_(std::move(fingerprint)), patience_(patience) {}
+                                     const RetryPolicy& retry)
+    : pool_(pool), batches_(std::move(batches)), fingerprint_(std::move(fingerprint)), retry_(retry) {}
 
 absl::StatusOr<trainer::TrainBatch> StoredBatchSource::Next(int64_t step) {
-  if (patience_.stopped()) return absl::CancelledError("the run was stopped");
+  if (retry_.stopped()) return absl::CancelledError("the run was stopped");
   if (step < 0 || step >= std::ssize(batches_)) {
     return absl::OutOfRangeError(absl::StrCat("there is no stored batch ", step, " among ", batches_.size()));
   }
@@ -112,7 +112,7 @@ absl::StatusOr<v1::Group> StoredBatchSource::Read(int64_t id, int64_t step) {
   request.set_purpose(v1::PURPOSE_TRAIN);
   v1::Group group;
   const std::string what = absl::StrCat("reading group ", id, " of the stored step ", step);
-  const absl::Status read = Persist(patience_, what, [&]() -> absl::Status {
+  const absl::Status read = Persist(retry_, what, [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(group, pool_.GetGroup(request));
     return absl::OkStatus();
   });

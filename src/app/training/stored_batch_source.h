@@ -42,9 +42,9 @@ std::string DescribeSteps(const std::vector<int64_t>& steps);
 // Not thread safe.
 class StoredBatchSource final : public trainer::BatchSource {
  public:
-  // `fingerprint`: of the trained model's tokenizer. `pool` and `patience` outlive it.
+  // `fingerprint`: of the trained model's tokenizer. `pool` and `retry` outlive it.
   StoredBatchSource(datapool::Client& pool, std::vector<StoredBatch> batches, std::string fingerprint,
-                    const Patience& patience);
+                    const RetryPolicy& retry);
 
   // The batch at place `step`. Its versions count from the first step that is left: of a batch at place 2 that was step
   // 5, version 4 becomes 1, and versions 0 to 3 become 0. It has no FeedStats. NOT_FOUND: the pool has lost a group.
@@ -58,7 +58,7 @@ class StoredBatchSource final : public trainer::BatchSource {
   datapool::Client& pool_;
   const std::vector<StoredBatch> batches_;
   const std::string fingerprint_;
-  const Patience& patience_;
+  const RetryPolicy& retry_;
 };
 
 }  // namespace ingot::app

@@ -57,7 +57,7 @@ bool AsksNothing(const value& field) {
 }
 
 template <size_t n>
-void RefuseUnheld(Fields& owner, const UnheldField (&fields)[n]) {
+void RejectUnheld(Fields& owner, const UnheldField (&fields)[n]) {
   for (const UnheldField& field : fields) {
     const value* sent = owner.Get(field.name);
     if (sent == nullptr || AsksNothing(*sent)) continue;
@@ -110,7 +110,7 @@ void ReadStructuredOutputs(Fields& body, GatewayRequest& request) {
   const object* outputs = body.Object("structured_outputs");
   if (outputs == nullptr) return;
   Fields fields(*body.Get("structured_outputs"), "structured_outputs");
-  RefuseUnheld(fields, kUnheldInStructuredOutputs);
+  RejectUnheld(fields, kUnheldInStructuredOutputs);
   ReadSchema(fields, "json", request);
   ReadRegex(fields, "regex", request);
   ReadChoice(fields, "choice", request);
@@ -146,7 +146,7 @@ void ReadEnd(Fields& body, GatewayRequest& request) {
   body.Read("min_tokens", 0, INT32_MAX, least);
   request.min_tokens = static_cast<int32_t>(least.value_or(0));
   body.Read("ignore_eos", request.ignore_eos);
-  body.Read("include_stop_str_in_output", request.tells_stop);
+  body.Read("include_stop_str_in_output", request.emits_stop);
   const value* ids = body.Get("stop_token_ids");
   if (ids == nullptr || (ids->is_array() && ids->get_array().empty())) return;
   if (!ReadIds(*ids, request.stop_token_ids) || request.stop_token_ids.size() > kMaxStopIds) {
@@ -168,7 +168,7 @@ bool BeginAnswerConstraint(Fields& owner, std::string_view name, GatewayRequest&
 }
 
 void ReadConstraints(Fields& body, GatewayRequest& request) {
-  RefuseUnheld(body, kUnheld);
+  RejectUnheld(body, kUnheld);
   ReadStructuredOutputs(body, request);
   for (const char* name : {"guided_json", "json_schema"}) ReadSchema(body, name, request);
   for (const char* name : {"guided_regex", "regex"}) ReadRegex(body, name, request);

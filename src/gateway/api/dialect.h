@@ -97,7 +97,7 @@ class Renderer {
   const std::shared_ptr<const GatewayRequest> request_;
   std::vector<Choice> choices_;
   std::vector<WireEvent> events_;
-  std::vector<Token> untold_;  // since the last event, if RawRequest::token_events asks for them
+  std::vector<Token> unsent_;  // since the last event, if RawRequest::token_events asks for them
 };
 
 class Dialect {

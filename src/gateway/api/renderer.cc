@@ -69,7 +69,7 @@ void Renderer::Add(int index, Event event) {
                  [&](const PartDelta& delta) {
                    choice.parts.back().text += delta.text;
                    Append(choice.parts.back().tokens, delta.tokens);
-                   if (request_->token_events) Append(untold_, delta.tokens);
+                   if (request_->token_events) Append(unsent_, delta.tokens);
                    if (stream) OnDelta(choice, delta);
                  },
                  [&](PartEnd end) {
@@ -78,12 +78,12 @@ void Renderer::Add(int index, Event event) {
                  },
                  [&](AnswerEnd& end) {
                    choice.end = std::move(end);
-                   if (request_->token_events) Append(untold_, choice.end.tokens);
+                   if (request_->token_events) Append(unsent_, choice.end.tokens);
                    if (stream) OnEnd(choice);
                  }},
       event);
   // A dialect may send nothing for an event: then the next event it sends carries the ids.
-  if (!untold_.empty() && events_.size() > before) Append(events_.back().tokens, std::exchange(untold_, {}));
+  if (!unsent_.empty() && events_.size() > before) Append(events_.back().tokens, std::exchange(unsent_, {}));
 }
 
 void Renderer::Close() {

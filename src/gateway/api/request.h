@@ -110,7 +110,7 @@ struct GatewayRequest {
   std::string format_field = "response_format";   // the field with the constraint, for errors
   std::string tool_choice_field = "tool_choice";  // the dialect's field with tool_choice, for errors
   std::optional<bool> thinking;                   // with or without reasoning; nullopt: the template decides
-  bool tells_reasoning = true;                    // false: reasoning is recorded, but not part of the reply
+  bool emits_reasoning = true;                    // false: reasoning is recorded, but not part of the reply
   // Messages and Google: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
   bool object_arguments = false;
 
@@ -122,7 +122,7 @@ struct GatewayRequest {
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;  // extension: ids that end the answer, beside the end of the turn
-  bool tells_stop = false;              // extension: the answer's text includes the stop string that ended it
+  bool emits_stop = false;              // extension: the answer's text includes the stop string that ended it
   bool ignore_eos = false;              // extension: the end of the turn does not end the answer
   int32_t min_tokens = 0;               // extension: nothing but max_tokens ends the answer before so many tokens
 

@@ -68,7 +68,7 @@ void Generation::StopAfter(int count) {
   stop_string.clear();
 }
 
-Piece MakePiece(v1::Segment segment) {
+SegmentRef MakeSegmentRef(v1::Segment segment) {
   auto shared = std::make_shared<v1::Segment>(std::move(segment));
   return {tree::SegmentKey(*shared), shared};
 }
@@ -93,19 +93,19 @@ v1::Segment FirstIds(const v1::Segment& segment, int count) {
   return first;
 }
 
-Piece PromptPiece(std::span<const int32_t> ids) {
+SegmentRef PromptSegment(std::span<const int32_t> ids) {
   v1::Segment segment;
   segment.set_source(v1::SOURCE_PROMPT);
   segment.mutable_token_ids()->Add(ids.begin(), ids.end());
-  return MakePiece(std::move(segment));
+  return MakeSegmentRef(std::move(segment));
 }
 
-std::vector<Piece> PromptPieces(std::span<const int32_t> ids, size_t shared) {
-  std::vector<Piece> pieces;
+std::vector<SegmentRef> PromptSegments(std::span<const int32_t> ids, size_t shared) {
+  std::vector<SegmentRef> refs;
   shared = std::min(shared, ids.size());
-  if (shared > 0) pieces.push_back(PromptPiece(ids.first(shared)));
-  if (shared < ids.size()) pieces.push_back(PromptPiece(ids.subspan(shared)));
-  return pieces;
+  if (shared > 0) refs.push_back(PromptSegment(ids.first(shared)));
+  if (shared < ids.size()) refs.push_back(PromptSegment(ids.subspan(shared)));
+  return refs;
 }
 
 }  // namespace ingot::gateway

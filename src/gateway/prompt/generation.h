@@ -32,12 +32,12 @@ struct Generation {
   bool RoutesFit(const v1::GenerateChunk& chunk) const;
 };
 
-Piece MakePiece(v1::Segment segment);
+SegmentRef MakeSegmentRef(v1::Segment segment);
 // The segment's first `count` ids with their log-probs, versions and routes. REQUIRES: 0 < count <= its ids.
 v1::Segment FirstIds(const v1::Segment& segment, int count);
-Piece PromptPiece(std::span<const int32_t> ids);
+SegmentRef PromptSegment(std::span<const int32_t> ids);
 // The segments of a rendered prompt, cut at `shared`: all calls of a scaffold share ids [0, shared), which are then
 // stored once. Empty segments are left out.
-std::vector<Piece> PromptPieces(std::span<const int32_t> ids, size_t shared);
+std::vector<SegmentRef> PromptSegments(std::span<const int32_t> ids, size_t shared);
 
 }  // namespace ingot::gateway

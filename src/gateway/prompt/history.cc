@@ -100,7 +100,7 @@ History::Match History::Find(const text::Conversation& conversation, const Conve
         return kept;
       }
     }
-    if (Match grown = MatchBehind(conversation, keys, i, echoed); grown.kept_call >= 0) {
+    if (Match grown = MatchAfter(conversation, keys, i, echoed); grown.kept_call >= 0) {
       if (WasAsked(keys)) {
         grown.fork_cause = kForkRetry;
       } else if (calls_[grown.kept_call].continued) {
@@ -126,7 +126,7 @@ History::Match History::MatchBegun(const text::Conversation& conversation, int c
   match.begun = true;
   match.first_new = message + 1;
   if (entry.continued) match.fork_cause = kForkEarlierTurn;
-  const auto& ids = entry.pieces.back().segment->token_ids();
+  const auto& ids = entry.refs.back().segment->token_ids();
   const size_t text_ids = entry.ending.text_ids;
   if (entry.ending.stop.empty() && text_ids == static_cast<size_t>(ids.size())) {
     match.parent = call;
@@ -148,7 +148,7 @@ History::Match History::MatchKeptPrefix(const text::Conversation& conversation, 
   for (const int call : Ordered(found->second, sent, EchoedOf(echoed, message), keys.thread)) {
     if (!SameReasoningBefore(message, conversation, keys, call)) continue;
     const Entry& entry = calls_[call];
-    const auto& ids = entry.pieces.back().segment->token_ids();
+    const auto& ids = entry.refs.back().segment->token_ids();
     const text::Message* begun = entry.begun.has_value() ? &*entry.begun : nullptr;
     KeptPrefix kept =
         find_kept(conversation, message, {std::span(ids.data(), entry.streamed_ids), entry.prefill, begun});
@@ -295,10 +295,10 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   Entry entry;
   entry.call_id = std::move(call.call_id);
   entry.parent = entry.turn_before = call.parent;
-  entry.pieces = std::move(call.prompt);
-  entry.first_sampled = entry.pieces.size();
-  for (Piece& piece : call.sampled) entry.pieces.push_back(std::move(piece));
-  for (const Piece& piece : entry.pieces) tokens_ += piece.segment->token_ids_size();
+  entry.refs = std::move(call.prompt);
+  entry.first_sampled = entry.refs.size();
+  for (SegmentRef& ref : call.sampled) entry.refs.push_back(std::move(ref));
+  for (const SegmentRef& ref : entry.refs) tokens_ += ref.segment->token_ids_size();
   entry.text_key = std::move(call.text_key);
   entry.prefill = std::move(call.prefill);
   entry.asked = asked.key;
@@ -328,16 +328,16 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
 int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) {
   const int index = static_cast<int>(calls_.size());
   Entry entry = calls_[match.kept_call];
-  Piece& sampled = entry.pieces.back();
+  SegmentRef& sampled = entry.refs.back();
   entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
   if (entry.unrecorded) {
-    sampled = MakePiece(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+    sampled = MakeSegmentRef(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
     tokens_ += sampled.segment->token_ids_size();
   }
   entry.delivered = match.kept.message;
   entry.broken_off = entry.continued = false;
   entry.ending = {};
-  entry.behind = match.behind;
+  entry.following = match.following;
   entry.adopted_from = match.kept_call;
   entry.thread = asked.thread;
   ++adopted_;
@@ -350,26 +350,26 @@ int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) 
   return index;
 }
 
-std::vector<const Piece*> History::Path(int call) const {
-  std::vector<const Piece*> path;
+std::vector<const SegmentRef*> History::Path(int call) const {
+  std::vector<const SegmentRef*> path;
   for (; call >= 0; call = calls_[call].parent) {
-    const auto& pieces = calls_[call].pieces;
-    for (size_t i = pieces.size(); i-- > 0;) path.push_back(&pieces[i]);
+    const auto& refs = calls_[call].refs;
+    for (size_t i = refs.size(); i-- > 0;) path.push_back(&refs[i]);
   }
   std::reverse(path.begin(), path.end());
   return path;
 }
 
 const std::vector<int32_t>& History::PathIds(int asked) {
-  std::vector<const Piece*> behind;  // behind the remembered path, the last first
+  std::vector<const SegmentRef*> following;  // behind the remembered path, the last first
   int call = asked;
   for (; call >= 0 && call != path_call_; call = calls_[call].parent) {
-    const auto& pieces = calls_[call].pieces;
-    for (size_t i = pieces.size(); i-- > 0;) behind.push_back(&pieces[i]);
+    const auto& refs = calls_[call].refs;
+    for (size_t i = refs.size(); i-- > 0;) following.push_back(&refs[i]);
   }
   if (call < 0) path_ids_.clear();
-  for (size_t i = behind.size(); i-- > 0;) {
-    const auto& ids = behind[i]->segment->token_ids();
+  for (size_t i = following.size(); i-- > 0;) {
+    const auto& ids = following[i]->segment->token_ids();
     path_ids_.insert(path_ids_.end(), ids.data(), ids.data() + ids.size());
   }
   path_call_ = asked;
@@ -379,12 +379,12 @@ const std::vector<int32_t>& History::PathIds(int asked) {
 std::vector<v1::Placeholders> History::PathPlaceholders(int call) const {
   std::vector<v1::Placeholders> all;
   int32_t before = 0;
-  for (const Piece* piece : Path(call)) {
-    for (v1::Placeholders run : piece->segment->placeholders()) {
+  for (const SegmentRef* ref : Path(call)) {
+    for (v1::Placeholders run : ref->segment->placeholders()) {
       run.set_first(before + run.first());
       all.push_back(std::move(run));
     }
-    before += piece->segment->token_ids_size();
+    before += ref->segment->token_ids_size();
   }
   return all;
 }
@@ -392,8 +392,8 @@ std::vector<v1::Placeholders> History::PathPlaceholders(int call) const {
 std::vector<int32_t> History::Sampled(int call) const {
   std::vector<int32_t> ids;
   const Entry& entry = calls_[call];
-  for (size_t i = entry.first_sampled; i < entry.pieces.size(); ++i) {
-    const auto& segment = entry.pieces[i].segment->token_ids();
+  for (size_t i = entry.first_sampled; i < entry.refs.size(); ++i) {
+    const auto& segment = entry.refs[i].segment->token_ids();
     ids.insert(ids.end(), segment.begin(), segment.end());
   }
   return ids;

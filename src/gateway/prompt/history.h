@@ -16,7 +16,7 @@
 // is continued on the ids whose text it is (FindKeptPrefix). The record has no segment that ends with these ids, so the
 // calls that continue them store the prefix as a segment of their own (EndsUnrecorded).
 //
-// A client may write the stop string that ended an answer back, and go on behind it (history_behind.cc). Such a message
+// A client may write the stop string that ended an answer back, and go on behind it (history_after.cc). Such a message
 // is continued on the answer's ids; the text behind them begins the tail.
 //
 // A client may send the parts of a turn as messages of their own, in any order. JoinTurns puts them together first.
@@ -47,7 +47,7 @@
 namespace ingot::gateway {
 
 // A segment with its content key.
-struct Piece {
+struct SegmentRef {
   std::string key;
   std::shared_ptr<const v1::Segment> segment;
 };
@@ -119,8 +119,8 @@ class History {
     // -1 = none.
     int kept_call = -1;
     KeptPrefix kept = {};
-    std::string behind = {};  // the text with which the client's message goes on behind kept.ids
-    bool begun = false;       // the match is the begun answer at the conversation's end
+    std::string following = {};  // the text with which the client's message goes on behind kept.ids
+    bool begun = false;          // the match is the begun answer at the conversation's end
   };
 
   // Joins neighbouring assistant messages (history_join.cc): they are one turn, which a client sent in parts, unless an
@@ -160,8 +160,8 @@ class History {
   struct Call {
     std::string call_id;
     int parent = -1;  // -1 = none
-    std::vector<Piece> prompt;
-    std::vector<Piece> sampled;
+    std::vector<SegmentRef> prompt;
+    std::vector<SegmentRef> sampled;
     std::string text_key;  // RenderedPrompt::text_key of its prompt; empty: unknown
     std::string prefill;   // RenderedPrompt::prefill of its prompt
     // The answer as the client began it, with which the delivered message begins. nullopt: the client began none.
@@ -177,23 +177,23 @@ class History {
   // Adds a call and returns its index. `delivered` nullopt: the call broke off, so later requests can continue only a
   // prefix that the client kept.
   int Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call);
-  // Adds the client's form of an answer (Match::kept, Match::behind) as a call of its own and returns its index.
+  // Adds the client's form of an answer (Match::kept, Match::following) as a call of its own and returns its index.
   int AdoptClientTurn(const ConversationKeys& asked, const Match& match);
 
   // The segments from the root to the last sampled id of the call; the empty path for -1.
-  std::vector<const Piece*> Path(int call) const;
+  std::vector<const SegmentRef*> Path(int call) const;
   // The ids on that path, valid until the next call of this function. The last path is remembered, since the next one
   // usually continues it.
   const std::vector<int32_t>& PathIds(int call);
   // The placeholders among these ids.
   std::vector<v1::Placeholders> PathPlaceholders(int call) const;
-  const Piece& LastPiece(int call) const { return calls_[call].pieces.back(); }
+  const SegmentRef& LastSegment(int call) const { return calls_[call].refs.back(); }
   // Whether the last segment of the path is in no record, since AdoptClientTurn cut it.
   bool EndsUnrecorded(int call) const { return calls_[call].unrecorded; }
   // The number of sampled segments of the call that its record holds.
-  size_t RecordedPieces(int call) const {
+  size_t RecordedSegments(int call) const {
     const Entry& entry = calls_[call];
-    return entry.pieces.size() - entry.first_sampled - (entry.unrecorded ? 1 : 0);
+    return entry.refs.size() - entry.first_sampled - (entry.unrecorded ? 1 : 0);
   }
   // The delivered message of the call with this id; nullptr: no such call, or it broke off.
   const text::Message* Delivered(std::string_view call_id) const {
@@ -205,7 +205,7 @@ class History {
   const std::string& call_id(int call) const { return calls_[call].call_id; }
   const std::string& text_key(int call) const { return calls_[call].text_key; }
   // The text that a client wrote behind the ids of the call, in the same message.
-  const std::string& behind(int call) const { return calls_[call].behind; }
+  const std::string& following(int call) const { return calls_[call].following; }
   // All ids that the call sampled.
   std::vector<int32_t> Sampled(int call) const;
   // Without the answers that clients changed (AdoptClientTurn).
@@ -218,7 +218,7 @@ class History {
     std::string call_id;
     int parent = -1;
     int turn_before = -1;  // the call that delivered the answer before this one's: the parent, or a call before it
-    std::vector<Piece> pieces;
+    std::vector<SegmentRef> refs;
     size_t first_sampled = 0;  // index into pieces
     std::string text_key;
     text::Message delivered;
@@ -233,7 +233,7 @@ class History {
     bool unrecorded = false;  // AdoptClientTurn made it: its last segment is in no record
     bool continued = false;   // another call continues it
     Ending ending;            // of an answer that was delivered
-    std::string behind;       // AdoptClientTurn made it: Match::behind
+    std::string following;    // AdoptClientTurn made it: Match::following
     int adopted_from = -1;    // the call of which AdoptClientTurn made it
     std::string thread;
   };
@@ -256,13 +256,13 @@ class History {
   Match MatchBegun(const text::Conversation& conversation, int call, const FindKeptPrefix& find_kept) const;
   // The answer to the prefix before `message` with which, and a stop string of its request, `message` begins: the first
   // in Ordered.
-  Match MatchBehind(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
-                    const EchoedIds& echoed) const;
+  Match MatchAfter(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
+                   const EchoedIds& echoed) const;
   // The content of a client's message that begins with the call's answer and a stop string, in the answer's spelling.
   // nullopt: it does not.
   struct GrownAnswer {
     std::string content;
-    size_t behind = 0;  // where the text begins that was not sampled
+    size_t following = 0;  // where the text begins that was not sampled
   };
   std::optional<GrownAnswer> GrownAnswerOf(int call, const text::Message& sent) const;
   // The delivered message of the call in the words in which a client sends it back.

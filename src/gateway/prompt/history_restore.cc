@@ -39,7 +39,7 @@ class Restoring {
     if (!restored_.has_value()) restored_ = sent_;
     return restored_->messages[message];
   }
-  std::optional<text::Conversation> Take() { return std::move(restored_); }
+  std::optional<text::Conversation> TakeRestored() { return std::move(restored_); }
 
  private:
   const text::Conversation& sent_;
@@ -102,7 +102,7 @@ std::optional<text::Conversation> History::Restored(const text::Conversation& co
     if (delivered < 0 || SaysAsDelivered(messages[i], calls_[delivered].delivered)) continue;
     SayAsDelivered(calls_[delivered].delivered, messages.Change(i));
   }
-  return messages.Take();
+  return messages.TakeRestored();
 }
 
 }  // namespace ingot::gateway

@@ -50,7 +50,7 @@ absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, 
   if (text::LeastIdsOf(rendered.status()).has_value()) return rendered.status();
   if (!rendered.ok()) return absl::InvalidArgumentError(rendered.status().message());
   const bool system = conversation.messages[0].role == "system";
-  plan.pieces = PromptPieces(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
+  plan.refs = PromptSegments(rendered->ids, system && !rendered->message_ends.empty() ? rendered->message_ends[0] : 0);
   plan.ids = std::move(rendered->ids);
   plan.prefill = std::move(rendered->prefill);
   plan.text_key = std::move(rendered->text_key);
@@ -77,7 +77,7 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
   const text::TailOptions options{
       .earlier = keeps_reasoning_ ? text::EarlierTurns::kAsSampled : text::EarlierTurns::kAsTemplate,
       .sampled_from = continued.text_key,
-      .behind = continued.behind,
+      .following = continued.following,
       .most_ids = most_of_tail};
   auto tail = keeps_reasoning_
                   ? format_->RenderTail(WithoutReasoning(conversation), first_new, continued.parent_turn, options)
@@ -95,7 +95,7 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
   plan.ids = std::move(continued.ids);
   plan.placeholders = std::move(continued.placeholders);
   plan.ids.insert(plan.ids.end(), tail->ids.begin(), tail->ids.end());
-  plan.pieces = PromptPieces(tail->ids, 0);
+  plan.refs = PromptSegments(tail->ids, 0);
   return "";
 }
 
@@ -124,7 +124,7 @@ absl::StatusOr<PromptPlan> PromptPlanner::PlanRaw(std::string_view text, std::sp
     }
   }
   if (plan.ids.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
-  plan.pieces = PromptPieces(plan.ids, 0);
+  plan.refs = PromptSegments(plan.ids, 0);
   plan.prefill = PrefillIn(plan.ids);
   return plan;
 }
@@ -148,7 +148,7 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
   for (const size_t kept = TrimmedSize(WithLineFeeds(sent.content)); TrimmedSize(content) < kept;) {
     if (pushed == answer.ids.size()) return {};
     streamed.Push(answer.ids.subspan(pushed++, 1));
-    for (const TurnText::Delta& delta : streamed.Take()) {
+    for (const TurnText::Delta& delta : streamed.TakeDeltas()) {
       if (delta.kind != PartKind::kContent) continue;
       const bool within = content.ends_with('\r');  // a line end of two pieces
       content.resize(content.size() - within);

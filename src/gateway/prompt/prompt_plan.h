@@ -37,13 +37,13 @@ struct Continuation {
   std::string parent_call_id;
   std::vector<int32_t> ids;                    // of the parent's path, its sampled ids included
   std::vector<v1::Placeholders> placeholders;  // of `ids`
-  size_t recorded_pieces = 0;                  // sampled segments of the parent that its record holds
-  std::optional<Piece> unrecorded;  // the segment behind them, if it is in no record (History::EndsUnrecorded)
+  size_t recorded_segments = 0;                // sampled segments of the parent that its record holds
+  std::optional<SegmentRef> unrecorded;  // the segment behind them, if it is in no record (History::EndsUnrecorded)
   // The parent is a call of the trunk: the keys of its path, recorded segments alone. Empty = it is of this episode.
   std::vector<std::string> trunk_path;
   std::string text_key;              // of the parent's prompt
   std::vector<int32_t> parent_turn;  // ids that the parent sampled
-  std::string behind;                // text of the client's behind that turn, in the same message
+  std::string following;             // text of the client's behind that turn, in the same message
   int epoch = 0;                     // of the history that `match` refers to
   // The conversation to render, if it is not the request's own (History::JoinTurns, History::Restored).
   std::optional<text::Conversation> conversation;
@@ -52,7 +52,7 @@ struct Continuation {
 struct PromptPlan {
   bool raw = false;                            // the prompt came as text or ids; no later request continues it
   Continuation continued;                      // its keys are empty if raw
-  std::vector<Piece> pieces;                   // segments of the prompt behind the continued path
+  std::vector<SegmentRef> refs;                // segments of the prompt behind the continued path
   std::vector<int32_t> ids;                    // the whole prompt
   std::vector<v1::Placeholders> placeholders;  // of `ids`
   std::string prefill;                         // text::RenderedPrompt::prefill

@@ -6,7 +6,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kMaxBehindContent = 256;  // bytes
+constexpr size_t kMaxAfterContent = 256;  // bytes
 
 // Decodes ids as the middle of a text, so that the first word keeps its space.
 text::DecodeStream MidText(std::shared_ptr<const text::Tokenizer> tokenizer) {
@@ -47,7 +47,7 @@ void TurnText::Add(int32_t id) {
   if (!decode_.holds()) whole_ids_ = ids_.size();
   size_t limit = text_.size();
   for (const StopHold& stop : stops_) {
-    limit = std::min(limit, stop_begin_ + (options_.tells_stop ? stop.seen() : stop.clear()));
+    limit = std::min(limit, stop_begin_ + (options_.emits_stop ? stop.seen() : stop.clear()));
   }
   Feed(limit);
 }
@@ -69,14 +69,14 @@ void TurnText::Finish(const std::string& stop_string) {
     // The turn ended as soon as the stop string was complete: it does not occur earlier, and at most the rest of its
     // last token stands behind it.
     const size_t cut = text_.find(stop_string, stop_begin_);
-    if (cut != std::string::npos) text_.resize(cut + (options_.tells_stop ? stop_string.size() : 0));
+    if (cut != std::string::npos) text_.resize(cut + (options_.emits_stop ? stop_string.size() : 0));
     for (Id& id : ids_) {
       if (id.end <= text_.size()) continue;
       id = {.end = text_.size(), .is_token = false, .is_content = id.is_content};
     }
   }
   Feed(text_.size());
-  if (stream_.has_value()) Tell(stream_->Finish());
+  if (stream_.has_value()) Emit(stream_->Finish());
   whole_ids_ = ids_.size();
   finished_ = true;
 }
@@ -93,24 +93,24 @@ void TurnText::Feed(size_t limit) {
 }
 
 void TurnText::Read(std::string_view text, bool is_token) {
-  if (stream_.has_value()) return Tell(stream_->Push(text, is_token));
+  if (stream_.has_value()) return Emit(stream_->Push(text, is_token));
   raw_.content += text;
   if (options_.marks_content) MarkContent(fed_, fed_ + text.size());
-  Tell(PartKind::kContent, std::string(text), nullptr);
+  Emit(PartKind::kContent, std::string(text), nullptr);
 }
 
-void TurnText::Tell(text::OutputDelta delta) {
+void TurnText::Emit(text::OutputDelta delta) {
   // The rest of a call that was begun before stands before everything else.
   if (!delta.calls.empty() && !delta.calls[0].begins) {
-    Tell(PartKind::kCall, std::move(delta.calls[0].arguments), &delta.calls[0]);
+    Emit(PartKind::kCall, std::move(delta.calls[0].arguments), &delta.calls[0]);
     delta.calls.erase(delta.calls.begin());
   }
-  Tell(PartKind::kReasoning, std::move(delta.reasoning), nullptr);
+  Emit(PartKind::kReasoning, std::move(delta.reasoning), nullptr);
   if (options_.marks_content && !delta.content.empty()) MarkContent(delta.content);
-  Tell(PartKind::kContent, std::move(delta.content), nullptr);
+  Emit(PartKind::kContent, std::move(delta.content), nullptr);
   for (text::CallDelta& call : delta.calls) {
     std::string arguments = std::move(call.arguments);
-    Tell(PartKind::kCall, std::move(arguments), &call);
+    Emit(PartKind::kCall, std::move(arguments), &call);
   }
 }
 
@@ -118,7 +118,7 @@ void TurnText::Tell(text::OutputDelta delta) {
 void TurnText::MarkContent(std::string_view content) {
   const size_t settled = finished_ ? text_.size() : std::min(stream_->settled_bytes(), text_.size());
   const size_t last = settled - std::min(settled, content.size());
-  const size_t first = last - std::min(last, kMaxBehindContent);
+  const size_t first = last - std::min(last, kMaxAfterContent);
   const size_t found = std::string_view(text_).substr(first, settled - first).rfind(content);
   if (found != std::string_view::npos) MarkContent(first + found, first + found + content.size());
 }
@@ -138,7 +138,7 @@ void TurnText::MarkContent(size_t begin, size_t end) {
   }
 }
 
-void TurnText::Tell(PartKind kind, std::string text, const text::CallDelta* call) {
+void TurnText::Emit(PartKind kind, std::string text, const text::CallDelta* call) {
   const bool begins = call != nullptr && call->begins;
   if (text.empty() && !begins) return;
   const int last_id = static_cast<int>(std::min(next_ + 1, ids_.size()));
@@ -155,11 +155,11 @@ void TurnText::Tell(PartKind kind, std::string text, const text::CallDelta* call
   untaken_.push_back({kind, std::move(text), begins, begins ? call->name : "", last_id});
 }
 
-std::vector<TurnText::Delta> TurnText::Take() {
+std::vector<TurnText::Delta> TurnText::TakeDeltas() {
   const size_t settled = finished_ ? text_.size() : stream_.has_value() ? stream_->settled_bytes() : fed_;
-  const auto behind =
+  const auto following =
       std::upper_bound(ids_.begin(), ids_.end(), settled, [](size_t at, const Id& id) { return at < id.end; });
-  delivered_ = static_cast<int>(std::min<size_t>(behind - ids_.begin(), whole_ids_));
+  delivered_ = static_cast<int>(std::min<size_t>(following - ids_.begin(), whole_ids_));
   return std::exchange(untaken_, {});
 }
 

@@ -25,7 +25,7 @@ class TurnText {
     std::shared_ptr<const text::OutputFormat> format = {};  // null = all text is content
     text::ParseOptions reading = {};                        // only the constructor reads the memory it refers to
     std::vector<std::string> stop = {};                     // stop strings, which are no part of the text
-    bool tells_stop = false;                                // the stop string that ends the turn is part of its text
+    bool emits_stop = false;                                // the stop string that ends the turn is part of its text
     int stop_from = 0;                                      // ids whose text has no stop string
     bool marks_content = false;                             // is_content will be called
   };
@@ -44,7 +44,7 @@ class TurnText {
     int last_id = 0;  // the number of ids up to this piece's last character
   };
   // The pieces since the last call that may be sent, in the model's order. All pieces together are the message.
-  std::vector<Delta> Take();
+  std::vector<Delta> TakeDeltas();
 
   // REQUIRES: Finish was called. Tool calls carry the ids that the model wrote, if it wrote any.
   const text::ParsedOutput& message() const { return stream_.has_value() ? stream_->message() : raw_; }
@@ -67,10 +67,10 @@ class TurnText {
   void Append(std::string_view text, size_t id);
   void Feed(size_t limit);
   void Read(std::string_view text, bool is_token);
-  void Tell(text::OutputDelta delta);
+  void Emit(text::OutputDelta delta);
   void MarkContent(std::string_view content);
   void MarkContent(size_t begin, size_t end);
-  void Tell(PartKind kind, std::string text, const text::CallDelta* call);
+  void Emit(PartKind kind, std::string text, const text::CallDelta* call);
 
   const Options options_;  // without `reading`
   std::optional<text::OutputStream> stream_;

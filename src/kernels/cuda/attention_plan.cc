@@ -14,7 +14,7 @@ AttentionPlan::AttentionPlan(const AttentionShape& shape, std::span<const Attent
   if (backward) OrderByTile((sequences.front().key_count + kTileKeys - 1) / kTileKeys);
 }
 
-int64_t AttentionPlan::Keep(const int32_t* values, int64_t count) {
+int64_t AttentionPlan::KeepValues(const int32_t* values, int64_t count) {
   if (values == nullptr) return -1;
   const auto at = static_cast<int64_t>(integers_.size());
   integers_.insert(integers_.end(), values, values + count);
@@ -24,8 +24,8 @@ int64_t AttentionPlan::Keep(const int32_t* values, int64_t count) {
 void AttentionPlan::AddSequence(const AttentionShape& shape, const AttentionSequence& s, int64_t page_size) {
   const int32_t* positions = shape.window > 0 ? s.positions : nullptr;
   const int64_t pages = s.block_table == nullptr ? 0 : (s.key_count + page_size - 1) / page_size;
-  sequences_.push_back({s.q_begin, s.q_offset, s.key_begin, s.key_count, Keep(s.block_table, pages),
-                        Keep(s.visible_end, s.key_count), Keep(positions, s.key_count)});
+  sequences_.push_back({s.q_begin, s.q_offset, s.key_begin, s.key_count, KeepValues(s.block_table, pages),
+                        KeepValues(s.visible_end, s.key_count), KeepValues(positions, s.key_count)});
   const tiles::TileIndex index(s.visible_end, positions, shape.window, s.key_count);
   const int64_t group = shape.heads / shape.kv_heads, rows = s.q_count * group;
   for (int64_t first = 0; first < rows; first += kTileRows) {

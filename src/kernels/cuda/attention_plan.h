@@ -77,7 +77,7 @@ class AttentionPlan {
  private:
   void AddSequence(const AttentionShape& shape, const AttentionSequence& sequence, int64_t page_size);
   void OrderByTile(int64_t tiles);
-  int64_t Keep(const int32_t* values, int64_t count);
+  int64_t KeepValues(const int32_t* values, int64_t count);
 
   template <typename F>
   void ForParts(const F& f) const;

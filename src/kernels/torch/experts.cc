@@ -126,7 +126,7 @@ class GatedFunction : public Function<GatedFunction> {
 
 }  // namespace
 
-Routed RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay, RoutingShape shape) {
+RoutedTokens RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay, RoutingShape shape) {
   TORCH_CHECK(logits.dim() == 2 && shape.per_token >= 1 && shape.per_token <= logits.size(1), "routing: logits ",
               logits.sizes(), ", ", shape.per_token, " experts per token");
   shape.rows = logits.size(0);

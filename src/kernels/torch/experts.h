@@ -10,14 +10,14 @@
 
 namespace ingot::kernels {
 
-struct Routed {
+struct RoutedTokens {
   at::Tensor weights;  // [rows, per_token], of the logits' type
   at::Tensor scores;   // [rows, experts], the same
   at::Tensor routes;   // int64 [rows, per_token], without history
 };
 // logits [rows, experts] in fp32 or fp64; bias [experts] or undefined; `replay` int64 [rows, per_token]: routes to take,
 // undefined = they are chosen. `shape`: without rows and experts, which are the logits'.
-Routed RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay, RoutingShape shape);
+RoutedTokens RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay, RoutingShape shape);
 
 // gate and up of one shape.
 at::Tensor GatedOp(Gate kind, const at::Tensor& gate, const at::Tensor& up);

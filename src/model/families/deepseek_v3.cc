@@ -91,9 +91,9 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   e.groups_per_token = 4;
   e.scale = 2.5;
   INGOT_RETURN_IF_ERROR(ReadGroupedExperts(json, &e));
-  INGOT_RETURN_IF_ERROR(RefuseOther(json, "scoring_func", "sigmoid"));
-  INGOT_RETURN_IF_ERROR(RefuseOther(json, "topk_method", "noaux_tc"));
-  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "moe_layer_freq", 1));
+  INGOT_RETURN_IF_ERROR(RejectOther(json, "scoring_func", "sigmoid"));
+  INGOT_RETURN_IF_ERROR(RejectOther(json, "topk_method", "noaux_tc"));
+  INGOT_RETURN_IF_ERROR(RejectNumber(json, "moe_layer_freq", 1));
   bool bias = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "attention_bias", &bias));
   if (bias) return BadKey("attention_bias", "is true, which is not supported");

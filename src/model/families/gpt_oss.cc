@@ -38,8 +38,8 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadInt(json, "experts_per_token", false, &e.per_token));
   INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts_per_tok", false, &e.per_token));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "router_aux_loss_coef", &e.balance_coefficient));
-  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "swiglu_limit", 7));
-  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "swiglu_alpha", 1.702));
+  INGOT_RETURN_IF_ERROR(RejectNumber(json, "swiglu_limit", 7));
+  INGOT_RETURN_IF_ERROR(RejectNumber(json, "swiglu_alpha", 1.702));
   config->sinks = true;
   config->hidden_act = "clamped";
   const base::json::value* quantization = base::Find(json, "quantization_config");

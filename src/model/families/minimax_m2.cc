@@ -30,9 +30,9 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadInt(json, "num_local_experts", false, &e.count));
   INGOT_RETURN_IF_ERROR(ReadInt(json, "num_experts_per_tok", false, &e.per_token));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "router_aux_loss_coef", &e.balance_coefficient));
-  INGOT_RETURN_IF_ERROR(RefuseOther(json, "scoring_func", "sigmoid"));
-  INGOT_RETURN_IF_ERROR(RefuseOther(json, "qk_norm_type", "per_layer"));
-  INGOT_RETURN_IF_ERROR(RefuseNumber(json, "shared_intermediate_size", 0));
+  INGOT_RETURN_IF_ERROR(RejectOther(json, "scoring_func", "sigmoid"));
+  INGOT_RETURN_IF_ERROR(RejectOther(json, "qk_norm_type", "per_layer"));
+  INGOT_RETURN_IF_ERROR(RejectNumber(json, "shared_intermediate_size", 0));
   for (const char* key : {"use_routing_bias", "use_qk_norm"}) {
     bool on = true;
     INGOT_RETURN_IF_ERROR(ReadBool(json, key, &on));

@@ -40,7 +40,7 @@ double EffortTerm::EffortOf(const EpisodeFacts& episode) const {
   double tokens = 0, tool_calls = 0, turns = 0;
   for (const CallFacts& call : episode.calls) {
     if (!call.policy) continue;
-    const Delivered delivered = DeliveredBy(*call.record);
+    const DeliveredMessage delivered = DeliveredBy(*call.record);
     const auto thinking = static_cast<double>(delivered.reasoning.size());
     const auto text = static_cast<double>(delivered.content.size());
     double calls = 0;

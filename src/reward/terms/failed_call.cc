@@ -12,7 +12,7 @@ bool Names(const base::json::value& entry, const v1::Call& call) {
   if (!entry.is_string()) return false;
   const std::string name(entry.get_string());
   if (name == call.call_id()) return true;
-  const Delivered delivered = DeliveredBy(call);
+  const DeliveredMessage delivered = DeliveredBy(call);
   return std::any_of(delivered.tool_calls.begin(), delivered.tool_calls.end(),
                      [&](const DeliveredToolCall& tool) { return tool.id == name; });
 }

@@ -41,7 +41,7 @@ absl::StatusOr<TermResult> LanguageMixingTerm::Of(const EpisodeFacts& episode) c
   if (expected.empty()) return result;
   for (const CallFacts& call : episode.calls) {
     if (!call.policy) continue;
-    const Delivered delivered = DeliveredBy(*call.record);
+    const DeliveredMessage delivered = DeliveredBy(*call.record);
     const double share = ForeignShare(absl::StrCat(delivered.reasoning, "\n", delivered.content), expected);
     if (share <= options_.allowed) continue;
     result.calls[call.id()] = -std::min(1.0, 10 * share) / static_cast<double>(episode.policy_calls());

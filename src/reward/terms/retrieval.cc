@@ -76,11 +76,11 @@ double FBeta(double precision, double recall, double beta) {
   return below == 0 ? 0 : (1 + square) * precision * recall / below;
 }
 
-struct Wanted {
+struct WantedIds {
   Ids relevant, answer;
 };
 
-absl::StatusOr<TermResult> ValueOf(const EpisodeFacts& episode, const Wanted& wanted, double beta,
+absl::StatusOr<TermResult> ValueOf(const EpisodeFacts& episode, const WantedIds& wanted, double beta,
                                    const RetrievalOptions& options) {
   INGOT_ASSIGN_OR_RETURN(const std::optional<Ids> seen, PostedIds(episode, "seen"));
   INGOT_ASSIGN_OR_RETURN(const std::optional<Ids> returned, PostedIds(episode, "returned"));
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> RetrievalTerm::Judge(con
     return absl::FailedPreconditionError(absl::StrCat("task '", task.task_id(), "' has no ids in its field '",
                                                       options_.relevant_field, "' (retrieval.relevant_field)"));
   }
-  const Wanted wanted{.relevant = *relevant, .answer = answer.value_or(Ids())};
+  const WantedIds wanted{.relevant = *relevant, .answer = answer.value_or(Ids())};
   const double beta = BetaAt(group.version, group.total_steps);
   std::vector<absl::StatusOr<TermResult>> results;
   for (const EpisodeFacts& episode : group.episodes) results.push_back(ValueOf(episode, wanted, beta, options_));

@@ -57,7 +57,7 @@ absl::StatusOr<Verdict> ExpectedVerifier::Judge(const std::string& answer, const
   return CompareIn(input, answer, expected);
 }
 
-absl::StatusOr<sandbox::Command> ExpectedVerifier::Rehearse(const VerifierInput& input) const {
+absl::StatusOr<sandbox::Command> ExpectedVerifier::Preflight(const VerifierInput& input) const {
   INGOT_RETURN_IF_ERROR(Expected(input).status());
   return sandbox::Command();
 }

@@ -52,7 +52,7 @@ class ExpectedVerifier : public AnswerVerifier {
   }
   // INVALID_ARGUMENT: nothing can be compared with it.
   virtual absl::Status CheckExpected(const std::string&) const { return absl::OkStatus(); }
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override;
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override;
 
  private:
   absl::StatusOr<std::string> Expected(const VerifierInput& input) const;

@@ -102,7 +102,7 @@ class CodeVerifier final : public AnswerVerifier {
     return command;
   }
 
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
     INGOT_RETURN_IF_ERROR(TestsOf(input).status());
     return CommandFor(input.workdir + "/" + options_.code.file, input.cwd);
   }
@@ -138,13 +138,13 @@ class CodeVerifier final : public AnswerVerifier {
   };
 
   absl::StatusOr<TestResult> Run(const CodeTest& test, const std::string& program, const VerifierInput& input) const {
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Room> room, input.substrate->Prepare());
-    INGOT_RETURN_IF_ERROR(room->WriteFile(options_.code.file, program));
-    const std::string file = room->work() + "/" + options_.code.file;
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Sandbox> sandbox, input.substrate->Prepare());
+    INGOT_RETURN_IF_ERROR(sandbox->WriteFile(options_.code.file, program));
+    const std::string file = sandbox->work() + "/" + options_.code.file;
     INGOT_ASSIGN_OR_RETURN(sandbox::Command command, CommandFor(file, input.cwd));
-    command.env["HOME"] = room->home();
-    command.env["TMPDIR"] = room->tmp();
-    command.working_dir = room->work();
+    command.env["HOME"] = sandbox->home();
+    command.env["TMPDIR"] = sandbox->tmp();
+    command.working_dir = sandbox->work();
     const std::string word = RandomWord();
     if (test.code.has_value()) {
       command.argv = {command.argv[0], "-I", "-c", std::string(kPythonHarness), file};
@@ -152,7 +152,7 @@ class CodeVerifier final : public AnswerVerifier {
     } else {
       command.stdin_text = test.input;
     }
-    const absl::StatusOr<sandbox::Outcome> outcome = room->Run(command, limits_, input.cancel);
+    const absl::StatusOr<sandbox::Outcome> outcome = sandbox->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the tests of code did not run");
     if (outcome->ending == sandbox::Ending::kCancelled) return absl::CancelledError("the tests were cancelled");
     if (!outcome->ok()) {

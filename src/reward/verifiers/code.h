@@ -1,8 +1,8 @@
 // Unit tests of a program that the model wrote. The answer is the program; if it has a fenced block (```), the last block
-// is. Each test runs in a room of the verifier's own, which holds the program alone. A test is one of
+// is. Each test runs in a sandbox of the verifier's own, which holds the program alone. A test is one of
 //
 //   {"input": TEXT, "output": TEXT}   The program reads `input` on stdin, exits with 0 and prints `output`, apart from white
-//                                     space at the ends of lines and of the text. `output` never enters the room.
+//                                     space at the ends of lines and of the text. `output` never enters the sandbox.
 //   {"code": TEXT}                    Python alone: `code` runs behind the program in one interpreter, and raises nothing.
 //                                     A program that inspects its interpreter can forge this one.
 //

@@ -109,11 +109,11 @@ class HarborVerifier final : public Verifier {
   }
 
   absl::StatusOr<Verdict> Verify(const VerifierInput& input) const override {
-    if (input.room == nullptr) return absl::InternalError("test.sh has no room to run in");
+    if (input.sandbox == nullptr) return absl::InternalError("test.sh has no sandbox to run in");
     INGOT_ASSIGN_OR_RETURN(const HarborTask task, ReadHarborTask(input.task));
     INGOT_ASSIGN_OR_RETURN(const std::string source, FolderOf(input));
-    INGOT_RETURN_IF_ERROR(base::Annotate(input.room->FillBound(kTests, source), "verifier.harbor.tests"));
-    INGOT_RETURN_IF_ERROR(input.room->ClearBound(kLogs, "verifier"));
+    INGOT_RETURN_IF_ERROR(base::Annotate(input.sandbox->FillBound(kTests, source), "verifier.harbor.tests"));
+    INGOT_RETURN_IF_ERROR(input.sandbox->ClearBound(kLogs, "verifier"));
     sandbox::Command command{.argv = {"sh", "-c", kRunHarborScript, "sh", "/tests/test.sh"},
                              .env = EnvironmentOf(input),
                              .working_dir = input.workdir,
@@ -130,12 +130,12 @@ class HarborVerifier final : public Verifier {
     sandbox::Limits limits = limits_;
     if (task.verifier_timeout_s > 0)
       limits.wall_time = std::chrono::nanoseconds(static_cast<int64_t>(task.verifier_timeout_s * 1e9));
-    const auto outcome = input.room->Run(command, limits, input.cancel);
+    const auto outcome = input.sandbox->Run(command, limits, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "test.sh did not run");
-    return VerdictOf(*input.room, *outcome, limits);
+    return VerdictOf(*input.sandbox, *outcome, limits);
   }
 
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
     INGOT_RETURN_IF_ERROR(ReadHarborTask(input.task).status());
     INGOT_RETURN_IF_ERROR(FolderOf(input).status());
     return sandbox::Command();
@@ -143,7 +143,7 @@ class HarborVerifier final : public Verifier {
 
  private:
   // The verdict on a test.sh that has started.
-  absl::StatusOr<Verdict> VerdictOf(sandbox::Room& room, const sandbox::Outcome& outcome,
+  absl::StatusOr<Verdict> VerdictOf(sandbox::Sandbox& sandbox, const sandbox::Outcome& outcome,
                                     const sandbox::Limits& limits) const {
     const std::string what = absl::StrCat("test.sh ", sandbox::Describe(outcome, limits));
     switch (outcome.ending) {
@@ -161,7 +161,7 @@ class HarborVerifier final : public Verifier {
       case sandbox::Ending::kMemoryFull:
         break;
     }
-    absl::StatusOr<std::optional<Verdict>> left = Left(room);
+    absl::StatusOr<std::optional<Verdict>> left = Left(sandbox);
     // An agent's program that the tests start can write the file too.
     if (absl::IsInternal(left.status())) return absl::DataLossError(absl::StrCat(what, ": ", left.status().message()));
     INGOT_RETURN_IF_ERROR(left.status());
@@ -175,10 +175,10 @@ class HarborVerifier final : public Verifier {
   }
 
   // The reward that test.sh left; nullopt = none. INTERNAL: something that is no reward.
-  static absl::StatusOr<std::optional<Verdict>> Left(sandbox::Room& room) {
-    INGOT_ASSIGN_OR_RETURN(const std::string json, Read(room, "verifier/reward.json"));
+  static absl::StatusOr<std::optional<Verdict>> Left(sandbox::Sandbox& sandbox) {
+    INGOT_ASSIGN_OR_RETURN(const std::string json, Read(sandbox, "verifier/reward.json"));
     if (!json.empty()) return ParseObject(json);
-    INGOT_ASSIGN_OR_RETURN(const std::string text, Read(room, "verifier/reward.txt"));
+    INGOT_ASSIGN_OR_RETURN(const std::string text, Read(sandbox, "verifier/reward.txt"));
     if (!text.empty()) return ParseText(text);
     return std::nullopt;
   }
@@ -192,8 +192,8 @@ class HarborVerifier final : public Verifier {
   }
 
   // A file of /logs, trimmed. Empty: test.sh left none, or something in its place that cannot be read.
-  static absl::StatusOr<std::string> Read(sandbox::Room& room, const std::string& name) {
-    const auto text = room.ReadBound(kLogs, name, kLargestReport);
+  static absl::StatusOr<std::string> Read(sandbox::Sandbox& sandbox, const std::string& name) {
+    const auto text = sandbox.ReadBound(kLogs, name, kLargestReport);
     if (text.ok()) return Trimmed(*text);
     const absl::Status& status = text.status();
     if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||

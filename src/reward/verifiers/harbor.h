@@ -1,5 +1,5 @@
-// The verifier of a Harbor task: a folder with test.sh and whatever that needs. It runs in a room that no agent has used
-// (agents/judges_room.h), in the folder that the agent worked in. The reward is what test.sh leaves in reward.json, and otherwise
+// The verifier of a Harbor task: a folder with test.sh and whatever that needs. It runs in a sandbox that no agent has used
+// (agents/verifier_sandbox.h), in the folder that the agent worked in. The reward is what test.sh leaves in reward.json, and otherwise
 // in reward.txt:
 //
 //   /logs/verifier/reward.txt    a number
@@ -10,11 +10,11 @@
 // makes test.sh fail has failed, and is told apart from a verifier that did not run:
 //
 //   reward 0   test.sh started, and ended without a reward (no reward file, or an empty one): by an exit code, a signal, too
-//              much output, or its room's own limit of disk. Signal no_reward; `no_reward_is_zero`: false makes it an error.
+//              much output, or its sandbox's own limit of disk. Signal no_reward; `no_reward_is_zero`: false makes it an error.
 //              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero`: false makes it an error.
 //              Both signals are 0 otherwise.
-//   an error   test.sh is missing or did not start, the machine's disk was full, or the room died. It is a room fault
-//              (sandbox/room_fault.h), for which the agent has failed, where the agent's files keep test.sh from its start, or
+//   an error   test.sh is missing or did not start, the machine's disk was full, or the sandbox died. It is a sandbox fault
+//              (sandbox/sandbox_fault.h), for which the agent has failed, where the agent's files keep test.sh from its start, or
 //              where the reward file holds something that is no reward: a program of the agent's may have written it.
 #pragma once
 
@@ -30,7 +30,7 @@ namespace ingot::reward {
 // A shell's text that runs the script "$1" by bash, or by sh where an image has no bash.
 inline constexpr char kRunHarborScript[] = R"(if command -v bash >/dev/null; then exec bash "$1"; fi; exec sh "$1")";
 
-// The binds of VerifierInput::room: /tests and /logs.
+// The binds of VerifierInput::sandbox: /tests and /logs.
 std::vector<sandbox::Bind> HarborBinds();
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeHarbor(const VerifierOptions& options);

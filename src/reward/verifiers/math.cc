@@ -66,10 +66,10 @@ class MathVerifier final : public ExpectedVerifier {
     return absl::InvalidArgumentError("verifier.expected is empty");
   }
   absl::StatusOr<Verdict> Compare(const std::string&, const std::string&) const override {
-    return absl::InternalError("mathematics is compared in a room");
+    return absl::InternalError("mathematics is compared in a sandbox");
   }
-  absl::StatusOr<sandbox::Command> Rehearse(const VerifierInput& input) const override {
-    INGOT_RETURN_IF_ERROR(ExpectedVerifier::Rehearse(input).status());
+  absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
+    INGOT_RETURN_IF_ERROR(ExpectedVerifier::Preflight(input).status());
     return workers_->CommandOf(PythonIn(input.cwd));
   }
   absl::StatusOr<Verdict> CompareIn(const VerifierInput& input, const std::string& answer,

@@ -130,10 +130,10 @@ class MathWorkers::Worker {
     }
     auto worker = std::unique_ptr<Worker>(new Worker(substrate, command.argv[0], sandbox::Fd(ends[0])));
     sandbox::Fd far(ends[1]);
-    INGOT_ASSIGN_OR_RETURN(worker->room_, substrate.Prepare());
-    command.env["HOME"] = worker->room_->home();
-    command.env["TMPDIR"] = worker->room_->tmp();
-    command.working_dir = worker->room_->work();
+    INGOT_ASSIGN_OR_RETURN(worker->sandbox_, substrate.Prepare());
+    command.env["HOME"] = worker->sandbox_->home();
+    command.env["TMPDIR"] = worker->sandbox_->tmp();
+    command.working_dir = worker->sandbox_->work();
     command.channel = far.get();
     worker->thread_ = std::thread([own = worker.get(), command = std::move(command), far = std::move(far)]() mutable {
       own->Run(command);
@@ -191,7 +191,7 @@ class MathWorkers::Worker {
     limits_.term_grace = std::chrono::nanoseconds(0);
   }
 
-  void Run(const sandbox::Command& command) { outcome_ = room_->Run(command, limits_, &end_); }
+  void Run(const sandbox::Command& command) { outcome_ = sandbox_->Run(command, limits_, &end_); }
 
   absl::StatusOr<std::string> ReadLine(std::chrono::steady_clock::time_point deadline,
                                        const sandbox::Cancellation* cancel) {
@@ -228,7 +228,7 @@ class MathWorkers::Worker {
   const std::string python_;
   sandbox::Limits limits_;
   sandbox::Cancellation end_;
-  std::unique_ptr<sandbox::Room> room_;
+  std::unique_ptr<sandbox::Sandbox> sandbox_;
   sandbox::Fd near_;
   std::string unread_;
   bool ready_ = false;
@@ -252,9 +252,9 @@ int64_t MathWorkers::started() const {
   return started_;
 }
 
-absl::StatusOr<std::unique_ptr<MathWorkers::Worker>> MathWorkers::Take(sandbox::Substrate& substrate,
-                                                                       const std::string& python,
-                                                                       const sandbox::Cancellation* cancel) {
+absl::StatusOr<std::unique_ptr<MathWorkers::Worker>> MathWorkers::AcquireWorker(sandbox::Substrate& substrate,
+                                                                                const std::string& python,
+                                                                                const sandbox::Cancellation* cancel) {
   std::unique_ptr<Worker> other;  // of another substrate or program; it ends outside the lock
   {
     base::MutexLock lock(mu_);
@@ -290,7 +290,7 @@ absl::StatusOr<MathComparison> MathWorkers::Compare(sandbox::Substrate& substrat
   const base::json::object pair{{"expected", expected}, {"answer", answer}};
   const std::string line = base::PrintJson(pair) + "\n";
   while (true) {
-    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Take(substrate, python, cancel));
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, AcquireWorker(substrate, python, cancel));
     const bool was_new = worker->is_new();
     const absl::StatusOr<std::string> reply = worker->Ask(line, kLoadSeconds + 5 * options_.timeout_s + 1, cancel);
     if (reply.ok()) {

@@ -1,10 +1,10 @@
-// Comparisons of mathematics by math-verify, in Python processes of a room that are kept between comparisons.
+// Comparisons of mathematics by math-verify, in Python processes of a sandbox that are kept between comparisons.
 //
-//   Compare ──▶ an idle worker, or a new one ──a line over a socket──▶ Python in its room ──▶ a child process for each comparison
+//   Compare ──▶ an idle worker, or a new one ──a line over a socket──▶ Python in its sandbox ──▶ a child process for each comparison
 //
-// A worker is a room, a thread in Room::Run and a socket. It loads the package once and forks a child for each comparison, which
+// A worker is a sandbox, a thread in Sandbox::Run and a socket. It loads the package once and forks a child for each comparison, which
 // ends at its limits of time and memory without harm to the others. A worker that breaks is replaced, and so is one after
-// kMostComparisons, since its children share its room. Thread safe; Compare blocks. The substrates outlive the workers.
+// kMostComparisons, since its children share its sandbox. Thread safe; Compare blocks. The substrates outlive the workers.
 #pragma once
 
 #include <memory>
@@ -42,14 +42,14 @@ class MathWorkers {
   // Workers that were started so far.
   int64_t started() const;
 
-  // The command that a process is, for Verifier::Rehearse.
+  // The command that a process is, for Verifier::Preflight.
   sandbox::Command CommandOf(const std::string& python) const;
 
  private:
   class Worker;
 
-  absl::StatusOr<std::unique_ptr<Worker>> Take(sandbox::Substrate& substrate, const std::string& python,
-                                               const sandbox::Cancellation* cancel);
+  absl::StatusOr<std::unique_ptr<Worker>> AcquireWorker(sandbox::Substrate& substrate, const std::string& python,
+                                                        const sandbox::Cancellation* cancel);
   void Return(std::unique_ptr<Worker> worker);  // null = it broke
 
   const MathOptions options_;

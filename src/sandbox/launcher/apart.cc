@@ -20,7 +20,7 @@ namespace {
 int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
 
 // The first process of the namespace: starts the command, adopts orphans, and ends with the command.
-[[noreturn]] void RunFirst(const Ground& ground, const RoomPlan& room, const Start& start,
+[[noreturn]] void RunFirst(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                            const int (&fds)[kStartDescriptors], int answers) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   LaunchFailure failure;
@@ -28,7 +28,7 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
   if (const int error = Raises(Measure::kProcApartFromCompanions) ? MountProc() : 0) {
     failure = {LaunchStep::kProc, error, 0};
   } else {
-    command = StartCommand(ground, room, start, fds, failure);
+    command = StartCommand(ground, sandbox, start, fds, failure);
     if (command < 0) failure = {LaunchStep::kSession, errno, 0};
   }
   [[maybe_unused]] ssize_t wrote = write(answers, &failure, sizeof(failure));
@@ -46,15 +46,15 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
 
 }  // namespace
 
-pid_t StartApart(const Ground& ground, const RoomPlan& room, const Start& start, const int (&fds)[kStartDescriptors],
-                 LaunchFailure& failure, int& ends) {
+pid_t StartApart(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
+                 const int (&fds)[kStartDescriptors], LaunchFailure& failure, int& ends) {
   int answers[2];
   if (pipe2(answers, O_CLOEXEC) != 0) return -1;
   const auto first =
       static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
   if (first == 0) {
     close(answers[0]);
-    RunFirst(ground, room, start, fds, answers[1]);
+    RunFirst(ground, sandbox, start, fds, answers[1]);
   }
   const int error = errno;
   close(answers[1]);

@@ -1,10 +1,10 @@
-// Commands and companions of one room that cannot reach each other, although they have one uid and share files and network:
+// Commands and companions of one sandbox that cannot reach each other, although they have one uid and share files and network:
 //
-//   room's PID namespace         first process of the room, companions
+//   sandbox's PID namespace         first process of the sandbox, companions
 //     └ a PID namespace below    first process, the command and what it starts, with a /proc of their own
 //
 // A command that runs next to companions sees no process of theirs, so that it can neither read their memory and environment
-// nor signal them; each companion has shared memory and /dev/shm to itself. The room's first process sees all of them.
+// nor signal them; each companion has shared memory and /dev/shm to itself. The sandbox's first process sees all of them.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +23,8 @@ struct CommandEnd {
 // As StartCommand, in a PID namespace below the caller's. Returns the pid of the namespace's first process, whose end ends
 // every process there. `ends`: a descriptor that has a CommandEnd once the command has ended, and nothing if that process
 // was killed before.
-pid_t StartApart(const Ground& ground, const RoomPlan& room, const Start& start, const int (&fds)[kStartDescriptors],
-                 LaunchFailure& failure, int& ends);
+pid_t StartApart(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
+                 const int (&fds)[kStartDescriptors], LaunchFailure& failure, int& ends);
 
 // In the process of a companion, before it gives up its rights: System V objects and a /dev/shm that no other process has.
 // Returns 0 or errno.

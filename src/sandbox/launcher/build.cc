@@ -23,8 +23,8 @@
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
-#include "sandbox/launcher/room.h"
 #include "sandbox/launcher/root.h"
+#include "sandbox/launcher/sandbox_init.h"
 #include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
@@ -56,7 +56,7 @@ bool Read(int fd, Plan& plan) {
   return plan.filter != nullptr;
 }
 
-[[noreturn]] void Refuse(LaunchStep step, int error, int index = 0) {
+[[noreturn]] void Reject(LaunchStep step, int error, int index = 0) {
   ReportFailure(kSocket, step, error, index);
   _exit(kNotRun);
 }
@@ -163,21 +163,21 @@ int InstallFilter(const Plan& plan) {
 // Starts the builder in a user namespace with its ids, and returns its pid.
 pid_t StartBuilder(const Plan& plan) {
   int ready[2], go[2];
-  if (pipe2(ready, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0) Refuse(LaunchStep::kSession, errno);
+  if (pipe2(ready, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0) Reject(LaunchStep::kSession, errno);
   const pid_t builder = fork();
-  if (builder < 0) Refuse(LaunchStep::kNamespaces, errno, 1);
+  if (builder < 0) Reject(LaunchStep::kNamespaces, errno, 1);
   if (builder == 0) {
     close(go[1]);
     RunBuilder(plan, ready[1], go[0]);
   }
   close(ready[1]);
   char error = 0;
-  if (read(ready[0], &error, 1) != 1) Refuse(LaunchStep::kNamespaces, ECHILD, 1);
-  if (error != 0) Refuse(LaunchStep::kNamespaces, error, 1);
+  if (read(ready[0], &error, 1) != 1) Reject(LaunchStep::kNamespaces, ECHILD, 1);
+  if (error != 0) Reject(LaunchStep::kNamespaces, error, 1);
   for (const char* const file : {"uid_map", "gid_map"}) {
-    if (const int failed = WriteMap(builder, file, *plan.header)) Refuse(LaunchStep::kIdMap, failed);
+    if (const int failed = WriteMap(builder, file, *plan.header)) Reject(LaunchStep::kIdMap, failed);
   }
-  if (write(go[1], "", 1) != 1) Refuse(LaunchStep::kSession, errno);
+  if (write(go[1], "", 1) != 1) Reject(LaunchStep::kSession, errno);
   close(ready[0]);
   close(go[0]);
   close(go[1]);
@@ -193,13 +193,13 @@ pid_t StartBuilder(const Plan& plan) {
   pollfd outside{go, POLLIN, 0};
   if (poll(&outside, 1, 0) != 0) _exit(kNotRun);  // it ended before prctl
   const int listener = ListenInside();
-  if (listener < 0) Refuse(LaunchStep::kNetwork, errno);
+  if (listener < 0) Reject(LaunchStep::kNetwork, errno);
   sethostname("build", 5);
-  if (const int error = DetachMounts()) Refuse(LaunchStep::kMounts, error);
-  if (const int error = MountProc()) Refuse(LaunchStep::kProc, error);
-  if (const int error = NameUid(plan.scratch)) Refuse(LaunchStep::kFolder, error, 1);
-  if (const int error = BuildRoot({plan.scratch, plan.visible, plan.header->visible})) Refuse(LaunchStep::kRoot, error);
-  if (const int error = MountOwn(plan)) Refuse(LaunchStep::kFolder, error);
+  if (const int error = DetachMounts()) Reject(LaunchStep::kMounts, error);
+  if (const int error = MountProc()) Reject(LaunchStep::kProc, error);
+  if (const int error = NameUid(plan.scratch)) Reject(LaunchStep::kFolder, error, 1);
+  if (const int error = BuildRoot({plan.scratch, plan.visible, plan.header->visible})) Reject(LaunchStep::kRoot, error);
+  if (const int error = MountOwn(plan)) Reject(LaunchStep::kFolder, error);
   const pid_t builder = StartBuilder(plan);
   Report(listener);
   close(kSocket);
@@ -220,19 +220,19 @@ void RunBuild() {
   prctl(PR_SET_DUMPABLE, 0);
   const Incoming order = Receive(kSocket);
   Plan plan;
-  if (order.count < 1 || !Read(order.fds[0], plan)) Refuse(LaunchStep::kMessage, EINVAL);
+  if (order.count < 1 || !Read(order.fds[0], plan)) Reject(LaunchStep::kMessage, EINVAL);
   close(order.fds[0]);
   OfferToTheKernel();
   const LaunchFailure grouped = EnterGroups(order.fds + 1, order.count - 1);
-  if (grouped.step != LaunchStep::kNone) Refuse(grouped.step, grouped.error, grouped.index);
+  if (grouped.step != LaunchStep::kNone) Reject(grouped.step, grouped.error, grouped.index);
   int go[2];
-  if (pipe2(go, O_CLOEXEC) != 0) Refuse(LaunchStep::kSession, errno);
+  if (pipe2(go, O_CLOEXEC) != 0) Reject(LaunchStep::kSession, errno);
   int pidfd = -1;
   // fork(2) with namespaces; this process has no threads.
   constexpr int kFlags =
       CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD | SIGCHLD;
   const auto first = static_cast<pid_t>(syscall(SYS_clone, kFlags, nullptr, &pidfd, nullptr, nullptr));
-  if (first < 0) Refuse(LaunchStep::kNamespaces, errno);
+  if (first < 0) Reject(LaunchStep::kNamespaces, errno);
   if (first == 0) {
     close(go[1]);
     RunFirst(plan, go[0]);

@@ -1,5 +1,5 @@
 // The launcher's program in its second use: the sandbox of an image build. A build needs mounts and more than one uid, so it gets
-// a user namespace with a range of uids, in which it is root, where a room gets one uid and no right.
+// a user namespace with a range of uids, in which it is root, where a sandbox gets one uid and no right.
 //
 //   keeper outside ── clone ──▶ first process ── fork ──▶ builder (buildah) ──▶ RUN steps
 //   root, waits                 root without               root of the user namespace alone

@@ -61,11 +61,11 @@ void BecomeFakeRoot() {
   }
 }
 
-void TakeRights(const Ground& ground, const RoomPlan& room) {
+void TakeRights(const Ground& ground, const SandboxPlan& sandbox) {
   const bool keeps = (ground.walls & kKeepsCapabilities) != 0;
   if (!keeps && BoundCapabilities() != 0) Fail(LaunchStep::kUid);
-  if ((ground.walls & kOwnUid) != 0) TakeUid(room.header->uid);
-  if (room.header->fake_root != 0) {
+  if ((ground.walls & kOwnUid) != 0) TakeUid(sandbox.header->uid);
+  if (sandbox.header->fake_root != 0) {
     BecomeFakeRoot();
   } else if (!keeps && DropCapabilities() != 0) {
     Fail(LaunchStep::kUid);
@@ -73,9 +73,9 @@ void TakeRights(const Ground& ground, const RoomPlan& room) {
 }
 
 // The last walls: the steps before them need what they forbid.
-void TakeRules(const Ground& ground, const Start& start, const RoomPlan& room) {
+void TakeRules(const Ground& ground, const Start& start, const SandboxPlan& sandbox) {
   if ((ground.walls & kLandlock) != 0) {
-    const LandlockPlan plan{room.room, ground.visible, ground.visible_count, start.header->gateway_port};
+    const LandlockPlan plan{sandbox.sandbox, ground.visible, ground.visible_count, start.header->gateway_port};
     if (const int error = RestrictToPlan(plan)) {
       errno = error;
       Fail(LaunchStep::kLandlockRules);
@@ -124,20 +124,20 @@ void Execute(const Start& start) {
   Fail(LaunchStep::kExec);
 }
 
-[[noreturn]] void RunCommandProcess(const Ground& ground, const RoomPlan& room, const Start& start,
+[[noreturn]] void RunCommandProcess(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                                     const int (&fds)[kStartDescriptors]) {
   if (Raises(Measure::kOwnSession)) setsid();
-  if (room.freezer_entrance >= 0 && write(room.freezer_entrance, "0", 1) != 1) Fail(LaunchStep::kGroup, -1);
+  if (sandbox.freezer_entrance >= 0 && write(sandbox.freezer_entrance, "0", 1) != 1) Fail(LaunchStep::kGroup, -1);
   for (int i = 0; i < 3; ++i) {
     if (dup2(fds[i + 1], i) < 0) Fail(LaunchStep::kSession);
   }
   if (start.header->stays != 0 && (ground.walls & kRootFolder) != 0) {
-    if (const int error = SeparateShared(room.header->shm_bytes)) {
+    if (const int error = SeparateShared(sandbox.header->shm_bytes)) {
       errno = error;
       Fail(LaunchStep::kFolder, 5);
     }
   }
-  TakeRights(ground, room);
+  TakeRights(ground, sandbox);
   if (Raises(Measure::kEndsWithItsParent)) prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the uid, which clears it
   if (start.header->checks != 0) Check(start);
   if (start.working_dir[0] != 0 && chdir(start.working_dir) != 0) Fail(LaunchStep::kWorkingFolder);
@@ -150,16 +150,16 @@ void Execute(const Start& start) {
     }
   }
   ResetSignals();
-  TakeRules(ground, start, room);
+  TakeRules(ground, start, sandbox);
   Execute(start);
   _exit(127);
 }
 
 // A frame of its own, so that no variable of the caller lives in a register across vfork.
-__attribute__((noinline)) pid_t Vfork(const Ground& ground, const RoomPlan& room, const Start& start,
+__attribute__((noinline)) pid_t Vfork(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                                       const int (&fds)[kStartDescriptors]) {
   const pid_t pid = vfork();
-  if (pid == 0) RunCommandProcess(ground, room, start, fds);
+  if (pid == 0) RunCommandProcess(ground, sandbox, start, fds);
   return pid;
 }
 
@@ -178,10 +178,10 @@ bool ReadStart(int fd, Start& start) {
   return start.variables != nullptr;
 }
 
-pid_t StartCommand(const Ground& ground, const RoomPlan& room, const Start& start, const int (&fds)[kStartDescriptors],
-                   LaunchFailure& failure) {
+pid_t StartCommand(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
+                   const int (&fds)[kStartDescriptors], LaunchFailure& failure) {
   failed.step = LaunchStep::kNone;
-  const pid_t pid = Vfork(ground, room, start, fds);
+  const pid_t pid = Vfork(ground, sandbox, start, fds);
   failure = {failed.step, failed.error, failed.index};
   return pid;
 }

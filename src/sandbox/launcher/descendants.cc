@@ -11,14 +11,14 @@
 namespace ingot::sandbox::launcher {
 namespace {
 
-struct Seen {
+struct SeenProcess {
   pid_t pid;
   pid_t parent;
 };
 
 // A later pass finds the ones that did not fit.
 constexpr int kMostSeen = 65536;
-Seen seen[kMostSeen];
+SeenProcess seen[kMostSeen];
 
 // One bit for each possible id: the largest pid_max is 1 << 22.
 constexpr int kMostIds = 1 << 22;
@@ -71,7 +71,7 @@ void MarkDescendants(int count, bool (*spares)(pid_t)) {
 
 // While the descriptor is open, the id names one process. It may have changed hands since it was listed: the parent is
 // read again.
-void SignalIfSame(const Seen& process, int signal) {
+void SignalIfSame(const SeenProcess& process, int signal) {
   const int held = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
   if (held < 0) return;
   char pid[24];

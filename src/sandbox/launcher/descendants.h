@@ -1,4 +1,4 @@
-// Signals for processes below this one, found in /proc. For rooms without a PID namespace: whatever sessions and groups
+// Signals for processes below this one, found in /proc. For sandboxes without a PID namespace: whatever sessions and groups
 // such processes made, an orphan becomes a child of the nearest subreaper above it.
 #pragma once
 

@@ -83,7 +83,7 @@ int AddRules(int ruleset, const LandlockPlan& plan, uint64_t all) {
   for (const char* const device : kDeviceFiles) {
     if (error == 0) error = Allow(ruleset, device, (kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kDevices) & all);
   }
-  if (error == 0 && plan.room[0] != 0) error = Allow(ruleset, plan.room, all);
+  if (error == 0 && plan.sandbox[0] != 0) error = Allow(ruleset, plan.sandbox, all);
   return error;
 }
 

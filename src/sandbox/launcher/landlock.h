@@ -1,4 +1,4 @@
-// The wall of the rung `landlock`: rules that the kernel holds a command and its descendants to, without any privilege.
+// The wall of the isolation level `landlock`: rules that the kernel holds a command and its descendants to, without any privilege.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace ingot::sandbox::launcher {
 int LandlockVersion();
 
 struct LandlockPlan {
-  const char* room = nullptr;  // read and written; "" = none
-  char** visible = nullptr;    // read and executed
+  const char* sandbox = nullptr;  // read and written; "" = none
+  char** visible = nullptr;       // read and executed
   uint32_t visible_count = 0;
   uint32_t port = 0;  // the one TCP port to connect to
 };

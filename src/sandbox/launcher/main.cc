@@ -1,8 +1,8 @@
-// The launcher starts the first processes of rooms. It is one small process beside Ingot, without threads and without keys. So
+// The launcher starts the first processes of sandboxes. It is one small process beside Ingot, without threads and without keys. So
 // the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
-// until that ends: then Ingot is gone, and each room's first process ends its room by itself.
+// until that ends: then Ingot is gone, and each sandbox's first process ends its sandbox by itself.
 //
-// src/sandbox/launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it is the sandbox of one
+// src/sandbox/sandbox_launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it is the sandbox of one
 // image build instead (launcher/build.h).
 #include <errno.h>
 #include <poll.h>
@@ -23,8 +23,8 @@
 #include "sandbox/launcher/landlock.h"
 #include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/parcel.h"
-#include "sandbox/launcher/room.h"
 #include "sandbox/launcher/root.h"
+#include "sandbox/launcher/sandbox_init.h"
 #include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
@@ -32,21 +32,21 @@ namespace {
 
 constexpr int kSocket = 0;
 
-// First processes of rooms that have not ended. agents.concurrency is at most 4096, and some more wait in the pool.
-constexpr int kMostRooms = 8192;
-pid_t rooms[kMostRooms];
-int room_count = 0;
+// First processes of sandboxes that have not ended. agents.concurrency is at most 4096, and some more wait in the pool.
+constexpr int kMostSandboxes = 8192;
+pid_t sandboxes[kMostSandboxes];
+int sandbox_count = 0;
 
-bool IsRoom(pid_t pid) {
-  for (int i = 0; i < room_count; ++i) {
-    if (rooms[i] == pid) return true;
+bool IsSandbox(pid_t pid) {
+  for (int i = 0; i < sandbox_count; ++i) {
+    if (sandboxes[i] == pid) return true;
   }
   return false;
 }
 
 void Forget(pid_t pid) {
-  for (int i = 0; i < room_count; ++i) {
-    if (rooms[i] == pid) rooms[i] = rooms[--room_count];
+  for (int i = 0; i < sandbox_count; ++i) {
+    if (sandboxes[i] == pid) sandboxes[i] = sandboxes[--sandbox_count];
   }
 }
 
@@ -93,27 +93,27 @@ LaunchFailure SetUp(int file, Ground& ground) {
   return {error == 0 ? LaunchStep::kNone : LaunchStep::kRoot, error, 0};
 }
 
-void OpenRoom(const Ground& ground, const Incoming& open) {
-  const int room = open.fds[1];
-  if (room_count == kMostRooms) {
-    ReportFailure(room, LaunchStep::kNamespaces, EAGAIN, 0);
+void OpenSandbox(const Ground& ground, const Incoming& open) {
+  const int sandbox = open.fds[1];
+  if (sandbox_count == kMostSandboxes) {
+    ReportFailure(sandbox, LaunchStep::kNamespaces, EAGAIN, 0);
     return;
   }
   // fork(2) with namespaces; this process has no threads.
   const auto pid = static_cast<pid_t>(syscall(SYS_clone, CloneFlags(ground), nullptr, nullptr, nullptr, nullptr));
   if (pid == 0) {
     close(kSocket);
-    RunRoom(ground, open);
+    RunSandbox(ground, open);
   }
   if (pid > 0) {
-    rooms[room_count++] = pid;
+    sandboxes[sandbox_count++] = pid;
   } else {
-    ReportFailure(room, LaunchStep::kNamespaces, errno, 0);
+    ReportFailure(sandbox, LaunchStep::kNamespaces, errno, 0);
   }
 }
 
-// A room whose first process was killed leaves its processes to the launcher. True: there are none any more.
-bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
+// A sandbox whose first process was killed leaves its processes to the launcher. True: there are none any more.
+bool EndOrphans() { return SignalDescendants(SIGKILL, IsSandbox) == 0; }
 
 [[noreturn]] void Serve(const Ground& ground) {
   sigset_t child;
@@ -128,7 +128,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
     if (fds[0].revents != 0) {
       const Incoming open = Receive(kSocket);
       if (!open.open) _exit(0);
-      if (open.count >= kOpenDescriptors) OpenRoom(ground, open);
+      if (open.count >= kOpenDescriptors) OpenSandbox(ground, open);
       for (int i = 0; i < open.count; ++i) close(open.fds[i]);
     }
     if (fds[1].revents != 0) {
@@ -137,7 +137,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsRoom) == 0; }
       int status = 0;
       pid_t pid;
       while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (IsRoom(pid) && WIFSIGNALED(status)) orphans = true;
+        if (IsSandbox(pid) && WIFSIGNALED(status)) orphans = true;
         Forget(pid);
       }
     }

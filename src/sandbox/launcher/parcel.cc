@@ -16,7 +16,7 @@ Parcel::Parcel(int fd) {
   end_ = at_ + size;
 }
 
-const void* Parcel::Take(size_t bytes) {
+const void* Parcel::Consume(size_t bytes) {
   if (static_cast<size_t>(end_ - at_) < bytes) return nullptr;
   const char* const taken = at_;
   at_ += bytes;

@@ -12,17 +12,17 @@ class Parcel {
   // Null: the file is shorter than its header.
   template <typename Header>
   const Header* TakeHeader() {
-    return static_cast<const Header*>(Take(sizeof(Header)));
+    return static_cast<const Header*>(Consume(sizeof(Header)));
   }
   // Null: no complete string is left.
   const char* TakeString();
   // `count` strings and a null pointer behind them; null: there are not as many.
   char** TakeStrings(size_t count);
   // Null: fewer bytes are left.
-  const void* TakeBytes(size_t bytes) { return Take(bytes); }
+  const void* TakeBytes(size_t bytes) { return Consume(bytes); }
 
  private:
-  const void* Take(size_t bytes);
+  const void* Consume(size_t bytes);
   const char* at_ = nullptr;
   const char* end_ = nullptr;
 };

@@ -28,7 +28,7 @@ constexpr char kImageRoot[] = "/.image";
 constexpr char kImageLower[] = "/.lower";
 
 // As MakePlace, below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP. `replaces`: an
-// earlier room's agent may have put it there, or a file, and a folder takes its place in this room.
+// earlier sandbox's agent may have put it there, or a file, and a folder takes its place in this sandbox.
 int MakePlaceInImage(const char* path, bool replaces) {
   char part[4096];
   if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
@@ -62,8 +62,8 @@ int MakeFrame() {
   return 0;
 }
 
-// Shows root's files of the image as the room's. Without uids of rooms they belong to Ingot's user, as the agent does.
-int PlaceImage(const RoomPlan& plan, uint32_t walls) {
+// Shows root's files of the image as the sandbox's. Without uids of sandboxes they belong to Ingot's user, as the agent does.
+int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
   char source[4096];
   if (snprintf(source, sizeof(source), "%s%s", kSources, plan.image) >= static_cast<int>(sizeof(source)))
     return ENAMETOOLONG;
@@ -82,7 +82,7 @@ int PlaceImage(const RoomPlan& plan, uint32_t walls) {
 }
 
 // One overlay: `part` of the layers, over `base` if it is not empty, with the changes in room/upper/`part`.
-int Overlay(const RoomPlan& plan, const char* part, const char* base, const char* target, uint32_t walls) {
+int Overlay(const SandboxPlan& plan, const char* part, const char* base, const char* target, uint32_t walls) {
   // One page is the most that mount(2) takes.
   char options[4096];
   size_t used = static_cast<size_t>(snprintf(options, sizeof(options), "lowerdir="));
@@ -96,24 +96,24 @@ int Overlay(const RoomPlan& plan, const char* part, const char* base, const char
   if (base[0] != 0) add(base, "");
   if (options[used - 1] == '=') {  // no layer yet: an empty one
     char empty[3072];
-    snprintf(empty, sizeof(empty), "%s/empty", plan.room);
+    snprintf(empty, sizeof(empty), "%s/empty", plan.sandbox);
     add(empty, "");
   }
   if (used < sizeof(options)) {
     used += static_cast<size_t>(snprintf(options + used, sizeof(options) - used,
-                                         ",upperdir=%s/upper/%s,workdir=%s/overlay/%s%s", plan.room, part, plan.room,
-                                         part, (walls & kUserNamespace) != 0 ? ",userxattr" : ""));
+                                         ",upperdir=%s/upper/%s,workdir=%s/overlay/%s%s", plan.sandbox, part,
+                                         plan.sandbox, part, (walls & kUserNamespace) != 0 ? ",userxattr" : ""));
   }
   if (used >= sizeof(options)) return E2BIG;
   const unsigned long flags = FlagOf(Measure::kLayersNoSuid, kNoSuid) | FlagOf(Measure::kLayersNoDev, kNoDev);
   return mount("ingot", target, "overlay", flags, options) == 0 ? 0 : errno;
 }
 
-LaunchFailure LayerFolders(const RoomPlan& plan, uint32_t walls, int (&fds)[2]) {
+LaunchFailure LayerFolders(const SandboxPlan& plan, uint32_t walls, int (&fds)[2]) {
   const char* const parts[2] = {"work", "home"};
   for (int i = 0; i < 2; ++i) {
     char target[4096];
-    snprintf(target, sizeof(target), "%s/%s", plan.room, parts[i]);
+    snprintf(target, sizeof(target), "%s/%s", plan.sandbox, parts[i]);
     if (const int error = Overlay(plan, parts[i], "", target, walls)) return {LaunchStep::kLayers, error, 0};
     fds[i] = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fds[i] < 0) return {LaunchStep::kLayers, errno, 0};
@@ -121,12 +121,12 @@ LaunchFailure LayerFolders(const RoomPlan& plan, uint32_t walls, int (&fds)[2]) 
   return {};
 }
 
-LaunchFailure MountBinds(const RoomPlan& plan, const char* root) {
+LaunchFailure MountBinds(const SandboxPlan& plan, const char* root) {
   char path[4096], source[4096];
   for (uint32_t i = 0; i < plan.header->binds; ++i) {
     const char* const equals = strchr(plan.binds[i], '=');
     if (equals == nullptr) return {LaunchStep::kMessage, EINVAL, 1};
-    snprintf(source, sizeof(source), "%s/%.*s", plan.room, static_cast<int>(equals - plan.binds[i]), plan.binds[i]);
+    snprintf(source, sizeof(source), "%s/%.*s", plan.sandbox, static_cast<int>(equals - plan.binds[i]), plan.binds[i]);
     snprintf(path, sizeof(path), "%s%s", root, equals + 1);
     const int made = root[0] == 0 ? 0 : MakePlaceInImage(path, plan.header->layers > 0);
     if (made != 0) return {LaunchStep::kFolder, made, 3};
@@ -135,18 +135,18 @@ LaunchFailure MountBinds(const RoomPlan& plan, const char* root) {
   return {};
 }
 
-// Mounts of every room, below `root` ("" or kImageRoot). A refused /dev/pts costs terminals alone.
-LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
+// Mounts of every sandbox, below `root` ("" or kImageRoot). A refused /dev/pts costs terminals alone.
+LaunchFailure MountOwn(const SandboxPlan& plan, const char* root) {
   char path[4096], source[4096];
   const auto at = [&](const char* name) {
     snprintf(path, sizeof(path), "%s%s", root, name);
     return path;
   };
-  // Without an image the work root may lie below /tmp, which the room's own covers.
+  // Without an image the work root may lie below /tmp, which the sandbox's own covers.
   LaunchFailure bound = root[0] == 0 ? MountBinds(plan, root) : LaunchFailure();
   if (bound.step != LaunchStep::kNone) return bound;
-  if (plan.room[0] != 0) {
-    snprintf(source, sizeof(source), "%s/tmp", plan.room);
+  if (plan.sandbox[0] != 0) {
+    snprintf(source, sizeof(source), "%s/tmp", plan.sandbox);
     if (Raises(Measure::kOwnTmp) && mount(source, at("/tmp"), nullptr, kBind, nullptr) != 0)
       return {LaunchStep::kFolder, errno, 1};
   }
@@ -163,10 +163,10 @@ LaunchFailure MountOwn(const RoomPlan& plan, const char* root) {
 
 bool IsInTmp(const char* path) { return strncmp(path, "/tmp/", 5) == 0; }
 
-// The room's own /tmp covers the machine's. The work root and programs may lie there: what this room sees of them comes back.
+// The sandbox's own /tmp covers the machine's. The work root and programs may lie there: what this sandbox sees of them comes back.
 class UnderTmp {
  public:
-  void Keep(const char* path) {
+  void KeepPath(const char* path) {
     struct stat info;
     if (!IsInTmp(path) || count_ == kMost || stat(path, &info) != 0) return;
     const int tree = CloneTree(path, true);
@@ -192,14 +192,14 @@ class UnderTmp {
   int count_ = 0;
 };
 
-int BindInto(const RoomPlan& plan, const char* source) {
+int BindInto(const SandboxPlan& plan, const char* source) {
   char target[4096];
   snprintf(target, sizeof(target), "%s%s", kImageRoot, source);
   if (const int error = MakePlaceInImage(target, plan.header->layers > 0)) return error;
   return mount(source, target, nullptr, kBind | kRecursive, nullptr) == 0 ? 0 : errno;
 }
 
-LaunchFailure EnterImage(const RoomPlan& plan, uint32_t walls) {
+LaunchFailure EnterImage(const SandboxPlan& plan, uint32_t walls) {
   int error = PlaceImage(plan, walls);
   if (error == 0) error = Overlay(plan, "root", kImageLower, kImageRoot, walls);
   if (error != 0) return {LaunchStep::kLayers, error, 1};
@@ -211,7 +211,7 @@ LaunchFailure EnterImage(const RoomPlan& plan, uint32_t walls) {
   }
   if (error != 0) return {LaunchStep::kLayers, error, 2};
   if (const LaunchFailure failure = MountOwn(plan, kImageRoot); failure.step != LaunchStep::kNone) return failure;
-  if (error = BindInto(plan, plan.room); error != 0) return {LaunchStep::kLayers, error, 3};
+  if (error = BindInto(plan, plan.sandbox); error != 0) return {LaunchStep::kLayers, error, 3};
   if (chdir(kImageRoot) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || umount2(".", kDetach) != 0 ||
       chdir("/") != 0) {
     return {LaunchStep::kRoot, errno, 1};
@@ -286,20 +286,21 @@ int BuildRoot(const RootPlan& plan) {
   return error;
 }
 
-LaunchFailure EnterRoom(const RoomPlan& plan, uint32_t walls, char** visible, uint32_t visible_count, int (&fds)[2]) {
-  if (plan.room[0] == 0) return MountOwn(plan, "");
+LaunchFailure EnterSandbox(const SandboxPlan& plan, uint32_t walls, char** visible, uint32_t visible_count,
+                           int (&fds)[2]) {
+  if (plan.sandbox[0] == 0) return MountOwn(plan, "");
   if (plan.header->layered != 0) {
     if (const LaunchFailure failure = LayerFolders(plan, walls, fds); failure.step != LaunchStep::kNone) return failure;
   }
   if (plan.image[0] != 0) return EnterImage(plan, walls);
   if (const int error = LeaveSources()) return {LaunchStep::kRoot, error, 2};
   UnderTmp kept;
-  for (uint32_t i = 0; i < visible_count; ++i) kept.Keep(visible[i]);
-  kept.Keep(plan.room);
+  for (uint32_t i = 0; i < visible_count; ++i) kept.KeepPath(visible[i]);
+  kept.KeepPath(plan.sandbox);
   if (const LaunchFailure failure = MountOwn(plan, ""); failure.step != LaunchStep::kNone) return failure;
   if (const int error = kept.PutBack()) return {LaunchStep::kFolder, error, 4};
   if (IsInTmp(plan.work_root)) return {};
-  if (const int error = ShowOneRoom(plan.work_root, plan.room)) return {LaunchStep::kFolder, error, 0};
+  if (const int error = ShowOneSandbox(plan.work_root, plan.sandbox)) return {LaunchStep::kFolder, error, 0};
   return {};
 }
 

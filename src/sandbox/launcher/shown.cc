@@ -23,7 +23,7 @@ namespace {
 constexpr int kDetach = 2;
 
 constexpr int kMostTaken = 512;
-struct Taken {
+struct TakenPath {
   char* path = nullptr;
   int tree = -1;
   bool is_folder = false;
@@ -41,7 +41,7 @@ constexpr char kEmptyFile[] = "./.empty";
 int Add(const char* path, int tree, bool is_folder, bool keeps_owners) {
   if (tree < 0) return 0;
   if (taken_count == kMostTaken) return E2BIG;
-  Taken& added = taken[taken_count++];
+  TakenPath& added = taken[taken_count++];
   added.path = strdup(path);
   added.tree = tree;
   added.is_folder = is_folder;
@@ -85,7 +85,8 @@ bool IsTaken(const char* path, int from) {
 }
 
 int ByLength(const void* left, const void* right) {
-  const size_t a = strlen(static_cast<const Taken*>(left)->path), b = strlen(static_cast<const Taken*>(right)->path);
+  const size_t a = strlen(static_cast<const TakenPath*>(left)->path),
+               b = strlen(static_cast<const TakenPath*>(right)->path);
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
@@ -110,13 +111,13 @@ int TakeMountsBelow(const char* path, int nobody) {
   free(line);
   fclose(mounts);
   // A mount comes before those below it.
-  qsort(taken + first, static_cast<size_t>(taken_count - first), sizeof(Taken), ByLength);
+  qsort(taken + first, static_cast<size_t>(taken_count - first), sizeof(TakenPath), ByLength);
   return error;
 }
 
 int TakeLink(const char* path) {
   if (taken_count == kMostTaken) return E2BIG;
-  Taken& added = taken[taken_count++];
+  TakenPath& added = taken[taken_count++];
   added.path = strdup(path);
   const ssize_t size = readlink(path, added.link, sizeof(added.link) - 1);
   added.link[size > 0 ? size : 0] = 0;
@@ -134,7 +135,7 @@ int PlaceLink(const char* target, const char* path) {
 }
 
 // `path`: below the current folder.
-int PlaceOne(const Taken& one, const char* path) {
+int PlaceOne(const TakenPath& one, const char* path) {
   if (one.link[0] != 0) return PlaceLink(one.link, path);
   if (one.tree < 0) return 0;
   int error = SetAttributes(one.tree,
@@ -196,7 +197,7 @@ int CoverChannels(char* path, dev_t device) {
   return error;
 }
 
-// A mount, so that one call takes away all that is mounted below it. No uid of a room may enter it.
+// A mount, so that one call takes away all that is mounted below it. No uid of a sandbox may enter it.
 int MakeSources() {
   const bool has_some = taken_count > 0 && taken[taken_count - 1].is_source;
   if (!has_some) return 0;
@@ -206,7 +207,7 @@ int MakeSources() {
   return mount("ingot", path, "tmpfs", 0, "mode=0700,size=1m,nr_inodes=4096") == 0 ? 0 : errno;
 }
 
-int CoverChannelsOf(const Taken& one) {
+int CoverChannelsOf(const TakenPath& one) {
   char path[4096];
   snprintf(path, sizeof(path), ".%s", one.path);
   struct stat info;

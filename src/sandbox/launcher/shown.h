@@ -1,5 +1,5 @@
-// The paths of the machine that rooms see. They are taken before the root folder changes, and put at the same places below the
-// new one. Nobody in a room can send anything through a unix socket or a FIFO in a shown folder, whatever its mode, and
+// The paths of the machine that sandboxes see. They are taken before the root folder changes, and put at the same places below the
+// new one. Nobody in a sandbox can send anything through a unix socket or a FIFO in a shown folder, whatever its mode, and
 // although the mount is read-only:
 //
 //   root     the mounts map the owners of all files to nobody (MapOwners), and the kernel refuses every write. Where a file
@@ -26,7 +26,7 @@ int TakeShown(const char* path, int nobody);
 inline constexpr char kSources[] = "/.sources";
 int TakeSource(const char* path);
 
-// Takes the copies of TakeSource out of the sight of a room that has no image.
+// Takes the copies of TakeSource out of the sight of a sandbox that has no image.
 int LeaveSources();
 
 // Puts what was taken at its places below the current folder, in the order in which it was taken, and covers what is to be

@@ -70,26 +70,26 @@ int MountProc() {
   return mount("proc", "/proc", "proc", flags, nullptr) == 0 ? 0 : errno;
 }
 
-int ShowOneRoom(const char* work_root, const char* room) {
-  const int folder = open(room, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+int ShowOneSandbox(const char* work_root, const char* sandbox) {
+  const int folder = open(sandbox, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return errno;
   char source[40];
   snprintf(source, sizeof(source), "/proc/self/fd/%d", folder);
-  if (!Raises(Measure::kOneRoomShown)) return 0;
-  const unsigned long flags = FlagOf<unsigned long>(Measure::kOneRoomNoSuid, MS_NOSUID) |
-                              FlagOf<unsigned long>(Measure::kOneRoomNoDev, MS_NODEV);
+  if (!Raises(Measure::kOneSandboxShown)) return 0;
+  const unsigned long flags = FlagOf<unsigned long>(Measure::kOneSandboxNoSuid, MS_NOSUID) |
+                              FlagOf<unsigned long>(Measure::kOneSandboxNoDev, MS_NODEV);
   if (mount("ingot", work_root, "tmpfs", flags, "mode=0755,size=16k,nr_inodes=4") != 0) return errno;
-  if (mkdir(room, 0700) != 0 || mount(source, room, nullptr, MS_BIND | MS_REC, nullptr) != 0) return errno;
-  const unsigned long read_only = FlagOf<unsigned long>(Measure::kOneRoomReadOnly, MS_RDONLY);
+  if (mkdir(sandbox, 0700) != 0 || mount(source, sandbox, nullptr, MS_BIND | MS_REC, nullptr) != 0) return errno;
+  const unsigned long read_only = FlagOf<unsigned long>(Measure::kOneSandboxReadOnly, MS_RDONLY);
   if (mount(nullptr, work_root, nullptr, MS_REMOUNT | MS_BIND | read_only | flags, nullptr) != 0) return errno;
   close(folder);
   return 0;
 }
 
-int NameUid(const char* room) {
+int NameUid(const char* sandbox) {
   if (!Raises(Measure::kOwnUidNamed)) return 0;
   char names[4096];
-  if (snprintf(names, sizeof(names), "%s/passwd", room) >= static_cast<int>(sizeof(names))) return ENAMETOOLONG;
+  if (snprintf(names, sizeof(names), "%s/passwd", sandbox) >= static_cast<int>(sizeof(names))) return ENAMETOOLONG;
   return mount(names, "/etc/passwd", nullptr, MS_BIND, nullptr) == 0 || errno == ENOENT ? 0 : errno;
 }
 

@@ -21,15 +21,15 @@ int HidePath(const char* path, bool is_folder);
 // Mounts a /proc of the calling process's PID namespace.
 int MountProc();
 
-// Covers `work_root` with an empty folder in which `room` alone is left. REQUIRES: room lies directly in work_root.
-int ShowOneRoom(const char* work_root, const char* room);
+// Covers `work_root` with an empty folder in which `sandbox` alone is left. REQUIRES: room lies directly in work_root.
+int ShowOneSandbox(const char* work_root, const char* sandbox);
 
 // Programs that this process executes give it no capability: neither by setuid bits, nor as files, nor as root's.
 int BoundCapabilities();
 
-// Covers /etc/passwd with room/passwd, in which the room's uid has a name: programs such as git ask for it. A machine
+// Covers /etc/passwd with room/passwd, in which the sandbox's uid has a name: programs such as git ask for it. A machine
 // without one of the files needs none.
-int NameUid(const char* room);
+int NameUid(const char* sandbox);
 
 // Gives up the capabilities that this process has.
 int DropCapabilities();

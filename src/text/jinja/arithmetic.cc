@@ -119,7 +119,7 @@ Value Repeat(const Value& value, int64_t count) {
   if (value.is_str()) {
     StrBuilder out;
     for (int64_t i = 0; i < count; ++i) out.Append(*value.str());
-    return Value(out.Take(value.str()->markup));
+    return Value(out.Release(value.str()->markup));
   }
   const Seq& seq = *value.seq();
   std::vector<Value> items;
@@ -138,7 +138,7 @@ Value Concatenate(const Value& a, const Value& b) {
     out.Reserve(a.str()->bytes.size() + b.str()->bytes.size());
     out.Append(*(markup ? Escaped(a.str()) : a.str()));
     out.Append(*(markup ? Escaped(b.str()) : b.str()));
-    return Value(out.Take(markup));
+    return Value(out.Release(markup));
   }
   if (a.is_seq() && b.is_seq()) {
     const Seq &x = *a.seq(), &y = *b.seq();

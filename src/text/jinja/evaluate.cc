@@ -110,7 +110,7 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
         const Value key = item(i);
         dict.Set(key, item(i + 1));
       }
-      return dict.Take();
+      return dict.Release();
     }
     case Expr::Kind::kNot:
       return Value(!IsTrue(*expr.items[0], scope));
@@ -133,7 +133,7 @@ Value Interpreter::EvaluateInner(const Expr& expr, const ScopePtr& scope) {
     case Expr::Kind::kConcat: {
       StrBuilder text;
       for (const ExprPtr& child : expr.items) PrintTo(Evaluate(*child, scope), text);
-      return Value(text.Take());
+      return Value(text.Release());
     }
     case Expr::Kind::kCompare:
       return Value(Compares(expr, scope));

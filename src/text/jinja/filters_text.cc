@@ -128,7 +128,7 @@ Value Indent(Runtime&, const Value& value, const Args& args) {
     if (i > 0 && (blank || lines[i].begin < lines[i].end)) out.Append(*indent);
     out.Append(*text, lines[i].begin, lines[i].end);
   }
-  return Value(out.Take(text->markup));
+  return Value(out.Release(text->markup));
 }
 
 Value Truncate(Runtime&, const Value& value, const Args& args) {
@@ -151,7 +151,7 @@ Value Truncate(Runtime&, const Value& value, const Args& args) {
   StrBuilder out;
   out.Append(*text, 0, cut);
   out.Append(*end);
-  return Value(out.Take(text->markup));
+  return Value(out.Release(text->markup));
 }
 
 Value Center(Runtime&, const Value& value, const Args& args) {
@@ -164,7 +164,7 @@ Value Center(Runtime&, const Value& value, const Args& args) {
   out.AppendChars(static_cast<size_t>(left), ' ');
   out.Append(*text);
   out.AppendChars(static_cast<size_t>(missing - left), ' ');
-  return Value(out.Take(text->markup));
+  return Value(out.Release(text->markup));
 }
 
 Value WordCount(Runtime&, const Value& value, const Args&) {
@@ -202,7 +202,7 @@ Value FormatFilter(Runtime& runtime, const Value& value, const Args& args) {
   if (args.named.empty()) return PercentFormat(runtime, ToStr(value), MakeTuple(args.positional));
   DictBuilder named;
   for (const auto& [name, item] : args.named) named.Set(Value::Text(name), item);
-  return PercentFormat(runtime, ToStr(value), named.Take());
+  return PercentFormat(runtime, ToStr(value), named.Release());
 }
 
 // The text of a number for int() and float(): without white space around it and underscores between digits.

@@ -212,7 +212,7 @@ void PercentItem(const Value& value, Spec spec, char type, StrBuilder& out) {
     }
     if (spec.align == 0 || spec.align == '=') spec.align = '>';
     spec.fill = " ";
-    return FormatText(text.Take(), spec, out);
+    return FormatText(text.Release(), spec, out);
   }
   if (type == 'c' && value.is_str() && value.str()->chars == 1) return FormatText(value.str(), spec, out);
   if (value.is_undefined() || !value.is_number()) {
@@ -298,7 +298,7 @@ void BraceReplacement(std::string_view field, BraceState& state, StrBuilder& out
   if (conversion == 'r' || conversion == 'a') {
     StrBuilder text;
     ReprTo(value, text);
-    value = Value(text.Take());
+    value = Value(text.Release());
   } else if (conversion == 's') {
     value = Value(ToStr(value));
   } else if (conversion != 0) {
@@ -370,7 +370,7 @@ Value PercentFormat(Runtime&, const StrPtr& format, const Value& args) {
     PercentItem(named ? *named : arguments.Next(), spec, type, out);
   }
   arguments.Finish();
-  return Value(out.Take(format->markup));
+  return Value(out.Release(format->markup));
 }
 
 Value BraceFormat(Runtime&, const StrPtr& format, const Args& args) {
@@ -397,7 +397,7 @@ Value BraceFormat(Runtime&, const StrPtr& format, const Args& args) {
     BraceReplacement(text.substr(at + 1, end - at - 2), state, out);
     at = end;
   }
-  return Value(out.Take(format->markup));
+  return Value(out.Release(format->markup));
 }
 
 }  // namespace ingot::text::jinja

@@ -132,7 +132,7 @@ void EachPair(const Args& args, const char* function, const Set& set) {
 Value DictFunction(Runtime&, const Args& args) {
   DictBuilder dict;
   EachPair(args, "dict", [&](const Value& key, const Value& value) { dict.Set(key, value); });
-  return dict.Take();
+  return dict.Release();
 }
 
 Value NamespaceFunction(Runtime& runtime, const Args& args) {

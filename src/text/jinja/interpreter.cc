@@ -100,7 +100,7 @@ Interpreter::~Interpreter() {
   for (const ScopePtr& scope : captured_) scope->variables.clear();
 }
 
-Rendered Interpreter::Run() {
+RenderedText Interpreter::Run() {
   const ScopePtr root = std::make_shared<Scope>();
   Execute(ast_.body, root);
   Str text = root_out_.Build();
@@ -108,7 +108,7 @@ Rendered Interpreter::Run() {
 }
 
 PromptRendering Interpreter::RunToPrompt(int flag, size_t common, bool prompted,
-                                         std::optional<TemplateError>& refused) {
+                                         std::optional<TemplateError>& rejected) {
   const ScopePtr root = std::make_shared<Scope>();
   const auto run = [&](size_t first, size_t last) {
     for (size_t i = first; i < last; ++i) {
@@ -131,7 +131,7 @@ PromptRendering Interpreter::RunToPrompt(int flag, size_t common, bool prompted,
       run(common, ast_.body.size());
     } catch (const TemplateError& thrown) {
       if (!value) throw;
-      refused = thrown;
+      rejected = thrown;
     }
   };
   finish(false);
@@ -140,7 +140,7 @@ PromptRendering Interpreter::RunToPrompt(int flag, size_t common, bool prompted,
   if (!prompted) without = root_out_;
   finish(true);
   PromptRendering out;
-  if (!refused.has_value()) {
+  if (!rejected.has_value()) {
     const std::string_view with = root_out_.Since(parting);
     const auto same =
         static_cast<size_t>(std::mismatch(with.begin(), with.end(), other.begin(), other.end()).first - with.begin());
@@ -260,7 +260,7 @@ StrPtr Interpreter::Captured(const Block& block, const ScopePtr& scope) {
     throw;
   }
   out_ = outer;
-  return text.Take();
+  return text.Release();
 }
 
 void Interpreter::ExecuteSetBlock(const Stmt& statement, const ScopePtr& scope) {
@@ -335,7 +335,7 @@ Value Interpreter::CallBody(const Stmt& statement, const ScopePtr& closure, cons
   if (signature.uses_kwargs) {
     DictBuilder rest;
     for (auto& [key, value] : named) rest.Set(Value::Text(key), std::move(value));
-    scope->Set(ast_.kwargs_slot, rest.Take());
+    scope->Set(ast_.kwargs_slot, rest.Release());
   } else if (!named.empty()) {
     Fail(absl::StrCat("TypeError: macro '", name, "' takes no keyword argument '", named.front().first, "'"));
   }

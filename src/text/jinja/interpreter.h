@@ -30,10 +30,10 @@ class Interpreter : public Runtime {
   ~Interpreter();
 
   // Throws TemplateError.
-  Rendered Run();
+  RenderedText Run();
   // Template::RenderAtPrompt for the variable `flag`. Runs the first `common` statements once, and those behind them with
-  // either value; they must change no value (SplitAt). `refused`: the error with the value true.
-  PromptRendering RunToPrompt(int flag, size_t common, bool prompted, std::optional<TemplateError>& refused);
+  // either value; they must change no value (SplitAt). `rejected`: the error with the value true.
+  PromptRendering RunToPrompt(int flag, size_t common, bool prompted, std::optional<TemplateError>& rejected);
 
   // Runs the body of a macro or call block with its arguments; `name` is for errors.
   Value CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name);
@@ -92,7 +92,7 @@ class Interpreter : public Runtime {
   std::unordered_map<const Dict*, size_t> tracked_;  // index in RenderOptions::tracked
   StrBuilder root_out_;
   StrBuilder* out_ = &root_out_;
-  std::vector<Rendered::Pass> passes_;
+  std::vector<RenderedText::Pass> passes_;
   std::vector<std::pair<size_t, size_t>> generations_;
   std::vector<ScopePtr> captured_;  // scopes that hold a macro that holds them: emptied at the end
   int depth_ = 0;

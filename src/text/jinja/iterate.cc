@@ -31,7 +31,7 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
         throw;
       }
       out_ = outer;
-      return Value(text.Take());
+      return Value(text.Release());
     };
   }
   if (test != nullptr || recurse != nullptr) captured_.push_back(scope);

@@ -36,7 +36,7 @@ StrPtr Escaped(const StrPtr& text) {
     done = i + 1;
   }
   out.Append(*text, done, text->bytes.size());
-  return out.Take(true);
+  return out.Release(true);
 }
 
 }  // namespace ingot::text::jinja

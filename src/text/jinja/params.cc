@@ -84,7 +84,7 @@ StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part,
     if (done == 0) return text;
   }
   out.Append(*text, done, bytes.size());
-  return out.Take(text->markup);
+  return out.Release(text->markup);
 }
 
 std::vector<Range> LineRanges(std::string_view text, bool keep_ends) {
@@ -109,7 +109,7 @@ StrPtr JoinTexts(const Str& separator, const std::vector<StrPtr>& parts, bool ma
     if (i > 0) out.Append(separator);
     out.Append(*parts[i]);
   }
-  return out.Take(markup);
+  return out.Release(markup);
 }
 
 }  // namespace ingot::text::jinja

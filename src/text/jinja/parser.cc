@@ -72,7 +72,7 @@ class Parser : public ExpressionParser {
   // Parses statements up to one of the names in `ends`, which stays the current token. Empty `ends`: up to the
   // template's end.
   Block Body(std::initializer_list<const char*> ends) {
-    const Nested nested(this);
+    const NestingGuard nested(this);
     Block body;
     while (current().kind != Token::Kind::kEnd) {
       const int line = current().line;

@@ -32,10 +32,10 @@ class ParserBase {
   int Slot(const std::string& name);
 
   // Limits the recursion of the parser.
-  class Nested {
+  class NestingGuard {
    public:
-    explicit Nested(ParserBase* parser);
-    ~Nested() { --parser_->nesting_; }
+    explicit NestingGuard(ParserBase* parser);
+    ~NestingGuard() { --parser_->nesting_; }
 
    private:
     ParserBase* const parser_;

@@ -9,7 +9,7 @@ constexpr int kMaxNesting = 150;  // nesting of the source
 
 }  // namespace
 
-ParserBase::Nested::Nested(ParserBase* parser) : parser_(parser) {
+ParserBase::NestingGuard::NestingGuard(ParserBase* parser) : parser_(parser) {
   if (++parser->nesting_ > kMaxNesting) {
     parser->Error(absl::StrCat("more than ", kMaxNesting, " nested expressions or blocks"));
   }
@@ -82,7 +82,7 @@ ExprPtr ExpressionParser::Target(bool with_namespace, std::string_view end) {
   bool is_tuple = false;
   while (!(current().kind == Token::Kind::kBlockEnd || IsOp(")") || IsOp("=") || (!end.empty() && IsName(end)))) {
     if (SkipOp("(")) {
-      const Nested nested(this);
+      const NestingGuard nested(this);
       items.push_back(Target(with_namespace));
       ExpectOp(")");
     } else {

@@ -52,7 +52,7 @@ ExprPtr ExpressionParser::Sealed(ExprPtr node) const {
 }
 
 ExprPtr ExpressionParser::Expression(bool with_condition) {
-  const Nested nested(this);
+  const NestingGuard nested(this);
   return with_condition ? Condition() : Or();
 }
 
@@ -63,7 +63,7 @@ ExprPtr ExpressionParser::Condition() {
     ExprPtr test = Or();
     ExprPtr otherwise;
     if (SkipName("else")) {
-      const Nested nested(this);
+      const NestingGuard nested(this);
       otherwise = Condition();
     }
     value = Sealed(Make(Expr::Kind::kCondition, line, std::move(value), std::move(test), std::move(otherwise)));
@@ -87,7 +87,7 @@ ExprPtr ExpressionParser::And() {
 
 ExprPtr ExpressionParser::Not() {
   if (!IsName("not")) return Comparison();
-  const Nested nested(this);
+  const NestingGuard nested(this);
   const int line = Next().line;
   return Sealed(Make(Expr::Kind::kNot, line, Not()));
 }
@@ -163,7 +163,7 @@ ExprPtr ExpressionParser::Unary(bool with_filters) {
   const int line = current().line;
   ExprPtr node;
   if (IsOp("-") || IsOp("+")) {
-    const Nested nested(this);
+    const NestingGuard nested(this);
     const Expr::Kind kind = Next().text == "-" ? Expr::Kind::kNegate : Expr::Kind::kPlus;
     node = Sealed(Make(kind, line, Unary(false)));
   } else {
@@ -384,7 +384,7 @@ ExprPtr ExpressionParser::TestAfterIs(ExprPtr node) {
     CallArgumentsInto(node->arguments);
   } else if (value_follows) {
     if (IsName("is")) Error("You cannot chain multiple tests with is");
-    const Nested nested(this);
+    const NestingGuard nested(this);
     node->arguments.positional.push_back(Postfix(Primary()));
   }
   node->test = FindTest(node->text);

@@ -263,13 +263,13 @@ StrPtr ToStr(const Value& value) {
   if (value.is_str()) return value.str();
   StrBuilder out;
   PrintTo(value, out);
-  return out.Take();
+  return out.Release();
 }
 
 StrPtr ToJson(const Value& value, const JsonStyle& style) {
   StrBuilder out;
   JsonPrinter(style, out).Print(value);
-  return out.Take();
+  return out.Release();
 }
 
 }  // namespace ingot::text::jinja

@@ -82,7 +82,7 @@ StrPtr Substring(const StrPtr& text, size_t begin, size_t end) {
   if (begin == 0 && end == text->bytes.size()) return text;
   StrBuilder out;
   out.Append(*text, begin, end);
-  return out.Take(text->markup);
+  return out.Release(text->markup);
 }
 
 StrPtr Derived(std::string bytes, const Str& origin, bool markup) {

@@ -74,7 +74,7 @@ class StrBuilder {
   std::string_view Since(const Place& place) const { return std::string_view(bytes_).substr(place.bytes); }
 
   Str Build(bool markup = false) { return Str(std::move(bytes_), std::move(marks_), std::exchange(chars_, 0), markup); }
-  StrPtr Take(bool markup = false) { return std::make_shared<const Str>(Build(markup)); }
+  StrPtr Release(bool markup = false) { return std::make_shared<const Str>(Build(markup)); }
 
  private:
   void AddMark(Mark mark);

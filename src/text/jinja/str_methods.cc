@@ -233,7 +233,7 @@ Value Justify(const StrPtr& self, const Args& args) {
   for (int64_t i = 0; i < left; ++i) out.Append(*fill);
   out.Append(*self);
   for (int64_t i = left; i < missing; ++i) out.Append(*fill);
-  return Value(out.Take(self->markup));
+  return Value(out.Release(self->markup));
 }
 
 Value ZeroFill(const StrPtr& self, const Args& args) {
@@ -245,7 +245,7 @@ Value ZeroFill(const StrPtr& self, const Args& args) {
   out.Append(*self, 0, sign);
   out.AppendChars(missing, '0');
   out.Append(*self, sign, self->bytes.size());
-  return Value(out.Take());
+  return Value(out.Release());
 }
 
 template <std::string (*kMap)(std::string_view)>

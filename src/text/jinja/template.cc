@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<const Template>> Template::Parse(std::string_view
   }
 }
 
-absl::StatusOr<Rendered> Template::Render(const RenderOptions& options) const {
+absl::StatusOr<RenderedText> Template::Render(const RenderOptions& options) const {
   const Budget budget(options.limits.steps, options.limits.bytes);
   try {
     return Interpreter(*ast_, options, Now(options)).Run();
@@ -63,9 +63,9 @@ absl::StatusOr<PromptRendering> Template::RenderAtPrompt(const RenderOptions& op
     RenderOptions one = options;
     one.now = Now(options);
     one.variables.emplace_back(kPromptFlag, Value(false));
-    INGOT_ASSIGN_OR_RETURN(Rendered without, Render(one));
+    INGOT_ASSIGN_OR_RETURN(RenderedText without, Render(one));
     one.variables.back().second = Value(true);
-    absl::StatusOr<Rendered> with = Render(one);
+    absl::StatusOr<RenderedText> with = Render(one);
     out.with_prompt = with.status();
     if (!with.ok() && add_generation_prompt) return out.with_prompt;
     if (with.ok()) {
@@ -84,9 +84,9 @@ absl::StatusOr<PromptRendering> Template::RenderAtPrompt(const RenderOptions& op
       out.prompt_begin = out.rendered.text.size();
       return out;
     }
-    std::optional<TemplateError> refused;
-    out = interpreter.RunToPrompt(prompt_split_->slot, prompt_split_->common, add_generation_prompt, refused);
-    if (refused.has_value()) out.with_prompt = ToStatus(*refused);
+    std::optional<TemplateError> rejected;
+    out = interpreter.RunToPrompt(prompt_split_->slot, prompt_split_->common, add_generation_prompt, rejected);
+    if (rejected.has_value()) out.with_prompt = ToStatus(*rejected);
     if (!out.with_prompt.ok() && add_generation_prompt) return out.with_prompt;
     return out;
   } catch (const TemplateError& error) {

@@ -36,12 +36,12 @@ struct Limits {
 
 struct RenderOptions {
   std::vector<std::pair<std::string, Value>> variables;
-  std::vector<Value> tracked;  // dicts, each once, whose passes through `for` loops are reported: Rendered::passes
+  std::vector<Value> tracked;  // dicts, each once, whose passes through `for` loops are reported: RenderedText::passes
   std::timespec now{};         // for strftime_now, as local time; {0, 0}: the system clock
   Limits limits;
 };
 
-struct Rendered {
+struct RenderedText {
   std::string text;
   std::vector<Mark> marks;  // of `text`: the parts from outside
   // An iteration over tracked[index], in the template's main flow, wrote text[begin, end), which is not empty.
@@ -54,7 +54,7 @@ struct Rendered {
 
 // A conversation rendered with or without the generation prompt, and that prompt.
 struct PromptRendering {
-  Rendered rendered;        // with or without the prompt, as asked for
+  RenderedText rendered;    // with or without the prompt, as asked for
   size_t prompt_begin = 0;  // where the texts with and without the prompt part; their end if they are equal
   std::string prompt;       // the text with the prompt, from prompt_begin on
   // Not OK: the template fails with add_generation_prompt. Then `prompt` is empty and prompt_begin 0.
@@ -77,7 +77,7 @@ class Template {
 
   // INVALID_ARGUMENT with the template's line: the template raised an exception, or Python would. RESOURCE_EXHAUSTED: a
   // limit was passed.
-  absl::StatusOr<Rendered> Render(const RenderOptions& options) const;
+  absl::StatusOr<RenderedText> Render(const RenderOptions& options) const;
 
   // Whether the template contains this name, as a variable that it may read or as one of its own.
   bool Mentions(std::string_view name) const;

@@ -86,7 +86,7 @@ void DictBuilder::Set(const Value& key, Value value) {
   }
 }
 
-Value DictBuilder::Take() { return Value(Value::DictPtr(std::move(dict_))); }
+Value DictBuilder::Release() { return Value(Value::DictPtr(std::move(dict_))); }
 
 std::string Object::Repr() const { return absl::StrCat("<", type_name(), ">"); }
 std::optional<Value> Object::Attribute(std::string_view) const { return std::nullopt; }
@@ -140,7 +140,7 @@ Value FromJson(const base::json::value& json, int32_t source) {
       for (const auto& field : json.get_object()) {
         dict.Set(text(std::string_view(field.key().data(), field.key().size())), FromJson(field.value(), source));
       }
-      return dict.Take();
+      return dict.Release();
     }
   }
   return Value();

@@ -126,7 +126,7 @@ class DictBuilder {
 
   void Set(const Value& key, Value value);
   size_t size() const { return dict_->items.size(); }
-  Value Take();
+  Value Release();
 
  private:
   std::shared_ptr<Dict> dict_ = std::make_shared<Dict>();

@@ -119,7 +119,7 @@ Value SliceText(const StrPtr& text, const Bounds& bounds) {
   offsets.push_back(text->bytes.size());
   StrBuilder out;
   for (const size_t i : SliceIndices(bounds)) out.Append(*text, offsets[i], offsets[i + 1]);
-  return Value(out.Take(text->markup));
+  return Value(out.Release(text->markup));
 }
 
 }  // namespace
@@ -261,7 +261,7 @@ std::vector<Value> Items(const Value& value) {
       NextCharacter(text->bytes, at);
       StrBuilder one;  // plain text, even from markup
       one.Append(*text, begin, at);
-      items.push_back(Value(one.Take()));
+      items.push_back(Value(one.Release()));
     }
   } else {
     Fail(absl::StrCat("TypeError: '", TypeName(value), "' object is not iterable"));

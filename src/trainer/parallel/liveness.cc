@@ -127,8 +127,8 @@ absl::Status Liveness::Accept() {
     // The first byte names the sender, the secret follows.
     const std::string hello = Receive(fd, 1 + options_.secret.size(), clock, std::min(until, clock.Now() + kHelloTime));
     const size_t rank = hello.empty() ? here.size() : static_cast<unsigned char>(hello[0]);
-    const bool told = rank < here.size() && !here[rank] && base::SameSecret(hello.substr(1), options_.secret);
-    if (!told) {  // a stranger
+    const bool reported = rank < here.size() && !here[rank] && base::SameSecret(hello.substr(1), options_.secret);
+    if (!reported) {  // a stranger
       Close(fd);
       continue;
     }

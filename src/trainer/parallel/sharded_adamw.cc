@@ -125,7 +125,7 @@ double ShardedAdamW::GradNorm() {
   Writer own;
   for (const double norm : own_.GradNorms()) own.Put(norm);
   OrThrow(ranks_->Agree(absl::OkStatus()));
-  const std::vector<std::string> all = OrThrow(ranks_->AllGatherBytes(own.Take()));
+  const std::vector<std::string> all = OrThrow(ranks_->AllGatherBytes(own.Release()));
   // In the order of names, as on one rank.
   std::vector<Reader> readers(all.begin(), all.end());
   std::vector<int> owners(parameters_.size(), 0);

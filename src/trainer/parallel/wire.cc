@@ -46,7 +46,7 @@ std::string EncodeBatch(const TrainBatch& batch) {
   Writer writer;
   writer.Put(batch.step).PutText(batch.feed.SerializeAsString()).Put(static_cast<uint64_t>(batch.groups.size()));
   for (const v1::Group& group : batch.groups) writer.PutText(group.SerializeAsString());
-  return writer.Take();
+  return writer.Release();
 }
 
 absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes) {
@@ -67,19 +67,19 @@ void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
   writer.Put(static_cast<uint64_t>(calls.size()));
   for (const tree::CallPath& call : calls) {
     uint64_t from = 0;
-    std::vector<std::pair<const void*, tree::TokenRun>> behind;
+    std::vector<std::pair<const void*, tree::TokenRun>> after;
     call.context.VisitBack([&](const void* key, const tree::TokenRun& run) {
       const auto found = paths.find(key);
       if (found == paths.end()) {
-        behind.emplace_back(key, run);
+        after.emplace_back(key, run);
         return true;
       }
       from = found->second;
       return false;
     });
     writer.PutText(call.call_id).Put(call.episode).Put(call.group).Put(call.temperature);
-    writer.Put(from).Put(static_cast<uint64_t>(behind.size()));
-    for (auto run = behind.rbegin(); run != behind.rend(); ++run) {
+    writer.Put(from).Put(static_cast<uint64_t>(after.size()));
+    for (auto run = after.rbegin(); run != after.rend(); ++run) {
       PutIds(run->second.ids, writer);
       writer.PutText(run->second.content);
       paths.emplace(run->first, paths.size() + 1);

@@ -29,7 +29,7 @@ class Writer {
     bytes_.append(text);
     return *this;
   }
-  std::string Take() { return std::move(bytes_); }
+  std::string Release() { return std::move(bytes_); }
 
  private:
   std::string bytes_;

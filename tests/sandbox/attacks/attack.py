@@ -1,9 +1,9 @@
 """One attack of an agent on the run, its neighbours and its own end: attack.py NAME.
 
 Prints "contained: ..." or "open: ...", by what it got. The environment names its victims: OWNER and SIBLING (pids outside),
-SIBLING_WORK, SIBLING_MARK (of its command line), TASKS, RUNS, OUTSIDE (a folder), SHOWN (a folder that rooms see), SERVICE (a TCP
+SIBLING_WORK, SIBLING_MARK (of its command line), TASKS, RUNS, OUTSIDE (a folder), SHOWN (a folder that sandboxes see), SERVICE (a TCP
 port), ABSTRACT (a unix socket) and IPC_KEY (a number for objects of System V). For attacks service_*, a service of the recipe
-runs in the room and listens on port 8123. Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
+runs in the sandbox and listens on port 8123. Nothing here harms a machine on which it succeeds, but for `kill_all`, which is run only where a
 wall stands.
 """
 import ctypes

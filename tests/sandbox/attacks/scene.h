@@ -1,4 +1,4 @@
-// The scene of an attack: a substrate with a sibling in another room, tasks, a run, and services of the machine.
+// The scene of an attack: a substrate with a sibling in another sandbox, tasks, a run, and services of the machine.
 #pragma once
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #include "base/random.h"
 #include "sandbox/marked_processes.h"
 #include "sandbox/remove_tree.h"
-#include "sandbox/test_room.h"
+#include "sandbox/test_sandbox.h"
 #include "test_paths.h"
 
 namespace ingot::sandbox {
@@ -58,7 +58,7 @@ inline Fd PipeAt(const std::string& path) {
   return Fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
 }
 
-// A service of a recipe: it has a key, and listens inside of the room.
+// A service of a recipe: it has a key, and listens inside of the sandbox.
 inline constexpr char kService[] = R"(
 import ctypes, os, socket
 libc = ctypes.CDLL(None)
@@ -100,10 +100,10 @@ class Listener {
   std::string name_;
 };
 
-// The victims: a substrate with a sibling in another room, tasks and a run.
+// The victims: a substrate with a sibling in another sandbox, tasks and a run.
 class Scene {
  public:
-  Scene(const std::string& rung, uint32_t refused) {
+  Scene(const std::string& isolation, uint32_t rejected) {
     prctl(PR_SET_DUMPABLE, 0);  // as every process of Ingot that holds keys
     runs_ = folder_.path() + "/runs";
     std::filesystem::create_directories(runs_ + "/run");
@@ -120,7 +120,7 @@ class Scene {
     channels_.push_back(SocketAt(shown_ + "/datagram", SOCK_DGRAM));
     channels_.push_back(SocketAt(shown_ + "/below/stream", SOCK_STREAM));
     channels_.push_back(PipeAt(shown_ + "/pipe"));
-    options.rung = rung;
+    options.isolation = isolation;
     options.totals = {.memory_bytes = 256 << 20, .processes = 64, .cpus = 0.5};
     options.disk = {.bytes = 64 << 20, .files = 5000};
     outside_ = folder_.path() + "/outside";
@@ -128,7 +128,7 @@ class Scene {
     std::filesystem::permissions(outside_, std::filesystem::perms::all);
     std::ofstream(outside_ + "/file") << "outside";
     channels_.push_back(SocketAt(outside_ + "/stream", SOCK_STREAM));
-    auto made = LocalSubstrate::Make(options, refused);
+    auto made = LocalSubstrate::Make(options, rejected);
     if (!made.ok()) std::printf("%s\n", made.status().ToString().c_str());
     substrate_ = made.ok() ? *std::move(made) : nullptr;
   }
@@ -138,13 +138,13 @@ class Scene {
   }
 
   LocalSubstrate* substrate() { return substrate_.get(); }
-  const Grant& grant() const { return substrate_->grant(); }
+  const ProbeResult& probe_result() const { return substrate_->probe_result(); }
 
   // Starts the sibling. False: it does not run.
   bool Begin() {
-    auto room = substrate_->Prepare();
-    if (!room.ok()) return false;
-    sibling_ = *std::move(room);
+    auto sandbox = substrate_->Prepare();
+    if (!sandbox.ok()) return false;
+    sibling_ = *std::move(sandbox);
     if (!sibling_->WriteFile("file", "sibling's file").ok()) return false;
     neighbour_ = std::thread([this] {
       Command command{.argv = {"sleep", sibling_mark_.sleep()},
@@ -159,10 +159,10 @@ class Scene {
   }
 
   absl::StatusOr<Outcome> Attack(const std::string& name) {
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> room, substrate_->Prepare());
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Sandbox> sandbox, substrate_->Prepare());
     std::ostringstream script;
     script << std::ifstream(INGOT_SOURCE_DIR "/tests/sandbox/attacks/attack.py").rdbuf();
-    INGOT_RETURN_IF_ERROR(room->WriteFile("attack.py", script.str()));
+    INGOT_RETURN_IF_ERROR(sandbox->WriteFile("attack.py", script.str()));
     Command command{.argv = {"python3", "attack.py", name},
                     .env = {{"PATH", "/usr/bin:/bin"},
                             {"OWNER", std::to_string(getpid())},
@@ -178,17 +178,17 @@ class Scene {
                             {"ABSTRACT", abstract_.name()},
                             {"NONCE", nonce_},
                             {"SLEEP", left_.sleep()}},
-                    .working_dir = room->work(),
+                    .working_dir = sandbox->work(),
                     .stdin_text = ""};
     Limits limits;
     limits.wall_time = std::chrono::seconds(180);  // on a loaded machine
     std::thread watcher;
-    if (name == "inotify" || name == "listen") watcher = std::thread([&] { LookWhileHeld(*room, name); });
+    if (name == "inotify" || name == "listen") watcher = std::thread([&] { LookWhileHeld(*sandbox, name); });
     Companion service;
     if (name.starts_with("service_")) {
-      INGOT_ASSIGN_OR_RETURN(service, StartService(*room, limits));
+      INGOT_ASSIGN_OR_RETURN(service, StartService(*sandbox, limits));
     }
-    auto outcome = room->Run(command, limits, nullptr);
+    auto outcome = sandbox->Run(command, limits, nullptr);
     attack_ended_ = true;
     if (watcher.joinable()) watcher.join();
     attack_ended_ = false;
@@ -216,16 +216,16 @@ class Scene {
 
  private:
   // What this process gets while the attack holds what it could take. One that was refused ends without a word.
-  void LookWhileHeld(Room& room, const std::string& name) {
-    absl::StatusOr<std::string> held = room.ReadFile("held", 100);
+  void LookWhileHeld(Sandbox& sandbox, const std::string& name) {
+    absl::StatusOr<std::string> held = sandbox.ReadFile("held", 100);
     for (int i = 0; i < 6000 && !held.ok() && !attack_ended_; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      held = room.ReadFile("held", 100);
+      held = sandbox.ReadFile("held", 100);
     }
     if (!held.ok()) return;
     if (name == "inotify") has_inotify_ = Fd(inotify_init1(IN_CLOEXEC)).valid();
     if (name == "listen") was_reached_ = Connects(std::stoi(*held));
-    EXPECT_TRUE(room.WriteFile("go", "").ok());
+    EXPECT_TRUE(sandbox.WriteFile("go", "").ok());
   }
 
   static bool Connects(int port) {
@@ -237,14 +237,14 @@ class Scene {
     return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
   }
 
-  absl::StatusOr<Companion> StartService(Room& room, const Limits& limits) const {
+  absl::StatusOr<Companion> StartService(Sandbox& sandbox, const Limits& limits) const {
     Command command{.argv = {"python3", "-c", kService},
                     .env = {{"PATH", "/usr/bin:/bin"}, {"KEY", "service's key"}, {"IPC_KEY", std::to_string(ipc_key_)}},
-                    .working_dir = room.work(),
+                    .working_dir = sandbox.work(),
                     .stdin_text = ""};
-    INGOT_ASSIGN_OR_RETURN(Companion service, room.StartCompanion(command, limits));
+    INGOT_ASSIGN_OR_RETURN(Companion service, sandbox.StartCompanion(command, limits));
     pollfd gone{service.input.get(), 0, 0};
-    while (!room.ReadFile("service-ready", 1).ok() && poll(&gone, 1, 10) == 0) continue;
+    while (!sandbox.ReadFile("service-ready", 1).ok() && poll(&gone, 1, 10) == 0) continue;
     return service;
   }
 
@@ -277,7 +277,7 @@ class Scene {
   std::string runs_, tasks_, outside_, shown_;
   Cancellation cancel_;
   std::unique_ptr<LocalSubstrate> substrate_;
-  std::unique_ptr<Room> sibling_;
+  std::unique_ptr<Sandbox> sibling_;
   std::thread neighbour_;
 };
 

@@ -1,4 +1,4 @@
-// A deletion test over the wall of rooms. Each measure (sandbox/measures.h) and each limit is left out once, and one line that a
+// A deletion test over the wall of sandboxes. Each measure (sandbox/measures.h) and each limit is left out once, and one line that a
 // command prints (probe.py) or that this test sees from outside must differ from the line of the whole wall. A measure
 // without such a line fails the test. Needs root; measures of walls for users are tried as nobody.
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Probe {
 
 constexpr Probe kProbes[] = {
     {Measure::kLauncherMounts, "mount namespace of the launcher", Setting::kFull, "launcher's mounts"},
-    {Measure::kLauncherUsers, "user namespace of the launcher", Setting::kUsers, "rung"},
+    {Measure::kLauncherUsers, "user namespace of the launcher", Setting::kUsers, "isolation"},
     {Measure::kNoPropagation, "no mount leaves the launcher", Setting::kFull, "mounts outside"},
     {Measure::kHiddenFolders, "hidden folders", Setting::kProcess, "secret folder"},
     {Measure::kHiddenFoldersReadOnly, "hidden folders: ro", Setting::kProcess, "secret folder ro"},
@@ -47,20 +47,20 @@ constexpr Probe kProbes[] = {
     {Measure::kWorkRootNoSuid, "work root: nosuid", Setting::kFull, "work nosuid"},
     {Measure::kWorkRootNoDev, "work root: nodev", Setting::kFull, "work nodev"},
     {Measure::kSourcesDetached, "sources of images detached", Setting::kFull, "sources"},
-    {Measure::kUserNamespaceOfRoom, "user namespace", Setting::kUsers, "namespace user"},
-    {Measure::kPidNamespaceOfRoom, "PID namespace", Setting::kFull, "namespace pid"},
-    {Measure::kMountNamespaceOfRoom, "mount namespace", Setting::kFull, "namespace mnt of the launcher"},
-    {Measure::kNetworkNamespaceOfRoom, "network namespace", Setting::kFull, "namespace net"},
-    {Measure::kIpcNamespaceOfRoom, "IPC namespace", Setting::kFull, "namespace ipc"},
-    {Measure::kHostNameNamespaceOfRoom, "UTS namespace", Setting::kFull, "namespace uts"},
+    {Measure::kUserNamespaceOfSandbox, "user namespace", Setting::kUsers, "namespace user"},
+    {Measure::kPidNamespaceOfSandbox, "PID namespace", Setting::kFull, "namespace pid"},
+    {Measure::kMountNamespaceOfSandbox, "mount namespace", Setting::kFull, "namespace mnt of the launcher"},
+    {Measure::kNetworkNamespaceOfSandbox, "network namespace", Setting::kFull, "namespace net"},
+    {Measure::kIpcNamespaceOfSandbox, "IPC namespace", Setting::kFull, "namespace ipc"},
+    {Measure::kHostNameNamespaceOfSandbox, "UTS namespace", Setting::kFull, "namespace uts"},
     {Measure::kOwnProc, "own /proc", Setting::kFull, "owner in /proc"},
     {Measure::kProcNoSuid, "/proc: nosuid", Setting::kFull, "/proc nosuid"},
     {Measure::kProcNoDev, "/proc: nodev", Setting::kFull, "/proc nodev"},
     {Measure::kProcNoExec, "/proc: noexec", Setting::kFull, "/proc noexec"},
-    {Measure::kOneRoomShown, "other rooms hidden", Setting::kSharedUid, "rooms"},
-    {Measure::kOneRoomReadOnly, "cover of other rooms: ro", Setting::kSharedUid, "work root ro"},
-    {Measure::kOneRoomNoSuid, "cover of other rooms: nosuid", Setting::kSharedUid, "work root nosuid"},
-    {Measure::kOneRoomNoDev, "cover of other rooms: nodev", Setting::kSharedUid, "work root nodev"},
+    {Measure::kOneSandboxShown, "other sandboxes hidden", Setting::kSharedUid, "sandboxes"},
+    {Measure::kOneSandboxReadOnly, "cover of other sandboxes: ro", Setting::kSharedUid, "work root ro"},
+    {Measure::kOneSandboxNoSuid, "cover of other sandboxes: nosuid", Setting::kSharedUid, "work root nosuid"},
+    {Measure::kOneSandboxNoDev, "cover of other sandboxes: nodev", Setting::kSharedUid, "work root nodev"},
     {Measure::kOwnUidNamed, "name of the uid", Setting::kFull, "name"},
     {Measure::kOwnTmp, "own /tmp", Setting::kFull, "own /tmp"},
     {Measure::kOwnShm, "own /dev/shm", Setting::kFull, "write /dev/shm"},
@@ -131,7 +131,7 @@ class MeasuresTest : public testing::Test {
       at->second = LookAt({.setting = setting});
       EXPECT_FALSE(at->second.contains("failed")) << at->second["failed"];
       EXPECT_FALSE(at->second.contains("probe")) << at->second["probe"];
-      std::printf("setting %d: rung %s\n", static_cast<int>(setting), at->second["rung"].c_str());
+      std::printf("setting %d: isolation level %s\n", static_cast<int>(setting), at->second["isolation"].c_str());
     }
     return at->second;
   }
@@ -172,7 +172,7 @@ TEST_F(MeasuresTest, EachMeasureAloneHoldsWhatItsProbeSees) {
 }
 
 TEST_F(MeasuresTest, EachLimitReachesTheCommand) {
-  if (Whole(Setting::kFull).at("rung") != "full") GTEST_SKIP() << "needs control groups";
+  if (Whole(Setting::kFull).at("isolation") != "full") GTEST_SKIP() << "needs control groups";
   std::vector<std::string> unheld;
   for (const auto& [limit, line] : kLimits) {
     if (!Changes({.setting = Setting::kFull, .unlimited = limit}, line)) unheld.push_back(line);

@@ -1,4 +1,4 @@
-"""What a command sees of each measure of its wall, as lines NAME=VALUE. measures_test.cc compares them with the lines of rooms
+"""What a command sees of each measure of its wall, as lines NAME=VALUE. measures_test.cc compares them with the lines of sandboxes
 that lack one measure. The environment names what the test has made: SHOWN and OUTSIDE (folders), SECRET_FOLDER, SECRET_FILE,
 WORK_ROOT, TMP, OWNER (a pid), PORT, ABSTRACT, IPC_KEY, COMPANION (of its command line), NS_* and LAUNCHER_MNT."""
 import ctypes
@@ -21,7 +21,7 @@ def show(name, look):
         value = look()
     except OSError as error:
         value = errno.errorcode.get(error.errno, error.errno)
-    except Exception as error:  # of a room that lacks what the look needs
+    except Exception as error:  # of a sandbox that lacks what the look needs
         value = type(error).__name__
     print(f"{name}={value}", flush=True)
 
@@ -149,7 +149,7 @@ show("owner of /usr", lambda: os.stat("/usr").st_uid)
 show("channel", lambda: stat.S_ISSOCK(os.stat(E["SHOWN"] + "/stream").st_mode))
 show("above the root", lambda: sorted(os.listdir("/..")) == sorted(os.listdir("/")))
 show("sources", lambda: os.listdir("/.sources"))
-show("rooms", lambda: len(os.listdir(E["WORK_ROOT"])))
+show("sandboxes", lambda: len(os.listdir(E["WORK_ROOT"])))
 show("owner in /proc", lambda: os.path.exists(f"/proc/{E['OWNER']}/status"))
 show("name", lambda: pwd.getpwuid(os.getuid()).pw_name)
 show("own /tmp", lambda: os.path.samefile("/tmp", E["TMP"]))

@@ -139,14 +139,14 @@ class Trial {
 
   Lines Look() {
     const std::string mounts = Mounts();
-    auto made = LocalSubstrate::Make(Options(), Refused(), trial_.left_out);
+    auto made = LocalSubstrate::Make(Options(), Rejected(), trial_.left_out);
     lines_["mounts outside"] = mounts == Mounts() ? "as before" : "changed";
     if (!made.ok()) {
       lines_["refused"] = made.status().ToString();
       return lines_;
     }
     substrate_ = *std::move(made);
-    lines_["rung"] = std::string(RungName(substrate_->grant().rung));
+    lines_["isolation"] = std::string(IsolationLevelName(substrate_->probe_result().isolation));
     const std::string launcher = absl::StrCat("/proc/", substrate_->launcher_pid());
     lines_["launcher's mounts"] = LinkOf(launcher + "/ns/mnt") == LinkOf("/proc/self/ns/mnt") ? "ours" : "its own";
     lines_["launcher's environment"] = access((launcher + "/fd").c_str(), R_OK) == 0 ? "open" : "closed";
@@ -175,19 +175,19 @@ class Trial {
     }
     switch (trial_.setting) {
       case Setting::kUsers:
-        options.rung = "namespaces";
+        options.isolation = "namespaces";
         break;
       case Setting::kLandlock:
-        options.rung = "landlock";
+        options.isolation = "landlock";
         break;
       case Setting::kProcess:
       case Setting::kSharedUid:
       case Setting::kClosedProgram:
       case Setting::kPlain:
-        options.rung = "process";
+        options.isolation = "process";
         break;
       default:
-        options.rung = "full";
+        options.isolation = "full";
     }
     if (trial_.setting == Setting::kClosedProgram) {
       options.programs = {{.name = "program", .argv = {"/bin/cat", ground_.Path("closed")}, .path = ""}};
@@ -198,7 +198,7 @@ class Trial {
     return options;
   }
 
-  uint32_t Refused() const {
+  uint32_t Rejected() const {
     if (trial_.setting == Setting::kPlain) return kPidNamespace | kMountNamespace;
     return HasSharedUid(trial_.setting) ? uint32_t{kOwnUid} : 0;
   }
@@ -217,16 +217,16 @@ class Trial {
 
   absl::Status RunProbe(const std::string& launcher) {
     const Listener port(""), abstract(Abstract());
-    RoomOptions wish;
+    SandboxOptions wish;
     wish.takes_snapshots = trial_.setting == Setting::kLayered;
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> other, substrate_->Prepare(wish));
-    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Room> room, substrate_->Prepare(wish));
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Sandbox> other, substrate_->Prepare(wish));
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Sandbox> sandbox, substrate_->Prepare(wish));
     std::ostringstream script;
     script << std::ifstream(INGOT_SOURCE_DIR "/tests/sandbox/measures/probe.py").rdbuf();
-    INGOT_RETURN_IF_ERROR(room->WriteFile("probe.py", script.str()));
+    INGOT_RETURN_IF_ERROR(sandbox->WriteFile("probe.py", script.str()));
     Companion companion;
     if (trial_.setting == Setting::kCompanion) {
-      INGOT_ASSIGN_OR_RETURN(companion, BeginCompanion(*room));
+      INGOT_ASSIGN_OR_RETURN(companion, BeginCompanion(*sandbox));
     }
     Command command{.argv = {"python3", "probe.py"},
                     .env = {{"PATH", "/usr/bin:/bin"},
@@ -235,19 +235,19 @@ class Trial {
                             {"SECRET_FOLDER", ground_.Path("shown/secret-folder")},
                             {"SECRET_FILE", ground_.Path("shown/secret-file")},
                             {"WORK_ROOT", ground_.Path("work")},
-                            {"TMP", room->tmp()},
+                            {"TMP", sandbox->tmp()},
                             {"OWNER", absl::StrCat(getpid())},
                             {"PORT", absl::StrCat(port.port())},
                             {"ABSTRACT", Abstract()},
                             {"IPC_KEY", absl::StrCat(IpcKey())},
                             {"COMPANION", companion_.sleep()},
                             {"LAUNCHER_MNT", LinkOf(launcher + "/ns/mnt")}},
-                    .working_dir = room->work(),
+                    .working_dir = sandbox->work(),
                     .stdin_text = ""};
     for (const std::string space : {"pid", "mnt", "net", "ipc", "uts", "user"}) {
       command.env["NS_" + space] = LinkOf("/proc/self/ns/" + space);
     }
-    INGOT_ASSIGN_OR_RETURN(const Outcome outcome, room->Run(command, CommandLimits(), nullptr));
+    INGOT_ASSIGN_OR_RETURN(const Outcome outcome, sandbox->Run(command, CommandLimits(), nullptr));
     for (const std::string& line : std::vector<std::string>(absl::StrSplit(outcome.out, '\n'))) {
       const size_t equals = line.find('=');
       if (equals != std::string::npos) lines_[line.substr(0, equals)] = line.substr(equals + 1);
@@ -257,17 +257,17 @@ class Trial {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Companion> BeginCompanion(Room& room) const {
+  absl::StatusOr<Companion> BeginCompanion(Sandbox& sandbox) const {
     const std::string script =
         absl::StrCat("import ctypes, os; ctypes.CDLL(None).shmget(", IpcKey() + 1,
                      ", 4096, 0o1666); open('/dev/shm/companion', 'w'); open('begun', 'w'); os.execv('/bin/sleep', "
                      "['sleep', '",
                      companion_.sleep(), "'])");
-    INGOT_ASSIGN_OR_RETURN(Companion companion, room.StartCompanion({.argv = {"python3", "-c", script},
-                                                                     .env = {{"PATH", "/usr/bin:/bin"}},
-                                                                     .working_dir = room.work(),
-                                                                     .stdin_text = ""},
-                                                                    CommandLimits()));
+    INGOT_ASSIGN_OR_RETURN(Companion companion, sandbox.StartCompanion({.argv = {"python3", "-c", script},
+                                                                        .env = {{"PATH", "/usr/bin:/bin"}},
+                                                                        .working_dir = sandbox.work(),
+                                                                        .stdin_text = ""},
+                                                                       CommandLimits()));
     pollfd gone{companion.input.get(), 0, 0};
     while (companion_.Count() == 0 && poll(&gone, 1, 5) == 0) continue;
     return companion;
@@ -275,7 +275,7 @@ class Trial {
 
   static std::string Abstract() { return absl::StrCat("ingot-measures-", getpid()); }
 
-  // The values of the room's control groups.
+  // The values of the sandbox's control groups.
   void NoteGroups() {
     const std::pair<const char*, std::vector<const char*>> files[] = {
         {"memory", {"memory.limit_in_bytes", "memory.max"}},

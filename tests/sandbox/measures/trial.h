@@ -1,4 +1,4 @@
-// One look at the wall of a room, whole or without a part: what a command prints there (probe.py), and what is seen from
+// One look at the wall of a sandbox, whole or without a part: what a command prints there (probe.py), and what is seen from
 // outside.
 #pragma once
 

@@ -244,7 +244,7 @@ def compare(name, template, tokens, compile_template, renderer, rng, count):
         compiled, refused = compile_template(template), None
     except Exception as error:
         compiled, refused = None, error
-    equal = refusals = 0
+    equal = rejections = 0
     differences = []
     for case, variables in cases(rng, count):
         variables = {**tokens, **variables}
@@ -259,13 +259,13 @@ def compare(name, template, tokens, compile_template, renderer, rng, count):
             wrong = f"{type(error).__name__}: {error}"
         got = renderer.render(template, variables)
         if wrong is not None and "error" in got:
-            refusals += 1
+            rejections += 1
         elif wrong is None and got.get("text") == expected:
             equal += 1
         else:
             differences.append((case, variables, wrong if wrong else expected, got))
-    print(f"{'ok  ' if not differences else 'DIFF'} {equal:5} equal {refusals:5} refused by both {len(differences):5} different  {name}")
-    return equal, refusals, differences
+    print(f"{'ok  ' if not differences else 'DIFF'} {equal:5} equal {rejections:5} refused by both {len(differences):5} different  {name}")
+    return equal, rejections, differences
 
 
 def main():
@@ -288,8 +288,8 @@ def main():
     for name, (template, tokens) in sorted(found.items()):
         if args.only not in name:
             continue
-        equal, refusals, differences = compare(name, template, tokens, compile_template, renderer, random.Random(args.seed), args.random)
-        totals = [totals[0] + equal, totals[1] + refusals, totals[2] + len(differences)]
+        equal, rejections, differences = compare(name, template, tokens, compile_template, renderer, random.Random(args.seed), args.random)
+        totals = [totals[0] + equal, totals[1] + rejections, totals[2] + len(differences)]
         for case, variables, expected, got in differences[:args.show]:
             print(f"  {case}: {json.dumps({k: v for k, v in variables.items() if k != 'tools'}, ensure_ascii=False)[:600]}")
             text = got.get("text")

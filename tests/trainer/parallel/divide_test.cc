@@ -143,7 +143,7 @@ TEST(Wire, ATruncatedBatchIsAnError) {
 std::vector<tree::CallPath> SentAndRead(const std::vector<tree::CallPath>& calls) {
   Writer writer;
   PutCalls(calls, writer);
-  const std::string bytes = writer.Take();
+  const std::string bytes = writer.Release();
   Reader reader(bytes);
   const auto received = ReadCalls(reader);
   EXPECT_TRUE(received.ok()) << received.status();
@@ -187,7 +187,7 @@ TEST(Wire, CallsSurviveTheRoundTripAndShareTheirContexts) {
   const auto size = [](int turns) {
     Writer writer;
     PutCalls(Turns(turns), writer);
-    return writer.Take().size();
+    return writer.Release().size();
   };
   EXPECT_EQ(size(300) - size(200), size(200) - size(100));  // linear in the turns, not quadratic
 }
@@ -204,7 +204,7 @@ TEST(Wire, CallsKeepTheContentsOfTheirPlaceholders) {
 TEST(Wire, TruncatedCallsAreAnError) {
   Writer writer;
   PutCalls(Turns(3), writer);
-  const std::string whole = writer.Take();
+  const std::string whole = writer.Release();
   for (size_t size = 0; size < whole.size(); ++size) {
     Reader reader(std::string_view(whole).substr(0, size));
     EXPECT_EQ(ReadCalls(reader).status().code(), absl::StatusCode::kDataLoss) << size;
@@ -217,7 +217,7 @@ TEST(Wire, SumsAddUp) {
   sums.maxima["b"].Add(-3.0);
   Writer writer;
   PutSums(sums, writer);
-  const std::string bytes = writer.Take();
+  const std::string bytes = writer.Release();
   sums.means["a"].Add(4.0);
   Reader reader(bytes);
   AddSums(reader, sums);

@@ -246,7 +246,7 @@ TEST(RankStages, AnErrorOfOneRankEndsTheStageOnAll) {
 }
 
 // A conversation of many parts, all of which wait for its last: together they need more than one of them.
-TEST(RankStages, AStepThatDoesNotFitIsRefusedBeforeItRuns) {
+TEST(RankStages, AStepThatDoesNotFitIsRejectedBeforeItRuns) {
   auto config = TinyConfig();
   config.max_position_embeddings = 2048;
   std::vector<tree::CallPath> calls = Conversations(1, 37);
@@ -267,7 +267,7 @@ TEST(RankStages, AStepThatDoesNotFitIsRefusedBeforeItRuns) {
   }
 }
 
-TEST(RankStages, BadConversationsAreRefusedAndOthersCanFollow) {
+TEST(RankStages, BadConversationsAreRejectedAndOthersCanFollow) {
   Together(2, Fresh(Stages()), [&](Trainer& trainer, Result&) {
     const auto before = (*trainer.TakeSnapshot())->checksum();
     auto calls = Conversations(6, 37);

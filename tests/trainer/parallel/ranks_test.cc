@@ -128,7 +128,7 @@ TEST(Ranks, ARankThatWorksLongerThanTheDeadlineIsNotLost) {
       [&](RankOptions& options) { options.deadline = kDeadline; });
 }
 
-TEST(Ranks, InvalidOptionsAreRefused) {
+TEST(Ranks, InvalidOptionsAreRejected) {
   EXPECT_THAT(std::string(Ranks::Join(RankOf(2, 2, 1)).status().message()), HasSubstr("rank 2 is not one of 2"));
   RankOptions device = RankOf(0, 2, 1);
   device.device = "cuda:0";
@@ -142,7 +142,7 @@ TEST(Ranks, InvalidOptionsAreRefused) {
 
 void NoDevices(const c10::intrusive_ptr<c10d::Store>&, int, int, NcclGroup*) { ADD_FAILURE() << "was asked"; }
 
-TEST(Ranks, MixedDevicesAreRefused) {
+TEST(Ranks, MixedDevicesAreRejected) {
   const int port = FreePort();
   std::vector<absl::Status> joined(2);
   std::vector<std::thread> ranks;
@@ -181,7 +181,7 @@ TEST(Ranks, APortThatIsTakenIsAnErrorOfRankZero) {
 TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
   base::ManualClock clock;
   std::mutex mu;
-  std::condition_variable told;
+  std::condition_variable reported;
   absl::Status lost;
   LivenessOptions options;
   options.size = 2;
@@ -190,7 +190,7 @@ TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
   options.on_lost = [&](const absl::Status& status) {
     const std::lock_guard<std::mutex> lock(mu);
     lost = status;
-    told.notify_all();
+    reported.notify_all();
   };
   auto leader = Liveness::Listen(options);
   ASSERT_TRUE(leader.ok()) << leader.status();
@@ -206,7 +206,7 @@ TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
   EXPECT_TRUE((*leader)->status().ok());
   clock.Advance(milliseconds(301));
   std::unique_lock<std::mutex> lock(mu);
-  told.wait(lock, [&] { return !lost.ok(); });
+  reported.wait(lock, [&] { return !lost.ok(); });
   EXPECT_EQ(lost.message(), "rank 1 of 2 gave no sign of life for 300 ms");
   EXPECT_TRUE(IsRankLost((*leader)->status()));
   close(fd);

@@ -34,7 +34,7 @@ struct Result {
 };
 
 // The end state of a trainer.
-inline void Keep(const Trainer& trainer, Result& result) {
+inline void KeepResult(const Trainer& trainer, Result& result) {
   for (const auto& [name, tensor] : trainer.parameters().tensors()) {
     if (!IsHere(tensor)) continue;  // divided by layer
     const auto [it, fresh] = result.parameters.try_emplace(name, tensor.detach().clone());
@@ -71,7 +71,7 @@ inline Result Together(int size, const Make& make, const std::function<void(Trai
       EXPECT_TRUE(followed.ok()) << followed;
     }
     const std::lock_guard<std::mutex> lock(mu);
-    Keep(**trainer, result);
+    KeepResult(**trainer, result);
   };
   if (size == 1) {
     body(nullptr);

@@ -109,10 +109,10 @@ class ChatRenderer final : public Renderer {
     json["system_fingerprint"] = nullptr;
     return json;
   }
-  static std::string Around(std::string_view before, std::string_view string, std::string_view behind) {
+  static std::string Around(std::string_view before, std::string_view string, std::string_view after) {
     std::string json(before);
     base::AppendJsonString(string, json);
-    return json.append(behind);
+    return json.append(after);
   }
   static std::string CallsText(std::string_view call) {
     return absl::StrCat(R"({"tool_calls":[)", base::View(call), "]}");

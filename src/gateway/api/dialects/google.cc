@@ -364,13 +364,13 @@ void ReadStops(ProtoFields& config, GatewayRequest& request) {
 
 // Thoughts are part of the reply only where the client asks for them.
 void ReadThinking(ProtoFields& config, GatewayRequest& request) {
-  request.tells_reasoning = false;
+  request.emits_reasoning = false;
   const value* json = config.Object("thinkingConfig");
   if (json == nullptr) return;
   ProtoFields thinking(*json, config.PathOf("thinkingConfig"));
   std::optional<int64_t> budget;
   std::string level;
-  thinking.Read("includeThoughts", request.tells_reasoning);
+  thinking.Read("includeThoughts", request.emits_reasoning);
   thinking.Read("thinkingBudget", -1, INT32_MAX, budget);
   thinking.Read("thinkingLevel", level);
   config.Fail(thinking.status());

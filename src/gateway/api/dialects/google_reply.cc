@@ -56,7 +56,7 @@ class GoogleRenderer final : public Renderer {
       for (const Part& part : choice.parts) {
         if (part.kind == PartKind::kCall) {
           AddTo(parts, CallText(part));
-        } else if (Tells(part) && !part.text.empty()) {
+        } else if (Emits(part) && !part.text.empty()) {
           AddTo(parts, PartText(part.kind, part.text));
         }
       }
@@ -80,7 +80,7 @@ class GoogleRenderer final : public Renderer {
       is_array ? absl::StrAppend(&rest, ",\n", json) : WireEvent{"", json, {}}.AppendSse(rest);
     };
     for (const Choice& choice : choices()) {
-      Held& held = held_[choice.index];
+      HeldEvent& held = held_[choice.index];
       const std::string part = choice.parts.empty() ? "" : HeldPart(held, choice.parts.back().kind);
       if (!part.empty()) add(Response(Candidate(choice, part, held.tokens, false), false, nullptr));
       held = {};
@@ -92,7 +92,7 @@ class GoogleRenderer final : public Renderer {
 
  private:
   // What the next event carries.
-  struct Held {
+  struct HeldEvent {
     std::string text;           // of the last part, if that is no call
     std::string call;           // JSON of the last part, if that is a call that ended
     std::vector<Token> tokens;  // that no event carried yet
@@ -103,7 +103,7 @@ class GoogleRenderer final : public Renderer {
     list += json;
   }
 
-  bool Tells(const Part& part) const { return request().tells_reasoning || part.kind != PartKind::kReasoning; }
+  bool Emits(const Part& part) const { return request().emits_reasoning || part.kind != PartKind::kReasoning; }
   static std::string PartText(PartKind kind, const std::string& text) {
     object json{{"text", text}};
     if (kind == PartKind::kReasoning) json["thought"] = true;
@@ -168,7 +168,7 @@ class GoogleRenderer final : public Renderer {
   }
 
   // The JSON of the held part, which is of this kind; empty: nothing is held.
-  static std::string HeldPart(const Held& held, PartKind kind) {
+  static std::string HeldPart(const HeldEvent& held, PartKind kind) {
     return held.text.empty() ? held.call : PartText(kind, held.text);
   }
   void SendPart(const Choice& choice, const std::string& part) {
@@ -180,7 +180,7 @@ class GoogleRenderer final : public Renderer {
     if (request().return_token_ids) SendText("", Response("", false, &choice));
   }
   void OnPartBegin(const Choice& choice) override {
-    Held& held = held_[choice.index];
+    HeldEvent& held = held_[choice.index];
     if (choice.parts.size() < 2) return;
     const std::string part = HeldPart(held, choice.parts[choice.parts.size() - 2].kind);
     held.text.clear();
@@ -189,9 +189,9 @@ class GoogleRenderer final : public Renderer {
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
     const Part& part = choice.parts.back();
-    Held& held = held_[choice.index];
+    HeldEvent& held = held_[choice.index];
     held.tokens.insert(held.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    if (part.kind == PartKind::kCall || !Tells(part)) return;
+    if (part.kind == PartKind::kCall || !Emits(part)) return;
     held.text += delta.text;
     const size_t last = base::StartOf(held.text, held.text.size() - 1);
     if (last == 0) return;
@@ -203,14 +203,14 @@ class GoogleRenderer final : public Renderer {
     if (part.kind == PartKind::kCall) held_[choice.index].call = CallText(part);
   }
   void OnEnd(const Choice& choice) override {
-    Held& held = held_[choice.index];
+    HeldEvent& held = held_[choice.index];
     held.tokens.insert(held.tokens.end(), choice.end.tokens.begin(), choice.end.tokens.end());
     const std::string part = choice.parts.empty() ? "" : HeldPart(held, choice.parts.back().kind);
     SendText("", Response(Candidate(choice, part, held.tokens, true), true, nullptr));
     held = {};
   }
 
-  std::vector<Held> held_;  // by choice
+  std::vector<HeldEvent> held_;  // by choice
 };
 
 object ModelObject(const ServedModel& model) {

@@ -261,7 +261,7 @@ void ReadThinking(Fields& body, GatewayRequest& request) {
     if (named && type->get_string() == "disabled") SetThinking(false, request);
     adaptive = named && type->get_string() == "adaptive";
   }
-  request.tells_reasoning = adaptive || request.thinking.value_or(false);
+  request.emits_reasoning = adaptive || request.thinking.value_or(false);
   ReadFormat(body, "output_format", true, request);
   if (body.Object("output_config") == nullptr) return;
   Fields config(*body.Get("output_config"), "output_config");

@@ -42,7 +42,7 @@ class MessagesRenderer final : public Renderer {
     const Choice& choice = choices()[0];
     std::string content = "[";
     for (size_t i = 0; i < choice.parts.size(); ++i) {
-      if (!Tells(choice.parts[i])) continue;
+      if (!Emits(choice.parts[i])) continue;
       if (content.size() > 1) content += ',';
       content += BlockText(choice, i);
     }
@@ -83,11 +83,11 @@ class MessagesRenderer final : public Renderer {
                                                             : "end_turn";
     json["stop_sequence"] = end.stop_string.empty() ? value(nullptr) : value(end.stop_string);
   }
-  bool Tells(const Part& part) const { return request().tells_reasoning || part.kind != PartKind::kReasoning; }
+  bool Emits(const Part& part) const { return request().emits_reasoning || part.kind != PartKind::kReasoning; }
   // Index of the last part among the blocks that are sent.
   size_t BlockIndex(const Choice& choice) const {
     size_t index = 0;
-    for (const Part& part : choice.parts) index += Tells(part);
+    for (const Part& part : choice.parts) index += Emits(part);
     return index - 1;
   }
   // Names the call to which the thinking belongs, for when a client sends it back.
@@ -128,7 +128,7 @@ class MessagesRenderer final : public Renderer {
     SendTyped("ping", {});
   }
   void OnPartBegin(const Choice& choice) override {
-    if (!Tells(choice.parts.back())) return;
+    if (!Emits(choice.parts.back())) return;
     object block;
     switch (choice.parts.back().kind) {
       case PartKind::kReasoning:
@@ -145,7 +145,7 @@ class MessagesRenderer final : public Renderer {
     SendTyped("content_block_start", {{"index", BlockIndex(choice)}, {"content_block", std::move(block)}});
   }
   void OnDelta(const Choice& choice, const PartDelta& delta) override {
-    if (!Tells(choice.parts.back())) return;
+    if (!Emits(choice.parts.back())) return;
     switch (choice.parts.back().kind) {
       case PartKind::kReasoning:
         return SendDelta(choice, {{"type", "thinking_delta"}, {"thinking", delta.text}});
@@ -156,7 +156,7 @@ class MessagesRenderer final : public Renderer {
     }
   }
   void OnPartEnd(const Choice& choice) override {
-    if (!Tells(choice.parts.back())) return;
+    if (!Emits(choice.parts.back())) return;
     if (choice.parts.back().kind == PartKind::kReasoning) {
       SendDelta(choice, {{"type", "signature_delta"}, {"signature", Signature(choice.parts.size() - 1)}});
     }

@@ -94,7 +94,7 @@ class ResponsesRenderer final : public Renderer {
                                                         : "server_error"},
                  {"message", std::string(status.message())}};
     constexpr char kFailed[] = "response.failed";
-    return WireEvent{kFailed, Telling(kFailed, Response("failed", {{"error", std::move(error)}})), {}}.Sse();
+    return WireEvent{kFailed, EventText(kFailed, Response("failed", {{"error", std::move(error)}})), {}}.Sse();
   }
 
  private:
@@ -156,7 +156,7 @@ class ResponsesRenderer final : public Renderer {
     return Response(cut ? "incomplete" : "completed", std::move(changed));
   }
   // JSON of an event with the response.
-  std::string Telling(const char* type, const std::string& response) {
+  std::string EventText(const char* type, const std::string& response) {
     return absl::StrCat(R"({"type":")", type, R"(","sequence_number":)", sequence_++, R"(,"response":)", response, "}");
   }
 
@@ -251,7 +251,7 @@ class ResponsesRenderer final : public Renderer {
 
   void OnBegin(const Choice&) override {
     const std::string response = Response("in_progress");
-    for (const char* type : {"response.created", "response.in_progress"}) SendText(type, Telling(type, response));
+    for (const char* type : {"response.created", "response.in_progress"}) SendText(type, EventText(type, response));
   }
   void OnPartBegin(const Choice& choice) override {
     const Part& part = choice.parts.back();
@@ -284,7 +284,7 @@ class ResponsesRenderer final : public Renderer {
   void OnEnd(const Choice& choice) override {
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
     const char* type = cut ? "response.incomplete" : "response.completed";
-    SendText(type, Telling(type, EndedResponse(choice)));
+    SendText(type, EventText(type, EndedResponse(choice)));
   }
 
   int64_t sequence_ = 0;

@@ -1,0 +1,78 @@
+// The guest agent: it starts the processes of a session in its sandbox, carries their input and output, and works on the
+// sandbox's files. The sandbox's first process starts it as the sandbox's one command (Command::program), and ends it with
+// its descendants. It ends with its socket, descriptor 1.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "execution/guest_agent/files.h"
+#include "execution/guest_agent/link.h"
+#include "execution/guest_agent/processes.h"
+
+namespace ingot::execution::guest_agent {
+namespace {
+
+// Reads /dev/null instead of this program's own file.
+void LeaveProgramFile() {
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null > 0) {
+    dup2(null, 0);
+    close(null);
+  }
+}
+
+void Obey(Processes& processes, Incoming& incoming) {
+  FrameHeader header;
+  std::string_view payload;
+  while (incoming.Next(header, payload)) {
+    if (header.kind != FrameKind::kFile) {
+      processes.Obey(header, payload);
+      continue;
+    }
+    std::string answer;
+    const int error = DoFile(static_cast<FileOp>(header.number), payload, answer);
+    Send(FrameKind::kFileDone, header.id, static_cast<uint32_t>(error), error == 0 ? answer : "");
+  }
+}
+
+void Run() {
+  prctl(PR_SET_NAME, "guest-agent");
+  prctl(PR_SET_DUMPABLE, 0);  // programs of the same uid do not trace it
+  LeaveProgramFile();
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigprocmask(SIG_SETMASK, &child, nullptr);
+  const int children = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  Processes processes;
+  Incoming incoming;
+  std::vector<pollfd> polled;
+  while (true) {
+    polled.assign({{kLink, POLLIN, 0}, {children, POLLIN, 0}});
+    processes.AddTo(polled);
+    if (poll(polled.data(), polled.size(), -1) < 0) continue;
+    processes.Serve(polled);
+    if (polled[1].revents != 0) {
+      signalfd_siginfo info;
+      [[maybe_unused]] const ssize_t got = read(children, &info, sizeof(info));
+      processes.Reap();
+    }
+    if (polled[0].revents != 0) {
+      if (!incoming.ReadMore()) return;
+      Obey(processes, incoming);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot::execution::guest_agent
+
+int main() {
+  ingot::execution::guest_agent::Run();
+  return 0;
+}

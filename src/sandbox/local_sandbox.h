@@ -1,0 +1,145 @@
+// A LocalSandbox is a sandbox of the LocalSubstrate: folders, a uid, a control group, and a first process that stays until the
+// sandbox goes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "sandbox/control_groups.h"
+#include "sandbox/freezer.h"
+#include "sandbox/layers.h"
+#include "sandbox/sandbox_launcher.h"
+#include "sandbox/substrate.h"
+#include "sandbox/uid_range.h"
+#include "sandbox/workdir.h"
+
+namespace ingot::sandbox {
+
+// A uid that goes back to its range with the last sandbox or snapshot that has it.
+class UidLease {
+ public:
+  // `range`: null = it goes nowhere.
+  UidLease(UidRange* range, int64_t uid) : range_(range), uid_(uid) {}
+  ~UidLease() {
+    if (range_ != nullptr) range_->Give(uid_);
+  }
+  UidLease(const UidLease&) = delete;
+  UidLease& operator=(const UidLease&) = delete;
+  int64_t uid() const { return uid_; }
+
+ private:
+  UidRange* const range_;
+  const int64_t uid_;
+};
+
+class LocalSnapshot final : public Snapshot {
+ public:
+  absl::Status WriteTar(const ByteSink& sink) const override;
+
+  // Files of the layers belong to this uid; those that do not are in no archive. Gone after the layers are.
+  std::shared_ptr<const UidLease> uid;
+  std::string image;
+  int64_t disk_bytes = 0;                            // the sandbox's limit, and that of an archive; 0 = none
+  std::vector<std::shared_ptr<const Layer>> layers;  // the top one first
+};
+
+// The facts that all sandboxes of a substrate share. They outlive the sandboxes.
+struct LocalGround {
+  SubstrateOptions options;
+  std::string work_root;    // without links
+  std::string known_users;  // /etc/passwd
+  ProbeResult probe_result;
+  std::unique_ptr<UidRange> uids;         // null: sandboxes have Ingot's uid
+  std::unique_ptr<ControlGroups> groups;  // null: sandboxes have no totals
+  std::unique_ptr<Freezers> freezers;     // null: a running command cannot be stopped for a snapshot
+  std::unique_ptr<SandboxLauncher> launcher;
+  Measure left_out = Measure::kNone;  // of the walls, for tests
+};
+
+class LocalSandbox final : public Sandbox {
+ public:
+  static absl::StatusOr<std::unique_ptr<LocalSandbox>> Make(LocalGround& ground, const SandboxOptions& options);
+  ~LocalSandbox() override;
+
+  const std::string& work() const override { return work_; }
+  const std::string& home() const override { return home_; }
+  const std::string& tmp() const override { return tmp_; }
+  std::string InsideUrl(const std::string& url) const override;
+  absl::Status WriteFile(const std::string& relative, std::string_view content) override;
+  absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) override;
+  absl::StatusOr<std::string> AddFolder(const std::string& name) override;
+  Fd TakeListener() override { return std::move(opened_.listener); }
+  absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
+                                        int64_t limit_bytes) override;
+  absl::Status FillBound(const std::string& folder, const std::string& source) override;
+  absl::Status ClearBound(const std::string& folder, const std::string& inner) override;
+  absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() override;
+  absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) override;
+  absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) override;
+  absl::StatusOr<Fd> NewSocket() override;
+  absl::StatusOr<std::string> KeepFolders(const std::string& name,
+                                          const std::map<std::string, std::string>& beside) override;
+
+ private:
+  LocalSandbox(LocalGround& ground, SandboxOptions options) : ground_(ground), options_(std::move(options)) {}
+
+  absl::Status MakeFolders();
+  absl::Status MakeGroups();
+  absl::Status FillFromSnapshot(const LocalSnapshot& snapshot);
+  // Starts the first process. A sandbox whose first process died gets another one.
+  absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Opens the sandbox again if its first process died.
+  absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  StartOptions StartOf(const Command& command, const Limits& limits) const;
+  // The status of a command that did not start.
+  absl::Status NotStarted(const LaunchFailure& failure, const Command& command) const;
+  bool MayHaveChanged(const Command& command) const;
+  // Gives the companions' outputs names in the sandbox's folder. REQUIRES: no process of the sandbox is left.
+  absl::Status NameLogs() const;
+  // Ends the first process and waits for its end.
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status MakeUpper();
+  // Processes of the sandbox may run, and change its files.
+  bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return runs_ || has_companions_; }
+  // Gives the layer the files of upper/ by a rename. REQUIRES: !IsBusy().
+  absl::Status MoveInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives the layer copies. The sandbox's processes stand still meanwhile.
+  absl::Status CopyInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CopyParts(const Layer& layer) const;
+  // Marks a failure at the sandbox's own folder as a sandbox fault where agents may have caused it: they have Ingot's uid. Any other
+  // agent can change no more than what is in work/, home/ and tmp/.
+  absl::Status FolderFault(absl::Status status) const;
+  absl::StatusOr<Fd> OpenFolder() const;
+  // Makes one layer of all of them, top first. On an error they stay.
+  absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
+  std::vector<std::string> LayerParts() const;
+  DiskLimits disk_limits() const;
+  GroupLimits totals() const;
+  const char* MarkOfOpaque() const;
+  bool has_uid_per_snapshot() const { return ground_.probe_result.root_folder; }
+
+  LocalGround& ground_;
+  const SandboxOptions options_;
+  bool layered_ = false;
+  std::string image_;
+  std::shared_ptr<const UidLease> uid_;  // null: Ingot's own
+  std::vector<std::shared_ptr<const Layer>> layers_;
+  std::string path_, work_, home_, tmp_;
+  std::optional<WorkDir> folder_;
+  std::optional<ControlGroup> group_;
+  std::unique_ptr<Freezer> freezer_;  // before its control group goes
+  mutable int gateway_port_ = 0;
+  std::vector<Fd> logs_;  // of the companions that were started so far
+
+  // Guards the first process against a snapshot that is taken while a command runs or begins.
+  base::Mutex mu_;
+  bool runs_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_companions_ ABSL_GUARDED_BY(mu_) = false;  // they end with the next command
+  OpenedSandbox opened_;  // its socket is guarded by mu_; the rest changes between commands alone
+};
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,52 @@
+#include "sandbox/sandbox_processes.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Processes that come and go may be found twice. This many are no sandbox's any more.
+constexpr size_t kMostProcesses = 65536;
+
+// The children that each thread of `pid` has. Some may be missed while others end: a later look finds them.
+void AddChildren(pid_t pid, std::vector<pid_t>& found) {
+  for (const pid_t thread : ThreadsOf(pid)) {
+    std::ifstream children(absl::StrCat("/proc/", pid, "/task/", thread, "/children"));
+    for (pid_t child; found.size() < kMostProcesses && children >> child;) found.push_back(child);
+  }
+}
+
+}  // namespace
+
+std::vector<pid_t> ThreadsOf(pid_t pid) {
+  std::vector<pid_t> threads = {pid};
+  std::error_code error;
+  for (fs::directory_iterator it(absl::StrCat("/proc/", pid, "/task"), error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    pid_t thread = 0;
+    std::from_chars(name.data(), name.data() + name.size(), thread);
+    if (thread > 0 && thread != pid) threads.push_back(thread);
+  }
+  return threads;
+}
+
+std::vector<pid_t> ProcessesOf(pid_t first) {
+  std::vector<pid_t> found = {first};
+  for (size_t i = 0; i < found.size(); ++i) AddChildren(found[i], found);
+  // A child whose thread ended meanwhile is found with the next thread too.
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+}  // namespace ingot::sandbox
