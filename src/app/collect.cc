@@ -1,10 +1,11 @@
 // `ingot collect`: runs the recipes of a configuration on its training tasks, several samples each, without training. The
 // pool is a run's folder, which `export`, `regrade`, `tasks rate` and `inspect` read.
+#include "app/collect.h"
+
 #include <cstdio>
 #include <filesystem>
 #include <string>
 
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/evaluate_once.h"
 #include "app/kept_template.h"

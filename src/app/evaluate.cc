@@ -1,13 +1,15 @@
 // `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, and trains nothing.
+#include "app/evaluate.h"
+
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
 
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/evaluate_once.h"
 #include "app/process.h"
+#include "app/run_args.h"
 #include "app/snapshots.h"
 #include "app/start_check.h"
 #include "app/threads.h"

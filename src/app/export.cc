@@ -1,4 +1,6 @@
 // `ingot export`: writes trajectories of a run as training data, as the ids that were sampled.
+#include "app/export.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -10,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "app/commands.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/stored_groups.h"

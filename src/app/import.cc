@@ -1,11 +1,12 @@
 // `ingot import`: trajectories in ATIF become the episodes of a pool, which `export`, `regrade`, `tasks rate` and `inspect` read.
+#include "app/import.h"
+
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "app/commands.h"
 #include "app/kept_template.h"
 #include "app/process.h"
 #include "app/progress.h"

@@ -1,4 +1,6 @@
 // `ingot inspect`: prints the trajectories that a run recorded, as a list, as one tree, or as JSON.
+#include "app/inspect.h"
+
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "app/commands.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/run_config.h"

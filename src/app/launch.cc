@@ -1,4 +1,6 @@
 // `ingot launch` and `ingot status`: a run by the launcher that its configuration names, and its state.
+#include "app/launch.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +14,6 @@
 #include <vector>
 
 #include "app/agents_substrate.h"
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/full_disk.h"
 #include "app/grpc_access.h"
@@ -30,6 +31,7 @@
 #include "app/resume_check.h"
 #include "app/role_addresses.h"
 #include "app/role_waits.h"
+#include "app/run_args.h"
 #include "app/run_command.h"
 #include "app/run_dir.h"
 #include "app/run_launcher.h"

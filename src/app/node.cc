@@ -1,5 +1,7 @@
 // `ingot node`: the agent of one node of a run. It starts the roles that cluster.groups gives to this node, restarts
 // them, and tells the registry what runs. On the node that drives the run it serves the page and feeds the loggers.
+#include "app/node.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +14,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
-#include "app/commands.h"
 #include "app/full_disk.h"
 #include "app/kept_template.h"
 #include "app/launched_page.h"

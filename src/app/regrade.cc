@@ -1,5 +1,7 @@
 // `ingot regrade`: scores the stored groups of a run again, under other reward terms, without a new rollout. Nothing is
 // written.
+#include "app/regrade.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -10,7 +12,6 @@
 
 #include "absl/strings/str_join.h"
 #include "app/asked_models.h"
-#include "app/commands.h"
 #include "app/grading.h"
 #include "app/named_models.h"
 #include "app/process.h"

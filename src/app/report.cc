@@ -1,12 +1,11 @@
 // `ingot report` and `ingot compare`: runs as HTML files and tables, from their folders.
-#include "view/report.h"
+#include "app/report.h"
 
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 
-#include "app/commands.h"
 #include "app/path_tails.h"
 #include "app/process.h"
 #include "app/progress.h"
@@ -15,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "view/report.h"
 
 namespace ingot::app {
 namespace {

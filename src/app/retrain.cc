@@ -1,5 +1,7 @@
 // `ingot retrain`: trains on the stored batches of a run with another configuration, without a rollout. A run folder with
 // record, checkpoints and page comes of it, but there is no gateway, no agent and no engine, and no version is published.
+#include "app/retrain.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -13,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/grading.h"
 #include "app/kept_template.h"

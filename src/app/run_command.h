@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "app/commands.h"
+#include "app/node.h"
+#include "app/run_args.h"
 #include "app/run_config.h"
 #include "app/run_dir.h"
 #include "base/status.h"

@@ -1,4 +1,6 @@
 // `ingot serve`: gateway and engine alone, to serve a model.
+#include "app/serve.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -7,7 +9,6 @@
 #include <optional>
 #include <thread>
 
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_server.h"
 #include "app/metrics_endpoint.h"

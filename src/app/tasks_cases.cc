@@ -1,5 +1,7 @@
 // `ingot tasks cases`: the filter of test cases of Kimi k1.5 (arXiv 2501.12599, section 2.3.5). It runs submissions that are
 // believed right on generated cases, and keeps the cases on which they agree.
+#include "app/tasks_cases.h"
+
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -10,7 +12,6 @@
 
 #include "absl/strings/ascii.h"
 #include "agents/options.h"
-#include "app/commands.h"
 #include "app/process.h"
 #include "base/json.h"
 #include "dataset/jsonl.h"

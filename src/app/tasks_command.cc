@@ -1,4 +1,6 @@
 // `ingot tasks rate` and `ingot tasks filter`: what a pool says about its tasks, and which of them to train on.
+#include "app/tasks_command.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "app/commands.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/stored_groups.h"

@@ -1,10 +1,11 @@
 // `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
+#include "app/train.h"
+
 #include <algorithm>
 #include <cerrno>  // program_invocation_name
 #include <cstdio>
 #include <optional>
 
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/doctor.h"
 #include "app/embedded.h"
@@ -17,6 +18,7 @@
 #include "app/progress.h"
 #include "app/resume_check.h"
 #include "app/resume_point.h"
+#include "app/run_args.h"
 #include "app/run_command.h"
 #include "app/run_loggers.h"
 #include "app/run_metrics.h"

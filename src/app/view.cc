@@ -1,4 +1,6 @@
 // `ingot view`: the page of a run, from the process that drives it or from the run's files.
+#include "app/view.h"
+
 #include <poll.h>
 #include <unistd.h>
 
@@ -8,7 +10,6 @@
 #include <optional>
 #include <thread>
 
-#include "app/commands.h"
 #include "app/process.h"
 #include "app/progress.h"
 #include "app/run_page.h"

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iterator>
 
-#include "app/commands.h"
+#include "app/run_args.h"
 
 namespace ingot::app {
 

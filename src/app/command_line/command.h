@@ -16,7 +16,9 @@ namespace ingot::app {
 struct RunArgs;
 
 struct Command {
-  using Run = std::function<int()>;  // runs a command with its arguments; returns the exit code
+  // Runs a command with its arguments. Returns the process's exit code: 0 = done, 1 = the run or request failed, 2 = the
+  // command line or the configuration is wrong. Errors go to stderr, one line each.
+  using Run = std::function<int()>;
 
   std::string name;
   std::string summary;

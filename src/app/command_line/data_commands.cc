@@ -3,9 +3,14 @@
 #include <memory>
 #include <vector>
 
+#include "app/collect.h"
 #include "app/command_line/command.h"
-#include "app/commands.h"
 #include "app/harbor_command.h"
+#include "app/import.h"
+#include "app/regrade.h"
+#include "app/retrain.h"
+#include "app/tasks_cases.h"
+#include "app/tasks_command.h"
 
 namespace ingot::app {
 namespace {

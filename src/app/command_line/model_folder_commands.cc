@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "app/command_line/command.h"
-#include "app/commands.h"
+#include "app/evaluate.h"
 #include "app/model_command.h"
+#include "app/run_args.h"
+#include "app/serve.h"
 #include "app/text_command.h"
 
 namespace ingot::app {

@@ -3,7 +3,10 @@
 #include <vector>
 
 #include "app/command_line/command.h"
-#include "app/commands.h"
+#include "app/export.h"
+#include "app/inspect.h"
+#include "app/report.h"
+#include "app/view.h"
 
 namespace ingot::app {
 namespace {

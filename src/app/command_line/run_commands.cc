@@ -4,8 +4,12 @@
 #include <vector>
 
 #include "app/command_line/command.h"
-#include "app/commands.h"
+#include "app/launch.h"
+#include "app/node.h"
 #include "app/process.h"
+#include "app/roles/run_role.h"
+#include "app/run_args.h"
+#include "app/train.h"
 
 namespace ingot::app {
 namespace {

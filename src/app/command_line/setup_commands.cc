@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "app/command_line/command.h"
-#include "app/commands.h"
 #include "app/completion.h"
 #include "app/process.h"
+#include "app/run_args.h"
 #include "app/run_config.h"
+#include "app/train.h"
 
 namespace ingot::app {
 namespace {

@@ -1,4 +1,6 @@
 // `ingot ROLE`: runs one role of a run as this process, with its configuration, secrets, metrics and registry.
+#include "app/roles/run_role.h"
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "app/commands.h"
 #include "app/device.h"
 #include "app/grpc_access.h"
 #include "app/kept_template.h"
@@ -16,6 +17,7 @@
 #include "app/role_waits.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
+#include "app/run_args.h"
 #include "app/run_config.h"
 #include "app/run_dir.h"
 #include "app/run_metrics.h"
