@@ -252,7 +252,7 @@ Client::Client() {
 
 Client::~Client() = default;
 
-std::unique_ptr<Client::Session> Client::Take() {
+std::unique_ptr<Client::Session> Client::TakeSession() {
   base::MutexLock lock(mu_);
   if (idle_.empty()) return std::make_unique<Session>();
   auto session = std::move(idle_.back());
@@ -276,7 +276,7 @@ absl::StatusOr<Answer> Client::Send(const ClientRequest& request) {
   if (!request.unix_socket.empty()) {
     INGOT_ASSIGN_OR_RETURN(name, NameOfSocket(request.unix_socket));
   }
-  std::unique_ptr<Session> session = Take();
+  std::unique_ptr<Session> session = TakeSession();
   CURL* const curl = session->easy.get();
   if (curl == nullptr || session->multi == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
   Transfer transfer{.request = request};

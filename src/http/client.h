@@ -70,7 +70,7 @@ class Client {
 
  private:
   struct Session;  // libcurl's objects
-  std::unique_ptr<Session> Take() ABSL_LOCKS_EXCLUDED(mu_);
+  std::unique_ptr<Session> TakeSession() ABSL_LOCKS_EXCLUDED(mu_);
   void Return(std::unique_ptr<Session> session) ABSL_LOCKS_EXCLUDED(mu_);
 
   base::Mutex mu_;
