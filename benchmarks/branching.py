@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/app"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/app/runs"))
 from stored_trees import Tokens, stored_groups  # noqa: E402
 
 

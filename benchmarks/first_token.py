@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/app"))
+sys.path.insert(0, str(ROOT / "tests/app/runs"))
 from ingot_runs import Ingot, SHORT, check  # noqa: E402
 from s3_servers import Moto  # noqa: E402
 

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "app"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/app/runs"))
 import page_tests  # noqa: E402
 import ingot_runs  # noqa: E402
 

@@ -1,4 +1,4 @@
-# libingot_cuda.so: everything that runs on a card or links torch_cuda. Programs open it at start (app/device.h).
+# libingot_cuda.so: everything that runs on a card or links torch_cuda. Programs open it at start (app/models/device.h).
 #
 # nvcc is called directly: the wheels' toolkit has not the layout that CMake's CUDA language looks for.
 set(INGOT_CUDA_HOME "" CACHE PATH "A CUDA 13 toolkit (bin/nvcc, include/, lib/); empty: .venv, CUDA_HOME, /usr/local/cuda")

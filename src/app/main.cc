@@ -8,11 +8,11 @@
 #include <system_error>
 #include <vector>
 
-#include "app/command_errors.h"
-#include "app/command_line/command.h"
-#include "app/process.h"
-#include "app/thread_waits.h"
-#include "app/threads.h"
+#include "app/commands/command_line/command.h"
+#include "app/commands/command_line/command_errors.h"
+#include "app/run/process.h"
+#include "app/run/thread_waits.h"
+#include "app/run/threads.h"
 #include "base/log.h"
 
 namespace ingot::app {

@@ -1,5 +1,5 @@
 // The waits of a process for others, by cause. Whoever may wait for longer than a moment makes a Wait meanwhile; a wait that
-// goes on is told in the log and by `ingot status` (app/role_waits.h).
+// goes on is told in the log and by `ingot status` (app/cluster/status/role_waits.h).
 //
 //   base::Wait wait("PostgreSQL");     from here to its end
 //   wait.Because("PostgreSQL: ...");   the cause is known by now

@@ -1,5 +1,5 @@
 // A run as its page reads it: its folder, its pool, the facts of its configuration and, while it is going, its roles.
-// Whoever serves the page supplies it (app/run_page.h).
+// Whoever serves the page supplies it (app/record/run_page.h).
 #pragma once
 
 #include <cstdint>

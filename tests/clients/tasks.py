@@ -328,7 +328,7 @@ def atif_is_valid(runs):
     """Harbor's own models read the trajectories that a collection exports, and those that are exported again from an import."""
     python = runs.packages.python("harbor") / "python"
     package = next(python.parent.parent.glob("lib/python3*/site-packages"))
-    code, output = sh([str(python), str(SOURCE / "tests/app/data_tests.py"), runs.binary, str(SOURCE), "collect"],
+    code, output = sh([str(python), str(SOURCE / "tests/app/runs/data_tests.py"), runs.binary, str(SOURCE), "collect"],
                       timeout=600, env={**os.environ, "INGOT_HARBOR": str(package)})
     accepted = re.search(r"Harbor's models accept [1-9][0-9]* trajectories", output)
     return "" if code == 0 and accepted else output

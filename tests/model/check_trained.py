@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 import transformers
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "app"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "app/runs"))
 from model_run_tests import checkpoint_of, model, write_experts  # noqa: E402
 from ingot_runs import SHORT, Ingot, check  # noqa: E402
 

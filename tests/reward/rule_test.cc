@@ -112,7 +112,8 @@ TEST(Rule, ARightAnswerBeyondItsBudgetEarnsAsMuchAsAWrongOne) {
   EXPECT_EQ(Rewards(Judge(options, group)), (std::vector<double>{0, 0, 0, 0}));
   group.mutable_task()->set_domain("lookup");
   options.terms[2].domains = {};
-  EXPECT_EQ(Rewards(Judge(options, group))[1], -1) << "both take the outcome away, which app/run_warnings.cc warns of";
+  EXPECT_EQ(Rewards(Judge(options, group))[1], -1)
+      << "both take the outcome away, which app/checks/run_warnings.cc warns of";
 }
 
 TEST(TermSchedule, BeginsAfterItsWarmUpAndFallsLinearly) {

@@ -65,6 +65,11 @@ TABLE = {
     "loggers": BASE + ("view", "tree", "proto", "datapool/client.h"),
     "agents": BASE + ("http", "reward", "sandbox", "proto"),
 }
+# The floors inside a folder, lowest first: a file includes its own folder there and those of lower floors. Files of src/app/
+# itself lie above all of them, files of other folders themselves below.
+FLOORS = {
+    "app": (("terminal",), ("run",), ("models", "cluster"), ("checks",), ("record",), ("training",), ("roles",), ("commands",)),
+}
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
 CURL_FILES = re.compile(r"^http/client\.cc$")  # only it knows libcurl
@@ -79,9 +84,34 @@ def folder_of(relative):
     return below if below in TABLE else parts[0]
 
 
+def floor_in(path):
+    """The floor of a file within its folder, 0 where that has none. None: its own folder there is not in FLOORS."""
+    parts = path.split("/")
+    floors = FLOORS.get(parts[0])
+    if floors is None:
+        return 0
+    if len(parts) == 2:
+        return len(floors) if parts[0] == "app" else 0
+    return next((floor for floor, names in enumerate(floors) if parts[1] in names), None)
+
+
+def beside(relative, include):
+    """True if the two lie in different folders of one floor, which know nothing of each other."""
+    a, b = relative.split("/"), include.split("/")
+    if a[0] != b[0] or len(a) < 3 or len(b) < 3 or a[1] == b[1]:
+        return False
+    return any(a[1] in names and b[1] in names for names in FLOORS.get(a[0], ()))
+
+
 def allowed(relative, include):
     """None if `relative` (a path below src/) may include `include`, else the reason."""
     folder = folder_of(relative)
+    if floor_in(relative) is None:
+        return f"{relative} lies in a folder that has no floor in FLOORS"
+    if include.split("/")[0] == folder and (floor_in(include) is None or floor_in(include) > floor_in(relative)):
+        return f"{relative} lies below {include.rpartition('/')[0]} (FLOORS)"
+    if beside(relative, include):
+        return f"{relative} and {include.rpartition('/')[0]} lie beside each other (FLOORS)"
     if folder == "app":
         return None
     row = TABLE.get(folder)
@@ -156,6 +186,16 @@ def self_test():
     assert allowed("gateway/answer.cc", "http/handler.h")
     assert allowed("gateway/http_api.cc", "boost/asio/post.hpp")
     assert allowed("http/server.h", "gateway/gateway.h")
+    assert allowed("app/main.cc", "app/commands/run/train.h") is None
+    assert allowed("app/commands/run/train.cc", "app/run/run_config.h") is None
+    assert allowed("app/run/run_config.cc", "app/run/run_dir.h") is None
+    assert allowed("app/run/run_config.cc", "app/models/asked_models.h")
+    assert allowed("app/roles/run_role.cc", "app/commands/run/train.h")
+    assert allowed("app/cluster/front.cc", "app/cluster/access/grpc_access.h") is None
+    assert allowed("app/cluster/front.cc", "app/models/text_parts.h")
+    assert allowed("app/models/text_parts.cc", "app/cluster/front.h")
+    assert allowed("app/run/run_dir.cc", "app/main.h")
+    assert allowed("app/other/a.cc", "vector")
     assert allowed("tree/a.cc", "vector") is None
     assert allowed("kernels/a.cc", "base/status.h")
     print("floors: self-test passed")

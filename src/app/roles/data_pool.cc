@@ -4,10 +4,10 @@
 #include <thread>
 #include <vector>
 
-#include "app/full_disk.h"
-#include "app/process.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
+#include "app/run/full_disk.h"
+#include "app/run/process.h"
 #include "base/waits.h"
 #include "datapool/service.h"
 #include "datapool/store.h"

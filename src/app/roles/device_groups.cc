@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "app/role_addresses.h"
+#include "app/cluster/role_addresses.h"
 
 namespace ingot::app {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/roles/role.h"
-#include "app/weight_group_service.h"
+#include "app/training/weight_group_service.h"
 #include "trainer/parallel/ranks.h"
 
 namespace ingot::app {

@@ -2,10 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/grading.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
 #include "app/roles/term_servers.h"
+#include "app/training/grading.h"
 #include "scheduler/grader_service.h"
 
 namespace ingot::app {

@@ -2,8 +2,8 @@
 
 #include <thread>
 
-#include "app/process.h"
-#include "app/role_addresses.h"
+#include "app/cluster/role_addresses.h"
+#include "app/run/process.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
 

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "app/device.h"
-#include "app/grpc_access.h"
-#include "app/grpc_server.h"
-#include "app/metrics_endpoint.h"
-#include "app/persist.h"
-#include "app/run_config.h"
-#include "app/run_registry.h"
+#include "app/cluster/access/grpc_access.h"
+#include "app/cluster/access/grpc_server.h"
+#include "app/cluster/run_registry.h"
+#include "app/models/device.h"
+#include "app/record/metrics_endpoint.h"
+#include "app/run/persist.h"
+#include "app/run/run_config.h"
 #include "base/executor.h"
 #include "base/metrics.h"
 #include "base/mutex.h"

@@ -3,13 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "app/model_setup.h"
+#include "app/models/model_setup.h"
 #include "app/roles/device_groups.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
-#include "app/run_dir.h"
-#include "app/weight_group_service.h"
-#include "app/weight_ways.h"
+#include "app/run/run_dir.h"
+#include "app/training/weight_group_service.h"
+#include "app/training/weight_ways.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "rollout/engine.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "app/run_args.h"
+#include "app/run/run_args.h"
 
 namespace ingot::app {
 

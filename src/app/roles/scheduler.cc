@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "app/grading.h"
-#include "app/resume_point.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
 #include "app/roles/term_servers.h"
-#include "app/run_dir.h"
+#include "app/run/resume_point.h"
+#include "app/run/run_dir.h"
+#include "app/training/grading.h"
 #include "base/clock.h"
 #include "base/outage.h"
 #include "datapool/client.h"

@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "app/asked_models.h"
-#include "app/model_places.h"
-#include "app/named_models.h"
-#include "app/reward_servers.h"
-#include "app/role_addresses.h"
-#include "app/text_parts.h"
+#include "app/cluster/role_addresses.h"
+#include "app/models/asked_models.h"
+#include "app/models/model_places.h"
+#include "app/models/reward_servers.h"
+#include "app/models/text_parts.h"
+#include "app/run/named_models.h"
 
 namespace ingot::app {
 

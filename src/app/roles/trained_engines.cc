@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "app/roles/device_groups.h"
-#include "app/weight_group_service.h"
+#include "app/training/weight_group_service.h"
 
 namespace ingot::app {
 namespace {

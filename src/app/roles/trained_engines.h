@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "app/cluster/run_registry.h"
 #include "app/roles/role.h"
-#include "app/run_dir.h"
-#include "app/run_registry.h"
-#include "app/weight_ways.h"
+#include "app/run/run_dir.h"
+#include "app/training/weight_ways.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "app/seconds.h"
+#include "app/terminal/seconds.h"
 #include "tree/forest.h"
 
 namespace ingot::app {

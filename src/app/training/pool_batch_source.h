@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "app/persist.h"
-#include "app/terminal.h"
-#include "app/training.h"
+#include "app/run/persist.h"
+#include "app/terminal/terminal.h"
+#include "app/training/training.h"
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
 #include "trainer/batch_source.h"

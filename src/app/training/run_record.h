@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "app/persist.h"
-#include "app/run_config.h"
-#include "app/run_dir.h"
+#include "app/run/persist.h"
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
 #include "base/metrics.h"
 #include "base/run_log.h"
 #include "base/status.h"

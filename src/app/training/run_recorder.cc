@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "app/seconds.h"
+#include "app/terminal/seconds.h"
 #include "base/log.h"
 #include "view/eval_figures.h"
 

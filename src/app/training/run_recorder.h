@@ -6,13 +6,13 @@
 #include <map>
 #include <string>
 
-#include "app/best_model.h"
-#include "app/evaluation.h"
-#include "app/persist.h"
-#include "app/summary.h"
-#include "app/terminal.h"
-#include "app/training.h"
+#include "app/checks/summary.h"
+#include "app/run/persist.h"
+#include "app/terminal/terminal.h"
+#include "app/training/best_model.h"
 #include "app/training/engine_metrics.h"
+#include "app/training/evaluation.h"
+#include "app/training/training.h"
 #include "base/json.h"
 #include "base/run_log.h"
 #include "base/status.h"

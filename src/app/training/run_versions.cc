@@ -3,8 +3,8 @@
 #include <chrono>
 #include <string>
 
-#include "app/seconds.h"
-#include "app/snapshots.h"
+#include "app/models/snapshots.h"
+#include "app/terminal/seconds.h"
 #include "base/checksum.h"
 
 namespace ingot::app {

@@ -3,11 +3,11 @@
 
 #include <memory>
 
-#include "app/best_model.h"
-#include "app/evaluation.h"
-#include "app/persist.h"
-#include "app/pinned_versions.h"
-#include "app/training.h"
+#include "app/run/persist.h"
+#include "app/training/best_model.h"
+#include "app/training/evaluation.h"
+#include "app/training/pinned_versions.h"
+#include "app/training/training.h"
 #include "base/status.h"
 #include "model/config.h"
 #include "trainer/loop.h"

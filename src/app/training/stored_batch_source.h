@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "app/persist.h"
+#include "app/run/persist.h"
 #include "base/status.h"
 #include "datapool/client.h"
 #include "trainer/batch_source.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "app/progress.h"
-#include "app/supervised.h"
+#include "app/terminal/progress.h"
+#include "app/training/supervised.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/written_files.h"

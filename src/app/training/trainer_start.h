@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "app/model_setup.h"
-#include "app/run_config.h"
-#include "app/run_dir.h"
-#include "app/terminal.h"
+#include "app/models/model_setup.h"
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
+#include "app/terminal/terminal.h"
 #include "base/status.h"
 #include "trainer/parallel/ranks.h"
 #include "trainer/trainer.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "app/text_command.h"
+#include "app/commands/model/text_command.h"
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);

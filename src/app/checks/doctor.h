@@ -1,0 +1,36 @@
+// `ingot doctor`: what this machine can, and what to do about what it cannot.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/run/run_config.h"
+
+namespace ingot::app {
+
+enum class Health { kGood, kLimited, kBroken };
+
+struct Finding {
+  Health health = Health::kGood;
+  std::string subject;  // one word or two
+  std::string text;
+  std::string remedy = {};  // of a finding that is not good; empty = nothing can be done
+};
+
+// Looks at instruction set, memory, open files, the disk of the runs' folder, the agents' sandbox, the ports of `config`,
+// the GPU and the programs that parts of Ingot use. Starts and writes nothing that stays.
+std::vector<Finding> Examine(const RunConfig& config);
+
+// The ports that the configuration names: free, in use, or named twice.
+Finding ExaminePorts(const RunConfig& config);
+
+// One line for each finding, and one for its remedy.
+std::string FormatFindings(const std::vector<Finding>& findings);
+
+// The verdict on an instruction set, by the name that kernels::InstructionSet gives. Pure, like the next ones.
+Finding JudgeInstructionSet(const std::string& name);
+Finding JudgeMemory(int64_t available_bytes);
+Finding JudgeOpenFiles(uint64_t soft, uint64_t hard);
+Finding JudgeFsync(double milliseconds, const std::string& folder);
+
+}  // namespace ingot::app

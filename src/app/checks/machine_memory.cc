@@ -1,0 +1,69 @@
+#include "app/checks/machine_memory.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "app/models/device.h"
+#include "base/process_memory.h"
+#include "rollout/torch_runner.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+
+MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles) {
+  MachineNeed need;
+  const trainer::TrainerBytes trainer =
+      trainer::Trainer::LeastBytes(config.trainer, shape, config.cluster.trainer_ranks);
+  need.cache = rollout::CacheBytes(shape, config.rollout);
+  need.versions = 2 * trainer.version;
+  for (const RoleProcess& process : roles) {
+    if (process.role == "rollout") ++need.engines;
+    if (process.role != "trainer") continue;
+    ++need.ranks;
+    need.trainer += trainer.ranks[static_cast<size_t>(process.index)];
+  }
+  return need;
+}
+
+absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
+                               const std::string& machine) {
+  if (need.total() <= available) return absl::OkStatus();
+  const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-9; };
+  std::string parts, advice;
+  if (need.ranks > 0) {
+    parts = absl::StrFormat("the trainer's %d rank%s %.3g GB", need.ranks, need.ranks > 1 ? "s" : "", gb(need.trainer));
+    advice = "trainer.micro_batch_tokens, or choose a smaller model";
+  }
+  if (need.engines > 0) {
+    absl::StrAppendFormat(&parts, "%s%d engine%s of %.3g GB (KV cache %.3g GB, two versions %.3g GB)",
+                          parts.empty() ? "" : ", ", need.engines, need.engines > 1 ? "s" : "",
+                          gb(need.cache + need.versions), gb(need.cache), gb(need.versions));
+    const int64_t left = available - need.trainer - need.engines * need.versions;
+    const int64_t of_token = std::max<int64_t>(1, need.cache / config.rollout.kv_cache_tokens);
+    advice = absl::StrFormat("rollout.kv_cache_tokens (%d; %d would fit)%s%s", config.rollout.kv_cache_tokens,
+                             std::max<int64_t>(0, left / need.engines / of_token),
+                             need.engines > 1 ? ", the number of engines" : "", advice.empty() ? "" : ", " + advice);
+  }
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "%s cannot hold what the run gives it: %s; %.3g GB can be had. Lower %s", machine, parts, gb(available), advice));
+}
+
+absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
+                           const std::string& machine) {
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  if (device.torch_name != "cpu") return absl::OkStatus();
+  const MachineNeed need = NeedOfRoles(config, shape, roles);
+  // The processes of a launcher that was killed just now may hold their memory for a moment.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  absl::Status held;
+  do {
+    held = CheckMachineHolds(need, base::MachineMemoryLeft(""), config, machine);
+    if (held.ok()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  } while (std::chrono::steady_clock::now() < until);
+  return held;
+}
+
+}  // namespace ingot::app

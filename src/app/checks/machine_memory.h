@@ -1,0 +1,38 @@
+// Whether one machine holds the processes that it is to run. Each of them checks its own memory when it starts, and two
+// that fit alone may not fit together.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "app/cluster/run_roles.h"
+#include "app/run/run_config.h"
+#include "base/status.h"
+#include "model/config.h"
+
+namespace ingot::app {
+
+// What the trainer's ranks and the engines among some roles need, in bytes. The other roles are small.
+struct MachineNeed {
+  int engines = 0, ranks = 0;
+  int64_t cache = 0;     // of one engine's keys and values
+  int64_t versions = 0;  // of one engine's weights: the version that it serves and the one that it decodes
+  int64_t trainer = 0;   // of all ranks
+
+  int64_t total() const { return engines * (cache + versions) + trainer; }
+};
+
+MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles);
+
+// RESOURCE_EXHAUSTED, with the numbers and what to do: `need` is more than the `available` bytes of `machine`, such as
+// "this machine".
+absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
+                               const std::string& machine);
+
+// The same for roles of this machine, which compute on its CPU. Devices refuse what does not fit by themselves. Memory that is
+// freed within five seconds counts. A limit of this process's own address space does not: each role has one of its own.
+absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
+                           const std::string& machine);
+
+}  // namespace ingot::app

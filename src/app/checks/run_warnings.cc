@@ -1,0 +1,341 @@
+#include "app/checks/run_warnings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "app/checks/loss_warnings.h"
+#include "base/log.h"
+
+namespace ingot::app {
+namespace {
+
+using Found = std::optional<std::string>;  // nullopt = no warning
+
+// ---- At the start ---------------------------------------------------------------------------------------------------
+
+// Learning rates of AdamW outside these bounds are rarely meant: at the lower one nothing moves, at the upper one all is
+// forgotten.
+struct Rate {
+  const char* key;
+  double value, low, high;
+};
+
+Found RateWarning(const Rate& rate) {
+  if (rate.value >= rate.low && rate.value <= rate.high) return std::nullopt;
+  return fmt::format("{} is {:g}, and {} to {} is usual: {}", rate.key, rate.value, rate.low, rate.high,
+                     rate.value > rate.high ? "a policy unlearns all at such a rate; lower it"
+                                            : "a policy learns nothing at such a rate; raise it");
+}
+
+Found PolicyRate(const RunConfig& config, const DataFacts&) {
+  if (config.tasks.empty()) return std::nullopt;
+  return RateWarning({"trainer.learning_rate", config.trainer.optimizer.learning_rate, 1e-8, 5e-3});
+}
+
+Found SftRate(const RunConfig& config, const DataFacts&) {
+  if (config.sft_data.empty()) return std::nullopt;
+  return RateWarning({"sft.learning_rate", config.trainer.sft.optimizer.learning_rate, 1e-8, 2e-2});
+}
+
+Found DpoRate(const RunConfig& config, const DataFacts&) {
+  if (config.dpo_data.empty()) return std::nullopt;
+  return RateWarning({"dpo.learning_rate", config.trainer.dpo.optimizer.learning_rate, 1e-9, 2e-3});
+}
+
+Found LongWarmUp(const RunConfig& config, const DataFacts&) {
+  const int64_t warm_up = config.trainer.optimizer.warmup_steps;
+  if (config.tasks.empty() || warm_up == 0 || warm_up < config.trainer.total_steps) return std::nullopt;
+  return fmt::format(
+      "trainer.warmup_steps is {}, and the run has {} steps (scheduler.total_steps): the learning rate never gets to "
+      "its "
+      "peak; lower trainer.warmup_steps",
+      warm_up, config.trainer.total_steps);
+}
+
+Found StageWithoutSteps(const RunConfig& config, const DataFacts&) {
+  const auto idle = [](const std::string& data, const trainer::SftOptions& stage) {
+    return !data.empty() && stage.epochs == 0 && stage.max_steps == 0;
+  };
+  for (const auto& [name, is_idle] : {std::pair("sft", idle(config.sft_data, config.trainer.sft)),
+                                      std::pair("dpo", idle(config.dpo_data, config.trainer.dpo))}) {
+    if (is_idle) {
+      return fmt::format(
+          "data.{0} has no effect, as {0}.epochs and {0}.max_steps are 0: set one of them, or no data.{0}", name);
+    }
+  }
+  return std::nullopt;
+}
+
+Found GroupsOfOne(const RunConfig& config, const DataFacts&) {
+  if (config.tasks.empty() || config.scheduler.group_size > 1) return std::nullopt;
+  const std::string& normalization = config.trainer.advantage_normalization;
+  if (normalization != "group" && normalization != "terms") return std::nullopt;
+  return fmt::format(
+      "scheduler.group_size is 1, and trainer.advantage_normalization {} divides by the deviation of a group, which is "
+      "0 for one sample: set scheduler.group_size to 2 or more, or trainer.advantage_normalization to batch or none",
+      normalization);
+}
+
+Found FewTasks(const RunConfig& config, const DataFacts& data) {
+  if (data.tasks == 0 || data.tasks >= config.scheduler.groups_per_step) return std::nullopt;
+  return fmt::format(
+      "data.tasks has {} tasks, and a step trains {} groups (scheduler.groups_per_step): each step repeats tasks; give "
+      "more tasks, or lower scheduler.groups_per_step",
+      data.tasks, config.scheduler.groups_per_step);
+}
+
+Found SharedTasks(const RunConfig&, const DataFacts& data) {
+  if (data.shared == 0) return std::nullopt;
+  return fmt::format(
+      "{} of {} tasks of eval.tasks are training tasks too (data.tasks), such as '{}': the evaluation measures what "
+      "was "
+      "trained, not what is held out; take them out of one of the files",
+      data.shared, data.eval_tasks, data.shared_id);
+}
+
+Found TextBeyondContext(const RunConfig& config, const DataFacts& data) {
+  if (data.context == 0 || data.shown_tokens < data.context) return std::nullopt;
+  return fmt::format(
+      "the shortest text that a recipe shows its agent has {} tokens, and the context has {}: a call with it is "
+      "refused; "
+      "raise {}, or shorten the tasks",
+      data.shown_tokens, data.context,
+      config.rollout.context_length > 0 ? "rollout.context_length" : "model.context_length");
+}
+
+Found EvalWithoutTasks(const RunConfig& config, const DataFacts&) {
+  if (!config.tasks.empty() || !config.eval.has_tasks()) return std::nullopt;
+  return "eval.tasks has no effect without data.tasks: name training tasks, or no evaluation";
+}
+
+Found GoalWithoutTasks(const RunConfig& config, const DataFacts&) {
+  if (!config.tasks.empty() || (!config.goal.of_steps() && !config.goal.of_evaluation())) return std::nullopt;
+  return "goal has no effect without data.tasks: name training tasks, or no goal";
+}
+
+Found GoalBeyondTheRun(const RunConfig& config, const DataFacts&) {
+  const int64_t steps = std::max(config.goal.first_steps, config.goal.last_steps);
+  if (config.tasks.empty() || steps <= config.trainer.total_steps) return std::nullopt;
+  return fmt::format(
+      "goal speaks of {} steps, and the run has {} (scheduler.total_steps): it cannot be met; lower goal.first_steps "
+      "and "
+      "goal.last_steps, or raise scheduler.total_steps",
+      steps, config.trainer.total_steps);
+}
+
+// Whether two terms can count for one group.
+bool Meet(const reward::TermOptions& a, const reward::TermOptions& b) {
+  const auto in = [](const std::string& domain, const std::vector<std::string>& domains) {
+    return domains.empty() || std::find(domains.begin(), domains.end(), domain) != domains.end();
+  };
+  const bool domains = a.domains.empty() ||
+                       std::any_of(a.domains.begin(), a.domains.end(), [&](const auto& d) { return in(d, b.domains); });
+  const reward::TermSchedule &x = a.schedule, &y = b.schedule;
+  const bool times = x.from < y.until && y.from < x.until;
+  const bool phases = x.phase < 0 || y.phase < 0 || x.phase == y.phase || x.phase_steps != y.phase_steps;
+  return domains && times && phases;
+}
+
+Found OutcomeTakenTwice(const RunConfig& config, const DataFacts&) {
+  const std::vector<reward::TermOptions>& terms = config.rewards.terms;
+  double outcome = 0;
+  for (const reward::TermOptions& term : terms) outcome += term.kind == "outcome" ? term.weight : 0;
+  const auto takes = [](const reward::TermOptions& term) {
+    return term.kind == "toggle" || term.kind == "critical_steps";
+  };
+  for (size_t i = 0; i < terms.size(); ++i) {
+    for (size_t j = i + 1; j < terms.size(); ++j) {
+      const reward::TermOptions &a = terms[i], &b = terms[j];
+      if (!takes(a) || !takes(b) || !Meet(a, b) || a.weight + b.weight <= outcome) continue;
+      return fmt::format(
+          "rewards.terms {} and {} each take the outcome away, so a right answer beyond both budgets earns {:g}, less "
+          "than a wrong one: give them domains without overlap, or weights of at most {:g} together",
+          a.Name(), b.Name(), outcome - a.weight - b.weight, outcome);
+    }
+  }
+  return std::nullopt;
+}
+
+Found SlowGroups(const RunConfig& config, const DataFacts&) {
+  if (config.tasks.empty()) return std::nullopt;
+  double longest = 0;
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) longest = std::max(longest, recipe.timeout_s);
+  const int64_t size = config.scheduler.group_size, at_once = std::max(1, config.agents.concurrency);
+  const int64_t rounds = (size + at_once - 1) / at_once;
+  const double group = static_cast<double>(rounds) * longest;
+  if (group <= config.scheduler.group_deadline_seconds) return std::nullopt;
+  return fmt::format(
+      "the samples of a group may take {} s (scheduler.group_size={}, agents.concurrency={}, "
+      "agents.recipes[].timeout_s={}), and one that takes more than scheduler.group_deadline_s={} fails as a whole: "
+      "raise "
+      "the deadline or agents.concurrency",
+      group, size, at_once, longest, config.scheduler.group_deadline_seconds);
+}
+
+// The shell and the libraries that such a verifier starts are files of the image, which its agent may have replaced.
+Found JudgeInTheAgentsImage(const RunConfig& config, const DataFacts&) {
+  if (config.tasks.empty()) return std::nullopt;
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) {
+    if (recipe.image.empty() || recipe.verifier.kind != "command" || recipe.verifier_sandbox != "auto") continue;
+    return fmt::format(
+        "agents.recipes '{}': the verifier runs programs of an image that the agent can change: set verifier_sandbox: "
+        "pristine (the work folder alone goes along) or changed, or agent if the agent is trusted",
+        recipe.name);
+  }
+  return std::nullopt;
+}
+
+constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
+    EvalWithoutTasks, GoalWithoutTasks, GoalBeyondTheRun, SlowGroups,        OutcomeTakenTwice,
+    PolicyRate,       SftRate,          DpoRate,          LongWarmUp,        StageWithoutSteps,
+    GroupsOfOne,      FewTasks,         SharedTasks,      TextBeyondContext, JudgeInTheAgentsImage,
+};
+
+// ---- At the end -----------------------------------------------------------------------------------------------------
+
+// A share that is large over the whole run.
+struct Share {
+  const char* metric;  // docs/reference/metrics.md
+  double most;         // a larger mean is a warning
+  const char* means;   // "{:.0f} % of MEANS"
+  const char* way_on;
+};
+
+constexpr Share kShares[] = {
+    {"agent/malformed_ratio", 0.5, "the calls hold a tool call that its output format cannot read",
+     "look at some (ingot inspect RUN), and set model.chat_format to the format that the model writes"},
+    {"agent/truncated_ratio", 0.5, "the calls ended at a length limit",
+     "raise gateway.max_new_tokens or the context, or ask for shorter answers"},
+    {"signal/answer_malformed", 0.5, "the episodes have no answer that the verifier can read",
+     "look at agents.recipes[].answer_from and at what the agent prints (ingot inspect RUN)"},
+    {"agent/crash", 0.5, "the episodes' agents crashed", "look at the reasons (ingot inspect RUN)"},
+    {"agent/timeout", 0.5, "the episodes' agents ran out of time", "raise agents.recipes[].timeout_s"},
+    {"reward/frac_zero_std", 0.9, "the groups earned the same in all samples, and teach nothing",
+     "choose easier or harder tasks, or raise scheduler.group_size"},
+    {"trainer/skipped", 0.1, "the steps were skipped",
+     "see the log for the reasons; where loss or gradient was not finite, lower trainer.learning_rate"},
+};
+
+std::vector<std::string> ShareWarnings(const RunTally& tally) {
+  std::vector<std::string> warnings;
+  for (const Share& share : kShares) {
+    const auto found = tally.means.find(share.metric);
+    if (found == tally.means.end() || !(found->second.value() > share.most)) continue;
+    warnings.push_back(
+        fmt::format("{:.0f} % of {} ({}): {}", 100 * found->second.value(), share.means, share.metric, share.way_on));
+  }
+  return warnings;
+}
+
+double MeanValue(const RunTally& tally, const std::string& metric) {
+  const auto found = tally.means.find(metric);
+  return found == tally.means.end() ? 0 : found->second.value();
+}
+
+Found ManyClipped(const RunConfig&, const RunTally& tally) {
+  const double clipped = MeanValue(tally, "actor/clipfrac_low") + MeanValue(tally, "actor/clipfrac_high");
+  if (!(clipped > 0.3)) return std::nullopt;
+  return fmt::format(
+      "{:.0f} % of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high): the policy moves "
+      "far "
+      "from its samples; lower trainer.learning_rate or scheduler.max_staleness",
+      100 * clipped);
+}
+
+Found StepsTakenBack(const RunConfig&, const RunTally& tally) {
+  const double kept = 1 - MeanValue(tally, "trainer/step_scale");
+  if (!tally.means.contains("trainer/step_scale") || !(kept > 0.5)) return std::nullopt;
+  return fmt::format(
+      "the trust region kept {:.0f} % of the steps' length (trainer/step_scale): lower trainer.learning_rate, or raise "
+      "trainer.max_step_kl",
+      100 * (1 - kept));
+}
+
+Found Mismatch(const RunConfig& config, const RunTally& tally) {
+  const bool exact = config.numerics == kernels::Numerics::kExact;
+  const bool fp32 = config.trainer.dtype == "fp32" || (config.trainer.dtype == "model" && config.model.path.empty());
+  const double most = exact ? 0 : fp32 ? 1e-3 : 0.5;
+  if (!(tally.mismatch_max.value_or(0) > most)) return std::nullopt;
+  return fmt::format(
+      "rollout and trainer differ by {:.2e} in a token's log-prob (mismatch/logprob_abs_diff_max), and {} is usual: "
+      "the "
+      "samples are not this policy's; compare both on one machine, or set numerics=exact, and report it",
+      *tally.mismatch_max, exact ? "0" : fmt::format("less than {:g}", most));
+}
+
+struct Part {
+  double mean = 0, error = 0;  // of the mean
+  int64_t steps = 0;
+};
+
+Part PartOf(const std::vector<double>& values, size_t begin, size_t end) {
+  Part part;
+  part.steps = static_cast<int64_t>(end - begin);
+  const auto count = static_cast<double>(part.steps);
+  for (size_t i = begin; i < end; ++i) part.mean += values[i] / count;
+  double square = 0;
+  for (size_t i = begin; i < end; ++i) square += (values[i] - part.mean) * (values[i] - part.mean);
+  part.error = std::sqrt(square / count / std::max(1.0, count - 1));
+  return part;
+}
+
+// The rewards of the steps that have one.
+std::vector<double> Finite(const std::vector<double>& rewards) {
+  std::vector<double> finite;
+  std::copy_if(rewards.begin(), rewards.end(), std::back_inserter(finite), [](double r) { return std::isfinite(r); });
+  return finite;
+}
+
+constexpr size_t kFewestSteps = 8;  // of a judgement on the curve
+
+Found FallingReward(const RunConfig&, const RunTally& tally) {
+  const std::vector<double> rewards = Finite(tally.rewards);
+  if (rewards.size() < kFewestSteps) return std::nullopt;
+  const size_t quarter = rewards.size() / 4;
+  const Part first = PartOf(rewards, 0, quarter), last = PartOf(rewards, rewards.size() - quarter, rewards.size());
+  const double fall = first.mean - last.mean;
+  const double noise = std::sqrt(first.error * first.error + last.error * last.error);
+  if (!(fall > 3 * noise) || !(fall > 0.02 * std::max(1.0, std::abs(first.mean)))) return std::nullopt;
+  return fmt::format(
+      "the reward fell from {:.3f} (first {} steps) to {:.3f} (last {}): lower trainer.learning_rate, and look at "
+      "actor/entropy, actor/grad_norm and at episodes of the last steps (ingot inspect RUN)",
+      first.mean, first.steps, last.mean, last.steps);
+}
+
+Found ConstantReward(const RunConfig&, const RunTally& tally) {
+  const std::vector<double> rewards = Finite(tally.rewards);
+  if (rewards.size() < kFewestSteps) return std::nullopt;
+  const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
+  if (*high - *low > 1e-9) return std::nullopt;
+  return fmt::format(
+      "the mean reward was {:g} at each of {} steps: the verifier tells no samples apart; look at its verdicts (ingot "
+      "inspect RUN)",
+      *low, rewards.size());
+}
+
+constexpr Found (*kAtEnd[])(const RunConfig&, const RunTally&) = {
+    FallingReward, ConstantReward, ManyClipped, StepsTakenBack, Mismatch,
+};
+
+}  // namespace
+
+std::vector<std::string> StartWarnings(const RunConfig& config, const DataFacts& data) {
+  std::vector<std::string> warnings;
+  for (const auto find : kAtStart) {
+    if (Found warning = find(config, data)) warnings.push_back(*std::move(warning));
+  }
+  for (std::string& warning : LossWarnings(config, data)) warnings.push_back(std::move(warning));
+  return warnings;
+}
+
+std::vector<std::string> EndWarnings(const RunConfig& config, const RunTally& tally) {
+  std::vector<std::string> warnings = ShareWarnings(tally);
+  for (const auto find : kAtEnd) {
+    if (Found warning = find(config, tally)) warnings.push_back(*std::move(warning));
+  }
+  return warnings;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,35 @@
+// A run as objects of Kubernetes, for `kubectl apply`; none of Ingot's own kinds, and no rights in the cluster.
+//
+//   ConfigMap    ingot-RUN          the run's configuration
+//   Service      ingot-RUN          headless: stable names for the pods
+//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in another group than the agents
+//   per group of cluster.groups, each pod an agent of its node (`ingot node`):
+//     Job          the group with the trainer: its end is the run's end. With `jobset` it stands in a JobSet
+//     StatefulSet  a group with engines, the pool or the scheduler: one pod per node, numbered
+//     Deployment   a group with gateway or agents alone: nothing is kept
+//   PodDisruptionBudget             no pod of the trainer or of the pool is evicted for a node's upkeep while the run goes on
+//
+// Secrets are named, never written: token and certificate are mounted, env variables refer to keys. Roles find each other
+// in etcd, by the addresses of their pods.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/run/run_config.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+// The objects, in the order in which they are to be made. `config`: the text of the effective configuration.
+// INVALID_ARGUMENT: the configuration cannot run on Kubernetes; names the key, and says what to do.
+absl::StatusOr<std::vector<base::json::object>> RenderKubernetes(const RunConfig& config, const std::string& text);
+
+// YAML documents, as kubectl reads them.
+std::string PrintYaml(const std::vector<base::json::object>& objects);
+
+// The name of the Job whose end is the run's end. REQUIRES: RenderKubernetes accepts the configuration.
+std::string DecidingJob(const RunConfig& config);
+
+}  // namespace ingot::app

@@ -1,0 +1,183 @@
+#include "app/cluster/launchers/slurm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "app/cluster/run_roles.h"
+#include "app/terminal/shell_word.h"
+
+namespace ingot::app {
+namespace {
+
+bool Trains(const NodeGroup& group) {
+  return std::find(group.roles.begin(), group.roles.end(), "trainer") != group.roles.end();
+}
+
+void AppendOptions(const std::vector<std::string>& options, std::string& text) {
+  for (const std::string& option : options) absl::StrAppend(&text, "#SBATCH ", option, "\n");
+}
+
+// Whether the groups ask for different nodes, so that the job is heterogeneous.
+bool Mixed(const std::vector<NodeGroup>& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return !group.slurm.empty(); });
+}
+
+// Where the script writes its exit code.
+std::string ExitFile(const SlurmScript& script) { return script.folder + "/launch.exit"; }
+
+// A line of squeue.
+struct JobLine {
+  std::string id;       // without the number of a part of a heterogeneous job
+  std::string state;    // such as PENDING
+  std::string reason;   // of that state; None = it needs none
+  std::string command;  // the script's path
+};
+
+// The jobs of this user. The parts of a heterogeneous job are lines with one id.
+absl::StatusOr<std::vector<JobLine>> ListJobs(const RunCommand& run) {
+  INGOT_ASSIGN_OR_RETURN(const std::string listed, run({"squeue", "--noheader", "--me", "--format=%i|%T|%r|%o"}));
+  std::vector<JobLine> jobs;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(listed, '\n', absl::SkipWhitespace()))) {
+    std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('|', 3));
+    fields.resize(4);
+    jobs.push_back({fields[0].substr(0, fields[0].find('+')), fields[1], fields[2], fields[3]});
+  }
+  return jobs;
+}
+
+// "PENDING (Resources)"; empty = the job is over. Each part of a heterogeneous job has a reason of its own.
+std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
+  std::string state;
+  std::vector<std::string> reasons;
+  for (const JobLine& job : jobs) {
+    if (job.id != id) continue;
+    if (state.empty()) state = job.state;
+    const bool reported = std::find(reasons.begin(), reasons.end(), job.reason) != reasons.end();
+    if (!reported && !job.reason.empty() && job.reason != "None") reasons.push_back(job.reason);
+  }
+  return reasons.empty() ? state : absl::StrCat(state, " (", absl::StrJoin(reasons, ", "), ")");
+}
+
+}  // namespace
+
+std::string RenderSlurm(const SlurmScript& script) {
+  const std::vector<NodeGroup>& groups = script.groups;
+  const bool mixed = Mixed(groups);
+  const auto warning = std::min<int64_t>(static_cast<int64_t>(std::ceil(script.drain_s)) + 30, 65535);
+  std::string text = absl::StrCat("#!/bin/bash\n#SBATCH --job-name=ingot-", script.name,
+                                  "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=B:TERM@", warning,
+                                  "\n#SBATCH --output=", script.folder, "/logs/slurm.log\n");
+  int nodes = 0;
+  std::string steps;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const NodeGroup& group = groups[i];
+    if (mixed) {
+      absl::StrAppend(&text, i == 0 ? "" : "#SBATCH hetjob\n", "#SBATCH --nodes=", group.nodes,
+                      "\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n");
+      AppendOptions(script.options, text);
+      AppendOptions(group.slurm, text);
+    }
+    absl::StrAppend(&steps, "srun ", mixed ? absl::StrCat("--het-group=", i) : absl::StrCat("--relative=", nodes),
+                    " --nodes=", group.nodes, " --ntasks=", group.nodes,
+                    " --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 -W0 --label \\\n  ", Quoted(script.binary),
+                    " node ", Quoted(script.folder + "/config.yaml"), " --group ", Quoted(group.name), " --resume &\n",
+                    Trains(group) ? "deciding=$!\n" : "");
+    nodes += group.nodes;
+  }
+  if (!mixed) {
+    absl::StrAppend(&text, "#SBATCH --nodes=", nodes, "\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n");
+    AppendOptions(script.options, text);
+  }
+  const std::string exit_file = Quoted(ExitFile(script));
+  absl::StrAppend(&text, "\nrm -f ", exit_file, "\n", steps, R"(
+# Tells every node's agent to stop in order. Slurm signals this shell before the time limit, and every process of a step:
+# the roles ignore SIGINT, and their agent stops them.
+stop() { scancel --signal=INT "$SLURM_JOB_ID"; }
+trap stop TERM
+# A signal ends a wait. A step that ended at once is not there any more, and has a code all the same.
+while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; done
+wait "$deciding"
+code=$?
+echo "$code" > )",
+                  exit_file, R"(
+stop
+# The others have their time too. A step that Slurm has lost would never end.
+late=$((SECONDS + )",
+                  warning, R"sh())
+while [ -n "$(jobs -r)" ] && [ "$SECONDS" -lt "$late" ]; do sleep 1; done
+[ -z "$(jobs -r)" ] || scancel "$SLURM_JOB_ID"
+wait
+exit "$code"
+)sh");
+  return text;
+}
+
+absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& run) {
+  if (!Mixed(groups)) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const std::string settings, run({"scontrol", "show", "config"}));
+  std::istringstream lines(settings);
+  for (std::string key, equals, value; lines >> key;) {
+    if (key != "SchedulerType") continue;
+    if (!(lines >> equals >> value) || value == "sched/backfill") break;
+    return absl::FailedPreconditionError(absl::StrCat("this Slurm takes no heterogeneous jobs (its SchedulerType is ",
+                                                      value,
+                                                      ", and they need sched/backfill), and groups of cluster.groups "
+                                                      "have options of their own (slurm): give all nodes "
+                                                      "the same ones in cluster.slurm"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run) {
+  INGOT_ASSIGN_OR_RETURN(const std::string answer, run({"sbatch", "--parsable", path}));
+  const std::string job = answer.substr(0, answer.find_first_of(";\n"));
+  if (!job.empty() && job.find_first_not_of("0123456789") == std::string::npos) return job;
+  return absl::UnavailableError(absl::StrCat("sbatch names no job: ", answer));
+}
+
+SlurmLauncher::SlurmLauncher(SlurmScript script, JobOptions options, std::string job)
+    : JobLauncher(std::move(options)), script_(std::move(script)), job_(std::move(job)) {}
+
+absl::StatusOr<std::string> SlurmLauncher::Present() {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<JobLine> jobs, ListJobs([this](const auto& argv) { return Run(argv); }));
+  for (const JobLine& job : jobs) {
+    std::error_code none;
+    if (!std::filesystem::equivalent(job.command, ScriptFile(), none)) continue;
+    return absl::StrCat("job ", job.id, " is ", StateOf(jobs, job.id), "; `scancel ", job.id, "` ends it");
+  }
+  return std::string();
+}
+
+absl::Status SlurmLauncher::Start() {
+  INGOT_ASSIGN_OR_RETURN(job_, SubmitSlurm(ScriptFile(), [this](const auto& argv) { return Run(argv); }));
+  pending_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SlurmLauncher::Stop() {
+  INGOT_RETURN_IF_ERROR(Run({"scancel", "--signal=INT", job_}).status());
+  // A job that waits in the queue has no task to signal.
+  return pending_ ? Run({"scancel", job_}).status() : absl::OkStatus();
+}
+
+std::string SlurmLauncher::Advice() const {
+  return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may tell why");
+}
+
+absl::StatusOr<JobLauncher::State> SlurmLauncher::Look() {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<JobLine> jobs, ListJobs([this](const auto& argv) { return Run(argv); }));
+  State state{StateOf(jobs, job_), false, std::nullopt};
+  state.over = state.text.empty();
+  pending_ = state.text.starts_with("PENDING");
+  if (int code = -1; state.over && std::ifstream(ExitFile(script_)) >> code) state.code = code;
+  return state;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,67 @@
+// A run as one Slurm job: the script of `sbatch`, its submission, and the watch over the job.
+//
+//   ingot launch ── sbatch RUN/launch.sbatch ──▶ the job's shell on the first node
+//                                                  srun --relative=0 ingot node --group control ──▶ its roles
+//                                                  srun --relative=1 ingot node --group engines ──▶ its roles, on each node
+//
+// Slurm starts no task again: each node's agent restarts its roles. When the group with the trainer ends, the script stops
+// the others in order and ends with that group's exit code, which it also writes to RUN/launch.exit.
+//
+// The death of a node ends its own tasks alone (--no-kill), where all groups ask for the same kind of node. Groups with
+// options of their own make a heterogeneous job, which Slurm puts into the queue again as a whole when a node dies; the run
+// then goes on from its last checkpoint.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/cluster/launchers/run_launcher.h"
+#include "app/run/run_config.h"
+#include "base/status.h"
+
+namespace ingot::app {
+
+struct SlurmScript {
+  std::string name;                  // the run's
+  std::string folder;                // the run's, on a file system that all nodes see
+  std::string binary;                // this program
+  std::vector<NodeGroup> groups;     // one of them has the trainer
+  std::vector<std::string> options;  // of sbatch, for every group
+  double drain_s = 600;              // the job is told to stop so long before its time limit, and half a minute more
+};
+
+// The text of the script.
+std::string RenderSlurm(const SlurmScript& script);
+
+// FAILED_PRECONDITION: the groups make a heterogeneous job, and this Slurm takes none.
+absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& run);
+
+// Submits the script in `path`; returns the job's id.
+absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run);
+
+class SlurmLauncher final : public JobLauncher {
+ public:
+  // `job`: one that was submitted before; empty = Start submits it.
+  SlurmLauncher(SlurmScript script, JobOptions options, std::string job = "");
+
+  absl::StatusOr<std::string> Plan() const override { return RenderSlurm(script_); }
+  // A job of this user with the script of this run's folder. Runs of one name in several folders are several runs.
+  absl::StatusOr<std::string> Present() override;
+  // REQUIRES: the script is in FOLDER/launch.sbatch.
+  absl::Status Start() override;
+  absl::Status Stop() override;
+
+ protected:
+  std::string Describe() const override { return "job " + job_; }
+  std::string Advice() const override;
+  absl::StatusOr<State> Look() override;
+
+ private:
+  std::string ScriptFile() const { return script_.folder + "/launch.sbatch"; }
+
+  const SlurmScript script_;
+  std::string job_;
+  bool pending_ = false;  // it waits in the queue, as far as was asked
+};
+
+}  // namespace ingot::app

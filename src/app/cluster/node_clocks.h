@@ -1,0 +1,83 @@
+// Finds nodes of a run whose clocks differ. Each agent writes the time of its own clock into its entry of the registry.
+//
+//   node a   told 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is a minute or more behind
+//
+// An entry cannot be read before it was written. So a time in the reader's future is of a clock ahead of the reader's, by
+// as much at least, however slow registry and machines are. Of two clocks that differ the one behind finds it. A clock that
+// is ahead reads old times only, and says nothing.
+//
+// Each agent tells its time when it registers, and again when a node appears that it has not seen: entries are not written
+// more often, since etcd keeps every value of a key. A node that joins waits for the others' words before it starts its
+// roles, and does not start them if its clock is behind. If it is ahead, the others say so. An agent that died tells nothing
+// more: its entry counts once its lease should be over, so that nodes may start again with clocks that were set.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/cluster/run_registry.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace ingot::app {
+
+// Smaller differences are not told. Deadlines of episodes that move to another gateway are off by so much at most.
+inline constexpr std::chrono::seconds kClockGap{5};
+
+// A line for each node whose clock is ahead of this machine's, which is at `now_unix_ns`, by more than kClockGap. `own`:
+// the name of this node.
+std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes, const std::string& own,
+                                             int64_t now_unix_ns);
+
+// Looks again and again, in a thread of its own, until it is destroyed. Thread safe.
+class NodeClocks {
+ public:
+  struct Options {
+    std::string own;  // the name of this node
+    std::chrono::milliseconds poll{2000};
+    std::function<void()> report_again;              // writes this node's entry anew
+    std::function<void(const std::string&)> on_gap;  // a line for each agent with such a clock, once
+  };
+  // REQUIRES: the registry and the clock outlive it.
+  NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock = base::Clock::Real());
+  ~NodeClocks();
+
+  // Waits until each node that is there has told its time again, for `timeout` at most: an agent that died does not.
+  // FAILED_PRECONDITION: this machine's clock is behind that of an agent that lives. The entry of one that may be dead has
+  // `lease` to go. To be called once.
+  absl::Status Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease);
+
+ private:
+  // An entry from before Join's end whose clock is ahead.
+  struct Gap {
+    int64_t token = 0;  // of its agent
+    bool lives = false;
+    std::string line;
+  };
+
+  void Run();
+  void Look();
+  void Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  RunRegistry& registry_;
+  const Options options_;
+  const base::Clock& clock_;
+  // Of the thread, by the nodes' names: tokens of agents that were seen, and whose clocks were found ahead; the time that
+  // each told at first.
+  std::map<std::string, int64_t> seen_, found_, first_;
+  base::Mutex mu_;
+  base::CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool all_reported_ ABSL_GUARDED_BY(mu_) = false;  // again, the nodes of the last look
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;
+  std::map<std::string, Gap> early_ ABSL_GUARDED_BY(mu_);  // by node
+  std::thread thread_;                                     // last
+};
+
+}  // namespace ingot::app

@@ -1,0 +1,47 @@
+// Where a launched run's roles listen, and clients to them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cluster/access/grpc_access.h"
+#include "app/cluster/run_registry.h"
+#include "app/run/run_config.h"
+#include "base/status.h"
+#include "rollout/client.h"
+
+namespace ingot::app {
+
+// The configured port of a role's gRPC service; 0 = a free one.
+int RolePort(const ClusterOptions& cluster, const std::string& role, int index);
+// cluster.host; `auto` is this machine's name.
+std::string OwnHost(const ClusterOptions& cluster);
+// HOST:PORT of that host.
+std::string AtHost(const ClusterOptions& cluster, int port);
+
+// The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
+// trainer 3, agents 4, engine i 5 + i, behind the engines further gateways, further pools, and last the role rewards). 0 = it has none: metrics.port is 0.
+int MetricsPort(const RunConfig& config, const std::string& role, int index);
+// Of all roles together, the number of such ports.
+int MetricsPorts(const RunConfig& config);
+
+// A channel to one of the processes that serve the pool (RunRegistry::ToAny). Callers are shared out over them.
+v1::RoleChannel ConnectPool(RunRegistry& registry, int datapools);
+
+// Channels to all gateways, in the order of their numbers.
+std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways);
+
+// One client over all engines (rollout/engine_set.h): those of the configuration, and each one that joins later.
+std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);
+
+// The number of an engine by its role's name; nullopt: it is none.
+std::optional<int> EngineNumber(const std::string& name);
+
+// Clients of the servers of the gateway's external models, by model name. INVALID_ARGUMENT: a file of a token or of
+// certificates cannot be read. FAILED_PRECONDITION: a token would go over an open network without TLS.
+absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config);
+
+}  // namespace ingot::app

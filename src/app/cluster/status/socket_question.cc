@@ -1,0 +1,24 @@
+#include "app/cluster/status/socket_question.h"
+
+#include "app/cluster/status/unresponsive_roles.h"
+#include "base/fd.h"
+#include "http/unix_socket.h"
+
+namespace ingot::app {
+
+absl::StatusOr<http::Answer> AskSocket(const std::string& path, const std::string& target, const std::string& who,
+                                       std::chrono::milliseconds timeout) {
+  absl::StatusOr<http::Answer> answer = http::Client().Send(
+      {.url = "http://run" + target, .unix_socket = path, .timeout = timeout, .max_answer_bytes = 1 << 20});
+  if (answer.ok()) return answer;
+  INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or it tells why nobody answers there
+  const base::Fd connected(fd);
+  const std::string what = absl::StrCat(who, " at ", path, " gives no answer");
+  if (!absl::IsDeadlineExceeded(answer.status())) {
+    return absl::UnavailableError(absl::StrCat(what, ": ", answer.status().message()));
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(what, " within ", timeout.count(), " ms: ", DescribeProcess(http::ListenerOf(fd))));
+}
+
+}  // namespace ingot::app

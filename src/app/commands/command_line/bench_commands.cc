@@ -1,0 +1,135 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "app/commands/bench/bench_command.h"
+#include "app/commands/bench/bench_sandbox.h"
+#include "app/commands/bench/rollout_bench.h"
+#include "app/commands/bench/simulate_command.h"
+#include "app/commands/command_line/command.h"
+
+namespace ingot::app {
+namespace {
+
+Command::Run DeclareSimulate(CLI::App& parser) {
+  const auto args = std::make_shared<SimulateArgs>();
+  auto& options = args->options;
+  CLI::Option* const from =
+      parser.add_option("--from", args->run_dir, "a recorded run: its episodes' durations, and its scheduler.* keys");
+  parser
+      .add_option("--durations", options.durations.distribution,
+                  "seconds of an episode: constant:S, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or "
+                  "pareto:LEAST,SHAPE")
+      ->capture_default_str()
+      ->excludes(from);
+  parser.add_option("--task-sigma", options.task_sigma, "log-normal factor that the samples of a task share")
+      ->capture_default_str();
+  parser.add_option("--order", args->orders, "strict, windowed or greedy (repeatable); default: all three")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
+  parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
+  parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
+  // These go before the keys of a recorded run.
+  const std::vector<CLI::Option*> recorded = {
+      parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str(),
+      parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str(),
+      parser.add_option("--max-staleness", options.window.max_staleness, "S, in versions")->capture_default_str(),
+      parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
+          ->capture_default_str()};
+  parser.add_option("--step-s", options.step_seconds, "seconds of an optimizer step")->capture_default_str();
+  parser.add_option("--publish-s", options.publish_seconds, "seconds until its weights are live")
+      ->capture_default_str();
+  parser.add_option("--drop-share", options.drop_share, "share of the groups whose rewards are all equal")
+      ->capture_default_str();
+  parser.add_option("--seed", options.seed, "equal seeds give equal figures")->capture_default_str();
+  parser.add_flag("--json", args->json, "one JSON object per order");
+  return [args, recorded] {
+    for (const CLI::Option* option : recorded) {
+      if (option->count() > 0) args->given.insert(option->get_name());
+    }
+    return RunSimulate(*args);
+  };
+}
+
+Command::Run DeclareBenchAttention(CLI::App& parser) {
+  const auto args = std::make_shared<BenchArgs>();
+  parser.add_option("--shape", args->shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
+  parser.add_option("--dtype", args->dtypes, "(repeatable); default: both")
+      ->type_name("{bf16,fp32}")
+      ->allow_extra_args(false);
+  AddThreads(parser, args->threads, "compute threads; 0: torch's default");
+  parser.add_option("--instruction-set", args->instruction_set,
+                    "amx, avx512bf16, avx512, avx2 or portable in place of the machine's own");
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  return [args] { return BenchAttention(*args, std::cout, std::cerr); };
+}
+
+Command::Run DeclareBenchRollout(CLI::App& parser) {
+  const auto args = std::make_shared<RolloutBenchArgs>();
+  parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+  parser.add_option("--streams", args->streams, "requests at once: 1,4,16")->delimiter(',')->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "of the figure of prefill")->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "that each stream decodes")->capture_default_str();
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  return [args] { return BenchRollout(*args, std::cout, std::cerr); };
+}
+
+Command::Run DeclareBenchTree(CLI::App& parser) {
+  struct Args {
+    trainer::TreeBenchOptions options;
+    int threads = 0;
+  };
+  const auto args = std::make_shared<Args>();
+  trainer::TreeBenchOptions& options = args->options;
+  parser.add_option("--shape", options.shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
+  parser.add_option("--scale", options.scale, "factor of the shape's lengths; 0: the largest that fits --seconds")
+      ->capture_default_str();
+  parser.add_option("--seconds", options.seconds, "predicted time of a shape without --scale")->capture_default_str();
+  parser.add_option("--repeat", options.rounds, "rounds; every figure is their median")->capture_default_str();
+  parser.add_option("--dtype", options.dtype, "type of the model")->type_name("{fp32,bf16}")->capture_default_str();
+  parser.add_option("--hidden", options.hidden, "the model's hidden size")->capture_default_str();
+  parser.add_option("--intermediate", options.intermediate, "the model's MLP size")->capture_default_str();
+  parser.add_option("--layers", options.layers, "the model's layers")->capture_default_str();
+  parser.add_option("--heads", options.heads, "attention heads")->capture_default_str();
+  parser.add_option("--kv-heads", options.kv_heads, "key and value heads")->capture_default_str();
+  parser.add_option("--head-dim", options.head_dim, "size of a head")->capture_default_str();
+  parser.add_option("--vocab", options.vocab, "size of the vocabulary")->capture_default_str();
+  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "greatest number of rows of a part")
+      ->capture_default_str();
+  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "hold layer inputs alone, and run layers again");
+  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run parts that later parts see twice");
+  parser.add_flag("!--no-baselines", options.baselines, "run the tree alone");
+  AddThreads(parser, args->threads, "compute threads; 0: torch's default");
+  return [args] { return BenchTree(args->options, args->threads, std::cout, std::cerr); };
+}
+
+Command::Run DeclareBenchSandbox(CLI::App& parser) {
+  const auto args = std::make_shared<SandboxBenchArgs>();
+  parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
+  parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "threads that start");
+  parser.add_option("--idle", args->idle, "hold this many idle sandboxes at once, and print their memory");
+  parser.add_option("--isolation", args->isolation, "strongest isolation level to try")->capture_default_str();
+  return [args] { return BenchSandbox(*args, std::cout, std::cerr); };
+}
+
+}  // namespace
+
+std::vector<Command> BenchCommands() {
+  return {
+      {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
+      {"bench",
+       "measure this machine, one JSON object per figure",
+       nullptr,
+       {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
+        {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
+        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
+        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, beside crun",
+         DeclareBenchSandbox}},
+       true},
+  };
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,69 @@
+#include "app/commands/command_line/command_errors.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "base/config.h"
+
+namespace ingot::app {
+namespace {
+
+// "unknown KIND 'WORD'; the nearest is 'NAME'". REQUIRES: names are not empty.
+std::string Unknown(const std::string& kind, const std::string& word, const std::vector<std::string>& names) {
+  const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return base::EditDistance(word, a) < base::EditDistance(word, b);
+  });
+  return "unknown " + kind + " '" + word + "'; the nearest is '" + *nearest + "'";
+}
+
+// The command that the words lead to: the parser of the last known one.
+const CLI::App& Named(const CLI::App& app) {
+  const CLI::App* parser = &app;
+  while (!parser->get_subcommands().empty()) parser = parser->get_subcommands().back();
+  return *parser;
+}
+
+// An error that names the first word that `parser` does not know, with the nearest known one; empty = it knows all.
+std::string DescribeUnknown(const CLI::App& parser) {
+  std::vector<std::string> commands, options;
+  for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  for (const CLI::Option* option : parser.get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  for (const std::string& word : parser.remaining()) {
+    if (word.starts_with("-") && word != "--") {
+      // One letter stands for the option that begins with it.
+      const std::string name = word.substr(0, word.find('='));
+      std::vector<std::string> alike;
+      std::copy_if(options.begin(), options.end(), std::back_inserter(alike),
+                   [&](const std::string& option) { return name.size() == 2 && option[2] == name[1]; });
+      return Unknown("option", name, alike.empty() ? options : alike);
+    }
+    if (!commands.empty()) return Unknown("command", word, commands);
+    return "'" + word + "' is one argument too many";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string DescribeError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& parser = Named(app);
+  std::string path;
+  for (const CLI::App* part = &parser; part->get_parent() != nullptr; part = part->get_parent()) {
+    path = " " + part->get_name() + path;
+  }
+  std::string fault;
+  for (const CLI::App* part = &parser; part != nullptr && fault.empty(); part = part->get_parent()) {
+    fault = DescribeUnknown(*part);
+  }
+  if (fault.empty()) fault = error.what();
+  std::replace(fault.begin(), fault.end(), '\n', ' ');
+  return "ingot" + path + ": " + fault + "; see `ingot" + path + " --help`";
+}
+
+}  // namespace ingot::app

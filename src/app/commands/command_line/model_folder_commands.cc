@@ -1,0 +1,171 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/commands/command_line/command.h"
+#include "app/commands/model/evaluate.h"
+#include "app/commands/model/model_command.h"
+#include "app/commands/model/serve.h"
+#include "app/commands/model/text_command.h"
+#include "app/run/run_args.h"
+
+namespace ingot::app {
+namespace {
+
+Command::Run DeclareText(CLI::App& parser) {
+  const auto args = std::make_shared<TextArgs>();
+  const std::string name = parser.get_name();
+  const auto& commands = TextCommands();
+  const auto entry =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
+  for (const std::string_view option : entry->options) {
+    if (option == "tokenizer") {
+      parser.add_option("--tokenizer", args->tokenizer_dir, "a folder with tokenizer.json")->required();
+    } else if (option == "special") {
+      parser.add_flag("--special", args->special, "add the special tokens that the tokenizer puts around a text");
+    } else if (option == "skip-special") {
+      parser.add_flag("--skip-special", args->skip_special, "leave special tokens out");
+    } else if (option == "like-transformers") {
+      parser.add_flag("--like-transformers", args->like_transformers,
+                      "prepare messages as newer versions of transformers do: without null fields");
+    } else {
+      parser.add_option("--format", args->format, "name of an output format, or a .json file of one")->required();
+    }
+  }
+  return [args, name] {
+    std::ios::sync_with_stdio(false);
+    return RunTextCommand(name, *args, std::cin, std::cout, std::cerr);
+  };
+}
+
+std::vector<Command> TextGroup() {
+  std::vector<Command> group;
+  for (const TextCommand& entry : TextCommands()) {
+    group.push_back({std::string(entry.name), std::string(entry.help), DeclareText});
+  }
+  return group;
+}
+
+Command::Run DeclareModel(CLI::App& parser) {
+  const auto args = std::make_shared<ModelArgs>();
+  const std::string name = parser.get_name();
+  const auto& commands = ModelCommands();
+  const auto entry =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
+  for (const std::string_view option : entry->options) {
+    if (option == "file") parser.add_option("file", args->file, "GGUF file")->required();
+    if (option == "model") parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+    if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
+    if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");
+    if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
+    if (option == "base") parser.add_option("--base", args->other, "name of the base, for the adapter's readers");
+    if (option == "ids")
+      parser.add_option("--ids", args->ids, "token ids: 1,2,3")
+          ->required()
+          ->delimiter(',')
+          ->check(CLI::TypeValidator<int64_t>("INT"));
+    if (option == "dtype")
+      parser.add_option("--dtype", args->dtype, "model: the folder's own")->type_name("{fp32,bf16,model}");
+    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
+    if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
+    if (option == "micro-batch-tokens") {
+      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "rows of a training pass");
+    }
+  }
+  return [args, name] { return RunModelCommand(name, *args, std::cout, std::cerr); };
+}
+
+std::vector<Command> ModelGroup() {
+  std::vector<Command> group;
+  for (const ModelCommand& entry : ModelCommands()) {
+    group.push_back({std::string(entry.name), std::string(entry.help), DeclareModel});
+  }
+  return group;
+}
+
+Command::Run DeclareEval(CLI::App& parser) {
+  struct Args {
+    std::string checkpoint;
+    RunArgs run;
+  };
+  const auto args = std::make_shared<Args>();
+  parser.add_option("checkpoint", args->checkpoint, "a checkpoint or model folder")->required();
+  AddRunArgs(parser, args->run);
+  return [args] { return Evaluate(args->checkpoint, args->run); };
+}
+
+Command::Run DeclareServe(CLI::App& parser) {
+  const auto args = std::make_shared<ServeArgs>();
+  parser.add_option("model_dir", args->model_dir, "Hugging Face model folder or checkpoint")->required();
+  parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
+  parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
+  parser.add_option("--tls-certificate", args->tls_certificate, "PEM file: HTTPS with this certificate");
+  parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
+  parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
+  AddSites(parser, args->allow_hosts, args->allow_origins);
+  parser.add_option("--model", args->model_name, "model name in requests; default: the folder's name");
+  parser
+      .add_option("--also", args->also,
+                  "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+      ->allow_extra_args(false);
+  parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
+      ->allow_extra_args(false);
+  parser
+      .add_option("--rollout-port", args->rollout_port,
+                  "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
+      ->check(CLI::Range(0, 65535));
+  parser.add_option("--token-file", args->token_file,
+                    "file with the token that --rollout-port asks for (`openssl rand -hex 32`), for its owner alone");
+  parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
+  parser.add_option("--chat-template", args->chat_template, "Jinja file in place of the folder's chat template");
+  parser
+      .add_option("--template-variable", args->template_variables,
+                  "NAME=VALUE: a variable of the chat template for all requests, such as enable_thinking=false "
+                  "(repeatable)")
+      ->allow_extra_args(false);
+  parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
+  parser.add_option("--metrics-socket", args->metrics_socket,
+                    "serve /metrics (Prometheus) on a socket of this file name, for this user alone");
+  parser.add_option("--record", args->record, "folder that stores every call and every request to the engine");
+  parser
+      .add_option("--max-tokens", args->max_tokens,
+                  "greatest number of tokens of an answer; 0: the room in the context")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  parser
+      .add_option("--kv-cache-tokens", args->kv_cache_tokens,
+                  "tokens of the KV cache; a request and its answer must fit into it")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  parser.add_option("--device", args->device, "auto, cpu or cuda; auto: CUDA if there is a device")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  return [args] { return Serve(*args); };
+}
+
+}  // namespace
+
+std::vector<Command> ModelFolderCommands() {
+  return {
+      {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
+      {"model", "look into model folders, and make them from others", nullptr, ModelGroup(), true},
+      {.name = "eval",
+       .summary = "evaluate a configuration's held-out tasks on a checkpoint",
+       .declare = DeclareEval,
+       .computes = true,
+       .holds_keys = true},
+      {.name = "serve",
+       .summary = "serve a model folder over the gateway's API",
+       .declare = DeclareServe,
+       .computes = true,
+       .holds_keys = true,
+       .logs = true},
+  };
+}
+
+}  // namespace ingot::app

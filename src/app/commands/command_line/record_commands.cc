@@ -1,0 +1,95 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <vector>
+
+#include "app/commands/command_line/command.h"
+#include "app/commands/record/export.h"
+#include "app/commands/record/inspect.h"
+#include "app/commands/record/report.h"
+#include "app/commands/record/view.h"
+
+namespace ingot::app {
+namespace {
+
+Command::Run DeclareInspect(CLI::App& parser) {
+  const auto args = std::make_shared<InspectArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  parser.add_option("episode", args->episode, "an episode id, or GROUP/SAMPLE; without it, a list");
+  parser.add_option("--limit", args->limit,
+                    "listed episodes of training, of evaluations and of `ingot serve` each; 0: all; default: 20, with "
+                    "--json all");
+  parser.add_flag("--json", args->json, "the stored record as JSON; of a list one record per line, with its calls");
+  parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
+  return [args] { return Inspect(*args); };
+}
+
+Command::Run DeclareView(CLI::App& parser) {
+  const auto args = std::make_shared<ViewArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
+  parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
+  parser.add_option("--tls-certificate", args->tls_certificate,
+                    "PEM file: HTTPS with this certificate; default: the run's, if it has one");
+  parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
+  parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
+  AddSites(parser, args->allow_hosts, args->allow_origins);
+  parser.add_flag("--files", args->files, "read the run's files, also if its process serves a page");
+  return [args] { return View(*args); };
+}
+
+Command::Run DeclareReport(CLI::App& parser) {
+  const auto args = std::make_shared<ReportArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html, if no other file has that name");
+  return [args] { return Report(*args); };
+}
+
+Command::Run DeclareCompare(CLI::App& parser) {
+  const auto args = std::make_shared<CompareArgs>();
+  parser.add_option("run_dirs", args->run_dirs, "runs' folders; the others are compared with the first")->required();
+  parser.add_option("--html", args->html, "also write the curves, one HTML file");
+  return [args] { return Compare(*args); };
+}
+
+Command::Run DeclareExport(CLI::App& parser) {
+  const auto args = std::make_shared<ExportArgs>();
+  parser.add_option("run", args->run_dir, "the run's folder")->required();
+  parser.add_option("out", args->out, "the file to write, JSON lines for data.sft or data.dpo")->required();
+  parser
+      .add_option(
+          "--as", args->as,
+          "sft: correct episodes; dpo: pairs, chosen the shortest correct one of its group; atif: every finished "
+          "episode as a trajectory of Harbor")
+      ->check(CLI::IsMember({"sft", "dpo", "atif"}))
+      ->capture_default_str();
+  parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
+  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
+  parser.add_option("--recall", args->recall,
+                    "sft: the signal with an episode's recall, which decides in place of the outcome");
+  parser
+      .add_option("--recall-high", args->recall_high,
+                  "recall from which on every episode is kept; below, in proportion")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  parser.add_option("--zero-share", args->zero_share, "greatest share of episodes with recall 0")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str();
+  return [args] { return Export(*args); };
+}
+
+}  // namespace
+
+std::vector<Command> RecordCommands() {
+  return {
+      {"inspect", "print a run's trajectories as trees", DeclareInspect},
+      {.name = "view",
+       .summary = "serve a run's page, or print a link to it",
+       .declare = DeclareView,
+       .holds_keys = true},
+      {"report", "write a run's report, one HTML file", DeclareReport},
+      {"compare", "compare runs: rewards and evaluations with intervals", DeclareCompare},
+      {"export", "write a run's correct episodes as data for supervised training", DeclareExport},
+  };
+}
+
+}  // namespace ingot::app

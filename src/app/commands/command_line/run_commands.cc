@@ -1,0 +1,126 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/commands/command_line/command.h"
+#include "app/commands/run/launch.h"
+#include "app/commands/run/node.h"
+#include "app/commands/run/train.h"
+#include "app/roles/run_role.h"
+#include "app/run/process.h"
+#include "app/run/run_args.h"
+
+namespace ingot::app {
+namespace {
+
+void AddResume(CLI::App& parser, RunArgs& args) {
+  parser.add_flag("--resume", args.resume, "continue the run from its last checkpoint and journal");
+}
+
+Command::Run DeclareTrain(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args);
+  AddResume(parser, *args);
+  return [args] { return Train(*args); };
+}
+
+Command::Run DeclareLaunch(CLI::App& parser) {
+  const auto args = std::make_shared<LaunchArgs>();
+  AddRunArgs(parser, args->run);
+  AddResume(parser, args->run);
+  parser.add_flag("--dry-run", args->dry_run, "print what would be started, and start nothing");
+  return [args] { return Launch(*args); };
+}
+
+Command::Run DeclareNode(CLI::App& parser) {
+  const auto args = std::make_shared<NodeArgs>();
+  AddRunArgs(parser, args->run);
+  AddResume(parser, args->run);
+  parser.add_option("--group", args->group, "the group of cluster.groups whose roles this node runs")->required();
+  parser
+      .add_option("--node", args->node, "number of this node within its group, from 0; default: the launcher's, or 0")
+      ->check(CLI::NonNegativeNumber);
+  parser.add_option("--probe", args->probe, "ask the node's agent: alive, or ready (all its roles run)")
+      ->check(CLI::IsMember({"alive", "ready"}));
+  return [args] { return RunNode(*args); };
+}
+
+void AddTokenFd(CLI::App& parser, RunArgs& args) {
+  parser.add_option("--token-fd", args.token_fd, "descriptor with the run's token, in place of cluster.token_file")
+      ->check(CLI::NonNegativeNumber);
+}
+
+Command::Run DeclareStatus(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args);
+  AddTokenFd(parser, *args);
+  return [args] { return ShowStatus(*args); };
+}
+
+Command::Run DeclareRole(CLI::App& parser) {
+  struct Args {
+    RunArgs run;
+    int index = 0;
+    pid_t parent = 0;
+  };
+  const auto args = std::make_shared<Args>();
+  const std::string role = parser.get_name();
+  AddRunArgs(parser, args->run);
+  AddTokenFd(parser, args->run);
+  parser.add_flag("--resume", args->run.resume, "continue the run");
+  parser.add_option("--engine", args->index, "number of this rollout engine, from 0");
+  if (role == "datapool") parser.add_option("--datapool", args->index, "number of this process of the pool, from 0");
+  if (role == "gateway") parser.add_option("--gateway", args->index, "number of this gateway, from 0");
+  if (role == "trainer") parser.add_option("--rank", args->index, "this rank of the trainer, from 0");
+  parser.add_option("--child", args->parent, "end when process PARENT, the supervisor, ends")->type_name("PARENT");
+  return [args, role] {
+    if (args->parent != 0) DieWithParent(args->parent);
+    return RunRole(role, args->run, args->index, args->parent != 0);
+  };
+}
+
+Command RoleCommand(const std::string& role) {
+  return {.name = role,
+          .summary = "run the " + role + " role of a run as this process",
+          .declare = DeclareRole,
+          .computes = role == "rollout" || role == "trainer",
+          .holds_keys = true,
+          .logs = true};
+}
+
+}  // namespace
+
+std::vector<Command> RunCommands() {
+  return {
+      {.name = "train",
+       .summary = "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
+       .declare = DeclareTrain,
+       .computes = true,
+       .holds_keys = true,
+       .logs = true},
+      {.name = "launch",
+       .summary = "run every role as its own supervised process on this machine, or submit the run to Slurm",
+       .declare = DeclareLaunch,
+       .holds_keys = true,
+       .logs = true},
+      {.name = "node",
+       .summary = "run the roles of one node of a run on several machines",
+       .declare = DeclareNode,
+       .holds_keys = true,
+       .logs = true},
+      RoleCommand("datapool"),
+      RoleCommand("rewards"),
+      RoleCommand("scheduler"),
+      RoleCommand("rollout"),
+      RoleCommand("gateway"),
+      RoleCommand("trainer"),
+      RoleCommand("agents"),
+      {.name = "status",
+       .summary = "print the state of a launched run's roles",
+       .declare = DeclareStatus,
+       .holds_keys = true},
+  };
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,99 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/commands/command_line/command.h"
+#include "app/commands/command_line/completion.h"
+#include "app/commands/run/train.h"
+#include "app/run/process.h"
+#include "app/run/run_args.h"
+#include "app/run/run_config.h"
+
+namespace ingot::app {
+namespace {
+
+Command::Run DeclareConfigCheck(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args);
+  return [args] { return ConfigCheck(*args); };
+}
+
+Command::Run DeclareExplain(CLI::App& parser) {
+  const auto key = std::make_shared<std::string>();
+  parser.add_option("key", *key, "a key or section");
+  return [key] { return ConfigExplain(*key); };
+}
+
+Command::Run DeclareConfigSchema(CLI::App&) {
+  return [] { return ConfigSchema(); };
+}
+
+Command::Run DeclareInit(CLI::App& parser) {
+  const auto folder = std::make_shared<std::string>();
+  parser.add_option("folder", *folder, "the folder to make")->required();
+  return [folder] { return Init(*folder); };
+}
+
+Command::Run DeclareDoctor(CLI::App& parser) {
+  const auto args = std::make_shared<RunArgs>();
+  AddRunArgs(parser, *args)
+      ->required(false)
+      ->description("a run's YAML file, for its ports and folders; default: the defaults");
+  return [args] {
+    // A word with '=' is no file, but an override of the defaults.
+    if (args->config.find('=') != std::string::npos) {
+      args->overrides.insert(args->overrides.begin(), std::exchange(args->config, ""));
+    }
+    return Doctor(*args);
+  };
+}
+
+Command::Run DeclareCompletion(CLI::App& parser) {
+  return [shell = parser.get_name()] {
+    const absl::StatusOr<std::string> script = CompletionScript(shell);
+    if (!script.ok()) return Fail(script.status());
+    std::printf("%s", script->c_str());
+    return 0;
+  };
+}
+
+Command::Run DeclareCompletionWords(CLI::App& parser) {
+  parser.prefix_command();  // takes the words as they are
+  CLI::App* const self = &parser;
+  return [self] {
+    CLI::App* root = self;
+    while (root->get_parent() != nullptr) root = root->get_parent();
+    RunConfig config;
+    for (const std::string& word : Completions(*root, self->remaining(), BindSchema(config).Keys())) {
+      std::printf("%s\n", word.c_str());
+    }
+    return 0;
+  };
+}
+
+}  // namespace
+
+std::vector<Command> SetupCommands() {
+  return {
+      {"config",
+       "check a configuration or explain its keys",
+       nullptr,
+       {{"check", "load a run's YAML, print the effective configuration or the error", DeclareConfigCheck},
+        {"explain", "every key with its type, default and meaning", DeclareExplain},
+        {"schema", "every key as a JSON Schema, for editors", DeclareConfigSchema}}},
+      {"init", "make a folder with a small run, ready to train", DeclareInit},
+      {"doctor", "say what this machine can, and what to do about it", DeclareDoctor},
+      {"completion",
+       "complete the command line in a shell",
+       nullptr,
+       {{"bash", "source <(ingot completion bash)", DeclareCompletion},
+        {"zsh", "source <(ingot completion zsh)", DeclareCompletion},
+        {"fish", "ingot completion fish | source", DeclareCompletion},
+        {"words", "the words that may come next, for these scripts", DeclareCompletionWords}}},
+  };
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,409 @@
+// `ingot regrade`: scores the stored groups of a run again, under other reward terms, without a new rollout. Nothing is
+// written.
+#include "app/commands/data/regrade.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "app/cluster/role_addresses.h"
+#include "app/models/asked_models.h"
+#include "app/models/reward_servers.h"
+#include "app/models/text_parts.h"
+#include "app/record/stored_groups.h"
+#include "app/record/stored_run.h"
+#include "app/run/named_models.h"
+#include "app/run/process.h"
+#include "app/terminal/progress.h"
+#include "app/terminal/terminal.h"
+#include "app/training/grading.h"
+#include "base/json.h"
+#include "reward/history.h"
+#include "reward/rule.h"
+#include "trainer/advantage.h"
+#include "tree/episode_return.h"
+#include "tree/roles.h"
+
+namespace ingot::app {
+namespace {
+
+// A group in the journal.
+struct JournalledGroup {
+  int64_t admitted_version = 0;
+  int64_t step = -1;  // of its batch; of a dropped group: of the next batch
+};
+
+struct Journal {
+  std::map<int64_t, JournalledGroup> groups;  // those that ended with a reward
+  std::vector<int64_t> rewarded;              // groups in the order in which they got their rewards
+  int64_t steps = 0;
+};
+
+absl::StatusOr<Journal> ReadJournal(datapool::Client& pool) {
+  Journal journal;
+  std::map<int64_t, int64_t> admitted;  // group -> version
+  for (datapool::JournalPages pages(pool); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
+    for (const v1::JournalRecord& record : page.records()) {
+      if (record.has_admitted()) admitted[record.admitted().group_id()] = record.admitted().admitted_version();
+      if (record.has_rewarded()) journal.rewarded.push_back(record.rewarded().group_id());
+      if (record.has_begun()) journal.steps = record.begun().step();
+      if (record.has_closed() && record.closed().outcome() == v1::GROUP_DROPPED) {
+        const int64_t id = record.closed().group_id();
+        journal.groups[id] = {admitted[id], journal.steps};
+      }
+      if (!record.has_batch()) continue;
+      for (const int64_t id : record.batch().group_ids()) journal.groups[id] = {admitted[id], record.batch().step()};
+      journal.steps = record.batch().step() + 1;
+    }
+  }
+  return journal;
+}
+
+struct Mean {
+  double sum = 0;
+  int64_t count = 0;
+  void Add(double value) {
+    sum += value;
+    ++count;
+  }
+  double value() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+};
+
+// One step, or all of them.
+struct Comparison {
+  Mean before, after;
+  int64_t groups = 0;
+  std::set<int64_t> turned;  // groups in which an episode's advantage changes its sign
+  int64_t now_equal = 0;     // groups that would teach nothing
+  int64_t now_useful = 0;    // groups that taught nothing
+  int64_t ungraded = 0;      // episodes that the terms cannot judge
+  std::map<std::string, Mean> terms;
+  std::map<std::string, Mean> reverse_kl;  // of teachers: nats per token
+};
+
+int SignOf(double value) { return value > 1e-9 ? 1 : value < -1e-9 ? -1 : 0; }
+
+// The owner of a return: a sample, or one role of it (trainer.advantage_groups).
+using Owner = std::pair<std::string, int32_t>;  // role and sample; the role "" is a whole sample's, too
+using Returns = std::map<Owner, double>;
+
+// The signs of the returns less the mean of their role.
+std::map<Owner, int> SignsOf(const Returns& returns) {
+  std::map<std::string, Mean> means;
+  for (const auto& [owner, value] : returns) means[owner.first].Add(value);
+  std::map<Owner, int> signs;
+  for (const auto& [owner, value] : returns) signs[owner] = SignOf(value - means.at(owner.first).value());
+  return signs;
+}
+
+// The signs of the episodes' advantages where the trainer compares each term by itself.
+std::map<Owner, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
+  std::vector<trainer::EpisodeReturn> group;
+  for (const auto& [sample, grade] : grades) {
+    trainer::EpisodeReturn& episode = group.emplace_back();
+    episode.credits = {0};
+    for (const v1::TermValue& term : grade.terms()) {
+      const double value = tree::ReturnOf(term);
+      episode.terms.push_back({term.weight(), value, {value}});
+    }
+  }
+  const trainer::AdvantageRule rule{.baseline = "mean", .normalization = "terms"};
+  const trainer::GroupAdvantages advantages = trainer::Advantages({group}, rule).front();
+  std::map<Owner, int> signs;
+  for (auto turns = advantages.turns.begin(); const auto& [sample, grade] : grades) {
+    signs[{"", sample}] = SignOf((turns++)->front());
+  }
+  return signs;
+}
+
+// The stored grades of a group; where it has none, the posted reward is the one term.
+std::map<int32_t, v1::Grade> GradesOf(const v1::Group& group) {
+  std::map<int32_t, v1::Grade> stored, posted;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.state() != v1::EPISODE_FINISHED) continue;
+    const int32_t sample = episode.ref().sample_index();
+    if (episode.has_grade()) stored[sample] = episode.grade();
+    v1::TermValue& outcome = *posted[sample].add_terms();
+    outcome.set_weight(1);
+    outcome.set_value(tree::ReturnOf(episode));
+  }
+  return stored.empty() ? posted : stored;
+}
+
+bool AllZero(const std::map<Owner, int>& signs) {
+  return std::all_of(signs.begin(), signs.end(), [](const auto& sign) { return sign.second == 0; });
+}
+
+// Adds the returns of an episode. `reward`: its own; `of_calls`: its calls' rewards.
+void AddReturns(const v1::EpisodeTree& tree, bool by_role, double reward,
+                const google::protobuf::Map<std::string, double>& of_calls, Returns& out) {
+  const int32_t sample = tree.episode().ref().sample_index();
+  if (!by_role) {
+    for (const auto& [call, earned] : of_calls) reward += earned;
+    out[{"", sample}] = reward;
+    return;
+  }
+  for (const auto& [role, turns] : tree::TurnsByRole(tree)) {
+    double& sum = out[{role, sample}] = reward;
+    for (const int turn : turns) {
+      const auto earned = of_calls.find(tree.calls(turn).call_id());
+      if (earned != of_calls.end()) sum += earned->second;
+    }
+  }
+}
+
+// `by`: how the trainer compares the episodes.
+void Compare(const v1::Group& group, const reward::GroupGrades& regraded, const trainer::TrainerOptions& by,
+             Comparison& out) {
+  Returns before, after;
+  for (const v1::EpisodeTree& tree : group.episodes()) {
+    const v1::Episode& episode = tree.episode();
+    if (episode.state() != v1::EPISODE_FINISHED) continue;
+    AddReturns(tree, by.by_role(), tree::RewardOf(episode), tree::CallRewardsOf(episode), before);
+    out.before.Add(tree::ReturnOf(episode));
+    const auto grade = regraded.grades.find(episode.ref().sample_index());
+    if (grade == regraded.grades.end()) continue;
+    AddReturns(tree, by.by_role(), grade->second.reward(), grade->second.call_rewards(), after);
+    out.after.Add(tree::ReturnOf(grade->second));
+  }
+  for (const auto& [sample, grade] : regraded.grades) {
+    for (const v1::TermValue& term : grade.terms()) {
+      out.terms[term.term()].Add(tree::ValueOf(term));
+      const auto kl = term.measures().find("reverse_kl"), tokens = term.measures().find("tokens");
+      if (kl == term.measures().end() || tokens == term.measures().end()) continue;
+      Mean& per_token = out.reverse_kl[term.term()];
+      per_token.sum += kl->second;
+      per_token.count += static_cast<int64_t>(tokens->second);
+    }
+  }
+  const auto signs_before = by.by_terms() ? SignsByTerms(GradesOf(group)) : SignsOf(before);
+  const auto signs_after = by.by_terms() ? SignsByTerms(regraded.grades) : SignsOf(after);
+  ++out.groups;
+  out.ungraded += std::ssize(regraded.ungraded);
+  const bool turned = std::any_of(signs_after.begin(), signs_after.end(), [&](const auto& sign) {
+    const auto old = signs_before.find(sign.first);
+    return old != signs_before.end() && old->second != sign.second;
+  });
+  if (turned) out.turned.insert(group.group_id());
+  out.now_equal += !AllZero(signs_before) && AllZero(signs_after);
+  out.now_useful += AllZero(signs_before) && !AllZero(signs_after);
+}
+
+base::json::object ToJson(const Comparison& of) {
+  base::json::object fields;
+  fields["reward"] = of.before.value();
+  fields["regraded"] = of.after.value();
+  fields["groups"] = of.groups;
+  fields["groups_that_change_sign"] = std::ssize(of.turned);
+  fields["changed_groups"] = base::json::array(of.turned.begin(), of.turned.end());
+  fields["groups_now_equal"] = of.now_equal;
+  fields["groups_now_useful"] = of.now_useful;
+  fields["episodes_ungraded"] = of.ungraded;
+  base::json::object terms;
+  for (const auto& [name, mean] : of.terms) terms[name] = mean.value();
+  fields["terms"] = std::move(terms);
+  base::json::object teachers;
+  for (const auto& [name, mean] : of.reverse_kl) teachers[name] = mean.value();
+  if (!teachers.empty()) fields["reverse_kl"] = std::move(teachers);
+  return fields;
+}
+
+struct RegradeResult {
+  std::map<int64_t, Comparison> steps;
+  Comparison all;
+  int64_t trimmed = 0;         // groups that the pool lacks
+  std::string first_ungraded;  // why
+};
+
+// The first 20 of the groups.
+std::string FirstOf(const std::set<int64_t>& groups) {
+  constexpr int64_t kPrinted = 20;
+  const int64_t printed = std::min(kPrinted, std::ssize(groups));
+  std::string text = absl::StrJoin(groups.begin(), std::next(groups.begin(), printed), ", ");
+  if (printed < std::ssize(groups)) absl::StrAppend(&text, " and ", std::ssize(groups) - printed, " more (--json)");
+  return text;
+}
+
+void Print(const RegradeResult& regraded) {
+  const Comparison& all = regraded.all;
+  std::printf("%8s %10s %10s %8s %12s\n", "step", "reward", "regraded", "groups", "change sign");
+  std::vector<double> before, after;
+  for (const auto& [step, of] : regraded.steps) {
+    std::printf("%8ld %10.4f %10.4f %8ld %12ld\n", static_cast<long>(step), of.before.value(), of.after.value(),
+                static_cast<long>(of.groups), static_cast<long>(of.turned.size()));
+    before.push_back(of.before.value());
+    after.push_back(of.after.value());
+  }
+  std::printf("reward by step   %s  %.3f -> %.3f\n", Sparkline(before).c_str(), before.front(), before.back());
+  std::printf("regraded         %s  %.3f -> %.3f\n", Sparkline(after).c_str(), after.front(), after.back());
+  for (const auto& [name, mean] : all.terms) {
+    std::printf("term %-20s mean %.4f over %ld episodes\n", name.c_str(), mean.value(), static_cast<long>(mean.count));
+  }
+  for (const auto& [name, mean] : all.reverse_kl) {
+    std::printf("term %-20s reverse KL %.4f nats a token over %ld tokens\n", name.c_str(), mean.value(),
+                static_cast<long>(mean.count));
+  }
+  std::printf(
+      "%ld groups: %ld change the sign of an episode's advantage, %ld would teach nothing, %ld that taught nothing "
+      "would teach\n",
+      static_cast<long>(all.groups), static_cast<long>(all.turned.size()), static_cast<long>(all.now_equal),
+      static_cast<long>(all.now_useful));
+  if (!all.turned.empty()) {
+    std::printf("groups that change sign: %s\n", FirstOf(all.turned).c_str());
+  }
+  if (all.ungraded > 0) {
+    std::printf("%ld episodes could not be judged; one: %s\n", static_cast<long>(all.ungraded),
+                regraded.first_ungraded.c_str());
+  }
+  if (regraded.trimmed > 0) {
+    std::printf("%ld groups are not in the pool any more (datapool.keep_steps)\n", static_cast<long>(regraded.trimmed));
+  }
+}
+
+void PrintAsJson(const RegradeResult& regraded) {
+  base::json::object out = ToJson(regraded.all);
+  base::json::array curve;
+  for (const auto& [step, of] : regraded.steps) {
+    base::json::object fields = ToJson(of);
+    fields["step"] = step;
+    curve.push_back(std::move(fields));
+  }
+  out["steps"] = std::move(curve);
+  out["groups_trimmed"] = regraded.trimmed;
+  std::printf("%s\n", base::PrintJson(out).c_str());
+}
+
+// Teachers and judges of gateway.models are asked where they are, if they are external. No engine runs here that could hold a pinned
+// version.
+absl::Status CheckReachable(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    const std::string& name = term.kind == "teacher" ? term.teacher.model : term.judge.server.model;
+    if (term.kind != "teacher" && (term.kind != "judge" || !term.judge.server.url.empty())) continue;
+    if (FindModel(config.gateway, name)->weights != gateway::ModelWeights::kPinned) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rewards.terms (", term.Name(), "): '", name, "' is a pinned version, and regrade starts no engine: serve its ",
+        "weights (`ingot serve MODEL_DIR --rollout-port PORT --token-file FILE`), and name them external with --set ",
+        "'gateway.models=[{name: ", name, ", weights: external, address: \"127.0.0.1:PORT\", token_file: FILE}]'"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<reward::TermParts> PartsOf(const RunConfig& config) {
+  reward::TermParts parts = HttpTermParts("", "");
+  if (!AsksModels(config.rewards)) return parts;
+  INGOT_RETURN_IF_ERROR(CheckReachable(config));
+  INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text,
+                         config.model.path.empty()
+                             ? MakeTextParts(config.model.chat_format)
+                             : LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
+  const std::string fingerprint = text.tokenizer->fingerprint();
+  AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, nullptr, std::move(external)), text, parts);
+  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, parts, fingerprint));
+  return parts;
+}
+
+// What is scored again.
+struct Work {
+  v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
+  std::map<int64_t, JournalledGroup> groups;
+  std::vector<int64_t> order;  // of `groups`: as they were judged
+  int64_t total_steps = 0;     // of the run
+};
+
+absl::StatusOr<Work> WorkOf(const StoredRun& run) {
+  Work work;
+  work.total_steps = run.config().scheduler.total_steps;
+  INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
+  if (journal.groups.empty()) {  // a collection: nothing was trained
+    INGOT_ASSIGN_OR_RETURN(StoredGroupIds stored, ListGroups(*run.pool));
+    work.purpose = stored.purpose;
+    for (const int64_t id : stored.ids) work.groups[id] = {.admitted_version = 0, .step = 0};
+    work.order = std::move(stored.ids);
+    return work;
+  }
+  std::set<int64_t> left;
+  for (const auto& [id, group] : journal.groups) left.insert(id);
+  for (const int64_t id : journal.rewarded) {
+    if (left.erase(id) > 0) work.order.push_back(id);
+  }
+  work.order.insert(work.order.end(), left.begin(), left.end());
+  work.groups = std::move(journal.groups);
+  return work;
+}
+
+// A group that this rule judged goes by the measures of its stored grades: an estimate stays as the run fixed it, and one
+// that came later does not count. For other groups the rule makes its own estimates, of the groups in their order.
+absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
+                                            const trainer::TrainerOptions& by, Progress& progress) {
+  RegradeResult out;
+  reward::TaskHistory history;
+  int64_t looked_at = 0;
+  for (const int64_t id : work.order) {
+    progress.Show("groups", looked_at++, std::ssize(work.order));
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(work.purpose);
+    const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
+    if (absl::IsNotFound(group.status())) {
+      ++out.trimmed;
+      continue;
+    }
+    INGOT_RETURN_IF_ERROR(group.status());
+    const JournalledGroup& of = work.groups.at(id);
+    INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
+    facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
+    absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
+    if (absl::IsDeadlineExceeded(grades.status())) {  // nobody asks again here
+      const std::string late(grades.status().message());
+      grades = reward::GroupGrades();
+      for (const auto& episode : facts.episodes) grades->ungraded[episode.record().ref().sample_index()] = late;
+    }
+    if (!grades.ok()) return base::Annotate(grades.status(), absl::StrCat("group ", id));
+    for (const auto& [sample, grade] : grades->grades) history.Add(group->task().task_id(), grade);
+    if (out.first_ungraded.empty() && !grades->ungraded.empty()) out.first_ungraded = grades->ungraded.begin()->second;
+    Compare(*group, *grades, by, out.steps[of.step]);
+    Compare(*group, *grades, by, out.all);
+  }
+  return out;
+}
+
+absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
+  Progress progress("regrade");
+  progress.Show("reading the run");
+  INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
+  const RunConfig& config = run.config();
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts parts, PartsOf(config));
+  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
+                         reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
+  INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
+  INGOT_ASSIGN_OR_RETURN(const RegradeResult regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
+  progress.Clear();
+  if (regraded.all.groups == 0) {
+    return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
+                                            regraded.trimmed, " are not in the pool any more)"));
+  }
+  if (args.json) {
+    PrintAsJson(regraded);
+  } else {
+    Print(regraded);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int Regrade(const RegradeArgs& args) {
+  const absl::StatusOr<int> code = RegradeOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,367 @@
+// `ingot retrain`: trains on the stored batches of a run with another configuration, without a rollout. A run folder with
+// record, checkpoints and page comes of it, but there is no gateway, no agent and no engine, and no version is published.
+#include "app/commands/data/retrain.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "app/checks/model_keys.h"
+#include "app/checks/summary.h"
+#include "app/commands/run/run_command.h"
+#include "app/models/device.h"
+#include "app/models/model_setup.h"
+#include "app/record/run_loggers.h"
+#include "app/record/run_metrics.h"
+#include "app/record/run_page.h"
+#include "app/record/stored_run.h"
+#include "app/run/kept_template.h"
+#include "app/run/persist.h"
+#include "app/run/process.h"
+#include "app/run/resume_check.h"
+#include "app/run/threads.h"
+#include "app/terminal/progress.h"
+#include "app/terminal/seconds.h"
+#include "app/terminal/shell_word.h"
+#include "app/terminal/terminal.h"
+#include "app/training/grading.h"
+#include "app/training/run_record.h"
+#include "app/training/run_recorder.h"
+#include "app/training/stored_batch_source.h"
+#include "app/training/trainer_start.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "trainer/loop.h"
+#include "trainer/tensor_memory.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The run whose batches are trained on, and the configuration that trains on them.
+struct Inputs {
+  StoredRun run;
+  StoredBatches stored;
+  LoadedConfig loaded;
+
+  const RunConfig& config() const { return *loaded.config; }
+};
+
+// Keys that the configuration leaves out and without which it would not fit the batches: they are the run's. A model is
+// one thing, so that one named key of the section leaves none to the run.
+void TakeFromRun(const RunConfig& before, LoadedConfig& loaded) {
+  const auto named = [&loaded](const std::string& key) { return loaded.schema.Origin(key) != "default"; };
+  RunConfig& config = *loaded.config;
+  const std::vector<std::string> keys = loaded.schema.Keys();
+  if (std::none_of(keys.begin(), keys.end(),
+                   [&](const std::string& key) { return key.starts_with("model.") && named(key); })) {
+    ModelOptions model = before.model;
+    model.lora = config.model.lora;
+    model.lora_dropout = config.model.lora_dropout;
+    model.lora_init = config.model.lora_init;
+    config.model = std::move(model);
+  }
+  if (!named("run.seed")) {
+    config.seed = before.seed;
+    config.trainer.seed = before.seed;
+  }
+  if (!named("scheduler.group_size")) {
+    config.scheduler.group_size = before.scheduler.group_size;
+    config.trainer.group_size = before.scheduler.group_size;
+  }
+  if (!named("scheduler.groups_per_step")) {
+    config.scheduler.groups_per_step = before.scheduler.groups_per_step;
+    config.trainer.groups_per_step = before.scheduler.groups_per_step;
+  }
+}
+
+absl::Status CheckKey(const char* key, int64_t given, int64_t stored) {
+  if (given == stored) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(key, " is ", given, ", and the stored batches were made with ", stored,
+                                                 ": set it to ", stored, ", or leave it out"));
+}
+
+absl::Status CheckConfig(const std::string& run_dir, const RunConfig& before, const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (config.cluster.trainer_ranks > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.trainer_ranks is ", config.cluster.trainer_ranks,
+                     ": `ingot retrain` trains on one rank; use --set cluster.trainer_ranks=1"));
+  }
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  if (std::error_code none; fs::equivalent(run_dir, folder, none)) {
+    return absl::InvalidArgumentError(absl::StrCat("run.root/run.name is ", folder,
+                                                   ", the run whose batches are trained on: choose another run.name"));
+  }
+  if (config.trainer.by_role() && before.agents.branching.width > 0) {
+    return absl::InvalidArgumentError(
+        "trainer.advantage_groups is role, and the stored groups branch (agents.branching.width): the turns of a trunk "
+        "count for all its leaves, and no role can be credited with them; set it to episode");
+  }
+  INGOT_RETURN_IF_ERROR(CheckKey("scheduler.group_size", config.scheduler.group_size, before.scheduler.group_size));
+  return CheckKey("scheduler.groups_per_step", config.scheduler.groups_per_step, before.scheduler.groups_per_step);
+}
+
+absl::Status CheckLeft(const std::string& run_dir, const StoredBatches& stored) {
+  if (!stored.Whole().empty()) return absl::OkStatus();
+  const std::vector<int64_t> gone = stored.Gone();
+  if (gone.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("'", run_dir, "' has no batch to train on: its journal names no trained step"));
+  }
+  return absl::NotFoundError(absl::StrCat("'", run_dir, "' has no batch left to train on: the groups of its steps ",
+                                          DescribeSteps(gone), " are not in the pool any more (datapool.keep_steps)"));
+}
+
+absl::StatusOr<Inputs> ReadInputs(const RetrainArgs& args) {
+  const Underway reading("retrain: reading the run");
+  Inputs inputs;
+  INGOT_ASSIGN_OR_RETURN(inputs.loaded, LoadRunConfig(args.run.config, args.run.overrides));
+  INGOT_ASSIGN_OR_RETURN(inputs.run, OpenStoredRun(args.run_dir));
+  TakeFromRun(inputs.run.config(), inputs.loaded);
+  INGOT_RETURN_IF_ERROR(CheckConfig(args.run_dir, inputs.run.config(), inputs.config()));
+  INGOT_ASSIGN_OR_RETURN(inputs.stored, ReadStoredBatches(*inputs.run.pool));
+  INGOT_RETURN_IF_ERROR(CheckLeft(args.run_dir, inputs.stored));
+  return inputs;
+}
+
+// Two spellings of a folder are one.
+std::string FullPath(const std::string& folder) {
+  std::error_code failed;
+  const fs::path path = fs::canonical(folder, failed);
+  return failed ? folder : path.string();
+}
+
+absl::Status KeepBatches(const RunDir& dir, const std::string& run_dir, const std::vector<StoredBatch>& batches) {
+  base::json::array steps;
+  for (const StoredBatch& batch : batches) steps.push_back(batch.step);
+  const base::json::object record{{"run", FullPath(run_dir)}, {"steps", std::move(steps)}};
+  return dir.WriteFile(kRetraining, base::PrintJson(record) + "\n");
+}
+
+// The batches that the first start chose, whatever the pool has lost since.
+absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const std::string& run_dir,
+                                                     const StoredBatches& stored) {
+  const std::string path = absl::StrCat(dir.path(), "/", kRetraining);
+  const absl::StatusOr<std::string> text = base::ReadFile(path);
+  if (absl::IsNotFound(text.status())) {
+    return absl::FailedPreconditionError(absl::StrCat("the run '", dir.path(), "' was not made by `ingot retrain` (",
+                                                      path, " is not there): choose another run.name"));
+  }
+  INGOT_RETURN_IF_ERROR(text.status());
+  INGOT_ASSIGN_OR_RETURN(const base::json::value record, base::ParseJson(*text));
+  const base::json::value* const run = base::Find(record, "run");
+  const base::json::value* const steps = base::Find(record, "steps");
+  if (run == nullptr || !run->is_string() || steps == nullptr || !steps->is_array()) {
+    return absl::DataLossError(absl::StrCat(path, " does not name a run and its steps: start another run"));
+  }
+  const std::string kept(run->get_string().data(), run->get_string().size());
+  if (kept != FullPath(run_dir)) {
+    return absl::FailedPreconditionError(absl::StrCat("the run '", dir.path(), "' trains on the batches of ", kept,
+                                                      ": go on with that one, or choose another run.name"));
+  }
+  std::map<int64_t, const StoredBatch*> by_step;
+  for (const StoredBatch& batch : stored.trained) by_step[batch.step] = &batch;
+  std::vector<StoredBatch> batches;
+  for (const base::json::value& step : steps->get_array()) {
+    const auto found = step.is_int64() ? by_step.find(step.get_int64()) : by_step.end();
+    if (found == by_step.end()) {
+      return absl::FailedPreconditionError(absl::StrCat(path, " names step ", base::PrintJson(step), ", which ", kept,
+                                                        " did not train: it was replaced; start another run"));
+    }
+    batches.push_back(*found->second);
+  }
+  return batches;
+}
+
+// Nobody follows the versions.
+class NoVersionSink final : public trainer::VersionSink {
+ public:
+  absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
+    return weights::PublishStats();
+  }
+  absl::Status OnCheckpoint(const trainer::CheckpointInfo&) override { return absl::OkStatus(); }
+};
+
+// Whether the metric tells of a scheduler, of engines, or of tokens that this trainer's own versions sampled.
+bool IsOfARollout(const std::string& metric) {
+  return metric.starts_with("scheduler/") || metric.starts_with("mismatch/") ||
+         metric.starts_with("perf/update_weights_");
+}
+
+class RecordedSteps final : public trainer::StepObserver {
+ public:
+  // All arguments outlive it.
+  RecordedSteps(base::RunLog& log, StepLine& line, std::vector<double>& rewards, const RetryPolicy& retry)
+      : log_(log), line_(line), rewards_(rewards), retry_(retry), start_(retry.clock->Now()) {}
+
+  absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override {
+    std::map<std::string, double> metrics = report.metrics;
+    metrics.merge(AgentMetrics(batch.groups));
+    std::erase_if(metrics, [](const auto& metric) { return IsOfARollout(metric.first); });
+    INGOT_RETURN_IF_ERROR(Persist(retry_, "writing the run's metrics",
+                                  [&] { return log_.Write(report.step, StepFields(report, metrics)); }));
+    if (const auto reward = metrics.find("reward/mean"); reward != metrics.end()) rewards_.push_back(reward->second);
+    line_.Step(report.step, metrics, SecondsSince(*retry_.clock, start_));
+    return absl::OkStatus();
+  }
+
+ private:
+  base::RunLog& log_;
+  StepLine& line_;
+  std::vector<double>& rewards_;
+  const RetryPolicy& retry_;
+  const std::chrono::nanoseconds start_;
+};
+
+// A run folder that is open, and the batches of its steps.
+struct Job {
+  const LoadedConfig& loaded;
+  const RunDir& dir;
+  const ModelSetup& model;
+  const std::vector<StoredBatch>& batches;
+  int64_t end;  // its last version
+  bool resume;
+};
+
+absl::Status SaveStart(const Job& job, trainer::Trainer& trainer, const RetryPolicy& retry) {
+  const Underway writing("writing checkpoint 0");
+  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&] {
+    return trainer.SaveCheckpoint(job.dir.checkpoints(), job.model.text.files).status();
+  }));
+  return job.dir.DropStages();
+}
+
+absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::BatchSource& source,
+                            base::Metrics& metrics) {
+  const RunConfig& config = *job.loaded.config;
+  StepLine line(stdout, config.name, job.end);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
+                         StartOrResume(config, job.dir, job.model, /*ranks=*/nullptr, job.resume, line, *retry.stop));
+  INGOT_RETURN_IF_ERROR(job.dir.DropReplaced());
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
+                         OpenRecord(config, job.dir, job.resume, trainer->version(), metrics, retry));
+  std::vector<double> rewards = ReadRecord(job.dir.metrics()).rewards;
+  if (trainer->version() == 0) INGOT_RETURN_IF_ERROR(SaveStart(job, *trainer, retry));
+
+  trainer::LoopOptions options;
+  options.checkpoint_root = job.dir.checkpoints();
+  options.extra_files = job.model.text.files;
+  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
+    const Underway writing(what);
+    return Persist(retry, what, write);
+  };
+  options.end = job.end;
+  NoVersionSink versions;
+  RecordedSteps steps(*log, line, rewards, retry);
+  INGOT_RETURN_IF_ERROR(trainer::TrainLoop(options, *trainer, source, versions, &steps, /*probe=*/nullptr).Run());
+  line.Note(absl::StrCat("reward by step   ", Sparkline(rewards), "  (as stored: no step has a rollout)"));
+  line.Note(absl::StrCat("the model of version ", trainer->version(), " is in ", job.dir.checkpoints()));
+  return absl::OkStatus();
+}
+
+// The metrics, page and loggers of a run, around its training.
+absl::Status TrainInView(const Job& job, const RetryPolicy& retry, trainer::BatchSource& source,
+                         base::Metrics& metrics) {
+  const RunConfig& config = *job.loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeMetrics(config, job.dir, "ingot", config.metrics.port,
+                                                            [&metrics] { return metrics.RenderText(); }));
+  RunPage::Roles roles;
+  roles.tokenizer = job.model.text.tokenizer;
+  roles.no_pool = kRetrainedHasNoPool;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfRunning(config, job.dir, roles));
+  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
+  std::fflush(stdout);  // the model may take long to load
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
+                         FollowRun(config, job.dir, job.loaded.schema.EffectiveYaml(), /*pool=*/nullptr));
+  INGOT_RETURN_IF_ERROR(TrainOnBatches(job, retry, source, metrics));
+  if (follower != nullptr) follower->End(/*ok=*/true);
+  return absl::OkStatus();
+}
+
+// Says in the log, and on the terminal, which part of the stored run is not trained on.
+void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
+  if (const std::vector<int64_t> gone = inputs.stored.Gone(); !gone.empty()) {
+    INGOT_LOG(warn, "steps {} of {} are not in its pool any more (datapool.keep_steps) and are left out",
+              DescribeSteps(gone), args.run_dir);
+  }
+  if (args.steps > stored) INGOT_LOG(warn, "--steps is {}, and {} steps are stored", args.steps, stored);
+  const int64_t wanted = args.steps > 0 ? std::min(args.steps, stored) : stored;
+  if (end < wanted) INGOT_LOG(warn, "scheduler.total_steps ends the training after {} of {} stored steps", end, stored);
+  if (RewardsText(inputs.config().rewards) != RewardsText(inputs.run.config().rewards)) {
+    INGOT_LOG(
+        warn,
+        "warning: the section rewards is not that of {}, and changes nothing: a retraining takes the rewards that "
+        "are stored",
+        args.run_dir);
+  }
+}
+
+std::string CommandLineOf(const RetrainArgs& args) {
+  const std::string command = CommandOf("retrain " + Quoted(args.run_dir), args.run);
+  return args.steps > 0 ? absl::StrCat(command, " --steps ", args.steps) : command;
+}
+
+absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
+  trainer::KeepTensorMemory();
+  INGOT_ASSIGN_OR_RETURN(const Inputs inputs, ReadInputs(args));
+  const RunConfig& config = inputs.config();
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
+  const RetryPolicy retry{.stop = &StopFlag()};
+  const std::string fingerprint = model.text.tokenizer->fingerprint();
+  std::vector<StoredBatch> batches = inputs.stored.Whole();
+  // A wrong tokenizer is found before a run is replaced.
+  INGOT_RETURN_IF_ERROR(StoredBatchSource(*inputs.run.pool, {batches.front()}, fingerprint, retry).Next(0).status());
+
+  INGOT_ASSIGN_OR_RETURN(
+      const RunDir dir, RunDir::Open(config.root, config.name, args.run.resume ? IfExists::kResume : config.if_exists));
+  if (dir.existed()) {
+    INGOT_ASSIGN_OR_RETURN(batches, KeptBatches(dir, args.run_dir, inputs.stored));
+  }
+  base::InitLogging("retrain", config.log_level, dir.logs() + "/ingot.log");
+  if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(inputs.loaded, dir));
+  const std::string effective = inputs.loaded.schema.EffectiveYaml();
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepBatches(dir, args.run_dir, batches));
+  INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandLineOf(args)));
+  INGOT_LOG(info, "effective configuration:\n{}", effective);
+
+  const auto stored = static_cast<int64_t>(batches.size());
+  const int64_t end = std::min(args.steps > 0 ? std::min(args.steps, stored) : stored, config.trainer.total_steps);
+  ReportLimits(args, inputs, stored, end);
+  base::Metrics metrics(config.metrics.max_labels);
+  ReportDevice(device, metrics);
+  std::printf("%s: %ld steps on the batches of %s, from its step %ld on  run folder %s\n", config.name.c_str(),
+              static_cast<long>(end), args.run_dir.c_str(), static_cast<long>(batches.front().step),
+              dir.path().c_str());
+  StoredBatchSource source(*inputs.run.pool, batches, fingerprint, retry);
+  const Job job{inputs.loaded, dir, model, batches, end, dir.existed()};
+  INGOT_RETURN_IF_ERROR(WithNext(TrainInView(job, retry, source, metrics), dir, CommandLineOf(args)));
+  return 0;
+}
+
+}  // namespace
+
+int Retrain(const RetrainArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = RetrainOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,125 @@
+// `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, and trains nothing.
+#include "app/commands/model/evaluate.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "app/checks/start_check.h"
+#include "app/models/device.h"
+#include "app/models/snapshots.h"
+#include "app/roles/evaluate_once.h"
+#include "app/run/process.h"
+#include "app/run/run_args.h"
+#include "app/run/threads.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "view/eval_figures.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr char kEvaluation[] = "evaluation.json";  // names the checkpoint; holds the result once there is one
+
+// Opens ROOT/NAME-eval/CHECKPOINT. Replaces an earlier evaluation of the same checkpoint, and nothing else.
+absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  const std::string root = absl::StrCat(config.root, "/", config.name, "-eval");
+  const std::string name = fs::path(checkpoint).filename();
+  const auto reject = [](const std::string& path, const char* what) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("'", path, "' holds ", what, ": choose another name for the evaluation, --set run.name=NAME"));
+  };
+  std::error_code none;
+  if (fs::exists(root + "/config.yaml", none)) return reject(root, "a run");
+  const std::string path = absl::StrCat(root, "/", name);
+  if (fs::exists(path + "/config.yaml", none)) {
+    const absl::StatusOr<std::string> before = base::ReadFile(absl::StrCat(path, "/", kEvaluation));
+    if (!before.ok()) return reject(path, "a run");
+    const absl::StatusOr<base::json::value> parsed = base::ParseJson(*before);
+    const base::json::value* of = parsed.ok() ? base::Find(*parsed, "checkpoint") : nullptr;
+    if (of == nullptr || *of != base::json::value(checkpoint))
+      return reject(path, "the evaluation of another checkpoint");
+  }
+  return RunDir::Open(root, name, IfExists::kReplace);
+}
+
+// ", 40 of 100 tasks"; "" = every task of the folder runs.
+std::string LeftOut(int64_t tasks, int64_t left_out) {
+  return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
+}
+
+// Prints the figures of view/eval_figures.h and adds them to the record. Of a domain or a set it prints the mean reward
+// alone.
+void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
+  const auto figures = view::EvalFiguresOf(pool, 0, success);
+  if (!figures.ok()) {
+    INGOT_LOG(warn, "the evaluation has its mean reward alone: {}", figures.status().ToString());
+    return;
+  }
+  for (const auto& [name, value] : *figures) {
+    const std::string printable = base::Printable(name);  // it may hold a domain
+    record[printable] = value;
+    const bool of_part = name.find("@domain:") != std::string::npos || name.find("@set:") != std::string::npos;
+    if (!of_part || name.starts_with("eval/reward_mean@")) std::printf("%s %.4f\n", printable.c_str(), value);
+  }
+}
+
+absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  RunConfig& config = *loaded.config;
+  if (!config.eval.has_tasks()) return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
+  INGOT_RETURN_IF_ERROR(RequireTasks(config));
+  if (config.agents.recipes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.config, ": agents.recipes is empty, and `ingot eval` starts the agents itself"));
+  }
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  config.model.path = checkpoint;
+  config.model.chat_format.clear();  // the checkpoint's own decides
+  config.model.chat_template.clear();
+  const std::string effective = loaded.schema.EffectiveYaml();
+  config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it
+  config.rollout.threads = SplitCores(config).total;
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(checkpoint, 0));
+
+  const std::string path = std::filesystem::canonical(checkpoint);  // it exists: it was read above
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
+  base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
+  for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
+  base::json::object record{
+      {"checkpoint", path}, {"eval/tasks", check.data.eval_tasks}, {"eval/tasks_left_out", check.data.eval_left_out}};
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  bool evaluated = false;
+  INGOT_RETURN_IF_ERROR(EvaluateOnce(
+      "eval", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result, datapool::Client& pool) {
+        evaluated = true;
+        std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
+                    result.reward_mean(), config.eval.avg_n, result.total(), result.failed(),
+                    LeftOut(check.data.eval_tasks, check.data.eval_left_out).c_str(), dir.path().c_str());
+        record["eval/reward_mean"] = result.reward_mean();
+        record["eval/avg_n"] = config.eval.avg_n;
+        record["eval/episodes"] = result.total();
+        record["eval/failed"] = result.failed();
+        AddFigures(pool, config.eval.success, record);
+        return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
+      }));
+  return evaluated ? 0 : 1;
+}
+
+}  // namespace
+
+int Evaluate(const std::string& checkpoint, const RunArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = EvaluateOrError(checkpoint, args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

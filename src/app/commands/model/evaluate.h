@@ -1,0 +1,12 @@
+// `ingot eval`.
+#pragma once
+
+#include <string>
+
+#include "app/run/run_args.h"
+
+namespace ingot::app {
+
+int Evaluate(const std::string& checkpoint, const RunArgs& args);
+
+}  // namespace ingot::app

@@ -1,0 +1,243 @@
+#include "app/commands/model/model_command.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "app/commands/model/convert_gguf.h"
+#include "app/models/text_parts.h"
+#include "app/run/process.h"
+#include "app/terminal/progress.h"
+#include "base/file.h"
+#include "model/layer_spec.h"
+#include "model/parameters.h"
+#include "model/peft.h"
+#include "model/sequence_attention.h"
+#include "model/transformer.h"
+#include "rollout/engine_options.h"
+#include "trainer/memory.h"
+#include "trainer/torch_edge.h"
+
+namespace ingot::app {
+namespace {
+
+namespace json = base::json;
+
+absl::StatusOr<model::ModelFolder> LoadFolder(const std::string& dir) {
+  const Underway loading("model: loading " + dir);
+  return model::LoadModelDir(dir);
+}
+
+absl::StatusOr<model::ModelFolder> Load(const ModelArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, LoadFolder(args.dir));
+  if (!args.adapter.empty()) {
+    auto added = model::AddAdapters(args.adapter, &folder);
+    if (!added.ok()) return base::Annotate(added, "--adapter " + args.adapter);
+  }
+  return folder;
+}
+
+absl::Status Convert(const std::string& dtype, model::Parameters* parameters) {
+  if (dtype == "model") return absl::OkStatus();
+  if (dtype != "fp32" && dtype != "bf16") {
+    return absl::InvalidArgumentError(absl::StrCat("--dtype ", dtype, ": fp32, bf16 or model is expected"));
+  }
+  const at::ScalarType type = dtype == "bf16" ? at::kBFloat16 : at::kFloat;
+  for (auto& [name, tensor] : parameters->tensors()) tensor = tensor.to(type);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<json::value> Logits(const ModelArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const model::ModelConfig config, model::ModelConfig::FromFile(args.dir + "/config.json"));
+  const auto count = static_cast<int64_t>(args.ids.size());
+  if (count > config.max_position_embeddings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ids has ", count, " ids, the model's context is ", config.max_position_embeddings));
+  }
+  for (const int64_t id : args.ids) {
+    if (id < 0 || id >= config.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ids has ", id, ", outside the vocabulary: ids are from 0 to ", config.vocab_size - 1));
+    }
+  }
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
+  INGOT_RETURN_IF_ERROR(Convert(args.dtype, &folder.parameters));
+  INGOT_ASSIGN_OR_RETURN(const model::Transformer model,
+                         model::Transformer::Create(folder.config, std::move(folder.parameters)));
+  const c10::InferenceMode no_autograd;
+  model::SequenceAttention attention;
+  const at::Tensor ids = at::tensor(args.ids, at::kLong);
+  const at::Tensor hidden = model.Hidden(ids, at::arange(count, at::kLong), attention);
+  const at::Tensor rows = args.all ? hidden : hidden.slice(0, count - 1, count);
+  const at::Tensor logits = model.Logits(rows).to(at::kFloat).contiguous();
+  json::array list;
+  const float* at = logits.const_data_ptr<float>();
+  for (int64_t row = 0; row < logits.size(0); ++row, at += logits.size(1)) {
+    list.emplace_back(json::array(at, at + logits.size(1)));
+  }
+  return json::value{{"first_position", args.all ? 0 : count - 1}, {"logits", std::move(list)}};
+}
+
+absl::StatusOr<json::value> Info(const ModelArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const model::ModelConfig config, model::ModelConfig::FromFile(args.dir + "/config.json"));
+  const model::ModelSpec spec = model::SpecOf(config);
+  int64_t active = 0;
+  for (const model::LayerSpec& layer : spec.layers) active += static_cast<int64_t>(layer.row_products());
+  const bool narrow = config.torch_dtype == "bfloat16" || config.torch_dtype == "float16";
+  const int element = narrow ? 2 : 4;
+  const int cache_element = config.torch_dtype == "bfloat16" ? 2 : 4;
+  const int64_t weights = trainer::WeightBytes(config, element);
+  const int64_t cache = spec.cache_elements() * cache_element, state = spec.state_bytes(cache_element);
+  const int64_t blocks = args.kv_cache_tokens / rollout::EngineOptions().kv_block_tokens;
+  trainer::PassOptions pass;
+  pass.part_tokens = args.micro_batch_tokens;
+  const tree::ForestPart part = trainer::UncutPart(args.micro_batch_tokens);
+  const trainer::MemoryNeed need = trainer::PredictMemory(config, element, pass, std::span(&part, 1));
+  return json::value{{"family", config.model_type},
+                     {"parameters", spec.elements()},
+                     {"trained_parameters", spec.trained_elements()},
+                     {"layer_products_per_token", active},
+                     {"layers", config.num_hidden_layers},
+                     {"vocabulary", config.vocab_size},
+                     {"context", config.max_position_embeddings},
+                     {"experts", config.experts.count},
+                     {"dtype", config.torch_dtype},
+                     {"weight_bytes", weights},
+                     {"cache_bytes_per_token", cache},
+                     {"state_bytes_per_block", state},
+                     {"serve_bytes", weights + cache * args.kv_cache_tokens + state * blocks},
+                     {"train_bytes", need.total()},
+                     {"train", need.Describe()}};
+}
+
+// A folder with a model is not written over.
+absl::Status CheckOut(const std::string& out) {
+  if (!std::filesystem::exists(out + "/config.json")) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(out, " has a model already: name another folder, or remove this one"));
+}
+
+// Gives the written model the tokenizer and the chat format of the first one, where that one has them.
+absl::Status CopyText(const std::string& from, const std::string& to) {
+  if (!std::filesystem::exists(from + "/tokenizer.json")) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(from, ""));
+  for (const auto& [name, content] : text.files) {
+    const std::string path = absl::StrCat(to, "/", name);
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path, content));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<json::value> Written(const ModelArgs& args, const model::ModelFolder& folder) {
+  const Underway writing("model: writing " + args.out);
+  INGOT_RETURN_IF_ERROR(model::SaveModelDir(args.out, folder.config, folder.parameters));
+  INGOT_RETURN_IF_ERROR(CopyText(args.dir, args.out));
+  return json::value{
+      {"folder", args.out}, {"family", folder.config.model_type}, {"parameters", folder.config.ParameterCount()}};
+}
+
+absl::StatusOr<json::value> Export(const ModelArgs& args) {
+  INGOT_RETURN_IF_ERROR(CheckOut(args.out));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
+  model::FoldAdapters(&folder);
+  return Written(args, folder);
+}
+
+// The mean of two models is one only if both compute alike: INVALID_ARGUMENT names the first key in which they do not.
+absl::Status CheckAlike(model::ModelConfig first, model::ModelConfig second) {
+  INGOT_RETURN_IF_ERROR(model::Parameters::CheckSameShapes(first, second));
+  for (model::ModelConfig* config : {&first, &second}) {
+    config->torch_dtype = "float32";
+    config->bos_token_id = -1;
+    config->eos_token_ids.clear();
+  }
+  const json::value ours = first.ToJson(), theirs = second.ToJson();
+  for (const auto& [one, other] : {std::pair(&ours, &theirs), std::pair(&theirs, &ours)}) {
+    for (const auto& field : one->get_object()) {
+      const json::value* there = base::Find(*other, field.key());
+      if (there != nullptr && *there == field.value()) continue;
+      const json::value* here = base::Find(ours, field.key());
+      there = base::Find(theirs, field.key());
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", std::string(field.key()), "' is ", here == nullptr ? "not set" : base::PrintJson(*here),
+                       " in the first and ", there == nullptr ? "not set" : base::PrintJson(*there), " in the second"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<json::value> Merge(const ModelArgs& args) {
+  INGOT_RETURN_IF_ERROR(CheckOut(args.out));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder folder, Load(args));
+  if (folder.config.lora.rank == 0 && args.other.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.dir, " has no adapters: name one with --adapter, or a second model with --with"));
+  }
+  model::FoldAdapters(&folder);
+  if (args.other.empty()) return Written(args, folder);
+  INGOT_ASSIGN_OR_RETURN(model::ModelConfig other_config, model::ModelConfig::FromFile(args.other + "/config.json"));
+  other_config.lora = {};
+  const absl::Status same = CheckAlike(folder.config, other_config);
+  if (!same.ok()) return base::Annotate(same, absl::StrCat("--with ", args.other, " is another model than ", args.dir));
+  INGOT_ASSIGN_OR_RETURN(model::ModelFolder other, LoadFolder(args.other));
+  model::FoldAdapters(&other);
+  INGOT_RETURN_IF_ERROR(model::AverageInto(&folder.parameters, other.parameters));
+  return Written(args, folder);
+}
+
+absl::StatusOr<json::value> Adapter(const ModelArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const model::ModelFolder folder, LoadFolder(args.dir));
+  if (folder.config.lora.rank == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(args.dir, " has no adapters: name a checkpoint of a run with trainer.lora"));
+  }
+  INGOT_RETURN_IF_ERROR(model::SaveAdapter(args.out, folder.config, folder.parameters, args.other));
+  return json::value{{"folder", args.out}, {"rank", folder.config.lora.rank}, {"alpha", folder.config.lora.alpha}};
+}
+
+// "model", the default, is the type in which every value of the file is exact.
+absl::StatusOr<json::value> FromGguf(const ModelArgs& args) {
+  const Underway converting("model: converting " + args.file);
+  return ConvertGguf(args.file, args.out, args.dtype == "model" ? "fp32" : args.dtype);
+}
+
+}  // namespace
+
+const std::vector<ModelCommand>& ModelCommands() {
+  static const auto* const commands = new std::vector<ModelCommand>{
+      {"logits", "the logits that follow a sequence of token ids", {"model", "adapter", "ids", "dtype", "all"}, Logits},
+      {"convert", "write a GGUF file as a model folder", {"file", "out", "dtype"}, FromGguf},
+      {"info",
+       "family, parameters, and the memory to serve and to train",
+       {"model", "kv-cache-tokens", "micro-batch-tokens"},
+       Info},
+      {"export",
+       "write a checkpoint as a folder that transformers loads, with its adapters folded in",
+       {"model", "adapter", "out"},
+       Export},
+      {"merge",
+       "fold an adapter into its base, or average two models: writes a model folder",
+       {"model", "adapter", "with", "out"},
+       Merge},
+      {"adapter", "write a checkpoint's adapter as a PEFT folder", {"model", "base", "out"}, Adapter},
+  };
+  return *commands;
+}
+
+int RunModelCommand(std::string_view name, const ModelArgs& args, std::ostream& out, std::ostream& errors) {
+  for (const ModelCommand& command : ModelCommands()) {
+    if (command.name != name) continue;
+    const absl::StatusOr<json::value> result =
+        trainer::AtTorchEdge(absl::StrCat("ingot model ", base::View(name)), [&] { return command.run(args); });
+    if (!result.ok()) return Fail(result.status());
+    out << base::PrintJson(*result) << "\n";
+    return 0;
+  }
+  errors << "ingot model: there is no command " << name << "\n";
+  return 2;
+}
+
+}  // namespace ingot::app

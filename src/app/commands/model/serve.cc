@@ -1,0 +1,234 @@
+// `ingot serve`: gateway and engine alone, to serve a model.
+#include "app/commands/model/serve.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "app/cluster/access/grpc_server.h"
+#include "app/commands/model/served_record.h"
+#include "app/models/device.h"
+#include "app/models/model_setup.h"
+#include "app/models/snapshots.h"
+#include "app/record/metrics_endpoint.h"
+#include "app/run/process.h"
+#include "app/run/threads.h"
+#include "base/config.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "gateway/http_server.h"
+#include "rollout/engine.h"
+#include "rollout/service.h"
+#include "rollout/torch_runner.h"
+#include "text/template_variables.h"
+
+namespace ingot::app {
+namespace {
+
+// The model's context, bounded by the KV cache, so that every request a client may make fits.
+int32_t ContextOf(const model::ModelConfig& shape, const rollout::EngineOptions& options) {
+  const int64_t room = options.kv_cache_tokens / options.kv_block_tokens * options.kv_block_tokens;
+  return static_cast<int32_t>(std::min(shape.max_position_embeddings, room));
+}
+
+struct ServedModel {
+  TextParts text;
+  model::ModelConfig shape;
+  std::shared_ptr<rollout::Engine> engine;
+};
+
+absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const ServeArgs& args, rollout::EngineOptions options,
+                                      const DeviceChoice& device) {
+  ServedModel model;
+  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, args.chat_format, args.chat_template));
+  INGOT_ASSIGN_OR_RETURN(model.shape, model::ModelConfig::FromFile(dir + "/config.json"));
+  options.context_length = ContextOf(model.shape, options);
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(dir, 0));
+  rollout::Engine::Parts parts;
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, device.torch_name));
+  parts.tokenizer = model.text.tokenizer;
+  INGOT_ASSIGN_OR_RETURN(model.engine, rollout::Engine::Create(options, std::move(parts), snapshot));
+  return model;
+}
+
+// Adds the further models, each an engine beside the first one's.
+absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const rollout::EngineOptions& options,
+                       const DeviceChoice& device, gateway::GatewayOptions& gateway_options,
+                       gateway::GatewayParts& gateway_parts) {
+  for (const std::string& also : args.also) {
+    const size_t equals = also.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == also.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": NAME=DIR is expected"));
+    }
+    const std::string name = also.substr(0, equals), dir = also.substr(equals + 1);
+    auto model = LoadModel(dir, args, options, device);
+    if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
+    if (model->text.tokenizer->fingerprint() != first.text.tokenizer->fingerprint()) {
+      return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
+                                                     args.model_dir, ": serve it by a process of its own"));
+    }
+    gateway_options.models.push_back(
+        {.name = name, .weights = gateway::ModelWeights::kExternal, .version = 0, .address = dir});
+    gateway_parts.external[name] = model->engine;
+  }
+  return absl::OkStatus();
+}
+
+// Adds the adapters: each is a version of its own in the model's engine, which shares the base's memory.
+absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
+                               gateway::GatewayOptions& gateway_options) {
+  for (size_t i = 0; i < args.adapters.size(); ++i) {
+    const std::string& adapter = args.adapters[i];
+    const size_t equals = adapter.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == adapter.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("--adapter ", adapter, ": NAME=DIR is expected"));
+    }
+    const auto version = static_cast<int64_t>(i) + 1;
+    const auto snapshot = WithAdapter(model.engine->newest(), model.shape, adapter.substr(equals + 1), version);
+    const absl::Status held = snapshot.ok() ? model.engine->Hold(*snapshot) : snapshot.status();
+    if (!held.ok()) return base::Annotate(held, "--adapter " + adapter);
+    gateway_options.models.push_back({.name = adapter.substr(0, equals),
+                                      .weights = gateway::ModelWeights::kPinned,
+                                      .version = version,
+                                      .address = ""});
+  }
+  return absl::OkStatus();
+}
+
+// The variables of --template-variable.
+absl::StatusOr<base::json::object> TemplateVariables(const ServeArgs& args) {
+  constexpr char kFlag[] = "--template-variable";
+  base::json::object variables;
+  for (const std::string& given : args.template_variables) {
+    const size_t equals = given.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", given, ": NAME=VALUE is expected"));
+    }
+    const std::string name = given.substr(0, equals);
+    absl::StatusOr<base::json::value> value = base::WordValue(given.substr(equals + 1));
+    if (!value.ok()) return base::Annotate(value.status(), absl::StrCat(kFlag, " ", name));
+    if (!variables.emplace(name, *std::move(value)).second) {
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", name, ": it is given twice"));
+    }
+  }
+  INGOT_RETURN_IF_ERROR(base::Annotate(text::CheckTemplateVariables(variables), kFlag));
+  return variables;
+}
+
+// The access of clients to --rollout-port; nullopt = there is none.
+absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
+  if (args.rollout_port < 0) return std::nullopt;
+  if (args.token_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--rollout-port asks its clients for a token: name a file with one in --token-file (`openssl rand -hex 32 > "
+        "FILE; chmod 600 FILE`), and the same in token_file of their gateway.models");
+  }
+  absl::StatusOr<std::string> token = base::ReadSecret(args.token_file);
+  if (!token.ok()) return base::Annotate(token.status(), "--token-file");
+  ClusterOptions options;
+  options.tls_certificate = args.tls_certificate;
+  options.tls_key = args.tls_key;
+  options.allow_plaintext = args.allow_plaintext;
+  return AccessOf(options, *std::move(token));
+}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, const RpcAccess& access,
+                                                        rollout::Engine& engine) {
+  std::vector<std::unique_ptr<grpc::Service>> services;
+  services.push_back(rollout::NewRolloutService(engine, /*takes_weights=*/false));
+  return GrpcServer::Start(absl::StrCat(args.host, ":", args.rollout_port), std::move(services), access);
+}
+
+absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
+  base::InitLogging("serve", "info", "");
+  INGOT_ASSIGN_OR_RETURN(const std::optional<RpcAccess> access, TokensAccess(args));
+  gateway::GatewayOptions gateway_options;
+  INGOT_ASSIGN_OR_RETURN(gateway_options.template_variables, TemplateVariables(args));
+  rollout::EngineOptions options;
+  options.threads = args.threads > 0 ? args.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int engines = 1 + static_cast<int>(args.also.size());
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfServing(engines, options.threads)));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
+  options.kv_cache_tokens = args.kv_cache_tokens;
+  options.max_retained_versions = std::max(options.max_retained_versions, static_cast<int32_t>(args.adapters.size()));
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args, options, device));
+
+  gateway_options.model_name = args.model_name;
+  if (gateway_options.model_name.empty()) {
+    gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
+  }
+  // Without a limit of its own an answer ends where the model's context does.
+  gateway_options.max_new_tokens = args.max_tokens > 0 ? args.max_tokens : std::numeric_limits<int32_t>::max();
+  gateway::GatewayParts gateway_parts;
+  gateway_parts.engine = model.engine;
+  gateway_parts.tokenizer = model.text.tokenizer;
+  gateway_parts.format = model.text.format;
+  INGOT_RETURN_IF_ERROR(AddServedAdapters(args, model, gateway_options));
+  INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, gateway_parts));
+  if (!args.script.empty()) {
+    INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, model.text));
+  }
+  std::unique_ptr<ServedRecord> record;
+  if (!args.record.empty()) {
+    INGOT_ASSIGN_OR_RETURN(record,
+                           ServedRecord::Open(args.record, args.model_dir, args.chat_format, args.chat_template));
+    gateway_parts.pool = &record->pool();
+    gateway_parts.engine = record->RecordRequests(gateway_parts.engine);
+    for (auto& [name, engine] : gateway_parts.external) engine = record->RecordRequests(engine);
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
+                         gateway::Gateway::Create(gateway_options, gateway_parts));
+  http::Options http_options;
+  http_options.host = args.host;
+  http_options.port = args.port;
+  http_options.tls_certificate = args.tls_certificate;
+  http_options.tls_key = args.tls_key;
+  http_options.allow_plaintext = args.allow_plaintext;
+  http_options.allow_hosts = args.allow_hosts;
+  http_options.allow_origins = args.allow_origins;
+  auto started = gateway::HttpServer::Start(http_options, *gateway);
+  if (absl::IsFailedPrecondition(started.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--host ", args.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",
+                     "--allow-plaintext where the network is private"));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));
+  std::unique_ptr<MetricsEndpoint> metrics;
+  if (!args.metrics_socket.empty()) {
+    INGOT_ASSIGN_OR_RETURN(metrics,
+                           MetricsEndpoint::OnSocket(args.metrics_socket, [&] { return gateway->MetricsText(); }));
+  }
+  std::unique_ptr<GrpcServer> tokens;
+  if (access.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(tokens, ServeTokens(args, *access, *model.engine));
+  }
+  std::printf("serving %s (%.1fM parameters, a context of %d tokens, %d threads, %s) at %s/v1",
+              gateway_options.model_name.c_str(), static_cast<double>(model.shape.ParameterCount()) * 1e-6,
+              ContextOf(model.shape, options), options.threads, device.torch_name.c_str(), http->url().c_str());
+  for (const gateway::ModelOptions& also : gateway_options.models) std::printf(", also %s", also.name.c_str());
+  if (tokens != nullptr) std::printf(", token ids at %s:%d", args.host.c_str(), tokens->port());
+  std::printf("\n");
+  std::fflush(stdout);
+  while (!StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  http->Stop();
+  gateway->Shutdown();
+  tokens.reset();
+  if (record != nullptr) INGOT_RETURN_IF_ERROR(record->WriteCalls());
+  return 0;
+}
+
+}  // namespace
+
+int Serve(const ServeArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = ServeOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace ingot::app

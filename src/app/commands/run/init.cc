@@ -1,0 +1,125 @@
+#include "app/commands/run/init.h"
+
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "app/commands/run/templates.h"
+#include "app/terminal/shell_word.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/printable.h"
+
+namespace ingot::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 10> kDigits = {"zero", "one", "two",   "three", "four",
+                                                      "five", "six", "seven", "eight", "nine"};
+
+constexpr size_t kWordings = 3;
+
+std::string Question(size_t digit, size_t wording) {
+  const std::string name(kDigits[digit]);
+  if (wording == 0) return "What comes after " + name + "?";
+  return wording == 1 ? "Which digit follows " + name + "?" : "Count on from " + name + ".";
+}
+
+// Each digit is asked for in every wording; one of them, another one from digit to digit, is held out for evaluations.
+bool HeldOut(size_t digit, size_t wording) { return digit % kWordings == wording; }
+
+// Each digit's successor: a task is a line.
+std::string Tasks(bool held_out) {
+  std::string lines;
+  for (size_t wording = 0; wording < kWordings; ++wording) {
+    for (size_t digit = 0; digit < kDigits.size(); ++digit) {
+      if (HeldOut(digit, wording) != held_out) continue;
+      base::json::object task{{"task_id", absl::StrCat("after-", base::View(kDigits[digit]), "-", wording)},
+                              {"prompt", Question(digit, wording)},
+                              {"answer", std::string(kDigits[(digit + 1) % kDigits.size()])}};
+      lines += base::PrintJson(task) + "\n";
+    }
+  }
+  return lines;
+}
+
+// Conversations that teach the form of an answer. Every second answer is wrong: the reward alone says which are right.
+std::string Conversations() {
+  std::string lines;
+  for (size_t asked = 0; asked < kDigits.size() * kWordings; ++asked) {
+    const size_t digit = asked / kWordings, wording = asked % kWordings;
+    if (HeldOut(digit, wording)) continue;
+    for (const size_t said : {digit + 1, digit + 3, digit + 7}) {
+      base::json::array messages;
+      messages.push_back(base::json::object{{"role", "user"}, {"content", Question(digit, wording)}});
+      messages.push_back(
+          base::json::object{{"role", "assistant"}, {"content", std::string(kDigits[said % kDigits.size()])}});
+      lines += base::PrintJson(base::json::object{{"messages", std::move(messages)}}) + "\n";
+    }
+  }
+  return lines;
+}
+
+std::string WithName(std::string_view text, const std::string& name) {
+  std::string result(text);
+  constexpr std::string_view kPlace = "@NAME@";
+  for (size_t at; (at = result.find(kPlace)) != std::string::npos;) result.replace(at, kPlace.size(), name);
+  return result;
+}
+
+// A run's name from a folder's: letters, digits and dashes. The template quotes it: YAML would read null and - as no name.
+std::string NameOf(const std::string& folder) {
+  std::string name = fs::path(folder).lexically_normal().filename().string();
+  if (name.empty() || name == ".") name = fs::current_path().filename().string();
+  for (char& c : name) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    if (!plain) c = '-';
+  }
+  return name.empty() ? "run" : name;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name) {
+  return {{"run.yaml", WithName(templates::kRunYaml, name)},
+          {"agent.py", std::string(templates::kAgent)},
+          {"tasks.jsonl", Tasks(/*held_out=*/false)},
+          {"eval.jsonl", Tasks(/*held_out=*/true)},
+          {"conversations.jsonl", Conversations()},
+          {"README.md", WithName(templates::kReadme, name)},
+          {"AGENTS.md", WithName(templates::kAgents, name)},
+          {"skills/train.md", std::string(templates::kSkillTrain)},
+          {"skills/debug.md", std::string(templates::kSkillDebug)},
+          {"skills/port-an-agent.md", std::string(templates::kSkillPort)}};
+}
+
+absl::Status WriteInitFiles(const std::string& folder) {
+  const auto files = InitFiles(NameOf(folder));
+  std::error_code error;
+  for (const auto& [name, content] : files) {
+    if (fs::exists(fs::path(folder) / name, error)) {
+      return absl::AlreadyExistsError(absl::StrCat((fs::path(folder) / name).string(),
+                                                   " is there already: name another folder, ingot init FOLDER"));
+    }
+  }
+  for (const auto& [name, content] : files) {
+    const fs::path path = fs::path(folder) / name;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      return absl::UnavailableError(absl::StrCat("cannot make ", path.parent_path().string(), ": ", error.message()));
+    INGOT_RETURN_IF_ERROR(base::WriteFileDurably(path.string(), content));
+  }
+  return absl::OkStatus();
+}
+
+std::string InitHint(const std::string& folder, const std::string& program) {
+  const std::string shown = base::Printable(folder.starts_with('-') ? "./" + folder : folder);
+  const bool is_path = program.find('/') != std::string::npos;
+  const std::string called = is_path ? fs::absolute(program).lexically_normal().string() : program;
+  return absl::StrCat(shown, " holds a small run: cd ", Quoted(shown), " && ", Quoted(base::Printable(called)),
+                      " train run.yaml\n");
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,458 @@
+// `ingot launch` and `ingot status`: a run by the launcher that its configuration names, and its state.
+#include "app/commands/run/launch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "app/checks/machine_memory.h"
+#include "app/checks/model_keys.h"
+#include "app/checks/nodes_check.h"
+#include "app/checks/port_check.h"
+#include "app/checks/start_check.h"
+#include "app/cluster/access/grpc_access.h"
+#include "app/cluster/access/run_secrets.h"
+#include "app/cluster/launchers/kubernetes_launcher.h"
+#include "app/cluster/launchers/run_launcher.h"
+#include "app/cluster/launchers/slurm.h"
+#include "app/cluster/load_balancer.h"
+#include "app/cluster/role_addresses.h"
+#include "app/cluster/run_registry.h"
+#include "app/cluster/run_roles.h"
+#include "app/cluster/status/role_waits.h"
+#include "app/cluster/status/run_status.h"
+#include "app/cluster/status/unresponsive_roles.h"
+#include "app/cluster/supervisor.h"
+#include "app/commands/run/run_command.h"
+#include "app/models/device.h"
+#include "app/models/model_setup.h"
+#include "app/record/launched_page.h"
+#include "app/record/run_metrics.h"
+#include "app/roles/agents_substrate.h"
+#include "app/run/full_disk.h"
+#include "app/run/kept_template.h"
+#include "app/run/process.h"
+#include "app/run/resume_check.h"
+#include "app/run/run_args.h"
+#include "app/run/run_dir.h"
+#include "app/run/threads.h"
+#include "app/terminal/progress.h"
+#include "app/training/weight_ways.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "base/retry.h"
+
+namespace ingot::app {
+namespace {
+
+// In the run's folder of sockets: answers `ingot status`.
+constexpr char kLaunchSocket[] = "launch.sock";
+
+// Checks that each role can listen at its port. A role would find out only in its own log, several times over, after
+// the run has its folder.
+absl::Status CheckPortsFree(const RunConfig& config) {
+  const ClusterOptions& cluster = config.cluster;
+  if (cluster.trainer_ranks > 1) {
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+  }
+  if (TrainerAlone(config)) return absl::OkStatus();
+  for (int i = 0; i < cluster.datapools; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.datapool_port", OwnHost(cluster), RolePort(cluster, "datapool", i)));
+  }
+  INGOT_RETURN_IF_ERROR(CheckPort("cluster.scheduler_port", OwnHost(cluster), cluster.scheduler_port));
+  if (cluster.rewards_role) {
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.rewards_port", OwnHost(cluster), cluster.rewards_port));
+  }
+  for (int i = 0; i < cluster.gateways; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.gateway_port", OwnHost(cluster), RolePort(cluster, "gateway", i)));
+  }
+  for (int i = 0; i < cluster.rollout_engines; ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPort("cluster.rollout_port", OwnHost(cluster), RolePort(cluster, "rollout", i)));
+  }
+  for (int i = 0; config.metrics.port != 0 && i < MetricsPorts(config); ++i) {
+    INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port + i));
+  }
+  return CheckPort("http.port", config.http.host, config.http.port);  // 0 = any free one
+}
+
+RoleSpecs::Parts PartsOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
+  RoleSpecs::Parts parts;
+  parts.folder = folder;
+  parts.config = folder + "/config.yaml";  // the run's copy: the user's file may have changed when a role is restarted
+  parts.binary = binary;
+  parts.meeting_port = config.cluster.trainer_port;
+  return parts;
+}
+
+std::string FolderOf(const RunConfig& config) { return absl::StrCat(config.root, "/", config.name); }
+
+void PrintLine(const RunConfig& config, const std::string& line) {
+  std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
+}
+
+// Every role as a process of this machine.
+class LocalLauncher final : public RunLauncher {
+ public:
+  // REQUIRES: the arguments outlive it.
+  LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> warnings,
+                const ModelSetup& model, const RoleWaits& waits)
+      : args_(args),
+        loaded_(loaded),
+        config_(*loaded.config),
+        binary_(std::move(binary)),
+        warnings_(std::move(warnings)),
+        tokenizer_(model.text.tokenizer),
+        shape_(model.shape),
+        waits_(waits) {}
+
+  absl::StatusOr<std::string> Plan() const override {
+    const RoleSpecs specs(config_, PartsOf(config_, FolderOf(config_), binary_));
+    const std::vector<RoleSpec> made = SpecsOf(specs);
+    return absl::StrCat("run '", config_.name, "' in ", FolderOf(config_), ": ", made.size(),
+                        " processes on this machine\n", DescribeSpecs(made));
+  }
+
+  absl::Status Start() override {
+    const ClusterOptions& cluster = config_.cluster;
+    INGOT_RETURN_IF_ERROR(CheckPortsFree(config_));
+    INGOT_RETURN_IF_ERROR(CheckRunPool(config_, args_.resume));
+    INGOT_RETURN_IF_ERROR(CheckWeightStores(config_, FolderOf(config_)));
+    INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, MakeRunSecrets(config_));
+    INGOT_ASSIGN_OR_RETURN(access_, AccessOf(cluster, secrets.token));
+    if (!TrainerAlone(config_)) INGOT_RETURN_IF_ERROR(CheckReach(AtHost(cluster, 0), access_));
+    INGOT_RETURN_IF_ERROR(OpenFolder());
+    INGOT_RETURN_IF_ERROR(CheckHeldHere(config_, shape_, AllRoles(config_), "this machine"));
+    INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
+    RoleSpecs::Parts parts = PartsOf(config_, dir_->path(), binary_);
+    parts.existed = dir_->existed();
+    parts.secrets = std::move(secrets);
+    if (cluster.trainer_ranks > 1) {
+      INGOT_ASSIGN_OR_RETURN(meeting_, HoldPort("cluster.trainer_port", OwnHost(cluster), cluster.trainer_port));
+      parts.meeting_port = meeting_.port;
+    }
+    if (NeedsLoadBalancer(config_)) {
+      INGOT_ASSIGN_OR_RETURN(load_balancer_, LoadBalancer::Listen(config_.http.host, config_.http.port));
+      parts.load_balancer = LoadBalancerUrl(config_, OwnHost(config_.cluster), load_balancer_->port());
+      load_balancer_updater_ = std::make_unique<LoadBalancerUpdater>(*load_balancer_, *registry_);
+    }
+    specs_.emplace(config_, std::move(parts));
+    const std::vector<RoleSpec> made = SpecsOf(*specs_);
+    // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
+    const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
+    if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config_, *dir_).status());
+    SupervisorOptions options;
+    options.max_restarts = cluster.max_restarts;
+    options.min_members = cluster.min_trainer_ranks;
+    options.obstacle = [this] { return DescribeFullDisk(dir_->path()); };
+    supervisor_.emplace(options);
+    for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
+    WatchSilence(made);
+    ServeStatus();
+    INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, registry_.get(), tokenizer_));
+    if (page_.page != nullptr) std::printf("page %s\n", page_.page->NewLink().c_str());
+    std::printf(
+        "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
+        registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int> Watch(const std::atomic<bool>& stop) override {
+    const auto stopped = [&] { return stop || stopping_; };
+    const absl::StatusOr<int> code = supervisor_->Run(stopped, [&](const std::string& line) {
+      INGOT_LOG(info, "{}", line);
+      PrintLine(config_, line);
+    });
+    INGOT_RETURN_IF_ERROR(WithNext(code.status(), *dir_, CommandOf("launch", args_)));
+    if (page_.follower != nullptr && code.ok() && *code == 0) page_.follower->End(/*ok=*/true);
+    return code;
+  }
+
+  absl::Status Stop() override {
+    stopping_ = true;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<RoleSpec> SpecsOf(const RoleSpecs& specs) const {
+    std::vector<RoleSpec> made;
+    for (const RoleProcess& role : AllRoles(config_)) made.push_back(specs.Spec(role));
+    return made;
+  }
+
+  // The run's folder, which this process holds, its registry, and the claim on the run.
+  absl::Status OpenFolder() {
+    INGOT_ASSIGN_OR_RETURN(
+        RunDir dir, RunDir::Open(config_.root, config_.name, args_.resume ? IfExists::kResume : config_.if_exists));
+    dir_.emplace(std::move(dir));
+    base::InitLogging("launch", config_.log_level, dir_->logs() + "/launch.log");
+    for (const std::string& warning : warnings_) INGOT_LOG(warn, "warning: {}", warning);
+    if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
+    INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
+    INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
+    INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, CommandOf("launch", args_)));
+    if (TrainerAlone(config_)) return absl::OkStatus();
+    INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access_));
+    return registry_->ClaimRun();
+  }
+
+  void WatchSilence(const std::vector<RoleSpec>& made) {
+    std::vector<RoleSocket> sockets;
+    for (const RoleSpec& spec : made) sockets.push_back({spec.name, MetricsSocket(*dir_, spec.name)});
+    unresponsive_ = std::make_unique<UnresponsiveRoles>([sockets] { return sockets; },
+                                                        [this](const std::string& line) {
+                                                          INGOT_LOG(warn, "{}", line);
+                                                          PrintLine(config_, line);
+                                                        });
+    unresponsive_->Start();
+  }
+
+  void ServeStatus() {
+    if (registry_ == nullptr) return;
+    auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] { return Roles(); });
+    if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
+    if (started.ok()) status_ = *std::move(started);
+  }
+
+  // The registry itself may be silent, so the places that it told last serve. The answer names also roles that fall silent
+  // while they are asked.
+  std::vector<RoleStatus> Roles() {
+    std::vector<RoleStatus> roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
+    std::map<std::string, std::string> waits = unresponsive_->Waits();
+    if (const ReportedWaits own = waits_.Reported(); !own.empty()) waits["launch"] = own.All();
+    return WithWaits(WithUnresponsive(std::move(roles), unresponsive_->Unresponsive()), waits);
+  }
+
+  const RunArgs& args_;
+  const LoadedConfig& loaded_;
+  const RunConfig& config_;
+  const std::string binary_;
+  const std::vector<std::string> warnings_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const model::ModelConfig shape_;
+  const RoleWaits& waits_;  // of this process
+  RpcAccess access_;
+  std::optional<RunDir> dir_;
+  std::unique_ptr<RunRegistry> registry_;
+  std::optional<RoleSpecs> specs_;
+  std::optional<Supervisor> supervisor_;
+  HeldPort meeting_;                             // of the trainer's ranks
+  std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways
+  std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
+  LaunchedPage page_;  // before the registry whose channels it uses
+  std::unique_ptr<UnresponsiveRoles> unresponsive_;
+  std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
+  bool stopping_ = false;
+};
+
+// A launcher of a job, and the file that its Start reads from the run's folder.
+struct JobPlan {
+  std::unique_ptr<RunLauncher> launcher;
+  std::string file;
+};
+
+JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
+  const RunConfig& config = *loaded.config;
+  JobOptions options;
+  options.on_status = [&config](const std::string& line) { PrintLine(config, line); };
+  if (config.cluster.launcher == LauncherKind::kKubernetes) {
+    return {std::make_unique<KubernetesLauncher>(config, loaded.schema.EffectiveYaml(),
+                                                 FolderOf(config) + "/kubernetes.yaml", std::move(options)),
+            "kubernetes.yaml"};
+  }
+  SlurmScript script;
+  script.name = config.name;
+  script.folder = FolderOf(config);
+  script.binary = binary;
+  script.groups = config.cluster.groups;
+  script.options = config.cluster.slurm;
+  script.drain_s = config.cluster.trainer_stop_s;
+  return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
+}
+
+// The run's folder, with the job's file. A job that waits in its queue holds no folder, so its launcher is asked.
+absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());
+  if (!present.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run '", config.name, "' is launched already: ", present, ", or choose another run.name"));
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
+  INGOT_ASSIGN_OR_RETURN(
+      RunDir dir, RunDir::OpenForJob(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
+  if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, text));
+  return dir;
+}
+
+// After a submission that failed as `failed` tells: the run that the job was to replace is put back, unless something of the
+// job may be there. An error of sbatch or kubectl alone does not tell: the answer of a busy server gets lost.
+absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, RunDir& dir) {
+  constexpr auto kLate = std::chrono::seconds(3);  // a job whose answer got lost may be listed a moment later
+  if (!dir.replaces()) return failed;
+  absl::StatusOr<std::string> present = launcher.Present();
+  if (present.ok() && present->empty()) {
+    std::this_thread::sleep_for(kLate);
+    present = launcher.Present();
+  }
+  absl::Status back = present.status();
+  if (present.ok()) back = present->empty() ? dir.TakeBack() : absl::FailedPreconditionError(*present);
+  if (back.ok()) return failed;  // the end of `dir` puts it back
+  return absl::Status(
+      failed.code(),
+      absl::StrCat(
+          failed.message(), "; the run that the job was to replace is kept in ", dir.replaced(),
+          ", since something of the job may be there (", back.message(),
+          "): once nothing of it is left, the next `ingot launch` puts the run back, unless the new one began"));
+}
+
+// Nobody holds the folder while the job is submitted: its node with the trainer takes it, maybe before the submission's
+// end.
+absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const LaunchLock lock, LaunchLock::Acquire(config.root, config.name));
+  INGOT_ASSIGN_OR_RETURN(RunDir dir, PrepareJob(args, loaded, job));
+  INGOT_RETURN_IF_ERROR(dir.HandOver());
+  const absl::Status started = job.launcher->Start();
+  if (!started.ok()) return PutReplacedBack(started, *job.launcher, dir);
+  std::printf("%s: submitted; the nodes' output is in %s/logs\n", config.name.c_str(), FolderOf(config).c_str());
+  if (const absl::Status dropped = dir.DropReplaced(); !dropped.ok()) {
+    PrintLine(config, absl::StrCat("the replaced run is not removed: ", dropped.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
+  const RunConfig& config = *loaded.config;
+  const bool here = config.cluster.launcher == LauncherKind::kLocal;
+  if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckNodes(config));
+  if (here) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
+  // Only `cuda` can fail; the roles that compute open the device again.
+  if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
+  INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
+  base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine tells the terminal the rest
+  RoleWaits waits;
+  waits.Follow(nullptr, [&config](const std::string& reported) {
+    PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nobody any more" : reported));
+  });
+  waits.Start();
+  JobPlan plan;
+  if (here) {
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.warnings, model, waits);
+  } else {
+    plan = PlanJob(loaded, binary);
+  }
+  if (args.dry_run) {
+    INGOT_ASSIGN_OR_RETURN(const std::string text, plan.launcher->Plan());
+    std::printf("%s", text.c_str());
+    return 0;
+  }
+  if (config.cluster.launcher == LauncherKind::kSlurm) {
+    INGOT_RETURN_IF_ERROR(CheckSlurm(config.cluster.groups, RunHere));
+  }
+  INGOT_RETURN_IF_ERROR(here ? plan.launcher->Start() : SubmitJob(args.run, loaded, plan));
+  return plan.launcher->Watch(StopFlag());
+}
+
+// Why no role of the run answers, and what to do: one line. `more` ends it, unless the run has ended.
+std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const std::string& more = "") {
+  const RunConfig& config = *loaded.config;
+  const std::string folder = FolderOf(config);
+  const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
+  if (config.cluster.launcher != LauncherKind::kLocal && CheckNodes(config).ok()) {
+    const absl::StatusOr<std::string> present = PlanJob(loaded, "").launcher->Present();
+    if (present.ok() && !present->empty()) return absl::StrCat(none, *present, more);
+  }
+  const absl::StatusOr<bool> held = RunDir::IsHeld(config.root, config.name);
+  if (!held.ok()) {
+    return absl::StrCat(none, held.status().message(), "; `", CommandOf("launch", args), "` starts the run", more);
+  }
+  if (!*held) {
+    const absl::StatusOr<LoadedConfig> kept = LoadRunConfig(folder + "/config.yaml", {});
+    const std::string ended = DescribeEnd(folder, kept.ok() ? *kept->config : config);
+    if (!ended.empty()) return ended;
+    return absl::StrCat(none, "no process holds ", folder, "; `", CommandIn(folder, CommandOf("launch", args)),
+                        " --resume` continues the run", more);
+  }
+  return absl::StrCat(
+      none, "a process holds ", folder,
+      ", and its roles are no processes of their own (ingot train), or are about to start; its terminal and ", folder,
+      "/logs tell its state", more);
+}
+
+absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
+  const Underway asking("status: asking the roles");
+  RunSecrets secrets;
+  if (args.token_fd >= 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));
+  }
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  if (args.token_fd < 0) {
+    INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
+  }
+  // A launcher of this machine knows which roles are silent, and why. It is asked while the roles are.
+  const std::string folder = absl::StrCat(config.root, "/", config.name);
+  std::future<absl::StatusOr<LaunchedStatus>> asked = std::async(
+      std::launch::async, [&folder] { return AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket)); });
+  if (!secrets.token.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
+    const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
+    if (local && !RunDir::IsHeld(config.root, config.name).ok()) {
+      return absl::UnavailableError(DescribeNoRun(loaded, args));
+    }
+    INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunRegistry> registry,
+                           RunRegistry::Open(config, absl::StrCat(config.root, "/", config.name), access));
+    std::vector<RoleStatus> roles = AskRoles(registry->Places(), registry->Describe(), config.cluster, access);
+    for (RoleStatus& node : AskNodes(*registry, config.cluster.groups)) roles.push_back(std::move(node));
+    const auto is_unresponsive = [](const RoleStatus& role) { return base::MayAnswerLater(role.state.status()); };
+    const absl::StatusOr<LaunchedStatus> launched = asked.get();
+    const bool rejected = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
+      return absl::IsUnauthenticated(role.state.status());  // its words name what to mend
+    });
+    if (launched.ok() && !rejected) return *launched;
+    if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
+    if (std::all_of(roles.begin(), roles.end(), is_unresponsive)) {
+      return absl::UnavailableError(DescribeNoRun(loaded, args));
+    }
+    return LaunchedStatus{.all_answer = AllAnswer(roles), .lines = FormatRoles(roles)};
+  }
+  const absl::StatusOr<LaunchedStatus> launched = asked.get();
+  if (launched.ok()) return *launched;
+  if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
+  return absl::UnavailableError(
+      DescribeNoRun(loaded, args, "; roles that were started by hand are asked with cluster.token_file"));
+}
+
+}  // namespace
+
+int Launch(const LaunchArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = LaunchOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+int ShowStatus(const RunArgs& args) {
+  const absl::StatusOr<LaunchedStatus> status = StatusOrError(args);
+  if (!status.ok()) return Fail(status.status());
+  std::printf("%s", status->lines.c_str());
+  return status->all_answer ? 0 : 1;
+}
+
+}  // namespace ingot::app

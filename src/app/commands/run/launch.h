@@ -1,0 +1,15 @@
+// `ingot launch` and `ingot status`.
+#pragma once
+
+#include "app/run/run_args.h"
+
+namespace ingot::app {
+
+struct LaunchArgs {
+  RunArgs run;
+  bool dry_run = false;  // prints what would be started
+};
+int Launch(const LaunchArgs& args);
+int ShowStatus(const RunArgs& args);
+
+}  // namespace ingot::app

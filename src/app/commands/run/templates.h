@@ -1,0 +1,10 @@
+// The texts of `ingot init`. The build makes their definitions from src/app/commands/run/templates.
+#pragma once
+
+#include <string_view>
+
+namespace ingot::app::templates {
+
+extern const std::string_view kRunYaml, kAgent, kReadme, kAgents, kSkillTrain, kSkillDebug, kSkillPort;
+
+}  // namespace ingot::app::templates

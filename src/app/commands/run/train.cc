@@ -1,0 +1,198 @@
+// `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
+#include "app/commands/run/train.h"
+
+#include <algorithm>
+#include <cerrno>  // program_invocation_name
+#include <cstdio>
+#include <optional>
+
+#include "app/checks/doctor.h"
+#include "app/checks/model_keys.h"
+#include "app/checks/nodes_check.h"
+#include "app/checks/port_check.h"
+#include "app/checks/start_check.h"
+#include "app/commands/run/init.h"
+#include "app/commands/run/run_command.h"
+#include "app/models/device.h"
+#include "app/record/run_loggers.h"
+#include "app/record/run_metrics.h"
+#include "app/record/run_page.h"
+#include "app/roles/embedded.h"
+#include "app/run/kept_template.h"
+#include "app/run/process.h"
+#include "app/run/resume_check.h"
+#include "app/run/resume_point.h"
+#include "app/run/run_args.h"
+#include "app/run/threads.h"
+#include "app/terminal/progress.h"
+#include "app/training/supervised.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "trainer/tensor_memory.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+namespace {
+
+// A run without tasks. It has no gateway and no agents, but the metrics, the page and the loggers of every run.
+absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
+                                base::Metrics& metrics) {
+  const RunConfig& config = *loaded.config;
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port,
+                                                            [&metrics] { return metrics.RenderText(); }));
+  RunPage::Roles roles;
+  roles.tokenizer = model.text.tokenizer;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfRunning(config, dir, roles));
+  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
+  std::fflush(stdout);  // the model may take long to load
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
+                         FollowRun(config, dir, loaded.schema.EffectiveYaml(), /*pool=*/nullptr));
+  INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
+  if (follower != nullptr) follower->End(/*ok=*/true);
+  return absl::OkStatus();
+}
+
+// Before the run opens its pool: one in a database cannot be put back once a new run has taken it.
+absl::Status CheckPortsFree(const RunConfig& config) {
+  if (config.metrics.port != 0) {
+    INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port));
+  }
+  return CheckPort("http.port", config.http.host, config.http.port);
+}
+
+absl::StatusOr<int> TrainOrError(const RunArgs& args) {
+  trainer::KeepTensorMemory();
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  const RunConfig& config = *loaded.config;
+  if (config.cluster.trainer_ranks > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
+        ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
+  }
+  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir,
+                         RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
+  const bool resume = dir.existed();
+  base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
+  for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
+  if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
+  if (config.tasks.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
+    if (done) return 0;
+  }
+  INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
+  INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  const std::string command = CommandOf("train", args);
+  INGOT_RETURN_IF_ERROR(KeepCommand(dir, command));
+  INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
+
+  base::Metrics metrics(config.metrics.max_labels);
+  ReportDevice(device, metrics);
+  if (config.tasks.empty()) {
+    INGOT_RETURN_IF_ERROR(WithNext(TrainWithoutAgents(loaded, dir, model, resume, metrics), dir, command));
+    return 0;
+  }
+  INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
+  INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));
+  // Before the engine's cache is made, which may take all memory that there is.
+  INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
+                         EmbeddedRun::Start(config, dir, model, resume_point, metrics));
+  INGOT_ASSIGN_OR_RETURN(
+      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
+  std::printf("%s: %s\ngateway %s  metrics %s  run folder %s\n", config.name.c_str(),
+              DescribeCores(SplitCores(config)).c_str(), run->url().c_str(),
+              endpoints.empty() ? "none" : endpoints.back()->url().c_str(), dir.path().c_str());
+  if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<RunPage> page, RunPage::OfRunning(config, dir, run->PageRoles(model)));
+  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
+                         FollowRun(config, dir, loaded.schema.EffectiveYaml(), run->Seams().pool));
+  const absl::StatusOr<TrainingResult> result = RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag());
+  INGOT_RETURN_IF_ERROR(WithNext(result.status(), dir, command));
+  if (follower != nullptr) follower->End(/*ok=*/true);
+  page.reset();       // before the roles that they show
+  endpoints.clear();  // before the metrics that they show
+  run->Stop();
+  return result->goal_met ? 0 : 1;
+}
+
+absl::Status CheckConfig(const RunArgs& args) {
+  std::optional<Underway> reading("config check: reading " + args.config);
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(loaded.config->model));
+  reading.reset();
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(*loaded.config, model.shape));
+  INGOT_ASSIGN_OR_RETURN(const StartCheck check,
+                         CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(CheckNodes(*loaded.config));
+  std::printf("%s", loaded.schema.EffectiveYaml().c_str());
+  std::fflush(stdout);
+  // stdout stays a configuration that loads.
+  for (const std::string& warning : check.warnings)
+    std::fprintf(stderr, "warning: %s\n", base::Printable(warning).c_str());
+  std::fprintf(stderr, "%s\n", DescribeCheck(check).c_str());
+  return absl::OkStatus();
+}
+
+// Without a file the overrides are of the defaults.
+absl::StatusOr<std::vector<Finding>> ExamineFor(const RunArgs& args) {
+  const Underway examining("doctor: looking at this machine");
+  if (!args.config.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+    return Examine(*loaded.config);
+  }
+  RunConfig config;
+  base::Schema schema = BindSchema(config);
+  for (const std::string& assignment : args.overrides) INGOT_RETURN_IF_ERROR(schema.Set(assignment));
+  return Examine(config);
+}
+
+}  // namespace
+
+int Train(const RunArgs& args) {
+  HandleSignals();
+  const absl::StatusOr<int> code = TrainOrError(args);
+  return code.ok() ? *code : Fail(code.status());
+}
+
+int ConfigCheck(const RunArgs& args) {
+  const absl::Status checked = CheckConfig(args);
+  return checked.ok() ? 0 : Fail(checked);
+}
+
+int ConfigExplain(const std::string& key) {
+  RunConfig config;
+  const absl::StatusOr<std::string> text = BindSchema(config).Explain(key);
+  if (!text.ok()) return Fail(text.status());
+  std::printf("%s", text->c_str());
+  return 0;
+}
+
+int ConfigSchema() {
+  RunConfig config;
+  std::printf("%s\n", BindSchema(config).JsonSchema().c_str());
+  return 0;
+}
+
+int Doctor(const RunArgs& args) {
+  const absl::StatusOr<std::vector<Finding>> findings = ExamineFor(args);
+  if (!findings.ok()) return Fail(findings.status());
+  std::printf("%s", FormatFindings(*findings).c_str());
+  const bool broken = std::any_of(findings->begin(), findings->end(),
+                                  [](const Finding& finding) { return finding.health == Health::kBroken; });
+  return broken ? 1 : 0;
+}
+
+int Init(const std::string& folder) {
+  if (const absl::Status written = WriteInitFiles(folder); !written.ok()) return Fail(written);
+  std::printf("%s", InitHint(folder, program_invocation_name).c_str());
+  return 0;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,18 @@
+// `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
+#pragma once
+
+#include <string>
+
+#include "app/run/run_args.h"
+
+namespace ingot::app {
+
+int Train(const RunArgs& args);
+int ConfigCheck(const RunArgs& args);
+int ConfigExplain(const std::string& key);
+int ConfigSchema();
+// `config` empty = the defaults, with the overrides.
+int Doctor(const RunArgs& args);
+int Init(const std::string& folder);
+
+}  // namespace ingot::app

@@ -1,0 +1,149 @@
+#include "app/models/text_parts.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/written_files.h"
+#include "text/chat_template.h"
+#include "text/format_spec.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr char kInfoFile[] = "ingot.json";
+constexpr char kAuto[] = "auto";
+constexpr char kBuiltin[] = "hermes";  // for a folder that names none
+constexpr char kTemplate[] = "template";
+constexpr char kTemplatePrefix[] = "template:";
+
+// Every delimiter of every built-in format: a byte-level model may change its format and keep its vocabulary.
+std::vector<std::string> ByteTokenizerSpecials() {
+  std::vector<std::string> specials;
+  const auto add = [&specials](const std::string& token) {
+    if (std::find(specials.begin(), specials.end(), token) == specials.end()) specials.push_back(token);
+  };
+  for (const text::FormatSpec& format : text::BuiltinFormats()) {
+    add(format.stop_token);
+    for (const std::string& marker : format.Markers()) add(marker);
+  }
+  return specials;
+}
+
+std::string InfoJson(const std::string& chat_format) {
+  return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
+}
+
+// Whether `name` is "template" or "template:NAME": the folder's own template, with the output format NAME.
+bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
+
+// The ids at which an engine stops for this model.
+absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
+  const std::string path = model_dir + "/config.json";
+  const absl::StatusOr<std::string> config = base::ReadFile(path);
+  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a folder with a tokenizer alone
+  INGOT_RETURN_IF_ERROR(config.status());
+  auto ends = text::EosIdsIn(*config);
+  if (!ends.ok()) return base::Annotate(ends.status(), path);
+  return ends;
+}
+
+absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::string& name,
+                                                                   const std::string& model_dir,
+                                                                   std::shared_ptr<const text::Tokenizer> tokenizer,
+                                                                   const std::string& chat_template) {
+  if (!NamesTemplate(name)) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ends, ModelEnds(model_dir));
+    return text::MakeChatFormat(name, std::move(tokenizer), ends);
+  }
+  const std::string output = name == kTemplate ? "" : name.substr(std::string(kTemplatePrefix).size());
+  return text::LoadChatFormat(model_dir, std::move(tokenizer), output, chat_template);
+}
+
+// What somebody may have meant by a folder without a tokenizer; empty = nothing comes to mind.
+std::string MeantBy(const std::string& model_dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(model_dir, error)) {
+    return absl::StrCat("; there is no folder ", model_dir, ", and names of the Hub are not fetched: `hf download ",
+                        model_dir, " --local-dir DIR`");
+  }
+  std::string newest;
+  for (fs::directory_iterator entry(model_dir + "/checkpoints", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("step-")) newest = std::max(newest, name);
+  }
+  return newest.empty() ? "" : absl::StrCat("; did you mean ", model_dir, "/checkpoints/", newest, "?");
+}
+
+// The chat format that a folder's ingot.json names; without one its own template, or hermes.
+absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
+  const std::string path = absl::StrCat(model_dir, "/", kInfoFile);
+  if (!std::filesystem::exists(path)) {
+    const auto own = text::ChatTemplate::Load(model_dir);
+    if (absl::IsNotFound(own.status())) return std::string(kBuiltin);
+    INGOT_RETURN_IF_ERROR(own.status());
+    return std::string(kTemplate);
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path));
+  absl::StatusOr<base::json::value> info = base::ParseJson(text);
+  if (!info.ok()) return base::Annotate(info.status(), path);
+  const base::json::value* name = base::Find(*info, "chat_format");
+  if (name == nullptr || !name->is_string()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": chat_format must be a string"));
+  }
+  return std::string(name->get_string());
+}
+
+// DATA_LOSS: a file of the folder other than its tensors is not as it was written.
+absl::Status CheckTexts(const std::string& model_dir) {
+  INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(model_dir));
+  return written.CheckContents([](std::string_view name) { return !name.ends_with(".safetensors"); });
+}
+
+}  // namespace
+
+absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
+  TextParts parts;
+  const std::vector<std::string> specials = ByteTokenizerSpecials();
+  parts.tokenizer = text::MakeByteTokenizer(specials);
+  const std::string name = chat_format == kAuto ? kBuiltin : chat_format;
+  INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(name, parts.tokenizer));
+  parts.files = {{"tokenizer.json", text::ByteTokenizerJson(specials)}, {kInfoFile, InfoJson(name)}};
+  return parts;
+}
+
+absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format,
+                                        const std::string& chat_template) {
+  TextParts parts;
+  INGOT_RETURN_IF_ERROR(CheckTexts(model_dir));
+  auto tokenizer = text::LoadTokenizer(model_dir);
+  if (absl::IsNotFound(tokenizer.status())) {
+    return absl::NotFoundError(absl::StrCat(tokenizer.status().message(), MeantBy(model_dir)));
+  }
+  INGOT_ASSIGN_OR_RETURN(parts.tokenizer, std::move(tokenizer));
+  std::string name = chat_format;
+  const bool is_auto = name.empty() || name == kAuto;
+  if (is_auto && chat_template.empty()) {
+    INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
+  } else if (is_auto) {
+    name = kTemplate;
+  } else if (!chat_template.empty() && !NamesTemplate(name)) {
+    return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which reads no template, and ",
+                                                   chat_template, " is given as the chat template: set the format to ",
+                                                   kTemplate, " or ", kAuto, ", or leave the file out"));
+  }
+  auto format = MakeFormat(name, model_dir, parts.tokenizer, chat_template);
+  if (!format.ok() && !chat_template.empty()) return base::Annotate(format.status(), "the chat template");
+  INGOT_ASSIGN_OR_RETURN(parts.format, std::move(format));
+  INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
+  parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
+  if (!NamesTemplate(name)) return parts;
+  INGOT_ASSIGN_OR_RETURN(auto texts, text::ChatTemplateTexts(model_dir, chat_template));
+  parts.files.merge(texts);
+  return parts;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,74 @@
+#include "app/record/run_loggers.h"
+
+#include <utility>
+#include <vector>
+
+#include "app/models/http_post.h"
+#include "base/file.h"
+#include "base/secret.h"
+#include "loggers/mlflow.h"
+#include "loggers/otlp.h"
+#include "loggers/trackio.h"
+
+namespace ingot::app {
+namespace {
+
+absl::StatusOr<std::string> PostJson(const std::string& url, const std::string& body, const std::string& key) {
+  HttpPost post;
+  post.url = url;
+  post.body = body;
+  post.key = key;
+  post.timeout_s = 10;
+  return Post(post);
+}
+
+absl::StatusOr<std::string> KeyIn(const std::string& file) {
+  return file.empty() ? absl::StatusOr<std::string>("") : base::ReadSecret(file);
+}
+
+// What an earlier start of the logger left.
+std::string StateOf(const std::string& folder, const std::string& name) {
+  const absl::StatusOr<std::string> text = base::ReadFile(absl::StrCat(folder, "/", name, ".json"));
+  if (!text.ok()) return "";
+  const absl::StatusOr<loggers::Place> place = loggers::ReadPlace(*text);
+  return place.ok() ? place->state : "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<loggers::Follower>> FollowRun(const RunConfig& config, const RunDir& dir,
+                                                             const std::string& effective_yaml,
+                                                             datapool::Client* pool) {
+  const LoggerOptions& options = config.loggers;
+  const std::string folder = dir.path() + "/loggers";
+  std::vector<std::unique_ptr<loggers::Logger>> list;
+  if (!options.mlflow_url.empty()) {
+    INGOT_ASSIGN_OR_RETURN(std::string key, KeyIn(options.mlflow_key_file));
+    loggers::MlflowOptions mlflow{options.mlflow_url, options.mlflow_experiment, std::move(key)};
+    list.push_back(std::make_unique<loggers::Mlflow>(std::move(mlflow), config.name, effective_yaml,
+                                                     StateOf(folder, "mlflow"), PostJson));
+  }
+  if (!options.trackio_url.empty()) {
+    INGOT_ASSIGN_OR_RETURN(std::string token, KeyIn(options.trackio_key_file));
+    loggers::TrackioOptions trackio;
+    trackio.url = options.trackio_url;
+    trackio.project = options.trackio_project;
+    const bool space = token.starts_with("hf_");
+    (space ? trackio.key : trackio.write_token) = std::move(token);
+    list.push_back(std::make_unique<loggers::Trackio>(std::move(trackio), config.name, PostJson));
+  }
+  if (!options.otlp_url.empty()) {
+    INGOT_ASSIGN_OR_RETURN(std::string key, KeyIn(options.otlp_key_file));
+    list.push_back(
+        std::make_unique<loggers::Otlp>(loggers::OtlpOptions{options.otlp_url, std::move(key)}, config.name, PostJson));
+  }
+  if (list.empty()) return nullptr;
+  loggers::FollowerOptions follower;
+  follower.record = dir.metrics();
+  follower.folder = folder;
+  auto started = std::make_unique<loggers::Follower>(std::move(follower), std::move(list), pool);
+  started->Start();
+  return started;
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,53 @@
+// The page of a run (src/view) as this program serves it: beside a run that this process drives, or for a run's folder.
+//
+// A process that serves the page of its own run also answers on RUN/sockets/page.sock, a file of this user's alone, with a
+// new link to the page. `ingot view RUN` asks there first.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/record/stored_run.h"
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
+#include "base/status.h"
+#include "rollout/client.h"
+#include "scheduler/client.h"
+#include "view/page.h"
+
+namespace ingot::app {
+
+class LinkEndpoint;
+
+class RunPage {
+ public:
+  ~RunPage();
+  std::string NewLink() { return page_->NewLink(); }
+
+  // The roles that a running page asks. All are borrowed and outlive it. A supervised run and a retraining have the tokenizer alone.
+  struct Roles {
+    datapool::Client* pool = nullptr;
+    scheduler::Client* scheduler = nullptr;
+    std::vector<std::pair<std::string, rollout::Client*>> engines;  // by name
+    std::shared_ptr<const text::Tokenizer> tokenizer;
+    std::string no_pool = kSupervisedHasNoPool;  // says why `pool` is null
+  };
+
+  // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
+  static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir, Roles roles);
+  // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS is that of `options`,
+  // or without one that of the run's configuration. The error names the options of `ingot view`.
+  static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
+
+ private:
+  RunPage() = default;
+
+  std::unique_ptr<view::Page> page_;
+  std::unique_ptr<LinkEndpoint> links_;  // before the page
+};
+
+// A new link to the page of the process that drives the run in `folder`. UNAVAILABLE: none answers.
+absl::StatusOr<std::string> AskForLink(const std::string& folder);
+
+}  // namespace ingot::app

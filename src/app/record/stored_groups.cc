@@ -1,0 +1,39 @@
+#include "app/record/stored_groups.h"
+
+#include "app/record/stored_episodes.h"
+
+namespace ingot::app {
+
+absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool) {
+  StoredGroupIds groups;
+  for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
+    groups.purpose = purpose;
+    INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, purpose, 0, [&](const v1::Episode& episode) {
+                            const int64_t id = episode.ref().group_id();
+                            if (groups.ids.empty() || groups.ids.back() != id) groups.ids.push_back(id);
+                          }).status());
+    if (!groups.ids.empty()) break;
+  }
+  return groups;
+}
+
+absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
+                         const std::function<absl::Status(const v1::Group&)>& visit) {
+  progress.Show("listing groups");
+  INGOT_ASSIGN_OR_RETURN(const StoredGroupIds groups, ListGroups(pool));
+  int64_t visited = 0;
+  for (const int64_t id : groups.ids) {
+    progress.Show("groups", visited++, std::ssize(groups.ids));
+    v1::GetGroupRequest request;
+    request.set_group_id(id);
+    request.set_purpose(groups.purpose);
+    const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
+    if (absl::IsNotFound(group.status())) continue;  // deleted meanwhile by the run
+    INGOT_RETURN_IF_ERROR(group.status());
+    INGOT_RETURN_IF_ERROR(visit(*group));
+  }
+  progress.Clear();
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

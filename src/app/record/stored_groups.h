@@ -1,0 +1,24 @@
+// The groups of a stored pool: those of training, or, of a pool without any, those of an evaluation or a collection.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "app/terminal/progress.h"
+#include "base/status.h"
+#include "datapool/client.h"
+
+namespace ingot::app {
+
+struct StoredGroupIds {
+  v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
+  std::vector<int64_t> ids;  // ascending
+};
+absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool);
+
+// Visits every group with its trees, and shows how many. Groups that are deleted meanwhile are left out.
+absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
+                         const std::function<absl::Status(const v1::Group&)>& visit);
+
+}  // namespace ingot::app

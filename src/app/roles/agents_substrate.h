@@ -1,0 +1,26 @@
+// The substrate of a run's agents: the paths that they must not see, the programs that they must reach, and the line
+// that says at the start what the machine grants.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agents/options.h"
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
+#include "base/metrics.h"
+#include "sandbox/substrate.h"
+
+namespace ingot::app {
+
+// Probes the machine, prints and logs the grant, and warns where nothing keeps agents from the run. Errors are those of
+// sandbox::MakeSubstrate. To be called before the warm start: a run that would be refused must not train first.
+absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const RunConfig& config, const RunDir& dir);
+
+// The options of the run's Runner: `config.agents`, with the folders of Harbor tasks as folders of their images.
+agents::RunnerOptions RunnerOptionsOf(const RunConfig& config);
+
+// The grant as a gauge of 1, with its parts as labels.
+void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& metrics);
+
+}  // namespace ingot::app

@@ -1,0 +1,52 @@
+// All roles in one process, for `ingot train` and `ingot eval`. Owns the roles, and the order in which they start and
+// stop.
+//
+//   pool <- scheduler <- gateway <- agents        trainer -> publisher -> engine
+//
+// Not thread safe; one thread calls its methods.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/models/model_setup.h"
+#include "app/record/run_page.h"
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
+#include "app/training/training.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "scheduler/resume_point.h"
+
+namespace ingot::app {
+
+class EmbeddedRun {
+ public:
+  // Opens the pool, recovers the scheduler at a checkpoint, starts engine and gateway. Agents start with
+  // StartAgents. The configuration and the metrics must outlive it.
+  static absl::StatusOr<std::unique_ptr<EmbeddedRun>> Start(const RunConfig& config, const RunDir& dir,
+                                                            const ModelSetup& model,
+                                                            const scheduler::ResumePoint& resume,
+                                                            base::Metrics& metrics);
+  ~EmbeddedRun();  // Stop()
+
+  // Does nothing without recipes.
+  absl::Status StartAgents();
+  // Seams for RunTraining; on_first_version starts the agents.
+  TrainingSeams Seams();
+  // The roles for the run's page, which must end before them.
+  RunPage::Roles PageRoles(const ModelSetup& model) const;
+  // Stops agents, gateway, scheduler, engine and pool, in this order.
+  void Stop();
+
+  const std::string& url() const;
+  // Prometheus' text of the gateway's and the run's metrics.
+  std::string MetricsText() const;
+
+ private:
+  struct Parts;
+  explicit EmbeddedRun(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace ingot::app

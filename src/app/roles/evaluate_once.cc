@@ -1,0 +1,56 @@
+#include "app/roles/evaluate_once.h"
+
+#include <cstdio>
+#include <string>
+
+#include "app/record/run_metrics.h"
+#include "app/roles/embedded.h"
+#include "app/run/process.h"
+#include "app/terminal/progress.h"
+#include "app/training/evaluation.h"
+#include "base/printable.h"
+
+namespace ingot::app {
+
+absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
+                          const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
+                          const DeviceChoice& device,
+                          const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,
+                          const std::function<absl::Status()>& begun) {
+  base::Metrics metrics(config.metrics.max_labels);
+  ReportDevice(device, metrics);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
+  INGOT_ASSIGN_OR_RETURN(
+      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
+  const TrainingSeams seams = run->Seams();
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, 0, MostEvaluations(config),
+                                                                      *seams.scheduler, *seams.publisher));
+  INGOT_RETURN_IF_ERROR(seams.publisher->Publish(snapshot, /*retain=*/true).status());
+  INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
+  INGOT_RETURN_IF_ERROR(evaluations.Start(0));
+  INGOT_RETURN_IF_ERROR(run->StartAgents());
+  INGOT_RETURN_IF_ERROR(dir.DropReplaced());
+  if (begun) INGOT_RETURN_IF_ERROR(begun());
+  const RetryPolicy retry{.stop = &StopFlag()};
+  Progress progress(command);
+  INGOT_RETURN_IF_ERROR(evaluations.Finish(
+      [&](int64_t, const v1::EvalStatusResponse& result) {
+        progress.Clear();
+        return report(result, *seams.pool);
+      },
+      retry,
+      [&](const std::string& text) {
+        progress.Clear();
+        std::printf("%s\n", base::Printable(text).c_str());
+      },
+      [&](const v1::EvalStatusResponse& so_far) {
+        const std::string failed =
+            so_far.failed() > 0 ? absl::StrCat("episodes, ", so_far.failed(), " failed") : "episodes";
+        progress.Show(failed, so_far.finished() + so_far.failed(), so_far.total());
+      }));
+  endpoints.clear();  // before the metrics that they show
+  run->Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

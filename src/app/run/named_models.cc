@@ -1,0 +1,47 @@
+#include "app/run/named_models.h"
+
+#include <algorithm>
+
+namespace ingot::app {
+namespace {
+
+// Whether the name stands for weights that do not follow the training.
+bool IsFixed(const gateway::GatewayOptions& gateway, const std::string& name) {
+  const gateway::ModelOptions* model = FindModel(gateway, name);
+  return model != nullptr && model->weights != gateway::ModelWeights::kFollow && model->url.empty();
+}
+
+}  // namespace
+
+const gateway::ModelOptions* FindModel(const gateway::GatewayOptions& gateway, const std::string& name) {
+  const auto found = std::find_if(gateway.models.begin(), gateway.models.end(),
+                                  [&name](const gateway::ModelOptions& model) { return model.name == name; });
+  return found == gateway.models.end() ? nullptr : &*found;
+}
+
+bool AsksModels(const reward::RewardOptions& rewards) {
+  return std::any_of(rewards.terms.begin(), rewards.terms.end(), [](const reward::TermOptions& term) {
+    return term.kind == "teacher" || (term.kind == "judge" && term.judge.server.url.empty());
+  });
+}
+
+absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gateway::GatewayOptions& gateway) {
+  for (const reward::TermOptions& term : rewards.terms) {
+    if (term.kind == "teacher" && !IsFixed(gateway, term.teacher.model)) {
+      return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(), "): teacher.model is '",
+                                                     term.teacher.model,
+                                                     "': name a model of gateway.models with weights pinned or "
+                                                     "external, and no url, whose server takes ids; the policy cannot "
+                                                     "teach itself"));
+    }
+    if (term.kind == "judge" && term.judge.server.url.empty() && !IsFixed(gateway, term.judge.server.model)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rewards.terms (", term.Name(), "): judge.url is empty, and judge.model '", term.judge.server.model,
+          "' is no pinned or external model of gateway.models: name one, or the base URL of a server of OpenAI's chat "
+          "completions, such as one of `ingot serve`"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app

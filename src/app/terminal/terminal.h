@@ -1,0 +1,72 @@
+// The lines of a run on the terminal: one per step, in colour where the terminal takes it (screen.h), plain elsewhere. Not
+// thread safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/terminal/screen.h"
+#include "base/clock.h"
+
+namespace ingot::app {
+
+class StepLine {
+ public:
+  // `out` is borrowed; `clock` outlives it.
+  StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock = base::Clock::Real());
+  ~StepLine();  // the last progress line stays on the terminal
+  StepLine(const StepLine&) = delete;
+  StepLine& operator=(const StepLine&) = delete;
+
+  // Prints a finished step with its metrics (docs/reference/metrics.md), `elapsed_s` after the run's start.
+  void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s);
+
+  // Prints one line that scrolls, such as the start of a stage or the end of an evaluation. Text from outside in it is
+  // escaped (base/printable.h), line ends too.
+  void Note(const std::string& text);
+
+  // Prints the progress of a stage. On a terminal that replaces lines it stands in place of the progress before it,
+  // and the next line replaces it; elsewhere it is a line of its own, at most one in kPlainProgressEvery.
+  void Progress(const std::string& text);
+  static constexpr std::chrono::seconds kPlainProgressEvery{30};
+
+ private:
+  void Print(const char* colour, const std::string& text);
+
+  std::FILE* const out_;
+  const std::string run_name_;
+  const int64_t total_steps_;
+  const Screen screen_;
+  double first_elapsed_s_ = -1;
+  int64_t first_step_ = 0;
+  const base::Clock& clock_;
+  bool progress_stands_ = false;                               // at the cursor's line of the terminal
+  std::optional<std::chrono::nanoseconds> plain_progress_at_;  // of the last line printed or left out first
+};
+
+// The progress of a supervised stage: "supervised  120/480  nll 1.2345  12.3 steps/s  remaining 30s". `done`: steps of
+// the stage so far. `figure`: the stage's loss or accuracy. `seconds` passed for the last `timed` of these steps.
+std::string FormatStage(const std::string& stage, int64_t done, int64_t total, const std::string& figure, int64_t timed,
+                        double seconds);
+
+// StepLine's text for a step, without escape codes: for plain output and tests. "-" = not known, such as the engine's
+// idle share if it restarted since the step before.
+std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
+                       const std::map<std::string, double>& metrics, double eta_s);
+
+// One metric in the fmt format `number` ("{:.1f}"), or "-".
+std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
+                         const std::string& name);
+
+// The gain of merging in a step's passes, its bound, and their ratio: "tree 3.1x of 3.9x (79%)".
+std::string FormatSpeedup(const std::map<std::string, double>& metrics);
+
+// A bar chart of `values` over [0, 1] in unicode blocks, for the summary.
+std::string Sparkline(const std::vector<double>& values);
+
+}  // namespace ingot::app

@@ -1,0 +1,164 @@
+#include "app/training/training.h"
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "app/checks/run_warnings.h"
+#include "app/checks/summary.h"
+#include "app/models/model_setup.h"
+#include "app/run/persist.h"
+#include "app/terminal/progress.h"
+#include "app/terminal/seconds.h"
+#include "app/terminal/terminal.h"
+#include "app/training/best_model.h"
+#include "app/training/evaluation.h"
+#include "app/training/pinned_versions.h"
+#include "app/training/pool_batch_source.h"
+#include "app/training/probe.h"
+#include "app/training/run_record.h"
+#include "app/training/run_recorder.h"
+#include "app/training/run_versions.h"
+#include "app/training/trainer_start.h"
+#include "base/rng.h"
+#include "base/run_log.h"
+#include "trainer/loop.h"
+#include "trainer/trainer.h"
+
+namespace ingot::app {
+namespace {
+
+// For an engine that does not answer at all; one that is gone answers with an error. It is long because the probe is
+// sampled during the step, on an engine that may have long prompts before it.
+constexpr std::chrono::milliseconds kProbeTimeout{300'000};
+
+// A crash before the first due checkpoint resumes from checkpoint 0, so that no warm start is repeated.
+absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const RunDir& dir, RunVersions& versions,
+                       const RetryPolicy& retry) {
+  trainer::CheckpointInfo checkpoint;
+  const Underway writing("writing checkpoint 0");
+  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(checkpoint, trainer.SaveCheckpoint(dir.checkpoints(), model.text.files));
+    return absl::OkStatus();
+  }));
+  INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
+  return dir.DropStages();
+}
+
+// Reports evaluations that ended before this process, or goes on with them.
+absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, const RecordedRows& earlier,
+                               const PinnedVersions& pinned, const BestModel& best, RunRecorder& recorder,
+                               const RetryPolicy& retry) {
+  evaluations.RetainAfterwards([&pinned](int64_t version) { return pinned.Pins(version); });
+  std::set<int64_t> evaluated;
+  for (const auto& [version, mean] : earlier.evaluated) evaluated.insert(version);
+  INGOT_RETURN_IF_ERROR(evaluations.Resume(first_step, evaluated, retry));
+  best.DropOthers(evaluations.running());
+  return evaluations.Poll(recorder.OnEvaluation());
+}
+
+// Has the ranks store the trainer's version; every argument outlives the result.
+auto StoringVersions(trainer::Trainer& trainer, weights::VersionWriter& writer, const RetryPolicy& retry) {
+  return [&trainer, &writer, &retry]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+    std::shared_ptr<const weights::Snapshot> version;
+    INGOT_RETURN_IF_ERROR(Persist(retry, "storing the version", [&]() -> absl::Status {
+      INGOT_ASSIGN_OR_RETURN(version, trainer.StoreVersion(writer.newest(), writer.AnchorDue()));
+      return absl::OkStatus();
+    }));
+    return version;
+  };
+}
+
+// A line about the model that eval.keep_best has kept; empty = there is none.
+std::string DescribeBest(const BestModel& best) {
+  if (!best.on()) return "";
+  const absl::StatusOr<std::optional<VersionScore>> kept = best.Best();
+  if (!kept.ok() || !kept->has_value()) return "";
+  return fmt::format("the best held-out reward is {:.3f}, of version {}, whose model is {}", (*kept)->reward,
+                     (*kept)->version, best.folder());
+}
+
+// The record has the evaluations of this process and of those before it.
+GoalVerdict VerdictOf(const RunConfig& config, const RunDir& dir, const RunTally& tally, int64_t version) {
+  const std::map<int64_t, double> evaluated = ReadRecord(dir.metrics()).evaluated;
+  const auto newest = evaluated.find(version);
+  return JudgeGoal(config.goal, tally.rewards,
+                   newest == evaluated.end() ? std::nullopt : std::optional<double>(newest->second));
+}
+
+}  // namespace
+
+absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
+                            trainer::Ranks& ranks, std::optional<weights::VersionStore> store) {
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
+                         StartAsRankZeroDid(config, dir, device, ranks));
+  if (store.has_value()) trainer->StoreVersionsIn(*std::move(store));
+  return trainer->Follow();
+}
+
+absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
+                                           bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
+  const RunConfig& config = *loaded.config;
+  const base::Clock& clock = base::Clock::Real();
+  const std::chrono::nanoseconds start = clock.Now();
+  StepLine line(stdout, config.name, config.trainer.total_steps);
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, seams.device));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
+                         StartOrResume(config, dir, model, seams.ranks, resume, line, stop));
+  INGOT_RETURN_IF_ERROR(dir.DropReplaced());
+  const int64_t first_step = trainer->version();
+  if (seams.store.has_value()) trainer->StoreVersionsIn(*seams.store);
+
+  const RetryPolicy retry{.stop = &stop};
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
+                         OpenRecord(config, dir, resume, first_step, metrics, retry));
+  const RecordedRows earlier = ReadRecord(dir.metrics());
+  RunTally tally;
+  tally.rewards = earlier.rewards;
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
+                         Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
+                                             *seams.scheduler, *seams.publisher));
+  const PinnedVersions pinned(config.gateway, dir);
+  INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
+  const BestModel best(config.eval.keep_best, dir.checkpoints(), model.text.files);
+  RunVersions versions(seams, evaluations, pinned, best, trainer->config(), retry);
+  if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, retry));
+  PoolBatchSource source(seams, retry, line);
+  RunRecorder recorder(seams, *log, line, tally, evaluations, best, retry, config.eval.success, start);
+  INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, retry));
+
+  trainer::LoopOptions options;
+  options.checkpoint_root = dir.checkpoints();
+  options.extra_files = model.text.files;
+  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
+    const Underway writing(what);
+    return Persist(retry, what, write);
+  };
+  if (seams.writer != nullptr) options.take = StoringVersions(*trainer, *seams.writer, retry);
+  options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
+  const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
+    return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
+                       base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);
+  };
+  trainer::TrainLoop loop(options, *trainer, source, versions, &recorder, probe);
+  const absl::Status ran = loop.Run(), dismissed = trainer->Dismiss();
+  INGOT_RETURN_IF_ERROR(ran);
+  INGOT_RETURN_IF_ERROR(dismissed);
+  INGOT_RETURN_IF_ERROR(
+      evaluations.Finish(recorder.OnEvaluation(), retry, [&line](const std::string& text) { line.Note(text); }));
+  best.DropOthers({});
+
+  for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(clock, start), first_step), '\n')) {
+    line.Note(std::string(text));
+  }
+  for (const std::string& warning : EndWarnings(config, tally)) line.Note("warning: " + warning);
+  if (const std::string text = DescribeBest(best); !text.empty()) line.Note(text);
+  const GoalVerdict verdict = VerdictOf(config, dir, tally, trainer->version());
+  if (!verdict.text.empty()) line.Note(verdict.text);
+  return TrainingResult{tally.rewards, verdict.met, verdict.text};
+}
+
+}  // namespace ingot::app

@@ -1,0 +1,60 @@
+// The verdicts of `ingot doctor`.
+#include "app/checks/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/listening_socket.h"
+
+namespace ingot::app {
+namespace {
+
+TEST(Doctor, SaysWhatToDoAboutWhatIsNotGood) {
+  for (const char* good : {"amx", "avx512bf16"}) EXPECT_EQ(JudgeInstructionSet(good).health, Health::kGood);
+  for (const Finding& finding : {JudgeInstructionSet("avx2"), JudgeInstructionSet("portable"), JudgeMemory(1 << 30),
+                                 JudgeOpenFiles(1024, 1024), JudgeFsync(80, "/runs")}) {
+    EXPECT_EQ(finding.health, Health::kLimited) << finding.text;
+    EXPECT_FALSE(finding.remedy.empty()) << finding.text;
+  }
+  for (const Finding& finding :
+       {JudgeMemory(int64_t{16} << 30), JudgeOpenFiles(1024, 1 << 20), JudgeFsync(0.5, "/runs")}) {
+    EXPECT_EQ(finding.health, Health::kGood) << finding.text;
+  }
+}
+
+TEST(Doctor, ExaminesThisMachineAndLeavesNothingBehind) {
+  RunConfig config;
+  config.root = ::testing::TempDir() + "/no/such/folder";
+  const std::vector<Finding> findings = Examine(config);
+  EXPECT_GE(findings.size(), 9u);
+  const std::string text = FormatFindings(findings);
+  for (const char* subject : {"processor", "memory", "disk", "sandbox", "ports", "GPU"}) {
+    EXPECT_THAT(text, testing::HasSubstr(subject));
+  }
+}
+
+TEST(Doctor, NamesEveryPortThatIsTaken) {
+  RunConfig config;
+  config.http.port = config.cluster.datapool_port = config.cluster.scheduler_port = 0;
+  config.cluster.gateway_port = config.cluster.rollout_port = 0;
+  EXPECT_EQ(ExaminePorts(config).health, Health::kGood) << ExaminePorts(config).text;
+  const base::testing::ListeningSocket taken;
+  const int port = std::stoi(taken.place().substr(taken.place().find(':') + 1));
+  config.page.host = config.metrics.host = "127.0.0.1";
+  config.page.port = port;
+  config.page.enabled = false;
+  EXPECT_EQ(ExaminePorts(config).health, Health::kGood) << "a run without a page needs no port for it";
+  config.page.enabled = true;
+  EXPECT_THAT(ExaminePorts(config).text, testing::HasSubstr("http.dashboard_port: cannot listen on 127.0.0.1:"));
+  config.metrics.port = port;
+  const Finding both = ExaminePorts(config);
+  EXPECT_EQ(both.health, Health::kLimited);
+  EXPECT_THAT(both.text, testing::HasSubstr("metrics.port: cannot listen on 127.0.0.1:"));
+  EXPECT_THAT(both.text, testing::HasSubstr(absl::StrCat("http.dashboard_port and metrics.port are both ", port)));
+  EXPECT_THAT(both.remedy, testing::HasSubstr("http.dashboard_port=0"));
+}
+
+}  // namespace
+}  // namespace ingot::app

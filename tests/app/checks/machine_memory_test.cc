@@ -1,0 +1,65 @@
+#include "app/checks/machine_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+model::ModelConfig Shape() {
+  model::ModelConfig shape;
+  shape.vocab_size = 256;
+  shape.hidden_size = 64;
+  shape.intermediate_size = 128;
+  shape.num_hidden_layers = 2;
+  shape.num_attention_heads = 4;
+  shape.num_key_value_heads = 2;
+  shape.head_dim = 16;
+  return shape;
+}
+
+RunConfig Config(int engines, int ranks) {
+  RunConfig config;
+  config.tasks = "tasks.jsonl";
+  config.rollout.kv_cache_tokens = 1000;
+  config.cluster.rollout_engines = engines;
+  config.cluster.trainer_ranks = ranks;
+  return config;
+}
+
+TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
+  const RunConfig config = Config(3, 2);
+  const std::vector<RoleProcess> roles = AllRoles(config);
+  const MachineNeed need = NeedOfRoles(config, Shape(), roles);
+  EXPECT_EQ(need.engines, 3);
+  EXPECT_EQ(need.ranks, 2);
+  EXPECT_EQ(need.cache, 2 * 2 * 2 * 16 * 4 * 1000);  // layers, keys and values, heads, width, bytes, tokens
+  EXPECT_EQ(need.total(), 3 * (need.cache + need.versions) + need.trainer);
+  const std::vector<RoleProcess> one = {{"trainer", 0}, {"rollout", 0}, {"gateway", 0}};
+  const MachineNeed part = NeedOfRoles(config, Shape(), one);
+  EXPECT_EQ(part.engines, 1);
+  EXPECT_EQ(part.ranks, 1);
+  EXPECT_LT(part.trainer, need.trainer);
+}
+
+// Each engine fits alone. The two do not.
+TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
+  const RunConfig config = Config(2, 1);
+  const MachineNeed need = NeedOfRoles(config, Shape(), AllRoles(config));
+  EXPECT_TRUE(CheckMachineHolds(need, need.total(), config, "node engines-1").ok());
+  const int64_t available = need.total() - need.cache;
+  const absl::Status rejected = CheckMachineHolds(need, available, config, "node engines-1");
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(rejected.message()),
+      AllOf(HasSubstr("node engines-1 cannot hold"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
+            HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
+}
+
+}  // namespace
+}  // namespace ingot::app

@@ -1,0 +1,49 @@
+#include "app/checks/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace ingot::app {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Goal, WithoutBoundsIsMetAndSaysNothing) {
+  const GoalVerdict verdict = JudgeGoal({}, {0.5, 0.1}, std::nullopt);
+  EXPECT_TRUE(verdict.met);
+  EXPECT_EQ(verdict.text, "");
+}
+
+TEST(Goal, BoundsTheFirstAndTheLastSteps) {
+  const GoalOptions goal{.first_steps = 1, .first_reward_below = 0.3, .last_steps = 2, .last_reward_above = 0.7};
+  EXPECT_TRUE(JudgeGoal(goal, {0.2, 0.7, 0.8}, std::nullopt).met);
+  EXPECT_FALSE(JudgeGoal(goal, {0.3, 0.7, 0.8}, std::nullopt).met);
+  EXPECT_FALSE(JudgeGoal(goal, {0.2, 0.6, 0.8}, std::nullopt).met);
+  EXPECT_FALSE(JudgeGoal(goal, {0.2, std::nan(""), 0.8}, std::nullopt).met);
+  EXPECT_THAT(JudgeGoal(goal, {0.2}, std::nullopt).text, HasSubstr("fewer"));
+}
+
+TEST(Goal, BoundsTheLastEvaluation) {
+  GoalOptions goal;
+  goal.eval_above = 0.8;
+  EXPECT_TRUE(JudgeGoal(goal, {}, 0.9).met);
+  EXPECT_THAT(JudgeGoal(goal, {}, 0.9).text, HasSubstr("goal met: held-out reward 0.900 (above 0.8)"));
+  EXPECT_FALSE(JudgeGoal(goal, {}, 0.8).met);
+  EXPECT_FALSE(JudgeGoal(goal, {}, std::nan("")).met);
+  const GoalVerdict missing = JudgeGoal(goal, {}, std::nullopt);
+  EXPECT_FALSE(missing.met);
+  EXPECT_THAT(missing.text, HasSubstr("NOT met: no evaluation of the last version"));
+}
+
+TEST(Goal, OfStepsAndEvaluationNeedsBoth) {
+  GoalOptions goal{.last_steps = 1, .last_reward_above = 0.5};
+  goal.eval_above = 0.5;
+  EXPECT_TRUE(JudgeGoal(goal, {0.6}, 0.6).met);
+  EXPECT_FALSE(JudgeGoal(goal, {0.6}, 0.4).met);
+  EXPECT_FALSE(JudgeGoal(goal, {0.4}, 0.6).met);
+}
+
+}  // namespace
+}  // namespace ingot::app

@@ -1,0 +1,136 @@
+#include "app/models/device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace ingot::app {
+namespace {
+
+using kernels::cuda::DeviceProbe;
+
+DeviceProbe Good() {
+  DeviceProbe probe;
+  probe.version = kernels::cuda::kProbeVersion;
+  probe.runtime_version = 13000;
+  probe.driver_version = 13010;
+  probe.device_count = probe.torch_devices = 1;
+  probe.capability = 90;
+  probe.least_capability = 80;
+  probe.memory_bytes = int64_t{80} << 30;
+  std::strcpy(probe.name, "Test Card");
+  return probe;
+}
+
+std::string Judged(const DeviceProbe& probe) { return JudgeProbe(probe).ToString(); }
+bool Has(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+
+TEST(JudgeProbe, NamesTheFault) {
+  EXPECT_TRUE(JudgeProbe(Good()).ok());
+  DeviceProbe p = Good();
+  p.driver_version = 0;
+  p.error = 35;
+  EXPECT_TRUE(Has(Judged(p), "no NVIDIA driver")) << Judged(p);
+  p = Good();
+  p.driver_version = 12040;
+  p.error = 35;
+  EXPECT_TRUE(Has(Judged(p), "the driver knows CUDA 12.4, the library was built with 13.0")) << Judged(p);
+  p = Good();
+  p.error = 100;
+  p.device_count = 0;
+  EXPECT_TRUE(Has(Judged(p), "no CUDA device")) << Judged(p);
+  p = Good();
+  p.error = 802;
+  std::strcpy(p.error_text, "system not yet initialized");
+  EXPECT_TRUE(Has(Judged(p), "system not yet initialized")) << Judged(p);
+  p = Good();
+  p.capability = 75;
+  EXPECT_TRUE(Has(Judged(p), "Test Card, is sm_75; the kernels need sm_80")) << Judged(p);
+  p = Good();
+  p.torch_devices = 0;
+  EXPECT_TRUE(Has(Judged(p), "torch can use none")) << Judged(p);
+}
+
+// An older driver is no fault if CUDA starts: minor versions are compatible.
+TEST(JudgeProbe, TakesADriverThatWorks) {
+  DeviceProbe p = Good();
+  p.runtime_version = 13020;
+  EXPECT_TRUE(JudgeProbe(p).ok());
+}
+
+// fake_cuda.cc is this test's own library; it answers with INGOT_FAKE_PROBE.
+TEST(OpenDevice, TakesTheCardOfTheNamedLibrary) {
+  ::setenv("INGOT_FAKE_PROBE", "good", 1);
+  const auto choice = OpenDevice("auto", INGOT_FAKE_CUDA);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->torch_name, "cuda:0");
+  EXPECT_FALSE(choice->fell_back);
+  EXPECT_EQ(choice->description, "Fake Card, sm_90, 80.0 GiB, CUDA 13.0 (driver 13.1)");
+  EXPECT_EQ(OpenDevice("cuda", INGOT_FAKE_CUDA)->torch_name, "cuda:0");
+  EXPECT_EQ(OpenDevice("cpu", INGOT_FAKE_CUDA)->torch_name, "cpu");
+}
+
+TEST(OpenDevice, ProcessesTakeTheDevicesInTurn) {
+  ::setenv("INGOT_FAKE_PROBE", "two", 1);
+  for (int place = 0; place < 4; ++place) {
+    const auto choice = OpenDevice("cuda", INGOT_FAKE_CUDA, place);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->torch_name, absl::StrCat("cuda:", place % 2));
+    EXPECT_EQ(choice->devices, 2);
+  }
+}
+
+TEST(OpenDevice, AutoFallsBackWhereCudaFailsAndSaysWhy) {
+  ::setenv("INGOT_FAKE_PROBE", "old", 1);
+  const auto choice = OpenDevice("auto", INGOT_FAKE_CUDA);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->torch_name, "cpu");
+  EXPECT_TRUE(choice->fell_back);
+  EXPECT_TRUE(Has(choice->description, "sm_70")) << choice->description;
+  const absl::Status asked = OpenDevice("cuda", INGOT_FAKE_CUDA).status();
+  EXPECT_EQ(asked.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(Has(asked.ToString(), "device: cuda was asked for")) << asked;
+  EXPECT_TRUE(Has(asked.ToString(), "device=auto")) << asked;
+}
+
+TEST(OpenDevice, RejectsALibraryOfAnotherBuild) {
+  ::setenv("INGOT_FAKE_PROBE", "version", 1);
+  const absl::Status status = OpenDevice("cuda", INGOT_FAKE_CUDA).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(Has(status.ToString(), "another build")) << status;
+}
+
+TEST(OpenDevice, SaysThatThereIsNoLibrary) {
+  const absl::Status none = OpenDevice("cuda", "").status();  // there is no library beside this test
+  EXPECT_EQ(none.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(Has(none.ToString(), "only the CPU kernels")) << none;
+  EXPECT_TRUE(Has(none.ToString(), "INGOT_CUDA_LIBRARY")) << none;
+  const absl::Status gone = OpenDevice("cuda", "/nowhere/libingot_cuda.so").status();
+  EXPECT_TRUE(Has(gone.ToString(), "/nowhere/libingot_cuda.so")) << gone;
+  // A file that is no library, and a library of another program.
+  EXPECT_TRUE(Has(OpenDevice("cuda", "/proc/self/cmdline").status().ToString(), "cannot open")) << none;
+  EXPECT_TRUE(OpenDevice("auto", "/nowhere/libingot_cuda.so")->fell_back);
+}
+
+TEST(OpenDevice, CpuIsNoFallback) {
+  const auto choice = OpenDevice("cpu", "/nowhere/libingot_cuda.so");
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->torch_name, "cpu");
+  EXPECT_FALSE(choice->fell_back);
+}
+
+TEST(ReportDevice, SetsTheGauge) {
+  base::Metrics metrics;
+  DeviceChoice choice;
+  choice.fell_back = true;
+  ReportDevice(choice, metrics);
+  EXPECT_TRUE(Has(metrics.RenderText(), "device_fallback 1")) << metrics.RenderText();
+  choice.fell_back = false;
+  ReportDevice(choice, metrics);
+  EXPECT_TRUE(Has(metrics.RenderText(), "device_fallback 0"));
+}
+
+}  // namespace
+}  // namespace ingot::app
