@@ -42,7 +42,7 @@
 #include "gateway/stub_engine.h"
 #include "gateway/timed_pool.h"
 #include "http/limits.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::bench {
 namespace {

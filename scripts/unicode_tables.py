@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_data.h from the Unicode Character Database.
+"""Writes src/text/unicode/unicode_data.h from the Unicode Character Database.
 
-    scripts/unicode_tables.py UCD > src/text/unicode_data.h    writes the header
+    scripts/unicode_tables.py UCD > src/text/unicode/unicode_data.h    writes the header
     scripts/unicode_tables.py UCD --check                      exit 1 if the header differs
 
 UCD is a folder with the layout of https://www.unicode.org/Public/: VERSION/ucd/UnicodeData.txt for the versions 8.0.0,
@@ -12,7 +12,7 @@ import pathlib
 import sys
 import textwrap
 
-HEADER = pathlib.Path(__file__).resolve().parent.parent / "src/text/unicode_data.h"
+HEADER = pathlib.Path(__file__).resolve().parent.parent / "src/text/unicode/unicode_data.h"
 LIMIT = 0x110000
 # Punctuation of Unicode 8.0 that 16.0 has in another category; IsPunctuation in unicode.cc names these characters.
 NO_LONGER_PUNCTUATION = [0x166D, 0x111C9]
@@ -89,11 +89,11 @@ def header(ucd):
     punctuation = [c for c in everything if v16.category[c][0] == "P" and v8.category[c][0] != "P"]
     lost = [c for c in everything if v8.category[c][0] == "P" and v16.category[c][0] != "P"]
     if lost != NO_LONGER_PUNCTUATION:
-        sys.exit(f"IsPunctuation in src/text/unicode.cc must name {[hex(c) for c in lost]}")
+        sys.exit(f"IsPunctuation in src/text/unicode/unicode.cc must name {[hex(c) for c in lost]}")
     return f"""// Tables for unicode.cc, from the Unicode Character Database. scripts/unicode_tables.py writes this file.
 #pragma once
 
-#include "text/unicode.h"
+#include "text/unicode/unicode.h"
 
 namespace ingot::text {{
 
@@ -132,8 +132,8 @@ def main():
         sys.stdout.write(text)
         return
     difference = list(difflib.unified_diff(HEADER.read_text().splitlines(), text.splitlines(),
-                                           "src/text/unicode_data.h", "the database", lineterm=""))
-    print("\n".join(difference) or "src/text/unicode_data.h equals the database")
+                                           "src/text/unicode/unicode_data.h", "the database", lineterm=""))
+    print("\n".join(difference) or "src/text/unicode/unicode_data.h equals the database")
     sys.exit(1 if difference else 0)
 
 

@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "proto/tree.pb.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "tree/forest.h"
 
 namespace ingot::dataset {

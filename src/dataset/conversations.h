@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "dataset/jsonl.h"
 #include "dataset/recorded.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::dataset {
 

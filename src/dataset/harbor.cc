@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "dataset/harbor_toml.h"
 #include "dataset/task_folder.h"
-#include "text/unicode.h"
+#include "text/unicode/unicode.h"
 
 namespace ingot::dataset {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "dataset/jsonl.h"
 #include "dataset/sft.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "tree/forest.h"
 
 namespace ingot::dataset {

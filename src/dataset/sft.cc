@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "text/template_variables.h"
+#include "text/chat/template_variables.h"
 
 namespace ingot::dataset {
 namespace {

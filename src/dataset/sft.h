@@ -9,14 +9,14 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "dataset/conversations.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "tree/forest.h"
 
 namespace ingot::dataset {
 
 struct SftOptions {
   int32_t max_tokens = 0;  // of an example, context included; a longer one is an error; 0 = no limit
-  // Variables of the chat template for all conversations; a conversation's own win (text/template_variables.h).
+  // Variables of the chat template for all conversations; a conversation's own win (text/chat/template_variables.h).
   base::json::object template_variables = {};
   absl::Status Validate() const;
 };

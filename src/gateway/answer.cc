@@ -6,7 +6,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/item_references.h"
 #include "gateway/sampling.h"
-#include "text/template_variables.h"
+#include "text/chat/template_variables.h"
 
 namespace ingot::gateway {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "text/concession.h"
+#include "text/chat/concession.h"
 
 namespace ingot::gateway {
 
@@ -51,7 +51,7 @@ struct Counters {
     base::MutexLock lock(mu_);
     return forks_;
   }
-  // Calls by the concessions of their conversations (text/concession.h).
+  // Calls by the concessions of their conversations (text/chat/concession.h).
   std::array<std::atomic<int64_t>, text::kConcessions> concessions{};
   void AddConcessions(text::Concessions made);
 

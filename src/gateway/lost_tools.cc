@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

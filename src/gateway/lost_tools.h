@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 

@@ -6,7 +6,7 @@
 
 #include "base/bounds.h"
 #include "base/secret.h"
-#include "text/template_variables.h"
+#include "text/chat/template_variables.h"
 
 namespace ingot::gateway {
 namespace {

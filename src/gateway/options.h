@@ -72,7 +72,7 @@ struct GatewayOptions {
   double end_wait_s = 30;        // seconds that ending an episode waits for its aborted calls to be recorded
   double retry_after_s = 1;      // seconds that a 429 or 503 asks its client to wait
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
-  // Variables of the chat template in each request of any dialect; a client's own win (text/template_variables.h).
+  // Variables of the chat template in each request of any dialect; a client's own win (text/chat/template_variables.h).
   base::json::object template_variables = {};
   bool auto_episodes = false;  // an unknown API key opens a session instead of 401: recorded, never trained on
   // A file with the admin key (>= 16 bytes; white space around it is ignored), which its owner alone may read. Opening an episode requires it; it also

@@ -12,8 +12,8 @@
 #include "gateway/script.h"
 #include "gateway/text_model.h"
 #include "rollout/client.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::gateway {
 

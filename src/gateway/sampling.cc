@@ -11,7 +11,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
 #include "gateway/lost_tools.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

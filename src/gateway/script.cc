@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/json.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

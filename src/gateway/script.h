@@ -22,8 +22,8 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "gateway/api/request.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::gateway {
 

@@ -18,7 +18,7 @@
 #include "reward/verifiers/harbor.h"
 #include "reward/verifiers/math.h"
 #include "sandbox/template.h"
-#include "text/unicode.h"
+#include "text/unicode/unicode.h"
 #include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
 

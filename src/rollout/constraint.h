@@ -11,7 +11,7 @@
 #include "proto/tree.pb.h"
 #include "rollout/logit_shaping.h"
 #include "rollout/sampling.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::rollout {
 

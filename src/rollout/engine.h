@@ -34,7 +34,7 @@
 #include "rollout/engine_options.h"
 #include "rollout/loaded_versions.h"
 #include "rollout/sequence_maker.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "weights/sink.h"
 
 namespace ingot::rollout {

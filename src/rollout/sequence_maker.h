@@ -12,7 +12,7 @@
 #include "rollout/engine_options.h"
 #include "rollout/model_runner.h"
 #include "rollout/sequence.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::rollout {
 

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "datapool/client.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "view/journal.h"
 #include "view/query.h"
 

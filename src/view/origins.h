@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "proto/tree.pb.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::view {
 

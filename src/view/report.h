@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "view/evaluation.h"
 #include "view/journal.h"
 #include "view/rows.h"

@@ -14,7 +14,7 @@
 #include "datapool/client.h"
 #include "proto/rollout.pb.h"
 #include "proto/scheduler.pb.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::view {
 

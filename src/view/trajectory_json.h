@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "proto/tree.pb.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::view {
 

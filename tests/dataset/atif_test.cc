@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/checksum.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "tree/segment_key.h"
 
 namespace ingot::dataset {

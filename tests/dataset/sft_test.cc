@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "text/output_format.h"
-#include "text/template_format.h"
+#include "text/chat/template_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::dataset {
 namespace {

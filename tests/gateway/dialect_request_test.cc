@@ -10,8 +10,8 @@
 #include "gateway/api/request_fields.h"
 #include "gateway/fakes.h"
 #include "gateway/sampling.h"
-#include "text/output_format.h"
-#include "text/template_format.h"
+#include "text/chat/template_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "gateway/fakes.h"
-#include "text/output_format.h"
-#include "text/template_format.h"
+#include "text/chat/template_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "gateway/fakes.h"
-#include "text/output_format.h"
-#include "text/template_format.h"
+#include "text/chat/template_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

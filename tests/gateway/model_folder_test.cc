@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "gateway/clients.h"
-#include "text/output_format.h"
-#include "text/template_format.h"
+#include "text/chat/template_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

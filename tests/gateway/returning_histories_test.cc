@@ -13,8 +13,8 @@
 
 #include "gateway/clients.h"
 #include "gateway/prompt/history.h"
-#include "text/output_samples.h"
-#include "text/rejecting_templates.h"
+#include "text/chat/rejecting_templates.h"
+#include "text/output/output_samples.h"
 
 namespace ingot::gateway {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "gateway/fakes.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/mutex.h"
 #include "rollout/client.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 

@@ -12,8 +12,8 @@
 #include "gateway/prompt/generation.h"
 #include "gateway/prompt/prompt_plan.h"
 #include "gateway/prompt/turn_text.h"
-#include "text/output_format.h"
-#include "text/template_format.h"
+#include "text/chat/template_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "cpu_time.h"
 #include "gateway/fakes.h"
-#include "text/output_pattern.h"
-#include "text/output_samples.h"
+#include "text/output/output_pattern.h"
+#include "text/output/output_samples.h"
 
 namespace ingot::gateway {
 namespace {

@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "grammar/support.h"
-#include "text/output_pattern.h"
-#include "text/output_stream.h"
+#include "text/output/output_pattern.h"
+#include "text/output/output_stream.h"
 
 namespace ingot::grammar {
 namespace {

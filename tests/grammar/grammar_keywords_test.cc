@@ -1,7 +1,7 @@
 // Keyword arguments of Python: sampled texts are read back as arguments that the schema allows, and generated valid
 // texts, in the documented spelling, are accepted.
 #include "grammar/random_schemas.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::grammar {
 namespace {

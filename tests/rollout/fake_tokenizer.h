@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::rollout {
 

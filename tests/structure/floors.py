@@ -69,6 +69,7 @@ TABLE = {
 # itself lie above all of them, files of other folders themselves below.
 FLOORS = {
     "app": (("terminal",), ("run",), ("models", "cluster"), ("checks",), ("record",), ("training",), ("roles",), ("commands",)),
+    "text": ((), ("unicode",), ("jinja", "tokenizer"), ("output",), ("chat",)),
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
@@ -196,6 +197,12 @@ def self_test():
     assert allowed("app/models/text_parts.cc", "app/cluster/front.h")
     assert allowed("app/run/run_dir.cc", "app/main.h")
     assert allowed("app/other/a.cc", "vector")
+    assert allowed("text/chat/chat.h", "text/tokenizer/tokenizer.h") is None
+    assert allowed("text/chat/chat.h", "text/message.h") is None
+    assert allowed("text/message.h", "text/chat/chat.h")
+    assert allowed("text/tokenizer/bpe.cc", "text/output/output_row.h")
+    assert allowed("text/jinja/value.cc", "text/tokenizer/tokenizer.h")
+    assert allowed("gateway/a.cc", "text/chat/chat.h") is None
     assert allowed("tree/a.cc", "vector") is None
     assert allowed("kernels/a.cc", "base/status.h")
     print("floors: self-test passed")

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "text/unicode.h"
+#include "text/unicode/unicode.h"
 
 namespace ingot::text {
 

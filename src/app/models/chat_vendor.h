@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "gateway/options.h"
 #include "gateway/text_model.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::app {
 

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/written_files.h"
-#include "text/chat_template.h"
-#include "text/format_spec.h"
+#include "text/chat/chat_template.h"
+#include "text/output/format_spec.h"
 
 namespace ingot::app {
 namespace {

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "base/status.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 
 // A chat format is one of:
 // - "template": the model's own template; "template:NAME": with the output format NAME;
-// - the name of a built-in one (text/chat.h);
+// - the name of a built-in one (text/chat/chat.h);
 // - "auto": the format of the folder's ingot.json, else the folder's template, else hermes. Random weights have hermes.
 struct TextParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;

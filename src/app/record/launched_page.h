@@ -14,7 +14,7 @@
 #include "loggers/follower.h"
 #include "rollout/client.h"
 #include "scheduler/client.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 

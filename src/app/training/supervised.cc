@@ -28,7 +28,7 @@ struct Examples {
   size_t count = 0;  // conversations or pairs
 };
 
-// Tells how many turns of the file are rendered with concessions to the chat template (text/concession.h).
+// Tells how many turns of the file are rendered with concessions to the chat template (text/chat/concession.h).
 void ReportConcessions(const std::string& path, const text::ConcessionCounts& counts, const StageRecord& record) {
   std::string kinds;
   for (size_t i = 0; i < counts.size(); ++i) {

@@ -1,8 +1,8 @@
 #include "gateway/api/client_tools.h"
 
 #include "gateway/api/api_error.h"
+#include "text/output/readable_object.h"
 #include "text/python_json.h"
-#include "text/readable_object.h"
 
 namespace ingot::gateway {
 namespace {

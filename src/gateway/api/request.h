@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "gateway/api/event.h"
 #include "gateway/echoed_ids.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 

@@ -5,7 +5,7 @@
 #include "base/checksum.h"
 #include "base/json.h"
 #include "gateway/json_limit.h"
-#include "text/python_literal.h"
+#include "text/output/python_literal.h"
 
 namespace ingot::gateway {
 namespace {

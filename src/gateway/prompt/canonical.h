@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/checksum.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 

@@ -42,7 +42,7 @@
 #include "base/checksum.h"
 #include "gateway/echoed_ids.h"
 #include "proto/tree.pb.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 

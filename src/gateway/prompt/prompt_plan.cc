@@ -7,7 +7,7 @@
 #include "gateway/prompt/canonical.h"
 #include "gateway/prompt/generation.h"
 #include "gateway/prompt/turn_text.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::gateway {
 namespace {

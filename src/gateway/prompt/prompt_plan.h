@@ -24,8 +24,8 @@
 
 #include "base/status.h"
 #include "gateway/prompt/history.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::gateway {
 
@@ -72,7 +72,7 @@ class PromptPlanner {
                 bool keeps_reasoning)
       : tokenizer_(std::move(tokenizer)), format_(std::move(format)), keeps_reasoning_(keeps_reasoning) {}
 
-  // `conversation`: the request's own. INVALID_ARGUMENT: it cannot be rendered. TooManyIds (text/id_bound.h): the prompt
+  // `conversation`: the request's own. INVALID_ARGUMENT: it cannot be rendered. TooManyIds (text/tokenizer/id_bound.h): the prompt
   // surely has more than `most_ids`, and its text was not encoded.
   absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, Continuation continued,
                                   size_t most_ids = text::kAnyNumberOfIds) const;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 

@@ -12,8 +12,8 @@
 
 #include "gateway/part_kind.h"
 #include "gateway/prompt/stop_hold.h"
-#include "text/output_stream.h"
-#include "text/tokenizer.h"
+#include "text/output/output_stream.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::gateway {
 

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/written_files.h"
-#include "text/output_format.h"
+#include "text/output/output_format.h"
 
 namespace ingot::app {
 namespace {

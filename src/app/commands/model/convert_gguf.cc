@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "gguf/file.h"
 #include "model/from_gguf.h"
-#include "text/gguf_tokenizer.h"
+#include "text/tokenizer/gguf_tokenizer.h"
 
 namespace ingot::app {
 namespace {

@@ -13,7 +13,7 @@ namespace ingot::app {
 // the file is exact, or bf16. Nothing is written before the whole file has been checked.
 //
 // Returns the folder, the family, the number of parameters and of tensors by type of the file. ALREADY_EXISTS: the folder
-// has a model. Other errors are those of gguf/file.h, model/from_gguf.h and text/gguf_tokenizer.h.
+// has a model. Other errors are those of gguf/file.h, model/from_gguf.h and text/tokenizer/gguf_tokenizer.h.
 absl::StatusOr<base::json::value> ConvertGguf(const std::string& file, const std::string& out,
                                               const std::string& dtype);
 

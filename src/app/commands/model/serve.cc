@@ -25,7 +25,7 @@
 #include "rollout/engine.h"
 #include "rollout/service.h"
 #include "rollout/torch_runner.h"
-#include "text/template_variables.h"
+#include "text/chat/template_variables.h"
 
 namespace ingot::app {
 namespace {

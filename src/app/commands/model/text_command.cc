@@ -4,7 +4,7 @@
 
 #include "app/commands/model/text_parse_command.h"
 #include "app/commands/model/text_render_command.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 namespace {

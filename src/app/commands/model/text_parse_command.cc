@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "text/chat.h"
-#include "text/output_format.h"
+#include "text/chat/chat.h"
+#include "text/output/output_format.h"
 
 namespace ingot::app {
 namespace {

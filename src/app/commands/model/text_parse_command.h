@@ -10,7 +10,7 @@
 namespace ingot::app {
 
 // Makes the function from a line to its result. `format` is the name of an output format, or a file of one row as JSON
-// (ends in ".json"; fields in text/output_row.h). NOT_FOUND lists the known names; INVALID_ARGUMENT: the file's row is
+// (ends in ".json"; fields in text/output/output_row.h). NOT_FOUND lists the known names; INVALID_ARGUMENT: the file's row is
 // wrong.
 //
 // The input is a string, or an object:

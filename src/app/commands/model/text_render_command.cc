@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "text/chat_template.h"
-#include "text/marked_encoder.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat_template.h"
+#include "text/chat/marked_encoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 namespace {

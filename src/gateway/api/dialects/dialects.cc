@@ -2,7 +2,7 @@
 
 #include "absl/time/time.h"
 #include "gateway/api/api_error.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::gateway {
 

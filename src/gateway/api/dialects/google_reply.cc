@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/dialects/dialects.h"
-#include "text/readable_object.h"
+#include "text/output/readable_object.h"
 
 namespace ingot::gateway {
 namespace {

@@ -4,7 +4,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/api/dialects/dialects.h"
-#include "text/readable_object.h"
+#include "text/output/readable_object.h"
 
 namespace ingot::gateway {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "gguf/make_file.h"
 #include "model/parameters.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 namespace {

@@ -1,0 +1,375 @@
+#include <algorithm>
+
+#include "text/output/text_machine.h"
+
+namespace ingot::text {
+namespace {
+
+constexpr size_t kMaxName = 256;  // bytes
+
+bool IsNameByte(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte > 0x20 && byte != 0x7F && byte != 0xFF &&
+         std::string_view("\"'`<>{}()[],;=|\\").find(c) == std::string_view::npos;
+}
+
+bool Contains(const std::vector<std::string>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+void AppendLiterals(const Program& program, size_t first, std::vector<std::string_view>& literals) {
+  for (size_t i = first; i < program.size(); ++i) {
+    if (program[i].kind == Element::kOptional) {
+      i += program[i].skip;
+    } else if (program[i].kind == Element::kLiteral) {
+      literals.push_back(program[i].text);
+    }
+  }
+}
+
+// The name in an id such as functions.get_weather:0.
+std::string NameOfId(std::string_view id, const OutputRow& row) {
+  if (!row.id_prefix.empty() && id.starts_with(row.id_prefix)) id.remove_prefix(row.id_prefix.size());
+  const size_t index = row.id_index.empty() ? std::string_view::npos : id.rfind(row.id_index);
+  if (index != std::string_view::npos && index + 1 < id.size() &&
+      id.find_first_not_of("0123456789", index + 1) == std::string_view::npos) {
+    id = id.substr(0, index);
+  }
+  return std::string(id);
+}
+
+}  // namespace
+
+void TextMachine::StartProgram(const Program& program) {
+  program_ = &program;
+  element_ = 0;
+  part_ = Part::kBegin;
+  has_name_ = false;
+  close_ = kNone;
+  scan_ = at_;
+}
+
+void TextMachine::NextProgram() {
+  if (program_ == &section_->end) {
+    if (!section_has_call_) Content(std::string_view(in_).substr(hold_, at_ - hold_));
+    hold_ = at_;
+    EndSection();
+  } else if (program_ == &section_->call) {
+    section_has_call_ = true;
+    EndCall();
+    hold_ = at_;
+    Enter(State::kBetween);
+  } else {
+    StartProgram(section_->call);
+  }
+}
+
+bool TextMachine::StepCall() {
+  if (element_ == program_->size()) {
+    NextProgram();
+    return true;
+  }
+  switch (Run((*program_)[element_])) {
+    case Match::kMore:
+      if (!final_) return false;
+      Fail();
+      return true;
+    case Match::kFail:
+      Fail();
+      return true;
+    case Match::kDone:
+      ++element_;
+      part_ = Part::kBegin;
+      scan_ = at_;
+      if (committed_) (held_arguments() == 0 ? hold_ : after_arguments_) = at_;
+      return true;
+  }
+  return false;
+}
+
+void TextMachine::Fail() {
+  if (held_arguments() > 0) {
+    hold_ = after_arguments_;
+    DropHeldArguments();
+  }
+  const std::string_view raw = std::string_view(in_).substr(hold_, at_ - hold_);
+  if (program_ == &section_->end) {
+    out_.malformed = true;
+    if (!section_has_call_) Content(raw);
+    hold_ = at_;
+    EndSection();
+    return;
+  }
+  if (committed_) {
+    out_.malformed = true;
+    const Element::Kind kind = (*program_)[element_].kind;
+    const bool in_arguments = kind == Element::kJson || (kind == Element::kObject && part_ == Part::kValue &&
+                                                         role_ == Role::kArguments && !repeated_);
+    broken_ = in_arguments ? BrokenPart::kArguments : BrokenPart::kJunk;
+    if (in_arguments) {
+      // A string without an end has taken the whole text.
+      if (!json_.in_string() || !envelope_.whole()) AddArguments(raw);
+      std::vector<std::string_view> literals = EnvelopeLiterals();
+      if (!section_->call_end.empty()) literals.pop_back();  // the broken text ends before it
+      const size_t needed = literals.size();
+      const bool braces = kind == Element::kObject;
+      envelope_ = EnvelopeScanner(std::move(literals), needed, braces ? std::optional(json_.depth()) : std::nullopt);
+    } else {
+      const size_t first = raw.find_first_not_of(kWhiteSpace);
+      junk_begun_ = first != std::string_view::npos;
+      if (junk_begun_) Content(raw.substr(first));
+      BeginCall();
+    }
+    hold_ = at_;
+    Enter(State::kBroken);
+    return;
+  }
+  const bool is_text = bare_ && !begun_;
+  Content(raw);
+  hold_ = at_;
+  BeginCall();
+  if (is_text) {
+    after_call_ = false;
+    Enter(State::kContent);
+  } else {
+    out_.malformed = true;
+    broken_ = BrokenPart::kContent;
+    Enter(State::kBroken);
+  }
+}
+
+TextMachine::Match TextMachine::Run(const Element& element) {
+  switch (element.kind) {
+    case Element::kLiteral:
+      return RunLiteral(element.text);
+    case Element::kSpace:
+      return RunSpace();
+    case Element::kOptional:
+      if (MayStandAt(at_, element.text)) return Match::kMore;
+      if (StandsAt(at_, element.text)) {
+        at_ += element.text.size();
+      } else {
+        element_ += element.skip;
+      }
+      return Match::kDone;
+    case Element::kName:
+      return RunName(false);
+    case Element::kId:
+      return RunName(true);
+    case Element::kJson:
+      return RunJson();
+    case Element::kObject:
+      return RunObject();
+    case Element::kParameters:
+      return RunParameters();
+    case Element::kKeywords:
+      return RunKeywords();
+    default:
+      return Match::kFail;  // CompileRow refuses all other kinds
+  }
+}
+
+TextMachine::Match TextMachine::RunLiteral(std::string_view text) {
+  if (StandsAt(at_, text)) {
+    at_ += text.size();
+    return Match::kDone;
+  }
+  return MayStandAt(at_, text) ? Match::kMore : Match::kFail;
+}
+
+TextMachine::Match TextMachine::RunSpace() {
+  const size_t end = SpaceEnd(at_);
+  if (end == in_.size() && !final_) return Match::kMore;
+  at_ = end;
+  return Match::kDone;
+}
+
+TextMachine::Match TextMachine::RunName(bool is_id) {
+  size_t end = at_;
+  while (end < in_.size() && end - at_ <= kMaxName && IsNameByte(in_[end])) ++end;
+  if (end - at_ > kMaxName) return Match::kFail;
+  if (end == in_.size()) return Match::kMore;
+  if (end == at_) return Match::kFail;
+  std::string text = in_.substr(at_, end - at_);
+  if (is_id) {
+    if (!has_name_) call().name = NameOfId(text, row_.row);
+    call().id = std::move(text);
+  } else {
+    call().name = std::move(text);
+  }
+  has_name_ = !is_id;
+  at_ = end;
+  return call().name.empty() ? Match::kFail : Match::kDone;
+}
+
+// `written`: the bytes of the arguments' last brace in the text, directly before at_; 0 = it was added, not written.
+void TextMachine::ArgumentsDone(size_t written) {
+  HoldArguments();
+  if (held_arguments() == 0) return;
+  hold_ = at_ - written;
+  after_arguments_ = at_;
+}
+
+TextMachine::Match TextMachine::CheckArguments() {
+  if (base::ParseJson(call().arguments_json).ok()) {
+    ArgumentsDone(1);
+    return Match::kDone;
+  }
+  if (!committed_) return Match::kFail;
+  out_.malformed = true;
+  return Match::kDone;
+}
+
+// Adds bytes of the text to the arguments. The end of a string is held while it may be the call's envelope instead, of a
+// string without an end.
+void TextMachine::TakeArguments(size_t used) {
+  const size_t end = at_ + used;
+  for (; at_ < end; ++at_) envelope_.Read(in_[at_]);
+  const size_t from = committed_ ? hold_ : end - used;
+  const size_t last = committed_ && json_.in_string() ? end - envelope_.held() : end;
+  if (last > from) AddArguments(std::string_view(in_).substr(from, last - from));
+  if (committed_) hold_ = last;
+}
+
+// The literals of the current call behind its arguments.
+std::vector<std::string_view> TextMachine::EnvelopeLiterals() const {
+  std::vector<std::string_view> literals;
+  if ((*program_)[element_].kind == Element::kObject) literals.emplace_back("}");
+  AppendLiterals(*program_, element_ + 1, literals);
+  return literals;
+}
+
+void TextMachine::BeginArguments() {
+  if (committed_) hold_ = at_;
+  json_ = {};
+  std::vector<std::string_view> literals = EnvelopeLiterals();
+  const size_t needed = literals.size();
+  AppendLiterals(section_->end, 0, literals);
+  envelope_ = EnvelopeScanner(std::move(literals), needed, std::nullopt);
+}
+
+TextMachine::Match TextMachine::RunJson() {
+  if (part_ == Part::kBegin) {
+    if (at_ == in_.size()) return Match::kMore;
+    if (in_[at_] != '{') return Match::kFail;
+    CommitCall();
+    BeginArguments();
+    part_ = Part::kValue;
+  }
+  size_t used = 0;
+  const Scan scan = json_.Feed(Rest(), row_.json_stop, final_, used);
+  TakeArguments(used);
+  if (scan == Scan::kDone) return CheckArguments();
+  return scan == Scan::kMore ? Match::kMore : Match::kFail;
+}
+
+// ---- {object} -----------------------------------------------------------------------------------------------------
+
+TextMachine::Match TextMachine::RunObject() {
+  while (true) {
+    if (part_ == Part::kKey || part_ == Part::kValue) {
+      size_t used = 0;
+      const Scan scan = json_.Feed(Rest(), row_.json_stop, final_, used);
+      const bool is_arguments = part_ == Part::kValue && role_ == Role::kArguments && !repeated_;
+      if (is_arguments) TakeArguments(used);
+      if (!is_arguments) at_ += used;
+      if (scan != Scan::kDone) return scan == Scan::kMore ? Match::kMore : Match::kFail;
+      const Match match = part_ == Part::kKey ? ObjectKeyDone() : ObjectValueDone();
+      if (match != Match::kDone) return match;
+    }
+    if (part_ != Part::kBegin) at_ = SpaceEnd(at_);
+    if (at_ == in_.size()) return Match::kMore;
+    const char c = in_[at_];
+    switch (part_) {
+      case Part::kBegin:
+        if (c != '{') return Match::kFail;
+        has_name_ = has_arguments_ = repeated_ = false;
+        part_ = Part::kKeyOrEnd;
+        ++at_;
+        break;
+      case Part::kKeyOrEnd:
+      case Part::kNextKey:
+        if (c == '}' && part_ == Part::kKeyOrEnd) return Match::kFail;  // {} is no call
+        if (c != '"') return Match::kFail;
+        json_ = {};
+        value_ = at_;
+        part_ = Part::kKey;
+        break;
+      case Part::kColon:
+        if (c != ':') return Match::kFail;
+        ++at_;
+        part_ = Part::kValueBegin;
+        break;
+      case Part::kValueBegin:
+        if (const Match match = ObjectValueBegin(); match != Match::kDone) return match;
+        break;
+      default:  // kAfterValue
+        if (c != ',' && c != '}') return Match::kFail;
+        if (c == '}' && !(has_name_ && has_arguments_)) return Match::kFail;
+        ++at_;
+        if (c == '}') return Match::kDone;
+        part_ = Part::kNextKey;
+    }
+    scan_ = std::max(scan_, at_);
+  }
+}
+
+TextMachine::Match TextMachine::ObjectKeyDone() {
+  const auto parsed = base::ParseJson(TextOf(std::string_view(in_).substr(value_, at_ - value_)));
+  if (!parsed.ok()) return Match::kFail;
+  const std::string key(parsed->get_string());
+  role_ = Contains(row_.row.name_keys, key)       ? Role::kName
+          : Contains(row_.row.argument_keys, key) ? Role::kArguments
+          : Contains(row_.row.id_keys, key)       ? Role::kId
+                                                  : Role::kOther;
+  // A bare object with another first member is an answer; it need not wait for its end.
+  if (bare_ && role_ == Role::kOther && !has_name_ && !has_arguments_ && key != "type") return Match::kFail;
+  part_ = Part::kColon;
+  return Match::kDone;
+}
+
+TextMachine::Match TextMachine::ObjectValueBegin() {
+  const char c = in_[at_];
+  if ((role_ == Role::kName && c != '"') || (role_ == Role::kArguments && c != '{')) return Match::kFail;
+  if (committed_ && (role_ == Role::kName || role_ == Role::kArguments)) {
+    out_.malformed = true;  // a second name or arguments behind a committed call: the first ones count
+    repeated_ = true;
+  } else if (role_ == Role::kArguments) {
+    call().arguments_json.clear();
+    has_arguments_ = true;
+    if (has_name_) CommitCall();
+    BeginArguments();
+  }
+  json_ = {};
+  value_ = at_;
+  part_ = Part::kValue;
+  return Match::kDone;
+}
+
+TextMachine::Match TextMachine::ObjectValueDone() {
+  part_ = Part::kAfterValue;
+  if (role_ == Role::kArguments && !repeated_) return CheckArguments();
+  const auto parsed = base::ParseJson(TextOf(std::string_view(in_).substr(value_, at_ - value_)));
+  if (!parsed.ok()) {
+    if (!committed_) return Match::kFail;
+    out_.malformed = true;
+    return Match::kDone;
+  }
+  if (repeated_) {
+    repeated_ = false;
+  } else if (role_ == Role::kName) {
+    call().name = std::string(parsed->get_string());
+    if (call().name.empty()) return Match::kFail;
+    has_name_ = true;
+    if (has_arguments_) {
+      CommitCall();
+      HoldArguments();
+      after_arguments_ = at_;
+    }
+  } else if (role_ == Role::kId) {
+    call().id = parsed->is_string() ? std::string(parsed->get_string()) : base::PrintJson(*parsed);
+  }
+  return Match::kDone;
+}
+
+}  // namespace ingot::text

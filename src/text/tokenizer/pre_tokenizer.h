@@ -1,0 +1,68 @@
+// The pre_tokenizer of tokenizer.json: cuts normalised text into pieces that the model encodes one by one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "text/tokenizer/id_bound.h"
+#include "text/tokenizer/split_pattern.h"
+
+namespace ingot::text {
+
+// A part of the text between two stages.
+struct Piece {
+  std::string_view text;
+  // The piece begins where the whole input begins; Metaspace's scheme `first` depends on it. (The reference also sets
+  // it for later pieces that come from the normalised or spelled form of the first character.)
+  bool starts_text = false;
+};
+
+class PieceSink {
+ public:
+  virtual ~PieceSink() = default;
+  virtual void Accept(const Piece& piece) = 0;  // piece.text is valid during the call
+};
+
+// Immutable, thread safe.
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  // Passes the pieces to `sink` in order; some may be empty. REQUIRES: valid UTF-8.
+  virtual void Run(const Piece& piece, PieceSink& sink) const = 0;
+  virtual Shrinkage shrinkage() const { return {}; }
+};
+
+struct PreTokenizerStages {
+  std::vector<std::unique_ptr<const PreTokenizer>> stages;  // in order; a Sequence is flattened
+  // The last stage is a ByteLevel that keeps bytes; the vocabulary is then read as bytes instead of their spelling.
+  bool byte_level = false;
+};
+
+// Reads a pre_tokenizer; without `allow_bytes`, the result's byte_level is false. UNIMPLEMENTED names an unsupported
+// component; INVALID_ARGUMENT names the fault.
+absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool allow_bytes);
+
+// Runs all stages; drops empty pieces.
+void RunStages(const PreTokenizerStages& stages, const Piece& piece, PieceSink& sink);
+
+// `text` with each byte as GPT-2's printable character for it.
+std::string SpellBytes(std::string_view text);
+
+// Helpers that read one field of a component; `where` names the component in errors.
+absl::StatusOr<std::shared_ptr<const SplitPattern>> ReadPattern(const base::json::value& component,
+                                                                std::string_view where);
+absl::StatusOr<bool> ReadBool(const base::json::value& component, std::string_view field, bool otherwise,
+                              std::string_view where);
+absl::StatusOr<std::string> ReadString(const base::json::value& component, std::string_view field,
+                                       std::string_view where);
+std::string TypeOf(const base::json::value& component);
+bool IsNullOrMissing(const base::json::value* value);
+absl::Status UnsupportedComponent(std::string_view component);
+absl::Status MalformedComponent(std::string_view what);
+
+}  // namespace ingot::text
