@@ -1,7 +1,7 @@
 // The sizes and checksums (XXH3) of the files that were written into a model's folder. Whoever loads a file of the folder
 // compares, so that damage on a disk or in a copy is an error and not another model. The record is one of these:
 //
-//   state.json       of a checkpoint (trainer/checkpoint.h), in its field "files"
+//   state.json       of a checkpoint (trainer/checkpoints/checkpoint.h), in its field "files"
 //   checksums.json   of any other folder, written by WriteChecksums
 //
 // Both end with a checksum of their own text. A folder without a record, such as one of Hugging Face, has nothing to compare

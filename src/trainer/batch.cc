@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "trainer/advantage.h"
-#include "trainer/branch_advantage.h"
+#include "trainer/advantages/advantage.h"
+#include "trainer/advantages/branch_advantage.h"
+#include "trainer/advantages/group_rows.h"
 #include "trainer/episode_metrics.h"
-#include "trainer/group_rows.h"
 #include "tree/token_advantages.h"
 
 namespace ingot::trainer {

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "trainer/batch_source.h"
 #include "trainer/metrics.h"
-#include "trainer/objective.h"
+#include "trainer/objectives/objective.h"
 #include "trainer/options.h"
 #include "tree/forest.h"
 

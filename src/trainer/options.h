@@ -88,7 +88,7 @@ struct TrainerOptions {
   // Type of the weights in forward and backward passes: fp32; bf16 (gradients are added up and weights updated in
   // fp32); or model, the type of the loaded weights.
   std::string dtype = "model";
-  // Greatest memory of a step in MB, model and optimizer included; CPU only. trainer/memory.h predicts it, and a step
+  // Greatest memory of a step in MB, model and optimizer included; CPU only. trainer/pass/memory.h predicts it, and a step
   // that needs more is refused before it runs. 0 = the memory that the machine has left.
   int64_t memory_limit_mb = 0;
   // Greatest number of elements of the logits matrix held at once; > 0. A bf16 model also holds the gradient by eight

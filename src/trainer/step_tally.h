@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainer/metrics.h"
-#include "trainer/step_bound.h"
+#include "trainer/pass/step_bound.h"
 #include "trainer/update_spread.h"
 
 namespace ingot::trainer {

@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "trainer/parallel/divide.h"
 #include "trainer/parallel/wire.h"
+#include "trainer/pass/window_pairs.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 #include "trainer/weights_of.h"
-#include "trainer/window_pairs.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {

@@ -13,8 +13,8 @@
 #include "base/process_memory.h"
 #include "trainer/parallel/wire.h"
 #include "trainer/parameter_memory.h"
+#include "trainer/pass/tensor_memory.h"
 #include "trainer/schedule.h"
-#include "trainer/tensor_memory.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 

@@ -36,8 +36,8 @@
 
 #include "base/status.h"
 #include "trainer/batch.h"
-#include "trainer/forest_pass.h"
 #include "trainer/options.h"
+#include "trainer/pass/forest_pass.h"
 #include "tree/forest.h"
 
 namespace ingot::trainer {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "makers.h"
-#include "trainer/advantage.h"
+#include "trainer/advantages/advantage.h"
 #include "trainer/batch.h"
 #include "trainer/options.h"
 #include "trainer/schedule.h"

@@ -9,7 +9,7 @@
 
 #include "makers.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 #include "tree/documents.h"

@@ -8,7 +8,7 @@
 #include "makers.h"
 #include "per_call_reference.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "trainer/trainer.h"
 #include "tree/forest.h"
 

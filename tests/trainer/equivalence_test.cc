@@ -13,7 +13,7 @@
 #include "per_call_reference.h"
 #include "temp_dir.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "trainer/trainer.h"
 #include "tree/forest.h"
 

@@ -5,12 +5,12 @@
 
 #include <cmath>
 
-#include "branching_calls.h"
+#include "advantages/branching_calls.h"
 #include "makers.h"
 #include "per_call_reference.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
-#include "trainer/recorded_routes.h"
+#include "trainer/pass/forest_pass.h"
+#include "trainer/pass/recorded_routes.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 #include "weights/delta.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "branching_calls.h"
+#include "advantages/branching_calls.h"
 #include "rollout/collect.h"
 #include "tree/forest.h"
 

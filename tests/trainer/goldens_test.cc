@@ -13,7 +13,7 @@
 #include "model/goldens.h"
 #include "model/peft.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {

@@ -6,12 +6,12 @@
 
 #include <cmath>
 
-#include "branching_calls.h"
+#include "advantages/branching_calls.h"
 #include "forced_calls.h"
 #include "makers.h"
 #include "per_call_reference.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 

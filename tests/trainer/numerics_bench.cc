@@ -20,12 +20,12 @@
 #include <functional>
 #include <string>
 
-#include "branching_calls.h"
+#include "advantages/branching_calls.h"
 #include "kernels/torch/layers.h"
 #include "kernels/torch/linear.h"
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/tree_attention.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {

@@ -24,7 +24,7 @@
 
 #include "makers.h"
 #include "tiny_model.h"
-#include "trainer/forest_pass.h"
+#include "trainer/pass/forest_pass.h"
 #include "tree/cut.h"
 
 namespace ingot::trainer {

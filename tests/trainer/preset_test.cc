@@ -10,7 +10,7 @@
 #include "makers.h"
 #include "preset_options.h"
 #include "trainer/batch.h"
-#include "trainer/step_loss.h"
+#include "trainer/objectives/step_loss.h"
 
 namespace ingot::trainer {
 namespace {

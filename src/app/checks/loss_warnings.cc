@@ -23,7 +23,7 @@ double BoundOf(const std::string& preset, const std::string& field, double by_de
   return by_default;
 }
 
-// With the cap every ratio is 1 where it is differentiated (trainer/objective.h). Bounds of a preset or of the defaults
+// With the cap every ratio is 1 where it is differentiated (trainer/objectives/objective.h). Bounds of a preset or of the defaults
 // are no choice of the run, so that they raise no warning.
 Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
@@ -78,7 +78,7 @@ Found FastForALargeModel(const RunConfig& config, const DataFacts& data) {
       rate, data.parameters / 1'000'000);
 }
 
-// The gradient of k1 to the reference is that of the log-prob itself (trainer/step_loss.h).
+// The gradient of k1 to the reference is that of the log-prob itself (trainer/objectives/step_loss.h).
 Found PenaltyWithoutPull(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.kl_kind != "k1" || o.reference_kl_coefficient == 0) return std::nullopt;

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "gateway/options.h"
 #include "http/site_check.h"
-#include "trainer/branch_advantage.h"
-#include "trainer/group_rows.h"
+#include "trainer/advantages/branch_advantage.h"
+#include "trainer/advantages/group_rows.h"
 
 namespace ingot::app {
 namespace {

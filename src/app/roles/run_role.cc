@@ -28,7 +28,7 @@
 #include "app/run/threads.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "trainer/tensor_memory.h"
+#include "trainer/pass/tensor_memory.h"
 
 namespace ingot::app {
 namespace {

@@ -1,6 +1,6 @@
 #include "app/run/resume_point.h"
 
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 namespace ingot::app {
 

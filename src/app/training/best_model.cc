@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/written_files.h"
-#include "trainer/files.h"
+#include "trainer/checkpoints/files.h"
 
 namespace ingot::app {
 namespace {

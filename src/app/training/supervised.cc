@@ -17,7 +17,7 @@
 #include "dataset/preferences.h"
 #include "dataset/sft.h"
 #include "model/peft.h"
-#include "trainer/stage_checkpoints.h"
+#include "trainer/checkpoints/stage_checkpoints.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::app {

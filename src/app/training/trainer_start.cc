@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/written_files.h"
 #include "model/parameters.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 namespace ingot::app {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "trainer/window_pairs.h"
+#include "trainer/pass/window_pairs.h"
 #include "tree/trie.h"
 
 namespace ingot::trainer {

@@ -33,8 +33,8 @@
 #include "base/status.h"
 #include "model/config.h"
 #include "model/layer_spec.h"
-#include "trainer/layer_weights.h"
 #include "trainer/parallel/ranks.h"
+#include "trainer/pass/layer_weights.h"
 
 namespace ingot::trainer {
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "model/config.h"
-#include "trainer/memory.h"
 #include "trainer/parallel/ranks.h"
+#include "trainer/pass/memory.h"
 
 namespace ingot::trainer {
 

@@ -25,7 +25,7 @@
 #include "base/json.h"
 #include "reward/history.h"
 #include "reward/rule.h"
-#include "trainer/advantage.h"
+#include "trainer/advantages/advantage.h"
 #include "tree/episode_return.h"
 #include "tree/roles.h"
 

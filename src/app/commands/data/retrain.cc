@@ -42,7 +42,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "trainer/loop.h"
-#include "trainer/tensor_memory.h"
+#include "trainer/pass/tensor_memory.h"
 #include "trainer/trainer.h"
 
 namespace ingot::app {

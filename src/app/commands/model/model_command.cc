@@ -18,7 +18,7 @@
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
 #include "rollout/engine_options.h"
-#include "trainer/memory.h"
+#include "trainer/pass/memory.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::app {

@@ -17,7 +17,7 @@
 #include "app/terminal/progress.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoints/checkpoint.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/render.h"

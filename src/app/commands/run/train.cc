@@ -28,7 +28,7 @@
 #include "app/training/supervised.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "trainer/tensor_memory.h"
+#include "trainer/pass/tensor_memory.h"
 #include "trainer/trainer.h"
 
 namespace ingot::app {

@@ -1,0 +1,151 @@
+#include "trainer/pass/forest_pass.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
+#include <utility>
+
+#include "trainer/pass/head_pass.h"
+#include "trainer/pass/part_run.h"
+#include "trainer/pass/window_pairs.h"
+#include "tree/cut.h"
+
+namespace ingot::trainer {
+namespace {
+
+class Pass {
+ public:
+  Pass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
+       EntryLoss* loss, const PassOptions& options)
+      : model_(model),
+        forest_(forest),
+        loss_(loss),
+        options_(options),
+        head_(model, forest, calls, loss, options.logits_chunk_elements, options.read_policy) {}
+
+  PassResult Run() {
+    if (forest_.entries.empty()) return {};
+    parts_ = tree::CutForest(forest_, options_.part_tokens);
+    result_.parts = static_cast<int64_t>(parts_.size());
+    result_.head_rows = head_.rows();
+    path_.resize(parts_.size());
+    std::vector<WaitingPart> waiting;
+    tree::RunParts(
+        parts_, [&](size_t i) { waiting.push_back(Start(i)); },
+        [&](size_t) {
+          Finish(waiting.back());
+          waiting.pop_back();
+        });
+    static_cast<HeadResult&>(result_) = std::move(head_.result());
+    return std::move(result_);
+  }
+
+ private:
+  // A part after its forward pass.
+  struct WaitingPart {
+    size_t index;
+    std::unique_ptr<PartRun> run;
+    at::Tensor grad;  // by its output; undefined = its head did not run yet
+  };
+
+  WaitingPart Start(size_t i) {
+    WaitingPart part{i,
+                     std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights,
+                                               loss_ == nullptr ? nullptr : options_.experts, options_.routes),
+                     {}};
+    if (loss_ == nullptr) {
+      Head(parts_[i], part.run->Forward(PartRun::History::kNone));
+    } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {
+      part.run->Forward(PartRun::History::kNone);
+      result_.repeated_rows += parts_[i].size();
+      result_.repeated_pairs += parts_[i].visible_pairs;
+      const auto depths = std::span(forest_.positions)
+                              .subspan(static_cast<size_t>(parts_[i].begin), static_cast<size_t>(parts_[i].size()));
+      result_.repeated_window_pairs += WindowPairs(depths, model_.config().sliding_window);
+    } else {
+      part.grad = Head(parts_[i], part.run->Forward(HistoryToHold()));
+    }
+    return part;
+  }
+
+  void Finish(WaitingPart& part) {
+    if (loss_ != nullptr) {
+      if (!part.grad.defined()) part.grad = Head(parts_[part.index], part.run->Forward(HistoryToHold()));
+      part.run->Backward(std::move(part.grad));
+      if (options_.part_done) options_.part_done();
+    }
+    path_[part.index] = {};
+  }
+
+  PartRun::History HistoryToHold() const {
+    return options_.checkpoint_layers ? PartRun::History::kInputs : PartRun::History::kAll;
+  }
+
+  at::Tensor Head(const tree::ForestPart& part, const at::Tensor& x) {
+    if (options_.weights != nullptr && head_.Reads(part.begin, part.end)) options_.weights->NeedHead();
+    return head_.Run(part.begin, part.end, x);
+  }
+
+  const model::Transformer& model_;
+  const tree::PackedForest& forest_;
+  EntryLoss* const loss_;  // null: score only
+  const PassOptions& options_;
+  HeadPass head_;
+  std::vector<tree::ForestPart> parts_;
+  std::vector<PathRows> path_;
+  PassResult result_;
+};
+
+}  // namespace
+
+PassOptions PassOptionsOf(const TrainerOptions& options) {
+  PassOptions pass;
+  pass.logits_chunk_elements = options.logits_chunk_elements;
+  pass.part_tokens = options.micro_batch_tokens;
+  pass.checkpoint_layers = options.checkpoint_layers;
+  pass.recompute_prefix = options.recompute_prefix;
+  pass.numerics = options.numerics;
+  return pass;
+}
+
+absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch) {
+  return PackBatch(batch, tree::OrderChainFirst(batch.calls));
+}
+
+absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::span<const int32_t> calls) {
+  INGOT_ASSIGN_OR_RETURN(tree::PackedForest forest, tree::PackForest(batch.calls, calls));
+  std::erase_if(forest.entries, [&](const tree::LossEntry& entry) { return !StepLoss::Bears(batch, entry); });
+  return forest;
+}
+
+PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
+                       std::span<const tree::CallPath> calls, const PassOptions& options) {
+  const at::NoGradGuard no_history;
+  return Pass(model, forest, calls, nullptr, options).Run();
+}
+
+int ScoreBefore(const model::Transformer& model, const model::Transformer* reference, const tree::PackedForest& forest,
+                std::span<const tree::CallPath> calls, StepLoss& loss, const PassOptions& options) {
+  int passes = 0;
+  if (loss.needs_reference()) {
+    PassOptions of_reference = options;
+    of_reference.weights = nullptr;
+    of_reference.routes = nullptr;  // another model's routes would be no reference
+    loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
+    ++passes;
+  }
+  if (loss.needs_scores()) {
+    loss.RecordCurrent(forest.entries, ScoreForest(model, forest, calls, options).logprobs);
+    ++passes;
+  }
+  return passes;
+}
+
+PassResult AccumulateGradients(const model::Transformer& model, const tree::PackedForest& forest,
+                               std::span<const tree::CallPath> calls, EntryLoss& loss, const PassOptions& options) {
+  const at::AutoGradMode history(true);
+  return Pass(model, forest, calls, &loss, options).Run();
+}
+
+}  // namespace ingot::trainer

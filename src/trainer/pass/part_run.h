@@ -1,0 +1,113 @@
+// The run of one part of a cut forest (tree/cut.h) through the layers, forward and later backward.
+//
+//   forward    embedding --> layer 0 --> layer 1 --> ... --> x
+//                              ^ prefix k, v    | exports' k, v
+//                              |                v
+//                            path: k, v, grad_k, grad_v of every part
+//                              ^                |
+//                              | prefix grads   v exports' grads
+//   backward   embedding <-- layer 0 <-- layer 1 <-- ... <-- grad
+//
+// Layers run one at a time. Each has its own autograd history, which ends at its attention. The gradients of keys and
+// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With History::kInputs a layer holds its
+// input alone and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
+//
+// Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
+// wherever the forest is cut. The backward pass is the same.
+//
+// A recurrent layer stands in the same place: its input is cut off where q, k and v are. A part hands on the states
+// behind its branches (tree/cut.h) in the place of keys and values, and gets their gradients back.
+//
+// Used by one thread; throws c10::Error.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/numerics.h"
+#include "kernels/torch/gated_delta.h"
+#include "kernels/torch/tree_attention.h"
+#include "model/transformer.h"
+#include "trainer/pass/expert_record.h"
+#include "trainer/pass/layer_weights.h"
+#include "trainer/pass/recorded_routes.h"
+#include "trainer/pass/strand_paths.h"
+#include "tree/cut.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+// The tensors that a part leaves for later parts, one per layer: keys and values of its exports [exports, kv_heads,
+// head_dim], and the sums of their gradients (undefined = none came back yet). Empty if the part exports nothing.
+struct PathRows {
+  std::vector<at::Tensor> k, v, grad_k, grad_v;
+  std::vector<kernels::DeltaStates> states, grad_states;  // of recurrent layers, by branch
+};
+
+class PartRun {
+ public:
+  enum class History {
+    kNone,    // no backward follows
+    kInputs,  // every layer's input
+    kAll,     // every layer's history
+  };
+
+  // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
+  // `weights`: null = all weights are in memory. `experts`: counts what runs with history; null = nothing is counted.
+  // `routes`: null = none were recorded.
+  PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
+          size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
+          LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr, const RecordedRoutes* routes = nullptr);
+
+  // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
+  // filled.
+  at::Tensor Forward(History history);
+
+  // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
+  // [size, hidden] is the gradient by Forward's result, without the share of later parts. Adds to the parameters' .grad
+  // and to the path's gradients. Frees all that Forward held.
+  void Backward(at::Tensor grad);
+
+ private:
+  class Attention;
+  struct Tape;
+  at::Tensor Prefix(int64_t layer, std::vector<at::Tensor> PathRows::* rows, const at::Tensor& own) const;
+  Tape RunLayer(int64_t layer, const at::Tensor& x, bool history);
+  void AttentionBackward(int64_t layer, Tape& tape);
+  void RecurrenceBackward(int64_t layer, Tape& tape);
+  // The states that this part's rows begin with, by crossing.
+  kernels::DeltaStates Given(int64_t layer, const kernels::DeltaShape& shape, const at::Tensor& x) const;
+  kernels::TreeAttentionOptions OptionsOf(const model::AttentionSpec& spec, const at::Tensor& sinks) const;
+
+  const model::Transformer& model_;
+  const tree::ForestPart& part_;
+  const size_t index_;
+  std::vector<PathRows>& path_;
+  LayerWeights* const weights_;
+  ExpertRecord* const experts_;
+  const RecordedRoutes* const routes_;
+  std::unique_ptr<const StrandPaths> strands_;  // kExact only
+  at::Tensor tokens_, positions_;               // [size]
+  at::Tensor visible_end_;                      // [prefix + size], on the CPU
+  at::Tensor depths_;                           // the same, of all keys; undefined = no layer has a window
+  at::Tensor exports_;                          // [exports], rows of this part
+  std::vector<int32_t> parents_;                // of recurrences; empty = no layer is recurrent
+  std::vector<kernels::KeptState> kept_;        // the branches
+  std::vector<at::Tensor> inputs_;              // kInputs: per layer [size, hidden]
+  std::vector<Tape> tapes_;                     // kAll: per layer
+};
+
+// A layer's run with history: from x to q, k, v and the gate, and from x, `attended` and `passed` to y. x and y are [rows, hidden]; q, k, v
+// and attended are [rows, heads, head_dim].
+struct PartRun::Tape {
+  at::Tensor x, q, k, v, attended, lse, y;
+  at::Tensor sinks;               // undefined = the family has none
+  at::Tensor gate, passed;        // PassBy's, before and behind the cut; undefined = the layer has none
+  kernels::DeltaInput recurrent;  // in the place of q, k and v; undefined = the layer attends
+  at::Tensor balance_loss;        // scalar; undefined = there is no such term
+};
+
+}  // namespace ingot::trainer
