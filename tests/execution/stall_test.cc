@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "execution/connect.h"
-#include "execution/e2b_files.h"
+#include "execution/e2b/connect.h"
+#include "execution/e2b/e2b_files.h"
 #include "execution/fields.h"
 #include "execution/lane.h"
 #include "execution/test_client.h"

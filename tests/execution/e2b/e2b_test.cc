@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/escaping.h"
-#include "execution/connect.h"
-#include "execution/e2b_files.h"
+#include "execution/e2b/connect.h"
+#include "execution/e2b/e2b_files.h"
 #include "execution/test_client.h"
 
 namespace ingot::execution {

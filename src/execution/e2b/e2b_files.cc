@@ -1,4 +1,4 @@
-#include "execution/e2b_files.h"
+#include "execution/e2b/e2b_files.h"
 
 #include <utility>
 #include <vector>
@@ -8,8 +8,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/utf8.h"
-#include "execution/connect.h"
-#include "execution/e2b_sandboxes.h"
+#include "execution/e2b/connect.h"
+#include "execution/e2b/e2b_sandboxes.h"
 #include "execution/fields.h"
 #include "execution/files_api.h"
 #include "execution/requests.h"

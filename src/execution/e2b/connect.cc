@@ -1,4 +1,4 @@
-#include "execution/connect.h"
+#include "execution/e2b/connect.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include "execution/e2b_process.h"
+#include "execution/e2b/e2b_process.h"
 
 #include <csignal>
 #include <utility>
@@ -6,8 +6,8 @@
 
 #include "absl/strings/escaping.h"
 #include "base/utf8.h"
-#include "execution/connect.h"
-#include "execution/e2b_sandboxes.h"
+#include "execution/e2b/connect.h"
+#include "execution/e2b/e2b_sandboxes.h"
 #include "execution/fields.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"

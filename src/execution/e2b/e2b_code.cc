@@ -1,11 +1,11 @@
-#include "execution/e2b_code.h"
+#include "execution/e2b/e2b_code.h"
 
 #include <chrono>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "execution/e2b_sandboxes.h"
+#include "execution/e2b/e2b_sandboxes.h"
 #include "execution/fields.h"
 #include "execution/program_feeds.h"
 #include "execution/requests.h"

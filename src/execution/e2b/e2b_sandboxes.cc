@@ -1,4 +1,4 @@
-#include "execution/e2b_sandboxes.h"
+#include "execution/e2b/e2b_sandboxes.h"
 
 #include <utility>
 #include <vector>
