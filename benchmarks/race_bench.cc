@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "rollout/sampling.h"
 
 namespace {

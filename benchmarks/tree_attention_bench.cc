@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/layers.h"
 
 namespace ingot::kernels {

@@ -7,10 +7,10 @@
 #include <unistd.h>
 #endif
 
-#include "kernels/attention.h"
-#include "kernels/attention_inner.h"
-#include "kernels/inner.h"
-#include "kernels/race_inner.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_inner.h"
+#include "kernels/draws/race_inner.h"
+#include "kernels/simd/inner.h"
 
 namespace ingot::kernels {
 namespace {

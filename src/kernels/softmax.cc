@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/inner.h"
 #include "kernels/share_out.h"
+#include "kernels/simd/inner.h"
 
 namespace ingot::kernels {
 namespace {

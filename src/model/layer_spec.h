@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gated_delta.h"
+#include "kernels/recurrence/gated_delta.h"
 #include "model/config.h"
 
 namespace ingot::model {
@@ -124,7 +124,7 @@ struct AttentionSpec {
   double pair_flops() const { return 14.0 * static_cast<double>(queries()); }
 };
 
-// A layer's recurrence, in the place of attention: Gated DeltaNet (kernels/gated_delta.h).
+// A layer's recurrence, in the place of attention: Gated DeltaNet (kernels/recurrence/gated_delta.h).
 struct RecurrentSpec {
   kernels::DeltaShape shape;  // value_heads 0 = the layer attends
 

@@ -10,7 +10,7 @@ namespace ingot::model {
 
 class SequenceAttention final : public AttentionBackend {
  public:
-  // `visible_end`, `positions`: int32 [N] on the CPU, of a packed stream (kernels/attention.h); undefined = one causal
+  // `visible_end`, `positions`: int32 [N] on the CPU, of a packed stream (kernels/attention/attention.h); undefined = one causal
   // sequence. Windows count positions.
   explicit SequenceAttention(at::Tensor visible_end = {}, at::Tensor positions = {})
       : visible_end_(std::move(visible_end)), positions_(std::move(positions)) {}

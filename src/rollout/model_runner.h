@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "weights/snapshot.h"
 
 namespace ingot::rollout {

@@ -1,4 +1,4 @@
-// Sampler draws one token from a row of log-probs by a race (kernels/race.h). A policy's row holds log_softmax(logits / T)
+// Sampler draws one token from a row of log-probs by a race (kernels/draws/race.h). A policy's row holds log_softmax(logits / T)
 // over the vocabulary, with T = 1 for a temperature of 0. Penalties, masks and truncation change which tokens may be
 // drawn, and how often. They never change the recorded log-prob.
 //
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/race.h"
+#include "kernels/draws/race.h"
 #include "proto/rollout.pb.h"
 
 namespace ingot::rollout {

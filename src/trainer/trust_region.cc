@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "kernels/race.h"
+#include "kernels/draws/race.h"
 
 namespace ingot::trainer {
 namespace {

@@ -10,7 +10,7 @@
 #include <exception>
 #include <vector>
 
-#include "kernels/attention_checks.h"
+#include "kernels/attention/attention_checks.h"
 #include "kernels/cuda/probe.h"
 #include "kernels/torch/tree_attention.h"
 

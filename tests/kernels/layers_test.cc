@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/attention_reference.h"
+#include "kernels/attention/attention_reference.h"
 
 namespace ingot::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/attention_reference.h"
+#include "kernels/attention/attention_reference.h"
 
 namespace ingot::kernels {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "kernels/attention_reference.h"
+#include "kernels/attention/attention_reference.h"
 #include "model/plain_model.h"
 
 namespace ingot::model {

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/rng.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace ingot::rollout {
 namespace {

@@ -14,7 +14,7 @@
 #include "app/models/device.h"
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "sandbox/substrate.h"
 #include "view/bundle.h"
 

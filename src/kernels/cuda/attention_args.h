@@ -1,5 +1,5 @@
 // The arguments of the CUDA attention kernels: plain values and device pointers. Their shapes and meanings are those of
-// kernels/attention.h.
+// kernels/attention/attention.h.
 #pragma once
 
 #include <cstdint>

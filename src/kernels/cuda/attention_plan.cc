@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/tile_index.h"
+#include "kernels/attention/tile_index.h"
 
 namespace ingot::kernels::cuda {
 

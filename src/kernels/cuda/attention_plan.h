@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace ingot::kernels::cuda {
 

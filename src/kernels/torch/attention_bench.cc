@@ -14,7 +14,7 @@
 #include <numeric>
 #include <random>
 
-#include "kernels/tile_index.h"
+#include "kernels/attention/tile_index.h"
 #include "kernels/torch/linear.h"
 #include "kernels/torch/tree_attention.h"
 #include "kernels/torch/tree_attention_ops.h"

@@ -1,4 +1,4 @@
-// Gated DeltaNet along a tree of rows, over kernels/gated_delta.h, in fp32, fp64 or bf16 on the CPU. Throw c10::Error on
+// Gated DeltaNet along a tree of rows, over kernels/recurrence/gated_delta.h, in fp32, fp64 or bf16 on the CPU. Throw c10::Error on
 // tensors that do not fit, on another device, and on rows that are in no DFS pre-order.
 #pragma once
 
@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "kernels/gated_delta.h"
+#include "kernels/recurrence/gated_delta.h"
 
 namespace ingot::kernels {
 
-// All of one type; kernels/gated_delta.h says what they mean.
+// All of one type; kernels/recurrence/gated_delta.h says what they mean.
 struct DeltaInput {
   at::Tensor x;                 // [rows, channels]: q, k and v before the convolution
   at::Tensor step, rate;        // [rows, value_heads]

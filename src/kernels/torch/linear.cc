@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/layers.h"
-#include "kernels/product.h"
+#include "kernels/products/product.h"
 #include "kernels/torch/operands.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"

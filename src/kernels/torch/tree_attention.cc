@@ -1,4 +1,4 @@
-// The CPU kernels of the operators: checks, then kernels/attention.h.
+// The CPU kernels of the operators: checks, then kernels/attention/attention.h.
 #include "kernels/torch/tree_attention.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tree attention as torch operators over kernels/attention.h.
+// Tree attention as torch operators over kernels/attention/attention.h.
 //
 // Registered with the dispatcher under `ingot`:
 //
@@ -13,7 +13,7 @@
 //
 // q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim] or, with a block table, pages [num_pages, page_size,
 // kv_heads, head_dim]; kv_heads divides heads. fp32, fp64, and bf16 with sums in fp32; fp16 is widened to fp32. out has
-// q's shape and dtype; lse [rows, heads] is fp32 (fp64). kernels/attention.h defines the arguments. Arrays of integers
+// q's shape and dtype; lse [rows, heads] is fp32 (fp64). kernels/attention/attention.h defines the arguments. Arrays of integers
 // are on the CPU. On CUDA they may be on the device, which costs a copy back and a wait.
 //
 // Threads: at::get_num_threads() of the calling thread. All functions check their tensors and throw c10::Error.
@@ -25,7 +25,7 @@
 #include <span>
 #include <tuple>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace ingot::kernels {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/torch/tree_attention_ops.h"
 
 namespace ingot::kernels {

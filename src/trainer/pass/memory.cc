@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/gated_delta.h"
+#include "kernels/recurrence/gated_delta.h"
 #include "model/layer_spec.h"
 #include "trainer/pass/head_pass.h"
 
@@ -14,7 +14,7 @@ namespace ingot::trainer {
 namespace {
 
 // Bytes of one layer per row, key or part. The tensors are those of model/block.cc, of the autograd functions in
-// kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention_backward.cc.
+// kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention/attention_backward.cc.
 struct LayerCosts {
   LayerCosts(const model::LayerSpec& layer, int64_t hidden, int64_t element, int64_t accumulator)
       : element(element),

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "model/parameters.h"
 #include "rollout/collect.h"
 #include "rollout/engine.h"

@@ -1,0 +1,69 @@
+// One backward pass of CPU attention: its cut into items that threads may take, and the place of their sums. Internal
+// to attention_backward.cc and the two ways to run an item.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_keys.h"
+#include "kernels/share_out.h"
+
+namespace ingot::kernels::backward {
+
+using tiles::CeilDiv;
+
+// Keys and queries are cut into stripes. Phase p pairs key stripe k with query stripe (k + p) mod n. So no two items of
+// a phase add to the same gradient, and every gradient gets its terms in the order of the phases. No copies need
+// summing, and no result depends on threads. The cut depends on the shape alone.
+struct Stripes {
+  int64_t keys, queries;  // per stripe; a cut divides neither a key tile nor a query block
+  int64_t key_stripes, query_stripes;
+  int64_t Phases() const { return std::max(key_stripes, query_stripes); }
+};
+
+inline Stripes CutStripes(int64_t keys, int64_t rows, int64_t queries_per_block, int64_t most) {
+  constexpr int64_t kLeast = 2 * kKeyTile;
+  Stripes s;
+  s.keys = tiles::RoundUp(std::max(kLeast, CeilDiv(keys, most)), kKeyTile);
+  s.queries = tiles::RoundUp(std::max(kLeast, CeilDiv(rows, most)), queries_per_block);
+  s.key_stripes = CeilDiv(keys, s.keys);
+  s.query_stripes = CeilDiv(rows, s.queries);
+  return s;
+}
+
+struct Item {
+  int64_t kv_head, first_key, first_query;  // of a stripe; queries count from the first row
+  int64_t tiles;                            // visible pairs of a key tile and a query block
+};
+
+template <typename T>
+struct Problem {
+  using Acc = Accumulator<T>;
+  AttentionShape shape;
+  AttentionBackwardArgs<T> args;
+  AttentionSequence sequence;
+  const inner::BlockBackward<T>* blocks;  // null = the five products of a tile one after the other
+  int64_t group, width, queries_per_block;
+  Stripes stripes;
+  const Acc *lse2, *delta;  // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
+  // [kv_heads, rows * group, width], and twice [kv_heads, keys, width]. With blocks, rows and keys are
+  // rounded up to whole blocks and tiles, each in the machine's own form.
+  Acc *grad_q, *grad_k, *grad_v;
+  int64_t all_rows, all_keys;  // allocated per kv head
+
+  Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * all_rows + query * group) * width; }
+  Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * all_keys + key) * width; }
+  Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * all_keys + key) * width; }
+
+  // Fills in the addresses of keys [first, first + count) and of their values.
+  void KeyRows(int64_t kv_head, int64_t first, int64_t count, const T** keys, const T** values) const {
+    const int64_t stride = shape.kv_heads * shape.head_dim, at = first * stride + kv_head * shape.head_dim;
+    for (int64_t j = 0; j < count; ++j) {
+      keys[j] = args.k + at + j * stride;
+      values[j] = args.v + at + j * stride;
+    }
+  }
+};
+
+}  // namespace ingot::kernels::backward

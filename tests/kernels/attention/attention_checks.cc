@@ -1,0 +1,225 @@
+#include "kernels/attention/attention_checks.h"
+
+#include <ATen/ATen.h>
+
+#include "kernels/attention/attention_reference.h"
+#include "kernels/torch/tree_attention.h"
+
+namespace ingot::kernels::testing {
+namespace {
+
+using Report = std::function<void(const CheckResult&)>;
+
+template <typename T>
+constexpr at::ScalarType kType = at::kDouble;
+template <>
+inline constexpr at::ScalarType kType<float> = at::kFloat;
+template <>
+inline constexpr at::ScalarType kType<BFloat16> = at::kBFloat16;
+
+struct Limits {
+  double out, grad;
+};
+// For the reasons see kTolerance of attention_stream.h. lse is not rounded to bf16.
+template <typename T>
+constexpr Limits kLimits{1e-13, 1e-12};
+template <>
+inline constexpr Limits kLimits<float>{3e-6, 1e-5};
+template <>
+inline constexpr Limits kLimits<BFloat16>{4e-3, 1.2e-2};
+
+template <typename T>
+at::Tensor ToTensor(const std::vector<T>& values, at::IntArrayRef shape, at::Device device) {
+  return at::from_blob(const_cast<T*>(values.data()), shape, at::dtype(kType<T>)).clone().to(device);
+}
+
+at::Tensor Integers(const std::vector<int32_t>& values, at::Device device = at::kCPU) {
+  return at::tensor(values, at::kInt).to(device);
+}
+
+double ErrorOf(const at::Tensor& got, const std::vector<double>& want) {
+  const at::Tensor host = got.detach().to(at::kCPU, at::kDouble).contiguous();
+  return RelativeError(std::vector<double>(host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()),
+                       want);
+}
+
+double Differs(const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b) ? 0 : 1; }
+
+// A packed stream on the device, and the expected results of its operator.
+template <typename T>
+struct Case {
+  AttentionShape shape;
+  std::vector<int32_t> ends, depths;
+  std::vector<T> q, k, v, grad;
+  std::vector<Accumulator<T>> sinks;
+  at::Tensor q_in, k_in, v_in, grad_in, sinks_in;
+  TreeAttentionOptions options;
+
+  Case(std::mt19937_64& rng, const AttentionShape& s, int64_t rows, double branch, bool with_sinks, at::Device device)
+      : shape(s),
+        ends(RandomForest(rng, rows, branch, 0.01)),
+        depths(Depths(ends)),
+        q(RandomVector<T>(rng, rows * s.heads * s.head_dim)),
+        k(RandomVector<T>(rng, rows * s.kv_heads * s.head_dim)),
+        v(RandomVector<T>(rng, rows * s.kv_heads * s.head_dim)),
+        grad(RandomVector<T>(rng, rows * s.heads * s.head_dim)) {
+    if (with_sinks) sinks = RandomVector<Accumulator<T>>(rng, s.heads);
+    q_in = ToTensor(q, {rows, s.heads, s.head_dim}, device).requires_grad_(true);
+    k_in = ToTensor(k, {rows, s.kv_heads, s.head_dim}, device).requires_grad_(true);
+    v_in = ToTensor(v, {rows, s.kv_heads, s.head_dim}, device).requires_grad_(true);
+    grad_in = ToTensor(grad, {rows, s.heads, s.head_dim}, device);
+    if (with_sinks) sinks_in = ToTensor(sinks, {s.heads}, device).requires_grad_(true);
+    options.scale = s.scale;
+    options.window = s.window;
+    options.visible_end = Integers(ends);
+    options.positions = Integers(depths);
+    options.sinks = sinks_in;
+  }
+
+  // Fresh gradients each time.
+  std::vector<at::Tensor> Run() {
+    for (at::Tensor* t : {&q_in, &k_in, &v_in, &sinks_in}) {
+      if (t->defined()) t->mutable_grad().reset();
+    }
+    const at::Tensor out = TreeAttention(q_in, k_in, v_in, options);
+    out.backward(grad_in);
+    std::vector<at::Tensor> result = {out.detach(), q_in.grad(), k_in.grad(), v_in.grad()};
+    if (sinks_in.defined()) result.push_back(sinks_in.grad());
+    return result;
+  }
+};
+
+template <typename T>
+void CheckGradients(at::Device device, const Report& report) {
+  std::mt19937_64 rng(1);
+  const struct {
+    AttentionShape shape;
+    int64_t rows;
+    double branch;
+    bool sinks;
+  } cases[] = {{{2, 2, 32, 0.2}, 1, 0, false},         {{4, 2, 64, 0.125}, 65, 0.1, true},
+               {{6, 1, 8, 0.3, 40}, 193, 0.1, false},  {{3, 3, 5, 0.4}, 130, 0.2, true},
+               {{8, 2, 128, 0.09}, 500, 0.02, false},  {{2, 1, 256, 0.06, 100}, 200, 0.05, true},
+               {{70, 1, 24, -0.2}, 70, 0.1, false},    {{2, 1, 16, 0.0}, 90, 0.1, false},
+               {{2, 1, 64, 0.125}, 1500, 0.01, false}, {{2, 1, 576, 0.04}, 70, 0.1, false}};
+  for (const auto& c : cases) {
+    Case<T> x(rng, c.shape, c.rows, c.branch, c.sinks, device);
+    const std::string name = std::string(at::toString(kType<T>)) + " heads " + std::to_string(c.shape.heads) + "/" +
+                             std::to_string(c.shape.kv_heads) + " d " + std::to_string(c.shape.head_dim) + " rows " +
+                             std::to_string(c.rows) + " window " + std::to_string(c.shape.window) +
+                             (c.sinks ? " sinks " : " ");
+    const ReferenceResult want = GatheredPaths<T>({x.shape, x.ends, 0, x.sinks, x.q, x.k, x.v, x.grad});
+    const std::vector<at::Tensor> got = x.Run();
+    report({name + "out", ErrorOf(got[0], want.out), kLimits<T>.out});
+    report({name + "grad_q", ErrorOf(got[1], want.grad_q), kLimits<T>.grad});
+    report({name + "grad_k", ErrorOf(got[2], want.grad_k), kLimits<T>.grad});
+    report({name + "grad_v", ErrorOf(got[3], want.grad_v), kLimits<T>.grad});
+    if (c.sinks) report({name + "grad_sinks", ErrorOf(got[4], want.grad_sinks), kLimits<T>.grad});
+    const auto [out, lse] = TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options);
+    report({name + "lse", ErrorOf(lse, want.lse), kType<T> == at::kDouble ? 1e-13 : 3e-6});
+    const std::vector<at::Tensor> again = x.Run();
+    double differ = 0;
+    for (size_t i = 0; i < got.size(); ++i) differ = std::max(differ, Differs(got[i], again[i]));
+    report({name + "same bits again", differ, 0});
+    x.options.visible_end = Integers(x.ends, device);
+    x.options.positions = Integers(x.depths, device);
+    report({name + "integers on the device",
+            Differs(std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options)), out), 0});
+    if (device.is_cpu()) continue;
+    // The CPU's own kernels as a second reference.
+    Case<T> cpu = x;
+    for (at::Tensor* t : {&cpu.q_in, &cpu.k_in, &cpu.v_in, &cpu.sinks_in}) {
+      if (t->defined()) *t = t->detach().to(at::kCPU);
+    }
+    cpu.options.visible_end = Integers(x.ends);
+    cpu.options.positions = Integers(x.depths);
+    cpu.options.sinks = cpu.sinks_in;
+    const at::Tensor other = std::get<0>(TreeAttentionForward(cpu.q_in, cpu.k_in, cpu.v_in, cpu.options));
+    const at::Tensor wide = other.to(at::kDouble).contiguous();
+    report({name + "out against the CPU's",
+            ErrorOf(got[0],
+                    std::vector<double>(wide.const_data_ptr<double>(), wide.const_data_ptr<double>() + wide.numel())),
+            2 * kLimits<T>.out});
+  }
+}
+
+// A ragged batch over pages (decodes, chunks of prompts, trees). Each part equals its own sequence to the bit.
+template <typename T>
+void CheckPages(at::Device device, const Report& report) {
+  std::mt19937_64 rng(2);
+  const AttentionShape shape{4, 2, 64, 0.125};
+  const struct {
+    int64_t length, offset;
+    bool tree;
+  } parts[] = {{300, 299, false}, {130, 0, true}, {65, 64, false}, {200, 120, true}, {129, 127, false}, {1, 0, false}};
+  for (const int64_t page_size : {16, 24, 64}) {
+    constexpr int64_t kKeys = 1536;
+    std::vector<int32_t> free(kKeys / page_size);
+    for (size_t p = 0; p < free.size(); ++p) free[p] = static_cast<int32_t>(p);
+    std::shuffle(free.begin(), free.end(), rng);
+    const auto options = at::dtype(kType<T>).device(device);
+    // Rows that no sequence owns are not-a-number, so that reading one would show.
+    const at::Tensor k_pages = at::full({kKeys / page_size, page_size, 2, 64}, NAN, options), v_pages = k_pages.clone();
+    std::vector<Case<T>> streams;
+    std::vector<std::vector<int32_t>> tables(std::size(parts));
+    std::vector<AttentionSequence> sequences;
+    std::vector<at::Tensor> q, want;
+    int64_t row = 0;
+    for (const auto& part : parts) streams.emplace_back(rng, shape, part.length, part.tree ? 0.1 : 0, false, device);
+    for (size_t i = 0; i < streams.size(); ++i) {
+      const Case<T>& s = streams[i];
+      const int64_t length = parts[i].length;
+      for (int64_t key = 0; key < length; key += page_size) {
+        tables[i].push_back(free.back());
+        free.pop_back();
+        const int64_t count = std::min(page_size, length - key);
+        k_pages[tables[i].back()].slice(0, 0, count).copy_(s.k_in.detach().slice(0, key, key + count));
+        v_pages[tables[i].back()].slice(0, 0, count).copy_(s.v_in.detach().slice(0, key, key + count));
+      }
+      AttentionSequence& sequence = sequences.emplace_back();
+      sequence.q_begin = row;
+      sequence.q_offset = parts[i].offset;
+      sequence.q_count = length - parts[i].offset;
+      sequence.key_count = length;
+      sequence.block_table = tables[i].data();
+      sequence.visible_end = parts[i].tree ? s.ends.data() : nullptr;
+      row += sequence.q_count;
+      TreeAttentionOptions alone;
+      alone.scale = shape.scale;
+      if (parts[i].tree) alone.visible_end = Integers(s.ends);
+      want.push_back(
+          std::get<0>(TreeAttentionForward(s.q_in, s.k_in, s.v_in, alone)).slice(0, parts[i].offset, length));
+      q.push_back(s.q_in.detach().slice(0, parts[i].offset, length));
+    }
+    // Random forests have more than one root. A part that is no tree is one sequence.
+    const at::Tensor queries = at::cat(q), out = at::full_like(queries, NAN);
+    PagedTreeAttention(queries, k_pages, v_pages, sequences, shape.scale, out);
+    report(
+        {std::string(at::toString(kType<T>)) + " pages of " + std::to_string(page_size) + ": each sequence's own bits",
+         Differs(out, at::cat(want)), 0});
+  }
+}
+
+void CheckSlicesAndHalf(at::Device device, const Report& report) {
+  const at::Tensor fused = at::randn({90, 3, 64}).to(device);
+  const at::Tensor q = fused.narrow(1, 0, 1), k = fused.narrow(1, 1, 1), v = fused.narrow(1, 2, 1);
+  const at::Tensor want = TreeAttention(q.contiguous(), k.contiguous(), v.contiguous(), {}, 0.125);
+  report({"slices of a fused projection", Differs(TreeAttention(q, k, v, {}, 0.125), want), 0});
+  const at::Tensor half = TreeAttention(q.to(at::kHalf), k.to(at::kHalf), v.to(at::kHalf), {}, 0.125);
+  report({"float16", (half.to(at::kFloat) - want).norm().item<double>() / want.norm().item<double>(), 1e-3});
+  const at::Tensor none = TreeAttention(q.narrow(0, 0, 0), k.narrow(0, 0, 0), v.narrow(0, 0, 0), {}, 1);
+  report({"no rows", none.numel() == 0 ? 0.0 : 1.0, 0});
+}
+
+}  // namespace
+
+void CheckTreeAttention(at::Device device, const Report& report) {
+  CheckGradients<double>(device, report);
+  CheckGradients<float>(device, report);
+  CheckGradients<BFloat16>(device, report);
+  CheckPages<float>(device, report);
+  CheckPages<BFloat16>(device, report);
+  CheckSlicesAndHalf(device, report);
+}
+
+}  // namespace ingot::kernels::testing
