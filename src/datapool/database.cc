@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "datapool/postgres_database.h"
-#include "datapool/rocks_database.h"
+#include "datapool/postgres/postgres_database.h"
+#include "datapool/rocks/rocks_database.h"
 
 namespace ingot::datapool {
 

@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "datapool/client.h"
-#include "datapool/postgres_options.h"
+#include "datapool/postgres/postgres_options.h"
 
 namespace rocksdb {
 class Env;

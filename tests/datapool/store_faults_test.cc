@@ -10,7 +10,7 @@
 
 #include "base/retry.h"
 #include "datapool/make_pool.h"
-#include "datapool/rocks_database.h"
+#include "datapool/rocks/rocks_database.h"
 
 namespace ingot::datapool {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/checksum.h"
 #include "datapool/make_pool.h"
-#include "datapool/postgres_server.h"
+#include "datapool/postgres/postgres_server.h"
 
 namespace ingot::datapool {
 namespace {

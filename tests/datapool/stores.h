@@ -7,7 +7,7 @@
 #include <string>
 
 #include "datapool/make_pool.h"
-#include "datapool/postgres_server.h"
+#include "datapool/postgres/postgres_server.h"
 
 namespace ingot::datapool::testing {
 

@@ -72,7 +72,7 @@ FLOORS = {
     "text": ((), ("unicode",), ("jinja", "tokenizer"), ("output",), ("chat",)),
 }
 HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
-POSTGRES_FILES = re.compile(r"^datapool/postgres_\w+\.(h|cc)$")  # of the pool, only these know libpq
+POSTGRES_FILES = re.compile(r"^datapool/postgres/\w+\.(h|cc)$")  # of the pool, only these know libpq
 CURL_FILES = re.compile(r"^http/client\.cc$")  # only it knows libcurl
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
@@ -123,7 +123,7 @@ def allowed(relative, include):
             if name == "grpc":
                 return None if GRPC_FILES.search(relative) and "proto" in row else "gRPC only in service.* and grpc_* files"
             if name == "libpq" and not POSTGRES_FILES.search(relative):
-                return "in datapool only postgres_* files include libpq"
+                return "in datapool only files of postgres/ include libpq"
             if name == "libcurl" and not CURL_FILES.search(relative):
                 return "libcurl only behind http/client.h"
             if name == "protobuf" and "proto" in row:
@@ -175,7 +175,7 @@ def self_test():
     assert allowed("tree/a.cc", "ATen/ATen.h")
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
     assert allowed("datapool/store.cc", "postgresql/libpq-fe.h")
-    assert allowed("datapool/postgres_connection.cc", "postgresql/libpq-fe.h") is None
+    assert allowed("datapool/postgres/postgres_connection.cc", "postgresql/libpq-fe.h") is None
     assert allowed("weights/s3_http.cc", "curl/curl.h")
     assert allowed("weights/s3_http.cc", "http/client.h") is None
     assert allowed("weights/s3_http.cc", "http/server.h")

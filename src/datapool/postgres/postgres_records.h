@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "datapool/database.h"
-#include "datapool/postgres_connection.h"
+#include "datapool/postgres/postgres_connection.h"
 
 namespace ingot::datapool {
 

@@ -1,4 +1,4 @@
-// The settings of a pool in PostgreSQL (datapool/postgres_database.h).
+// The settings of a pool in PostgreSQL (datapool/postgres/postgres_database.h).
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@
 // A commit is acknowledged when the server and the standbys of synchronous_standby_names have it on disk. The opening and
 // each commit refuse a server whose settings do not promise that.
 //
-// Writer and readers use the server that leads (datapool/postgres_servers.h). A read proves nothing by itself: a primary
+// Writer and readers use the server that leads (datapool/postgres/postgres_servers.h). A read proves nothing by itself: a primary
 // that was replaced, and a server that starts again with commits that its standby never had, answer reads too. The store
 // therefore confirms a read by a commit that began after it (ReadSource), where the server replicates.
 //
@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "datapool/database.h"
-#include "datapool/postgres_options.h"
+#include "datapool/postgres/postgres_options.h"
 
 namespace ingot::datapool {
 

@@ -10,9 +10,9 @@
 
 #include "base/file.h"
 #include "datapool/make_pool.h"
-#include "datapool/postgres_connection.h"
-#include "datapool/postgres_database.h"
-#include "datapool/postgres_server.h"
+#include "datapool/postgres/postgres_connection.h"
+#include "datapool/postgres/postgres_database.h"
+#include "datapool/postgres/postgres_server.h"
 #include "datapool/sharded_pool.h"
 
 namespace ingot::datapool {

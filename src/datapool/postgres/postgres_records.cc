@@ -1,4 +1,4 @@
-#include "datapool/postgres_records.h"
+#include "datapool/postgres/postgres_records.h"
 
 #include <string_view>
 

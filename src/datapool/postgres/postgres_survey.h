@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "datapool/postgres_connection.h"
-#include "datapool/postgres_lead.h"
+#include "datapool/postgres/postgres_connection.h"
+#include "datapool/postgres/postgres_lead.h"
 
 namespace ingot::datapool {
 

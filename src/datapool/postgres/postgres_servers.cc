@@ -1,4 +1,4 @@
-#include "datapool/postgres_servers.h"
+#include "datapool/postgres/postgres_servers.h"
 
 #include <algorithm>
 #include <set>

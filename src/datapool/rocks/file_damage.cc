@@ -1,4 +1,4 @@
-#include "datapool/file_damage.h"
+#include "datapool/rocks/file_damage.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -22,9 +22,9 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "datapool/postgres_connection.h"
-#include "datapool/postgres_lead.h"
-#include "datapool/postgres_survey.h"
+#include "datapool/postgres/postgres_connection.h"
+#include "datapool/postgres/postgres_lead.h"
+#include "datapool/postgres/postgres_survey.h"
 
 namespace ingot::datapool {
 

@@ -1,4 +1,4 @@
-#include "datapool/postgres_database.h"
+#include "datapool/postgres/postgres_database.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
-#include "datapool/postgres_connection.h"
-#include "datapool/postgres_records.h"
-#include "datapool/postgres_servers.h"
+#include "datapool/postgres/postgres_connection.h"
+#include "datapool/postgres/postgres_records.h"
+#include "datapool/postgres/postgres_servers.h"
 
 namespace ingot::datapool {
 namespace {

@@ -1,4 +1,4 @@
-#include "datapool/postgres_survey.h"
+#include "datapool/postgres/postgres_survey.h"
 
 #include <netdb.h>
 #include <poll.h>

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "datapool/postgres_servers.h"
+#include "datapool/postgres/postgres_servers.h"
 
 namespace ingot::datapool::testing {
 

@@ -1,4 +1,4 @@
-#include "datapool/postgres_connection.h"
+#include "datapool/postgres/postgres_connection.h"
 
 #include <poll.h>
 #include <postgresql/libpq-fe.h>

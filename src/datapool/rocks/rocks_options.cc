@@ -1,4 +1,4 @@
-#include "datapool/rocks_options.h"
+#include "datapool/rocks/rocks_options.h"
 
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "datapool/file_damage.h"
+#include "datapool/rocks/file_damage.h"
 
 namespace ingot::datapool {
 namespace {

@@ -1,4 +1,4 @@
-#include "datapool/postgres_lead.h"
+#include "datapool/postgres/postgres_lead.h"
 
 #include <algorithm>
 #include <filesystem>

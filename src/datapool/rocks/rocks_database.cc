@@ -1,4 +1,4 @@
-#include "datapool/rocks_database.h"
+#include "datapool/rocks/rocks_database.h"
 
 #include <rocksdb/sst_file_reader.h>
 #include <rocksdb/utilities/write_batch_with_index.h>
@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "base/printable.h"
-#include "datapool/file_damage.h"
-#include "datapool/rocks_options.h"
+#include "datapool/rocks/file_damage.h"
+#include "datapool/rocks/rocks_options.h"
 
 namespace ingot::datapool {
 namespace {

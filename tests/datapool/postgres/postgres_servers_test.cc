@@ -1,6 +1,6 @@
 // Which server of PostgreSQL a pool uses: the choice, the memory of timelines, and connecting to servers that hang, are
 // replaced or come back. Needs no PostgreSQL.
-#include "datapool/postgres_servers.h"
+#include "datapool/postgres/postgres_servers.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 #include <latch>
 #include <thread>
 
-#include "datapool/fake_postgres.h"
 #include "datapool/make_pool.h"
+#include "datapool/postgres/fake_postgres.h"
 
 namespace ingot::datapool {
 namespace {

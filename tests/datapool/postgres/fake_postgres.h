@@ -18,7 +18,7 @@
 #include "base/mutex.h"
 #include "datapool/keys.h"
 #include "datapool/make_pool.h"
-#include "datapool/postgres_lead.h"
+#include "datapool/postgres/postgres_lead.h"
 
 namespace ingot::datapool::testing {
 

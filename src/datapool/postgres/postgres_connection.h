@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "datapool/postgres_lead.h"
+#include "datapool/postgres/postgres_lead.h"
 
 struct pg_conn;
 struct pg_result;
@@ -66,7 +66,7 @@ absl::Status PostgresError(const pg_result* result, const std::string& text, con
 
 class PostgresConnection {
  public:
-  // Owns `connection`, which is open and not blocking (datapool/postgres_survey.h). `host`: its server's, for messages.
+  // Owns `connection`, which is open and not blocking (datapool/postgres/postgres_survey.h). `host`: its server's, for messages.
   // `answer_timeout`: how long a statement may take; > 0.
   PostgresConnection(pg_conn* connection, std::string host, std::chrono::milliseconds answer_timeout);
   ~PostgresConnection();
