@@ -13,7 +13,7 @@
 #include "agents/mcp_bridge.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
-#include "sandbox/image.h"
+#include "sandbox/image/image.h"
 #include "sandbox/process.h"
 #include "sandbox/substrate.h"
 

@@ -8,7 +8,7 @@
 
 #include "agents/recipe.h"
 #include "base/task_domain.h"
-#include "sandbox/egress_list.h"
+#include "sandbox/egress/egress_list.h"
 
 namespace ingot::agents {
 namespace {

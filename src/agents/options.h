@@ -82,7 +82,7 @@ struct RecipeOptions {
   std::vector<McpServerOptions> mcp;
   // Programs of the episode beside its agent. They start after set-up, in this order, and need a network of the sandbox's own.
   std::vector<ServiceOptions> services;
-  // The image whose files are the sandbox's root (sandbox/image.h), a template, such as "${task.image}". Its commands see
+  // The image whose files are the sandbox's root (sandbox/image/image.h), a template, such as "${task.image}". Its commands see
   // themselves as root, and run in the image's working folder. Empty = the machine's programs.
   std::string image;
   // A second path of ${workdir} in the sandbox: empty, or /app, where Harbor's tasks without an image have their files. Needs
@@ -158,9 +158,9 @@ struct RunnerOptions {
   std::string work_root = DefaultWorkRoot();
   // Where recipes' images are unpacked; "" = WORK_ROOT/images.
   std::string image_store;
-  // "HOST:PORT" that builds of Dockerfiles may reach (sandbox/egress_list.h); empty = none.
+  // "HOST:PORT" that builds of Dockerfiles may reach (sandbox/egress/egress_list.h); empty = none.
   std::vector<std::string> image_build_hosts;
-  // Folders with images that the data of a task may name (sandbox/image_source.h). A path that a recipe itself names is not held to
+  // Folders with images that the data of a task may name (sandbox/image/image_source.h). A path that a recipe itself names is not held to
   // them.
   std::vector<std::string> image_folders;
   // Seconds until a refused admission is asked for again, > 0, if the refusal names no time; doubles with each refusal.

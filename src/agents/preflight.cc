@@ -19,7 +19,7 @@
 #include "base/json_text.h"
 #include "base/task_domain.h"
 #include "sandbox/spawn.h"
-#include "sandbox/workdir.h"
+#include "sandbox/trees/workdir.h"
 
 namespace ingot::agents {
 namespace {

@@ -1,4 +1,4 @@
-// The door to a gateway of another process: a thread of this one relays the connections of sandboxes (sandbox/relay.h).
+// The door to a gateway of another process: a thread of this one relays the connections of sandboxes (sandbox/egress/relay.h).
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "agents/door.h"
-#include "sandbox/relay.h"
+#include "sandbox/egress/relay.h"
 
 namespace ingot::agents {
 

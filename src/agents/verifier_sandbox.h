@@ -14,7 +14,7 @@
 #include "agents/options.h"
 #include "base/status.h"
 #include "reward/harbor_task.h"
-#include "sandbox/image.h"
+#include "sandbox/image/image.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::agents {

@@ -7,7 +7,7 @@
 //   FOLDER/NAME/solution/solve.sh     a solution, for `ingot tasks check`
 //
 // FOLDER may be one such task itself. The payload of a task has these fields: instruction, task_dir, tests_dir, image (for
-// sandbox/image.h: "docker://NAME" or "dockerfile:FOLDER"); and the fields of reward/harbor_task.h that it names: agent_timeout_s,
+// sandbox/image/image.h: "docker://NAME" or "dockerfile:FOLDER"); and the fields of reward/harbor_task.h that it names: agent_timeout_s,
 // verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env, solution_env, healthcheck.
 #pragma once
 

@@ -43,7 +43,7 @@ constexpr size_t kMostUnknown = 50;        // keys that are noted one by one
 constexpr int kDeepestKey = 16;            // dots of a key
 constexpr double kMost = 1e9;              // reward/harbor_task.h refuses more
 constexpr size_t kShownBytes = 60;         // of a value, in an error
-constexpr double kLongestBuildSec = 1800;  // of sandbox/image.cc
+constexpr double kLongestBuildSec = 1800;  // of sandbox/image/image.cc
 
 // Every key of Harbor's schema 1.x. The keys of [metadata] are free; a refused part has its own name alone here.
 constexpr char kKeys[] =

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "execution/requests.h"
 #include "execution/session.h"
-#include "sandbox/image.h"
+#include "sandbox/image/image.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::execution {

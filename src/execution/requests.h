@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "http/handler.h"
-#include "sandbox/control_groups.h"
+#include "sandbox/groups/control_groups.h"
 #include "sandbox/process.h"
 
 namespace ingot::execution {

@@ -18,7 +18,7 @@
 // A request to execute: {"language": "python" | "shell", "code": TEXT} or {"command": [..]}, and, if wanted, "files":
 // {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits": {"wall_s", "output_bytes", "memory_bytes",
 // "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without cases there is one
-// without stdin. For a sandbox of its own also "image": SOURCE (sandbox/image.h), and of "limits" {"processes", "cpus"}. The answer:
+// without stdin. For a sandbox of its own also "image": SOURCE (sandbox/image/image.h), and of "limits" {"processes", "cpus"}. The answer:
 // {"cases": [{"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own
 // failure is an answer of 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full",
 // "disk_full", "no_space", "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its request.
@@ -61,7 +61,7 @@
 #include "execution/store.h"
 #include "execution/target.h"
 #include "http/handler.h"
-#include "sandbox/image.h"
+#include "sandbox/image/image.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::execution {
@@ -71,7 +71,7 @@ struct ServiceOptions {
   int slots = 4;    // whole requests that run at a time
   StoreOptions store;
   std::string images;                      // the folder of images
-  std::vector<std::string> image_folders;  // with archives that clients may name (sandbox/image_source.h)
+  std::vector<std::string> image_folders;  // with archives that clients may name (sandbox/image/image_source.h)
 };
 
 class Service final : public http::Handler {

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "execution/feed.h"
 #include "execution/store.h"
-#include "sandbox/control_groups.h"
+#include "sandbox/groups/control_groups.h"
 
 namespace ingot::execution {
 

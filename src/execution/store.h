@@ -16,7 +16,7 @@
 #include "execution/interpreter.h"
 #include "execution/lane.h"
 #include "execution/session.h"
-#include "sandbox/image.h"
+#include "sandbox/image/image.h"
 #include "sandbox/process.h"
 #include "sandbox/substrate.h"
 
@@ -33,7 +33,7 @@ struct StoreOptions {
 };
 
 struct OpenRequest {
-  std::string image;        // sandbox/image.h; empty = the machine's programs
+  std::string image;        // sandbox/image/image.h; empty = the machine's programs
   sandbox::Image unpacked;  // that image
   std::map<std::string, std::string> env;
   sandbox::GroupLimits totals;           // 0 = the store's share, or the substrate's

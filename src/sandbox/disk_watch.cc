@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "sandbox/tree_walk.h"
+#include "sandbox/trees/tree_walk.h"
 
 namespace ingot::sandbox {
 namespace {

@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "sandbox/deleted_files.h"
 #include "sandbox/process.h"
+#include "sandbox/trees/deleted_files.h"
 
 namespace ingot::sandbox {
 

@@ -18,10 +18,10 @@
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "sandbox/image.h"
-#include "sandbox/layers.h"
+#include "sandbox/image/image.h"
 #include "sandbox/running_command.h"
 #include "sandbox/sandbox_fault.h"
+#include "sandbox/trees/layers.h"
 
 namespace ingot::sandbox {
 namespace {

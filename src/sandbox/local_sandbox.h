@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "sandbox/control_groups.h"
-#include "sandbox/freezer.h"
-#include "sandbox/layers.h"
+#include "sandbox/groups/control_groups.h"
+#include "sandbox/groups/freezer.h"
 #include "sandbox/sandbox_launcher.h"
 #include "sandbox/substrate.h"
+#include "sandbox/trees/layers.h"
+#include "sandbox/trees/workdir.h"
 #include "sandbox/uid_range.h"
-#include "sandbox/workdir.h"
 
 namespace ingot::sandbox {
 

@@ -6,10 +6,10 @@
 #include <cerrno>
 
 #include "base/open_file.h"
-#include "sandbox/copy_tree.h"
-#include "sandbox/layers.h"
 #include "sandbox/local_sandbox.h"
 #include "sandbox/sandbox_fault.h"
+#include "sandbox/trees/copy_tree.h"
+#include "sandbox/trees/layers.h"
 
 namespace ingot::sandbox {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "sandbox/reach.h"
-#include "sandbox/workdir.h"
+#include "sandbox/trees/workdir.h"
 
 namespace ingot::sandbox {
 

@@ -17,7 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "sandbox/freezer.h"
+#include "sandbox/groups/freezer.h"
 #include "sandbox/launch_messages.h"
 #include "sandbox/measures.h"
 #include "sandbox/spawn.h"

@@ -16,7 +16,7 @@ struct FilterOptions {
   // True: no shared memory, semaphores or message queues of System V, and no POSIX message queues. For sandboxes without an IPC
   // namespace, where these objects outlive the sandbox and belong to the machine.
   bool denies_ipc = false;
-  // True: of a build of an image (sandbox/build_sandbox.h), which mounts, and makes mount and host-name namespaces, where it has
+  // True: of a build of an image (sandbox/image/build_sandbox.h), which mounts, and makes mount and host-name namespaces, where it has
   // the right to.
   bool makes_containers = false;
 };

@@ -36,11 +36,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "sandbox/control_groups.h"
 #include "sandbox/disk_watch.h"
+#include "sandbox/groups/control_groups.h"
 #include "sandbox/process.h"
-#include "sandbox/snapshot_tar.h"
 #include "sandbox/spawn.h"
+#include "sandbox/trees/snapshot_tar.h"
 
 namespace ingot::sandbox {
 
@@ -100,7 +100,7 @@ struct SubstrateOptions {
   std::string network = "none";
   // Paths that sandboxes see beside the system's programs and the recipes' own, with a root folder of their own or Landlock.
   std::vector<std::string> visible;
-  // The folder of images (sandbox/image.h); made if missing. Empty = sandboxes have none from there.
+  // The folder of images (sandbox/image/image.h); made if missing. Empty = sandboxes have none from there.
   std::string images;
   // Totals of a sandbox, held in the isolation level `full`; 0 = no limit. Below it `memory_bytes` is a MemoryWatch's, and `processes` is
   // held with a uid per sandbox or user namespaces.
@@ -123,7 +123,7 @@ struct SubstrateOptions {
 class Snapshot {
  public:
   virtual ~Snapshot() = default;
-  // Gives `sink` the files as a tar archive of work/ and home/ (sandbox/snapshot_tar.h). Of a sandbox with an image it has root/
+  // Gives `sink` the files as a tar archive of work/ and home/ (sandbox/trees/snapshot_tar.h). Of a sandbox with an image it has root/
   // too, the files that differ from the image's. Blocks as long as the sink does.
   virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
@@ -136,7 +136,7 @@ struct Bind {
 };
 
 struct SandboxOptions {
-  // The root folder of an image (sandbox/image.h). Its commands see themselves as root. Empty = the machine's programs.
+  // The root folder of an image (sandbox/image/image.h). Its commands see themselves as root. Empty = the machine's programs.
   // Needs the isolation level `namespaces`.
   std::string image;
   // With an image, or one of /app, /logs, /tests, /solution and /home/user. Need the isolation level `namespaces`.

@@ -15,8 +15,8 @@
 #include <functional>
 #include <thread>
 
+#include "sandbox/egress/relay.h"
 #include "sandbox/launch_messages.h"
-#include "sandbox/relay.h"
 #include "sandbox/test_sandbox.h"
 
 namespace ingot::sandbox {

@@ -19,7 +19,7 @@
 
 #include <initializer_list>
 
-#include "sandbox/build_messages.h"
+#include "sandbox/image/build_messages.h"
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sandbox/build_messages.h"
+#include "sandbox/image/build_messages.h"
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher/build.h"
 #include "sandbox/launcher/descendants.h"

@@ -32,8 +32,8 @@
 
 #include "base/random.h"
 #include "sandbox/marked_processes.h"
-#include "sandbox/remove_tree.h"
 #include "sandbox/test_sandbox.h"
+#include "sandbox/trees/remove_tree.h"
 #include "test_paths.h"
 
 namespace ingot::sandbox {

@@ -16,7 +16,7 @@
 #include "reward/harbor_task.h"
 #include "reward/verifier.h"
 #include "reward/verifiers/harbor.h"
-#include "sandbox/image.h"
+#include "sandbox/image/image.h"
 #include "sandbox/substrate.h"
 
 namespace ingot::app {

@@ -10,7 +10,7 @@ namespace ingot::app {
 struct TasksCheckArgs {
   std::string folder;
   std::string store;
-  std::vector<std::string> build_hosts;  // that the steps of Dockerfiles may reach (sandbox/egress_list.h)
+  std::vector<std::string> build_hosts;  // that the steps of Dockerfiles may reach (sandbox/egress/egress_list.h)
   bool only_read = false;                // true: tasks are read, and none is run
   // True: sandboxes have this machine's programs in place of the task's image, and the work folder at /app.
   bool without_images = false;

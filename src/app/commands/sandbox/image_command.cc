@@ -18,8 +18,8 @@
 #include "app/terminal/progress.h"
 #include "base/json.h"
 #include "base/printable.h"
-#include "sandbox/image.h"
-#include "sandbox/image_inventory.h"
+#include "sandbox/image/image.h"
+#include "sandbox/image/image_inventory.h"
 
 namespace ingot::app {
 namespace {

@@ -10,7 +10,7 @@ namespace ingot::app {
 struct ImageArgs {
   std::string source;                    // to unpack
   std::string store;                     // empty = the default work root's
-  std::vector<std::string> build_hosts;  // that a Dockerfile's steps may reach (sandbox/egress_list.h)
+  std::vector<std::string> build_hosts;  // that a Dockerfile's steps may reach (sandbox/egress/egress_list.h)
   bool list = false;
   std::vector<std::string> remove;  // digests and sources
   int prune_days = -1;              // removes images that nobody used for so many days; -1 = none

@@ -1,0 +1,267 @@
+#include "sandbox/egress/relay.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace ingot::sandbox {
+
+struct Relay::Address {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+};
+
+namespace {
+
+constexpr size_t kBuffer = 64 * 1024;
+
+struct HostAndPort {
+  std::string host, port;
+};
+
+std::optional<HostAndPort> SplitUrl(const std::string& url) {
+  const size_t scheme = url.find("://");
+  if (scheme == std::string::npos) return std::nullopt;
+  std::string rest = url.substr(scheme + 3);
+  rest = rest.substr(0, rest.find('/'));
+  HostAndPort split{rest, url.starts_with("https") ? "443" : "80"};
+  const size_t bracket = rest.rfind(']');
+  const size_t colon = rest.rfind(':');
+  if (colon != std::string::npos && (bracket == std::string::npos || colon > bracket)) {
+    split = {rest.substr(0, colon), rest.substr(colon + 1)};
+  }
+  if (split.host.starts_with('[') && split.host.ends_with(']'))
+    split.host = split.host.substr(1, split.host.size() - 2);
+  if (split.host.empty() || split.port.empty()) return std::nullopt;
+  return split;
+}
+
+// One direction of a connection. Reads while its buffer is empty, writes while it is not.
+struct Flow {
+  std::string bytes;
+  bool ended = false;      // nothing more comes
+  bool passed_on = false;  // the other side knows
+};
+
+// Both ends of a connection: [0] in the sandbox, [1] at the gateway. flows[i] comes from ends[i].
+struct Pair {
+  std::array<Fd, 2> ends;
+  std::array<Flow, 2> flows;
+  std::array<uint32_t, 2> events{};
+  bool connecting = true;
+};
+
+}  // namespace
+
+class Relay::Loop {
+ public:
+  Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  bool valid() const { return epoll_.valid() && wake_.valid() && Watch(EPOLL_CTL_ADD, wake_.get(), EPOLLIN); }
+
+  uint64_t Add(Fd listener, const Address& address) {
+    fcntl(listener.get(), F_SETFL, O_NONBLOCK);
+    base::MutexLock lock(mu_);
+    const uint64_t id = next_++;
+    changes_.push_back([this, id, address, held = std::make_shared<Fd>(std::move(listener))] {
+      Watch(EPOLL_CTL_ADD, held->get(), EPOLLIN);
+      const int fd = held->get();
+      listeners_[id] = fd;
+      doors_[fd] = {std::move(*held), address};
+    });
+    Wake();
+    return id;
+  }
+
+  void Remove(uint64_t id) {
+    base::MutexLock lock(mu_);
+    changes_.push_back([this, id] {
+      if (const auto found = listeners_.find(id); found != listeners_.end()) {
+        doors_.erase(found->second);
+        listeners_.erase(found);
+      }
+    });
+    Wake();
+  }
+
+  void Stop() {
+    base::MutexLock lock(mu_);
+    stops_ = true;
+    Wake();
+  }
+
+  void Run() {
+    std::array<epoll_event, 64> events;
+    while (TakeChanges()) {
+      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+      for (int i = 0; i < count; ++i) Handle(events[static_cast<size_t>(i)].data.fd);
+    }
+  }
+
+ private:
+  struct Door {
+    Fd listener;
+    Address address;
+  };
+
+  bool Watch(int action, int fd, uint32_t events) const {
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = fd;
+    return epoll_ctl(epoll_.get(), action, fd, &event) == 0;
+  }
+
+  void Wake() const {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t wrote = write(wake_.get(), &one, sizeof(one));
+  }
+
+  bool TakeChanges() {
+    std::vector<std::function<void()>> changes;
+    {
+      base::MutexLock lock(mu_);
+      if (stops_) return false;
+      changes.swap(changes_);
+    }
+    for (const auto& change : changes) change();
+    return true;
+  }
+
+  void Handle(int fd) {
+    if (fd == wake_.get()) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof(count));
+    } else if (const auto door = doors_.find(fd); door != doors_.end()) {
+      Accept(door->second);
+    } else if (const auto pair = pairs_.find(fd); pair != pairs_.end()) {
+      Pump(pair->second);
+    }
+  }
+
+  void Accept(const Door& door) {
+    while (true) {
+      Fd inner(accept4(door.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!inner.valid()) return;
+      Fd outer(socket(door.address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (!outer.valid()) continue;
+      const int begun =
+          connect(outer.get(), reinterpret_cast<const sockaddr*>(&door.address.address), door.address.size);
+      if (begun != 0 && errno != EINPROGRESS) continue;  // the client sees a closed connection
+      auto pair = std::make_shared<Pair>();
+      pair->ends = {std::move(inner), std::move(outer)};
+      for (const Fd& end : pair->ends) {
+        pairs_[end.get()] = pair;
+        Watch(EPOLL_CTL_ADD, end.get(), 0);
+      }
+      Pump(pair);
+    }
+  }
+
+  // By value: the pair may leave the map.
+  void Pump(std::shared_ptr<Pair> pair) {
+    bool broken = false;
+    if (pair->connecting) {
+      int error = 0;
+      socklen_t size = sizeof(error);
+      getsockopt(pair->ends[1].get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      sockaddr_storage peer;
+      size = sizeof(peer);
+      const bool connected = getpeername(pair->ends[1].get(), reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+      broken = error != 0;
+      pair->connecting = !broken && !connected;
+    }
+    for (size_t from = 0; from < 2 && !broken && !pair->connecting; ++from) broken = !Move(*pair, from);
+    const bool over = pair->flows[0].passed_on && pair->flows[1].passed_on;
+    if (broken || over) {
+      for (const Fd& end : pair->ends) pairs_.erase(end.get());
+      return;
+    }
+    for (size_t side = 0; side < 2; ++side) {
+      uint32_t events = 0;
+      if (pair->flows[side].bytes.empty() && !pair->flows[side].ended) events |= EPOLLIN;
+      if (!pair->flows[1 - side].bytes.empty() || (side == 1 && pair->connecting)) events |= EPOLLOUT;
+      if (events != pair->events[side]) Watch(EPOLL_CTL_MOD, pair->ends[side].get(), events);
+      pair->events[side] = events;
+    }
+  }
+
+  // False: the connection is broken.
+  bool Move(Pair& pair, size_t from) {
+    Flow& flow = pair.flows[from];
+    const int in = pair.ends[from].get(), out = pair.ends[1 - from].get();
+    while (true) {
+      while (!flow.bytes.empty()) {
+        const ssize_t sent = send(out, flow.bytes.data(), flow.bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0) return errno == EAGAIN || errno == EINTR;
+        flow.bytes.erase(0, static_cast<size_t>(sent));
+      }
+      if (flow.ended) {
+        if (!flow.passed_on) shutdown(out, SHUT_WR);
+        flow.passed_on = true;
+        return true;
+      }
+      flow.bytes.resize(kBuffer);
+      const ssize_t got = recv(in, flow.bytes.data(), kBuffer, 0);
+      flow.bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
+      if (got < 0) return errno == EAGAIN || errno == EINTR;
+      flow.ended = got == 0;
+    }
+  }
+
+  const Fd epoll_, wake_;
+  base::Mutex mu_;
+  bool stops_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::function<void()>> changes_ ABSL_GUARDED_BY(mu_);
+  // Of the loop's thread.
+  std::map<uint64_t, int> listeners_;
+  std::map<int, Door> doors_;
+  std::map<int, std::shared_ptr<Pair>> pairs_;  // by both ends
+};
+
+Relay::Relay() : loop_(std::make_unique<Loop>()) {}
+
+absl::StatusOr<std::shared_ptr<Relay>> Relay::Start() {
+  std::shared_ptr<Relay> relay(new Relay);
+  if (!relay->loop_->valid()) return ErrnoStatus(errno, "cannot make the relay of sandboxes");
+  relay->thread_ = std::thread([loop = relay->loop_.get()] { loop->Run(); });
+  return relay;
+}
+
+Relay::~Relay() {
+  loop_->Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::StatusOr<std::shared_ptr<void>> Relay::Serve(Fd listener, const std::string& url) {
+  const auto split = SplitUrl(url);
+  if (!split.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", url, "' is no address of a gateway"));
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = getaddrinfo(split->host.c_str(), split->port.c_str(), &hints, &found); error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot find the gateway ", split->host, ":", split->port, ": ", gai_strerror(error)));
+  }
+  Address address;
+  std::memcpy(&address.address, found->ai_addr, found->ai_addrlen);
+  address.size = found->ai_addrlen;
+  freeaddrinfo(found);
+  const uint64_t id = loop_->Add(std::move(listener), address);
+  return std::shared_ptr<void>(nullptr, [this, id](void*) { loop_->Remove(id); });
+}
+
+}  // namespace ingot::sandbox

@@ -1,0 +1,110 @@
+#include "sandbox/image/image_build.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "base/log.h"
+#include "sandbox/egress/egress_proxy.h"
+#include "sandbox/image/build_messages.h"
+#include "sandbox/image/build_sandbox.h"
+#include "sandbox/trees/remove_tree.h"
+
+namespace ingot::sandbox {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+// The scratch folder of the build, with a copy of the context: it becomes the sandbox's own, as the uids of its files mean nothing
+// inside. Links stay links, and lead to nothing of the machine there.
+absl::StatusOr<std::string> MakeScratch(const std::string& folder, uint32_t owner, const ImageTools& tools) {
+  const std::string scratch = tools.folder() + "/build";
+  std::error_code error;
+  for (const char* const part : {"/context", "/home", "/run", "/storage", "/tmp", "/var"}) {
+    fs::create_directories(scratch + part, error);
+    if (error) return absl::UnavailableError(absl::StrCat("cannot make ", scratch, part, ": ", error.message()));
+  }
+  INGOT_RETURN_IF_ERROR(tools.Run({"cp", "-a", "--reflink=auto", folder + "/.", scratch + "/context"}).status());
+  INGOT_RETURN_IF_ERROR(tools.Run({"chown", "-hR", absl::StrCat(owner, ":", owner), scratch}).status());
+  // Whatever the context's own mode was, and the umask here.
+  for (const char* const part : {"", "/context", "/home", "/run", "/storage", "/var"})
+    chmod((scratch + part).c_str(), 0755);
+  chmod((scratch + "/tmp").c_str(), 01777);
+  return scratch;
+}
+
+absl::StatusOr<BuildProgram> BuildahOf(const std::string& scratch) {
+  const Command named{.argv = {"buildah"}, .env = InheritedEnvironment({"PATH"}), .working_dir = "", .stdin_text = ""};
+  const auto found = FindProgram(named);
+  if (!found.ok()) {
+    return base::Annotate(found.status(), "Dockerfiles need buildah (scripts/setup.sh services installs it)");
+  }
+  const std::string inside = kBuildScratch;
+  BuildProgram program{.argv = {fs::absolute(*found).string(), "--storage-driver", "vfs", "--root", inside + "/storage",
+                                "--runroot", inside + "/run", "bud", "--isolation", "chroot", "--tag",
+                                "oci-archive:" + inside + "/built.tar", inside + "/context"},
+                       .variables = {absl::StrCat("PATH=", kPath), "HOME=" + inside + "/home", "TMPDIR=/tmp",
+                                     "XDG_RUNTIME_DIR=" + inside + "/run",
+                                     // It has its uids already.
+                                     "_CONTAINERS_USERNS_CONFIGURED=1", "BUILDAH_ISOLATION=chroot"},
+                       .scratch = scratch,
+                       .visible = {}};
+  program.visible.push_back(program.argv[0]);
+  if (const char* const file = std::getenv("SSL_CERT_FILE"); file != nullptr && file[0] == '/') {
+    program.variables.push_back(absl::StrCat("SSL_CERT_FILE=", file));
+    program.visible.emplace_back(file);
+  }
+  return program;
+}
+
+// The archive, out of the sandbox's reach. The build may have left anything in its place.
+absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageTools& tools) {
+  const std::string built = scratch + "/built.tar", archive = tools.folder() + "/built.tar";
+  struct stat info;
+  if (lstat(built.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+    return absl::InvalidArgumentError("buildah left no archive of the image");
+  if (rename(built.c_str(), archive.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot take ", built));
+  INGOT_RETURN_IF_ERROR(RemoveTree(scratch));  // the sandbox is for the unpacking
+  return "oci-archive:" + archive;
+}
+
+// Hosts that the build asked for in vain; empty = nothing.
+std::string AskedInVain(const EgressProxy& proxy) {
+  const std::vector<std::string> rejected = proxy.Rejected(), unreached = proxy.Unreached();
+  std::string text;
+  if (!rejected.empty()) {
+    text = absl::StrCat("it asked for ", absl::StrJoin(rejected, ", "),
+                        ", which builds may not reach: list it in agents.image_build_hosts (--build-host)");
+  }
+  if (!unreached.empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "it could not reach ", absl::StrJoin(unreached, ", "));
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressList& hosts, const ImageTools& tools) {
+  absl::StatusOr<std::string> output;
+  std::string scratch, in_vain;
+  {
+    const std::string store = fs::path(tools.folder()).parent_path().string();
+    INGOT_ASSIGN_OR_RETURN(BuildSandbox sandbox, BuildSandbox::Make(store, hosts));
+    INGOT_ASSIGN_OR_RETURN(scratch, MakeScratch(folder, sandbox.first_id(), tools));
+    INGOT_ASSIGN_OR_RETURN(const BuildProgram program, BuildahOf(scratch));
+    output = tools.RunStarted("buildah", [&](int out) { return sandbox.Start(program, out); });
+    if (sandbox.proxy() != nullptr) in_vain = AskedInVain(*sandbox.proxy());
+  }  // nothing of the build runs any more
+  if (!output.ok()) return in_vain.empty() ? output.status() : base::Annotate(output.status(), in_vain);
+  if (!in_vain.empty()) INGOT_LOG(warn, "the build of {} has ended well, but {}", folder, in_vain);
+  return TakeArchive(scratch, tools);
+}
+
+}  // namespace ingot::sandbox
