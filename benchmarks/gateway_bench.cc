@@ -37,7 +37,7 @@
 #include "base/log.h"
 #include "datapool/store.h"
 #include "gateway/direct_server.h"
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 #include "gateway/load_client.h"
 #include "gateway/stub_engine.h"
 #include "gateway/timed_pool.h"

@@ -30,15 +30,15 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "gateway/answer.h"
 #include "gateway/api/dialect.h"
+#include "gateway/calls/answer.h"
 #include "gateway/core.h"
-#include "gateway/episode.h"
-#include "gateway/incarnations.h"
-#include "gateway/key_search.h"
+#include "gateway/episodes/episode.h"
+#include "gateway/episodes/incarnations.h"
+#include "gateway/episodes/key_search.h"
+#include "gateway/episodes/snapshot_desk.h"
+#include "gateway/episodes/snapshot_files.h"
 #include "gateway/options.h"
-#include "gateway/snapshot_desk.h"
-#include "gateway/snapshot_files.h"
 #include "proto/gateway.pb.h"
 
 namespace ingot::gateway {

@@ -4,7 +4,7 @@
 
 #include "base/secret.h"
 #include "gateway/api/api_error.h"
-#include "gateway/episode_key.h"
+#include "gateway/episodes/episode_key.h"
 #include "gateway/gateway.h"
 
 namespace ingot::gateway {

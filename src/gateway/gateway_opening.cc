@@ -9,8 +9,8 @@
 #include "base/random.h"
 #include "base/task_domain.h"
 #include "gateway/api/api_error.h"
-#include "gateway/episode_key.h"
-#include "gateway/episode_request.h"
+#include "gateway/episodes/episode_key.h"
+#include "gateway/episodes/episode_request.h"
 #include "gateway/gateway.h"
 #include "tree/episode_return.h"
 

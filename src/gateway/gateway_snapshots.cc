@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "gateway/api/api_error.h"
+#include "gateway/episodes/recorded_calls.h"
 #include "gateway/gateway.h"
-#include "gateway/recorded_calls.h"
 
 namespace ingot::gateway {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "gateway/api/api_error.h"
-#include "gateway/episode_key.h"
+#include "gateway/episodes/episode_key.h"
 #include "gateway/gateway.h"
 
 namespace ingot::gateway {

@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "base/retry.h"
+#include "gateway/episodes/recorded_calls.h"
 #include "gateway/gateway.h"
-#include "gateway/recorded_calls.h"
 
 namespace ingot::gateway {
 namespace {

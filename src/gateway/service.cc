@@ -7,7 +7,7 @@
 #include <string>
 
 #include "gateway/api/api_error.h"
-#include "gateway/http_forward.h"
+#include "gateway/http/http_forward.h"
 #include "proto/gateway.grpc.pb.h"
 #include "proto/grpc_status.h"
 

@@ -8,8 +8,8 @@
 #include "gateway/api/dialects/dialects.h"
 #include "gateway/api/dialects/responses.h"
 #include "gateway/api/request_fields.h"
+#include "gateway/calls/sampling.h"
 #include "gateway/fakes.h"
-#include "gateway/sampling.h"
 #include "text/chat/template_format.h"
 #include "text/output/output_format.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gateway/fakes.h"
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 
 namespace ingot::gateway {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gateway/api/api_error.h"
+#include "gateway/episodes/incarnations.h"
 #include "gateway/fakes.h"
-#include "gateway/incarnations.h"
 
 namespace ingot::gateway {
 namespace {

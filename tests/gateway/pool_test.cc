@@ -3,7 +3,7 @@
 
 #include "datapool/make_pool.h"
 #include "gateway/fakes.h"
-#include "gateway/http_api.h"
+#include "gateway/http/http_api.h"
 
 namespace ingot::gateway {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gateway/fakes.h"
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 #include "http/wire.h"
 
 namespace ingot::gateway {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "gateway/api/api_error.h"
-#include "gateway/chat_call.h"
+#include "gateway/calls/chat_call.h"
 #include "gateway/fakes.h"
 #include "gateway/prompt/canonical.h"
 #include "gateway/prompt/generation.h"

@@ -16,7 +16,7 @@
 #include "datapool/make_pool.h"
 #include "gateway/fakes.h"
 #include "gateway/grpc_peers.h"
-#include "gateway/http_api.h"
+#include "gateway/http/http_api.h"
 #include "gateway/service.h"
 
 namespace ingot::gateway {

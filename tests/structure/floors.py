@@ -71,7 +71,7 @@ FLOORS = {
     "app": (("terminal",), ("run",), ("models", "cluster"), ("checks",), ("record",), ("training",), ("roles",), ("commands",)),
     "text": ((), ("unicode",), ("jinja", "tokenizer"), ("output",), ("chat",)),
 }
-HTTP_FILES = re.compile(r"^gateway/http_\w+\.(h|cc)$")  # of the gateway, only these know HTTP
+HTTP_FILES = re.compile(r"^gateway/http/\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres/\w+\.(h|cc)$")  # of the pool, only these know libpq
 CURL_FILES = re.compile(r"^http/client\.cc$")  # only it knows libcurl
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
@@ -136,7 +136,7 @@ def allowed(relative, include):
     if "/" in include and not include.startswith(("sys/", "linux/", "arpa/", "netinet/", "bits/", "net/")):
         target = folder_of(include)
         if target == "http" and folder == "gateway" and not HTTP_FILES.search(relative):
-            return "in gateway only http_* files include http"
+            return "in gateway only files of http/ include http"
         if target == folder or target in row or include in row:
             return None
         return f"{folder} may not include {target}"
@@ -170,7 +170,7 @@ def self_test():
     assert allowed("gateway/a.cc", "scheduler/client.h")
     assert allowed("gateway/a.cc", "gateway/prompt/history.h") is None
     assert allowed("gateway/api/a.cc", "gateway/echoed_ids.h") is None
-    assert allowed("gateway/api/a.cc", "gateway/episode.h")
+    assert allowed("gateway/api/a.cc", "gateway/episodes/episode.h")
     assert allowed("gateway/prompt/a.cc", "gateway/api/request.h")
     assert allowed("tree/a.cc", "ATen/ATen.h")
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
@@ -183,9 +183,9 @@ def self_test():
     assert allowed("http/client.h", "curl/curl.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
-    assert allowed("gateway/http_api.h", "http/handler.h") is None
-    assert allowed("gateway/answer.cc", "http/handler.h")
-    assert allowed("gateway/http_api.cc", "boost/asio/post.hpp")
+    assert allowed("gateway/http/http_api.h", "http/handler.h") is None
+    assert allowed("gateway/calls/answer.cc", "http/handler.h")
+    assert allowed("gateway/http/http_api.cc", "boost/asio/post.hpp")
     assert allowed("http/server.h", "gateway/gateway.h")
     assert allowed("app/main.cc", "app/commands/run/train.h") is None
     assert allowed("app/commands/run/train.cc", "app/run/run_config.h") is None

@@ -16,7 +16,7 @@
 #include "base/outage.h"
 #include "base/random.h"
 #include "dataset/tasks.h"
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 #include "rollout/engine.h"
 #include "rollout/torch_runner.h"
 #include "scheduler/scheduler.h"

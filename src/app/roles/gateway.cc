@@ -20,7 +20,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 #include "gateway/service.h"
 #include "scheduler/grpc_client.h"
 

@@ -21,7 +21,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/secret.h"
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 #include "rollout/engine.h"
 #include "rollout/service.h"
 #include "rollout/torch_runner.h"

@@ -1,4 +1,4 @@
-#include "gateway/snapshot_desk.h"
+#include "gateway/episodes/snapshot_desk.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,11 +1,11 @@
-#include "gateway/http_forward.h"
+#include "gateway/http/http_forward.h"
 
 #include <optional>
 #include <utility>
 
 #include "base/mutex.h"
 #include "gateway/api/api_error.h"
-#include "gateway/http_api.h"
+#include "gateway/http/http_api.h"
 
 namespace ingot::gateway {
 namespace {

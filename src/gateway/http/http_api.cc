@@ -1,4 +1,4 @@
-#include "gateway/http_api.h"
+#include "gateway/http/http_api.h"
 
 #include <algorithm>
 #include <cctype>
@@ -13,10 +13,10 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
 #include "gateway/api/role_name.h"
-#include "gateway/episode_request.h"
-#include "gateway/http_files.h"
-#include "gateway/http_forward.h"
-#include "gateway/http_route.h"
+#include "gateway/episodes/episode_request.h"
+#include "gateway/http/http_files.h"
+#include "gateway/http/http_forward.h"
+#include "gateway/http/http_route.h"
 
 namespace ingot::gateway {
 namespace {

@@ -1,4 +1,4 @@
-#include "gateway/recorded_calls.h"
+#include "gateway/episodes/recorded_calls.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 
 #include <chrono>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "gateway/delivery.h"
+#include "gateway/calls/delivery.h"
 
 #include <algorithm>
 #include <span>

@@ -13,7 +13,7 @@
 #include "base/printable.h"
 #include "base/random.h"
 #include "gateway/api/api_error.h"
-#include "gateway/episode_request.h"
+#include "gateway/episodes/episode_request.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {

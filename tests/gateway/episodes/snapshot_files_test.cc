@@ -1,4 +1,4 @@
-#include "gateway/snapshot_files.h"
+#include "gateway/episodes/snapshot_files.h"
 
 #include <gtest/gtest.h>
 

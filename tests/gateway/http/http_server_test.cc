@@ -1,5 +1,5 @@
 // What the gateway answers over real sockets: its routes and dialects, errors, models and health.
-#include "gateway/http_server.h"
+#include "gateway/http/http_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -20,9 +20,9 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/dialect.h"
 #include "gateway/api/request.h"
-#include "gateway/chat_call.h"
+#include "gateway/calls/chat_call.h"
 #include "gateway/core.h"
-#include "gateway/episode.h"
+#include "gateway/episodes/episode.h"
 
 namespace ingot::gateway {
 

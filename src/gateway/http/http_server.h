@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "gateway/gateway.h"
-#include "gateway/http_api.h"
+#include "gateway/http/http_api.h"
 #include "http/server.h"
 
 namespace ingot::gateway {

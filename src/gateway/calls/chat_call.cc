@@ -1,4 +1,4 @@
-#include "gateway/chat_call.h"
+#include "gateway/calls/chat_call.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/client_tools.h"
+#include "gateway/calls/sampling.h"
 #include "gateway/prompt/recorded_message.h"
-#include "gateway/sampling.h"
 
 namespace ingot::gateway {
 

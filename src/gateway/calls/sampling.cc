@@ -1,4 +1,4 @@
-#include "gateway/sampling.h"
+#include "gateway/calls/sampling.h"
 
 #include <algorithm>
 #include <charconv>

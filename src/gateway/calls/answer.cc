@@ -1,11 +1,11 @@
-#include "gateway/answer.h"
+#include "gateway/calls/answer.h"
 
 #include <utility>
 
 #include "base/random.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/item_references.h"
-#include "gateway/sampling.h"
+#include "gateway/calls/sampling.h"
 #include "text/chat/template_variables.h"
 
 namespace ingot::gateway {

@@ -1,4 +1,4 @@
-#include "gateway/episode_request.h"
+#include "gateway/episodes/episode_request.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
-#include "gateway/episode.h"
+#include "gateway/episodes/episode.h"
 #include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
 

@@ -1,4 +1,4 @@
-#include "gateway/http_files.h"
+#include "gateway/http/http_files.h"
 
 #include <optional>
 #include <utility>

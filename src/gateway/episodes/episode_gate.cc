@@ -1,7 +1,7 @@
 // The gate of an episode: requests wait there while a snapshot is taken, and in a trunk at its fork.
 #include <utility>
 
-#include "gateway/episode.h"
+#include "gateway/episodes/episode.h"
 
 namespace ingot::gateway {
 

@@ -1,4 +1,4 @@
-#include "gateway/episode.h"
+#include "gateway/episodes/episode.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "gateway/episode_key.h"
+#include "gateway/episodes/episode_key.h"
 
 #include <openssl/evp.h>
 

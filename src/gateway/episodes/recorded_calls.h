@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "datapool/client.h"
-#include "gateway/episode.h"
+#include "gateway/episodes/episode.h"
 #include "proto/tree.pb.h"
 
 namespace ingot::gateway {

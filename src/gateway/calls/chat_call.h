@@ -17,9 +17,9 @@
 #include "base/status.h"
 #include "gateway/api/event.h"
 #include "gateway/api/request.h"
+#include "gateway/calls/delivery.h"
 #include "gateway/core.h"
-#include "gateway/delivery.h"
-#include "gateway/episode.h"
+#include "gateway/episodes/episode.h"
 #include "gateway/prompt/generation.h"
 #include "gateway/prompt/prompt_plan.h"
 

@@ -1,8 +1,8 @@
-#include "gateway/http_route.h"
+#include "gateway/http/http_route.h"
 
 #include <algorithm>
 
-#include "gateway/episode_key.h"
+#include "gateway/episodes/episode_key.h"
 
 namespace ingot::gateway {
 namespace {

@@ -1,4 +1,4 @@
-#include "gateway/key_search.h"
+#include "gateway/episodes/key_search.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "gateway/incarnations.h"
+#include "gateway/episodes/incarnations.h"
 
 #include <algorithm>
 #include <utility>

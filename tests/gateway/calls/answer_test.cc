@@ -1,5 +1,5 @@
 // Requests that come to several calls, or to none; token ids in and out.
-#include "gateway/answer.h"
+#include "gateway/calls/answer.h"
 
 #include <gtest/gtest.h>
 
