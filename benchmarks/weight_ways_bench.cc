@@ -19,10 +19,10 @@
 
 #include "proto/rollout.grpc.pb.h"
 #include "trainer/parallel/weight_group.h"
-#include "weights/directory_store.h"
 #include "weights/grpc_sink.h"
-#include "weights/s3_store.h"
-#include "weights/version_layout.h"
+#include "weights/stores/directory_store.h"
+#include "weights/stores/s3_store.h"
+#include "weights/stores/version_layout.h"
 
 namespace ingot::weights {
 namespace {

@@ -53,7 +53,7 @@
 #include "trainer/trust_region.h"
 #include "trainer/update_variance.h"
 #include "weights/snapshot.h"
-#include "weights/version_layout.h"
+#include "weights/stores/version_layout.h"
 
 namespace ingot::trainer {
 

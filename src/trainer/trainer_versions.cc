@@ -1,4 +1,4 @@
-// The part of Trainer for versions that ranks store, each the parameters that it owns (weights/version_layout.h).
+// The part of Trainer for versions that ranks store, each the parameters that it owns (weights/stores/version_layout.h).
 //
 //   rank 0   names the version ─┬─ encodes, writes shard-0 ─┬─ all are there ─▶ manifest of the shards
 //   rank 1   names the version ─┴─ encodes, writes shard-1 ─┴─
@@ -10,7 +10,7 @@
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 #include "trainer/weights_of.h"
-#include "weights/version_layout.h"
+#include "weights/stores/version_layout.h"
 
 namespace ingot::trainer {
 namespace {

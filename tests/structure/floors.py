@@ -176,9 +176,9 @@ def self_test():
     assert allowed("datapool/store.cc", "grpcpp/grpcpp.h")
     assert allowed("datapool/store.cc", "postgresql/libpq-fe.h")
     assert allowed("datapool/postgres/postgres_connection.cc", "postgresql/libpq-fe.h") is None
-    assert allowed("weights/s3_http.cc", "curl/curl.h")
-    assert allowed("weights/s3_http.cc", "http/client.h") is None
-    assert allowed("weights/s3_http.cc", "http/server.h")
+    assert allowed("weights/stores/s3_http.cc", "curl/curl.h")
+    assert allowed("weights/stores/s3_http.cc", "http/client.h") is None
+    assert allowed("weights/stores/s3_http.cc", "http/server.h")
     assert allowed("http/client.cc", "curl/curl.h") is None
     assert allowed("http/client.h", "curl/curl.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None

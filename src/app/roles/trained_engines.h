@@ -13,7 +13,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "weights/publisher.h"
-#include "weights/version_writer.h"
+#include "weights/stores/version_writer.h"
 
 namespace ingot::app {
 

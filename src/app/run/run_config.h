@@ -25,7 +25,7 @@
 #include "scheduler/options.h"
 #include "trainer/options.h"
 #include "weights/publisher.h"
-#include "weights/s3_options.h"
+#include "weights/stores/s3_options.h"
 
 namespace ingot::app {
 

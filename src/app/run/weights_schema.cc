@@ -4,7 +4,7 @@
 
 #include "app/run/role_schemas.h"
 #include "base/bounds.h"
-#include "weights/version_layout.h"
+#include "weights/stores/version_layout.h"
 
 namespace ingot::app {
 namespace {

@@ -19,7 +19,7 @@
 #include "scheduler/client.h"
 #include "trainer/parallel/ranks.h"
 #include "weights/publisher.h"
-#include "weights/version_writer.h"
+#include "weights/stores/version_writer.h"
 
 namespace ingot::app {
 

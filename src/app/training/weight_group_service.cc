@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "proto/grpc_status.h"
 #include "proto/weight_group.grpc.pb.h"
-#include "weights/version_layout.h"
+#include "weights/stores/version_layout.h"
 
 namespace ingot::app {
 namespace {

@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "weights/directory_store.h"
 #include "weights/grpc_sink.h"
-#include "weights/object_sink.h"
-#include "weights/s3_store.h"
+#include "weights/stores/directory_store.h"
+#include "weights/stores/object_sink.h"
+#include "weights/stores/s3_store.h"
 
 namespace ingot::app {
 namespace {

@@ -1,6 +1,6 @@
 // The ways of new weights from the trainer to its engines, for each engine as the configuration says: gRPC, one broadcast
 // for several engines (weights/broadcast_set.h), or a store of objects that trainer and engines share
-// (weights/version_layout.h).
+// (weights/stores/version_layout.h).
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@
 #include "base/status.h"
 #include "proto/grpc_channel.h"
 #include "weights/broadcast_set.h"
-#include "weights/follower.h"
 #include "weights/publisher.h"
 #include "weights/sink.h"
-#include "weights/version_writer.h"
+#include "weights/stores/follower.h"
+#include "weights/stores/version_writer.h"
 
 namespace ingot::app {
 

@@ -22,9 +22,9 @@
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/pass/memory.h"
 #include "trainer/trainer.h"
-#include "weights/directory_store.h"
-#include "weights/faulty_store.h"
-#include "weights/version_writer.h"
+#include "weights/stores/directory_store.h"
+#include "weights/stores/faulty_store.h"
+#include "weights/stores/version_writer.h"
 
 namespace ingot::trainer {
 namespace {

@@ -19,8 +19,8 @@
 #include "cpu_time.h"
 #include "rank_group.h"
 #include "trainer/trainer.h"
-#include "weights/directory_store.h"
-#include "weights/version_layout.h"
+#include "weights/stores/directory_store.h"
+#include "weights/stores/version_layout.h"
 
 extern char** environ;
 

@@ -16,12 +16,12 @@
 #include "together.h"
 #include "trainer/trainer.h"
 #include "weights/applying_engine.h"
-#include "weights/directory_store.h"
-#include "weights/faulty_store.h"
-#include "weights/follower.h"
-#include "weights/object_sink.h"
 #include "weights/publisher.h"
-#include "weights/version_writer.h"
+#include "weights/stores/directory_store.h"
+#include "weights/stores/faulty_store.h"
+#include "weights/stores/follower.h"
+#include "weights/stores/object_sink.h"
+#include "weights/stores/version_writer.h"
 
 namespace ingot::trainer {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "weights/directory_store.h"
-#include "weights/s3_http.h"
-#include "weights/s3_server.h"
-#include "weights/s3_store.h"
+#include "weights/stores/directory_store.h"
+#include "weights/stores/s3_http.h"
+#include "weights/stores/s3_server.h"
+#include "weights/stores/s3_store.h"
 
 namespace ingot::weights::testing {
 

@@ -1,4 +1,4 @@
-#include "weights/s3_answer.h"
+#include "weights/stores/s3_answer.h"
 
 #include <algorithm>
 #include <array>

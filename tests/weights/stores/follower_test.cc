@@ -1,5 +1,5 @@
 // Trainer and engines with a store between them: VersionWriter, NewObjectSink and Follower.
-#include "weights/follower.h"
+#include "weights/stores/follower.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 
 #include "base/checksum.h"
 #include "weights/applying_engine.h"
-#include "weights/faulty_store.h"
 #include "weights/make_snapshot.h"
-#include "weights/object_sink.h"
-#include "weights/object_stores.h"
 #include "weights/publisher.h"
+#include "weights/stores/faulty_store.h"
+#include "weights/stores/object_sink.h"
+#include "weights/stores/object_stores.h"
 
 namespace ingot::weights {
 namespace {

@@ -19,8 +19,8 @@
 
 #include "proto/weight_store.pb.h"
 #include "weights/delta.h"
-#include "weights/object_store.h"
 #include "weights/sink.h"
+#include "weights/stores/object_store.h"
 
 namespace ingot::weights {
 

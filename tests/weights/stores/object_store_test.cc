@@ -1,4 +1,4 @@
-#include "weights/object_store.h"
+#include "weights/stores/object_store.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "weights/make_snapshot.h"
-#include "weights/object_stores.h"
+#include "weights/stores/object_stores.h"
 
 namespace ingot::weights {
 namespace {

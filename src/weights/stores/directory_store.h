@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "weights/object_store.h"
+#include "weights/stores/object_store.h"
 
 namespace ingot::weights {
 

@@ -1,4 +1,4 @@
-#include "weights/follower.h"
+#include "weights/stores/follower.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "weights/object_sink.h"
+#include "weights/stores/object_sink.h"
 
 #include <algorithm>
 #include <functional>

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "http/client.h"
-#include "weights/s3_answer.h"
+#include "weights/stores/s3_answer.h"
 
 namespace ingot::weights {
 

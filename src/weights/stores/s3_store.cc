@@ -1,4 +1,4 @@
-#include "weights/s3_store.h"
+#include "weights/stores/s3_store.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "weights/s3_http.h"
+#include "weights/stores/s3_http.h"
 
 namespace ingot::weights {
 namespace {

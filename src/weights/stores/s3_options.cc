@@ -1,4 +1,4 @@
-#include "weights/s3_options.h"
+#include "weights/stores/s3_options.h"
 
 #include <sys/stat.h>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
-#include "weights/object_store.h"
+#include "weights/stores/object_store.h"
 
 namespace ingot::weights {
 namespace {

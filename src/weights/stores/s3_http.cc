@@ -1,4 +1,4 @@
-#include "weights/s3_http.h"
+#include "weights/stores/s3_http.h"
 
 #include <algorithm>
 #include <thread>

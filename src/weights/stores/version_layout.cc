@@ -1,4 +1,4 @@
-#include "weights/version_layout.h"
+#include "weights/stores/version_layout.h"
 
 #include <google/protobuf/util/json_util.h>
 

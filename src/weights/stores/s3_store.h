@@ -8,8 +8,8 @@
 
 #include <memory>
 
-#include "weights/object_store.h"
-#include "weights/s3_options.h"
+#include "weights/stores/object_store.h"
+#include "weights/stores/s3_options.h"
 
 namespace ingot::weights {
 

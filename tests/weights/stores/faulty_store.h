@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "weights/object_store.h"
+#include "weights/stores/object_store.h"
 
 namespace ingot::weights::testing {
 

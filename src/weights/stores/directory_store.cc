@@ -1,4 +1,4 @@
-#include "weights/directory_store.h"
+#include "weights/stores/directory_store.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "weights/sink.h"
-#include "weights/version_writer.h"
+#include "weights/stores/version_writer.h"
 
 namespace ingot::weights {
 

@@ -1,4 +1,4 @@
-#include "weights/object_store.h"
+#include "weights/stores/object_store.h"
 
 #include "absl/strings/str_split.h"
 #include "base/random.h"

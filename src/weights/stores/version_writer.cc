@@ -1,4 +1,4 @@
-#include "weights/version_writer.h"
+#include "weights/stores/version_writer.h"
 
 #include <algorithm>
 #include <map>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "weights/s3_options.h"
+#include "weights/stores/s3_options.h"
 
 namespace ingot::weights {
 

@@ -25,7 +25,7 @@
 
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "weights/version_layout.h"
+#include "weights/stores/version_layout.h"
 
 namespace ingot::weights {
 

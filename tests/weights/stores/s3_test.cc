@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "http/server.h"
-#include "weights/object_stores.h"
-#include "weights/s3_answer.h"
+#include "weights/stores/object_stores.h"
+#include "weights/stores/s3_answer.h"
 
 namespace ingot::weights {
 namespace {
