@@ -10,7 +10,7 @@
 
 #include "agents/door.h"
 #include "agents/live_episode.h"
-#include "agents/mcp_bridge.h"
+#include "agents/mcp/mcp_bridge.h"
 #include "agents/recipe.h"
 #include "proto/gateway.pb.h"
 #include "sandbox/image/image.h"

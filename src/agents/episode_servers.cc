@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "agents/exit_output.h"
-#include "agents/mcp_http.h"
+#include "agents/mcp/mcp_http.h"
 
 namespace ingot::agents {
 namespace {

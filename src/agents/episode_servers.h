@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "agents/mcp_bridge.h"
-#include "agents/mcp_http.h"
-#include "agents/mcp_servers.h"
+#include "agents/mcp/mcp_bridge.h"
+#include "agents/mcp/mcp_http.h"
+#include "agents/mcp/mcp_servers.h"
 #include "agents/recipe.h"
 #include "base/status.h"
 #include "sandbox/substrate.h"

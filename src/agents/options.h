@@ -17,7 +17,7 @@ struct StepOptions {
   std::vector<std::string> command;
 };
 
-// A server of the Model Context Protocol (agents/mcp_servers.h): of `command` over stdin and stdout, of `url` over HTTP.
+// A server of the Model Context Protocol (agents/mcp/mcp_servers.h): of `command` over stdin and stdout, of `url` over HTTP.
 struct McpServerOptions {
   // Letters, digits, '-' and '_'. Unique in its recipe.
   std::string name;

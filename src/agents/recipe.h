@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agents/mcp_servers.h"
+#include "agents/mcp/mcp_servers.h"
 #include "agents/options.h"
 #include "base/status.h"
 #include "proto/gateway.pb.h"

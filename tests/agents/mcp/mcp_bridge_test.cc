@@ -1,4 +1,4 @@
-#include "agents/mcp_bridge.h"
+#include "agents/mcp/mcp_bridge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

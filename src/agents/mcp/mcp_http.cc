@@ -1,11 +1,11 @@
-#include "agents/mcp_http.h"
+#include "agents/mcp/mcp_http.h"
 
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "agents/mcp_servers.h"
+#include "agents/mcp/mcp_servers.h"
 
 namespace ingot::agents {
 namespace {

@@ -1,4 +1,4 @@
-#include "agents/mcp_servers.h"
+#include "agents/mcp/mcp_servers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
