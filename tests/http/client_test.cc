@@ -121,7 +121,7 @@ TEST(HttpClient, AsksFirstOnlyWhereTheCallerWants) {
     RawServer server("HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     const auto answer = Client().Send({.url = server.url(), .method = "PUT", .body = large, .asks_first = asks});
     EXPECT_EQ(server.head().find("Expect: 100-continue") != std::string::npos, asks);
-    if (asks) EXPECT_EQ(answer.value().status, 412) << "the body is not sent";
+    EXPECT_TRUE(!asks || answer.value().status == 412) << "the body is not sent";
   }
 }
 

@@ -16,7 +16,7 @@ BANNED = {  # regular expression, case-insensitive: its replacement
     r"attendants?": "guest agent",
     r"judges?['’]s? rooms?": "verifier sandbox",
     r"last words": "exit output",
-    r"unresponsive roles?": "unresponsive role",
+    r"silent roles?": "unresponsive role",
     r"rehears\w*": "preflight check",
     r"the one that": "the noun",
     r"of its own": "its own",
@@ -46,11 +46,11 @@ def findings(text):
 
 
 def self_test():
-    assert findings("A warning stops nothing.") == [(1, "doubt", "warning")]
+    assert findings("A doubt stops nothing.") == [(1, "doubt", "warning")]
     assert findings("One.\nIt goes\non.") == [(2, "goes on", "continue")]
     assert findings("`beside`, [x](beside.md) and besides\n```\nlast words\n```\n") == []
     assert findings("undoubtedly, goes only") == []
-    assert [found[1] for found in findings("The verifier sandbox: the one that has its own.")] == ["verifier sandbox", "the one that"]
+    assert [found[1] for found in findings("The judge's room: the one that has its own.")] == ["judge's room", "the one that"]
     print("banned_words: self-test passed")
 
 
