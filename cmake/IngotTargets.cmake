@@ -50,6 +50,20 @@ function(ingot_use_pch target pch)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
+# Compiles up to eight source files of a target together. Most of a file's time goes into its headers, so a build from nothing takes
+# half as long. Names in unnamed namespaces may therefore meet those of another file: such files are compiled apart.
+option(INGOT_UNITY "Compile several source files of a target together" OFF)
+function(ingot_use_unity target)
+  if(INGOT_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
+# ingot_compile_apart(a.cc ...): files of the current folder that are never compiled together with others.
+function(ingot_compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # ingot_library(NAME SRCS a.cc ... DEPS target ... [PRIVATE_DEPS target ...] [TORCH | PLAIN])
 # DEPS are public: the headers include them. TORCH adds LibTorch and its precompiled headers. PLAIN takes no precompiled
 # headers: it is for a target that uses no package or has flags of its own.
@@ -63,6 +77,9 @@ function(ingot_library name)
     ingot_use_torch_pch(${name})
   elseif(NOT arg_PLAIN)
     ingot_use_pch(${name} ingot_pch)
+  endif()
+  if(NOT arg_PLAIN)
+    ingot_use_unity(${name})
   endif()
 endfunction()
 
@@ -92,6 +109,9 @@ function(ingot_test name)
     ingot_use_torch_pch(${name} TEST)
   elseif(NOT arg_PLAIN)
     ingot_use_pch(${name} ingot_test_pch)
+  endif()
+  if(NOT arg_PLAIN)
+    ingot_use_unity(${name})
   endif()
   # Tests are two fifths of the build, and their own code is not what takes their time.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)

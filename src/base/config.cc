@@ -210,7 +210,10 @@ std::string Schema::Origin(const std::string& key) const {
   return kUnset;
 }
 
+void Schema::Renamed(const std::string& before, const std::string& now) { renamed_[before] = now; }
+
 std::string Schema::Nearest(const std::string& key, bool or_section) const {
+  if (const auto found = renamed_.find(key); found != renamed_.end()) return found->second;
   // A key in the wrong section is a likelier slip than a misspelt one. So the last words are compared too, if most of
   // their letters agree.
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };

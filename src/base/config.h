@@ -71,6 +71,9 @@ class Schema {
   // leaves it out. Of elements of lists alone.
   void Guard(const std::string& section, std::function<std::string()> fault);
 
+  // A key that had another name in an earlier version. The old name is not read; errors about it name `now`.
+  void Renamed(const std::string& before, const std::string& now);
+
   // A list of mappings. `bind(element_schema, element)` binds one element's keys. A loaded list replaces the default.
   template <typename T>
   void List(const std::string& key, std::vector<T>* field, std::function<void(Schema&, T&)> bind,
@@ -150,7 +153,7 @@ class Schema {
   absl::Status CheckGuards() const;
   // In the order of binding, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
-  // The known key, or section if `or_section`, that is spelt most like `key`.
+  // The new name of a renamed key, else the known key, or section if `or_section`, that is spelt most like `key`.
   std::string Nearest(const std::string& key, bool or_section) const;
   json::object JsonSchemaObject() const;
   static std::string ExplainList(const ListEntry& list, const std::string& prefix);
@@ -164,6 +167,7 @@ class Schema {
 
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order of binding
   std::vector<std::unique_ptr<ListEntry>> lists_;
+  std::map<std::string, std::string> renamed_;                  // by the name before
   std::map<std::string, ShorthandEntry> shorthands_;            // by section
   std::map<std::string, std::function<std::string()>> guards_;  // by section or key
 };

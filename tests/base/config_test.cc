@@ -157,6 +157,16 @@ TEST(ConfigTest, AKeyInTheWrongSectionIsSuggestedInItsOwn) {
   EXPECT_THAT(ErrorOf("run: {learning_rate: 1}"), HasSubstr("'trainer.learning_rate'"));
 }
 
+TEST(ConfigTest, TheNewNameOfARenamedKeyIsSuggested) {
+  Options options;
+  Schema schema = Bind(options);
+  schema.Renamed("trainer.speed", "trainer.learning_rate");
+  for (const absl::Status& unknown : {schema.Set("trainer.speed=1"), schema.LoadText("trainer: {speed: 1}", "run.yaml"),
+                                      schema.Explain("trainer.speed").status()}) {
+    EXPECT_THAT(std::string(unknown.message()), HasSubstr("nearest known key is 'trainer.learning_rate'"));
+  }
+}
+
 TEST(ConfigTest, ASectionIsSuggestedOnlyWhereOneIsAllowed) {
   EXPECT_THAT(ErrorOf("train: {learning_rate: 1}"), HasSubstr("nearest known key is 'trainer'"));
   Options options;

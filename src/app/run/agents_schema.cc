@@ -163,6 +163,7 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("resumes", &o.resumes,
                "an agent that is started on a fork of another one's folders goes on where that one was, so that its "
                "episodes may branch");
+  schema.Renamed("verifier_room", "verifier_sandbox");
   schema.Choice(
       "verifier_sandbox", &o.verifier_sandbox, {"auto", "agent", "changed", "pristine"},
       "sandbox of a verifier that runs a program: agent: the agent's own; changed: a new one with all files that the "
@@ -202,6 +203,7 @@ void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string
   schema.Choice("sandbox.require", &require, {"any", "none", "landlock", "namespaces", "full"},
                 "least isolation level around agents; a run that would get less is refused at its start; none: the "
                 "weakest is enough, also for verifiers that run the model's programs; any: not for those");
+  schema.Renamed("sandbox.rung", "sandbox.isolation");
   schema.Choice("sandbox.isolation", &o.isolation, {"auto", "process", "landlock", "namespaces", "full"},
                 "strongest isolation level to try, which sandbox.require raises; auto: whatever the machine grants");
   schema.Choice("sandbox.network", &o.network, {"none", "host"},
