@@ -56,6 +56,10 @@ option(INGOT_UNITY "Compile several source files of a target together" OFF)
 function(ingot_use_unity target)
   if(INGOT_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+      # GCC takes every file but the group's own for a header.
+      target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    endif()
   endif()
 endfunction()
 

@@ -24,8 +24,18 @@ root = pathlib.Path(__file__).resolve().parent.parent
 omp = subprocess.run(["c++", "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def commands_of_files():
+    """The commands of a build, with one per source where it compiles several together (INGOT_UNITY)."""
+    for command in json.loads((build / "compile_commands.json").read_text()):
+        if "/Unity/" not in command["file"]:
+            yield command
+            continue
+        for file in re.findall(r'^#include "(.+)"', pathlib.Path(command["file"]).read_text(), re.M):
+            yield command | {"file": file}
+
+
 def sources():
-    commands = json.loads((build / "compile_commands.json").read_text())
+    commands = list(commands_of_files())
     found = {c["file"]: c for c in commands
              if c["file"].endswith(".cc") and pathlib.Path(c["file"]).is_relative_to(root / "src")}
     if scope == "plain":
