@@ -436,6 +436,7 @@ class Agent {
   std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the one that drives the run
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
+  HeldPort meeting_;                             // of the ranks, where rank 0 is on this node
   std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways, where this node drives the run
   std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
   Board board_;
