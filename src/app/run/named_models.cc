@@ -37,7 +37,8 @@ absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gatewa
     if (term.kind == "judge" && term.judge.server.url.empty() && !IsFixed(gateway, term.judge.server.model)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "rewards.terms (", term.Name(), "): judge.url is empty, and judge.model '", term.judge.server.model,
-          "' is no pinned or external model of gateway.models: name one, or the base URL of a server of OpenAI's chat "
+          "' is not a pinned or external model of gateway.models: name one, or the base URL of a server of OpenAI's "
+          "chat "
           "completions, such as one of `ingot serve`"));
     }
   }

@@ -95,7 +95,7 @@ def case_collect(ingot):
         output = command(ingot, *again, f"run.if_exists={if_exists}", code=2)
         check("holds a finished collection" in output, output)
     output = command(ingot, "train", ingot.config, "--resume", *sets(folder, scripted), code=2)
-    check("holds a collection and no run to go on with" in output, output)
+    check("holds a collection and not a run to resume" in output, output)
     record = folder / "scripted" / "collection.json"
     done = json.loads(record.read_text())
     check(done["episodes"] == 1 and done["temperature"] == 1, done)
