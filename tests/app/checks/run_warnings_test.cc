@@ -116,7 +116,7 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
          d.shared = 7;
          d.shared_id = "sum-3";
        },
-       {"7 of 20 tasks of eval.tasks are training tasks too", "'sum-3'", "take them out"}},
+       {"7 of 20 tasks of eval.tasks are also training tasks", "'sum-3'", "take them out"}},
       {"context",
        [](RunConfig&, DataFacts& d) { d.context = 50; },
        {"50 tokens", "the context has 50", "raise model.context_length"}},
@@ -173,7 +173,7 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
        {"trainer.kl_kind k1", "reference_kl_coefficient 0.04", "set trainer.kl_kind to k2 or k3"}},
       {"the outcome is taken twice",
        [](RunConfig& c, DataFacts&) { c.rewards.terms = TwoBudgets(); },
-       {"toggle and critical_steps each take the outcome away", "earns -1", "domains without overlap"}},
+       {"toggle and critical_steps both subtract the outcome", "earns -1", "domains without overlap"}},
   };
   for (const StartCase& one : cases) {
     RunConfig config = SoundRun();

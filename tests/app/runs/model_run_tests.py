@@ -318,7 +318,7 @@ def check_replay(ingot, settings):
     check_routes([row for row in ingot.metrics("experts") if "mismatch/routes_compared" in row])
     dense = dict(settings, **{"run.name": "dense", "model.path": checkpoint_of(ingot, "base")})
     code, output = ingot.run("train", dense)
-    check(code == 2 and "trainer.expert_balance is set, and the model (qwen3) has no experts" in output, output)
+    check(code == 2 and "trainer.expert_balance is set, but the model (qwen3) has no experts" in output, output)
 
 
 def case_lora(ingot):
