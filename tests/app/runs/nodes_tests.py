@@ -215,7 +215,7 @@ def case_nodes_back(ingot):
         wait_with(ingot, nodes["control"], "control", lambda: ingot.rows("back") >= rows + 3, "steps after the move")
         nodes["front"] = start_node(ingot, own, "front")
         code, said = nodes["front"].wait(timeout=60), output_of(ingot, "front")
-        driver = rf"is another process's: process {nodes['control'].pid} on \S+; once that process has ended, this node may be started again"
+        driver = rf"is another process's: process {nodes['control'].pid} on \S+; this node can start again once that process has ended"
         check(code == 1 and re.search(driver, said) and "{" not in said, f"the node that came back too early: {code} {said}")
         nodes["control"].kill()
         nodes["control"].wait()

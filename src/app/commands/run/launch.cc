@@ -349,7 +349,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine tells the terminal the rest
   RoleWaits waits;
   waits.Follow(nullptr, [&config](const std::string& reported) {
-    PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nobody any more" : reported));
+    PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nothing now" : reported));
   });
   waits.Start();
   JobPlan plan;

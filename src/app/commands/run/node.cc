@@ -150,7 +150,7 @@ class Agent {
                                                         });
     const absl::Cleanup forget = [this] { waits_.Forget(); };
     waits_.Follow(nullptr, [this](const std::string& waits) {
-      Print(absl::StrCat("waits for ", waits.empty() ? "nobody any more" : waits));
+      Print(absl::StrCat("waits for ", waits.empty() ? "nothing now" : waits));
       ReportRegistry();
     });
     waits_.Start();
