@@ -18,7 +18,7 @@
 namespace ingot::app {
 namespace {
 
-// A thread that the system did not give ends the command with an error; libraries throw it from wherever they are.
+// If the system denies a thread, the command ends with an error; libraries throw it from any place.
 int RunOrFail(const Command::Run& run) {
   try {
     return run();
@@ -28,7 +28,8 @@ int RunOrFail(const Command::Run& run) {
   }
 }
 
-// The exit code of a command whose answer is on stdout: an answer that was lost there, on a full disk say, is a failure.
+// The exit code of a command whose answer is on stdout: an answer that was lost there, on a full disk say, is a
+// failure.
 int Answered(int code) {
   std::cout.flush();
   errno = 0;

@@ -64,7 +64,7 @@ std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last
       fmt::format("waiting for batch {} for {:.0f} s: {} episodes running", step, seconds, now.running_episodes());
   if (const int64_t dropped = now.dropped() - last.dropped(); dropped > 0) {
     text += fmt::format(
-        ", {} groups were dropped because all their samples earned the same reward (mean {:.3f}); "
+        ", {} groups were dropped because all samples of each earned the same (mean reward {:.3f}); "
         "set scheduler.max_drops_per_batch to train such groups anyway",
         dropped, now.reward_mean());
   }

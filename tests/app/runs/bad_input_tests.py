@@ -50,7 +50,7 @@ def check_command_line(ingot):
                          (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
                          (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
                          (["launch", "run.yaml", "--ste=a=b"], ("'--ste'", "'--set'")),
-                         (["train", "run.yaml", "more"], ("'more' is one argument too many", "`ingot train --help`")),
+                         (["train", "run.yaml", "more"], ("'more' is an extra argument", "`ingot train --help`")),
                          (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
                          (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
                          (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):

@@ -95,7 +95,7 @@ def case_stop(ingot):
 
     output, code = end_after(5, signal.SIGINT)
     check(code == 130 and "the run was stopped; saved step " in output, f"exit code {code}: {output}")
-    again = output.split("; `")[-1].split("` goes on")[0]
+    again = output.split("; `")[-1].split("` continues")[0]
     check(again.startswith("ingot train ") and "--set run.name=s " in again and again.endswith(" --resume"), output)
     reported = ingot.ask("status", settings).stderr
     check(f"no process holds {ingot.folder}/s; `{again}` continues the run" in reported, reported)

@@ -1,4 +1,5 @@
-// `ingot import`: trajectories in ATIF become the episodes of a pool, which `export`, `regrade`, `tasks rate` and `inspect` read.
+// `ingot import`: turns ATIF trajectories into the episodes of a pool, which `export`, `regrade`, `tasks rate` and
+// `inspect` read.
 #include "app/commands/data/import.h"
 
 #include <chrono>
@@ -123,7 +124,7 @@ class Importer {
   int64_t episodes_ = 0, calls_ = 0, encoded_ = 0, without_outcome_ = 0;
 };
 
-// A file holds one trajectory, over any number of lines, or one on each line.
+// A file holds one trajectory, over any number of lines, or one per line.
 absl::Status AddFile(const std::string& path, Importer& importer) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, INT64_MAX));
   if (const auto whole = base::ParseJson(text); whole.ok()) return base::Annotate(importer.Add(*whole), path);
