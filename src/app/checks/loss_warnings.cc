@@ -33,7 +33,8 @@ Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
   const bool high = o.eps_clip_high != BoundOf(o.preset, "eps_clip_high", by_default.eps_clip_high);
   if (!low && !high) return std::nullopt;
   return fmt::format(
-      "trainer.{} is {:g} and has no effect, as trainer.importance_cap is {:g}: a batch gets one step, so the ratio to "
+      "trainer.{} is {:g} but has no effect because trainer.importance_cap is {:g}: a batch gets one step, so the "
+      "ratio to "
       "the trainer's own policy is 1 and the clip never acts; set trainer.importance_cap 0 to clip, or leave the "
       "bounds "
       "out",

@@ -40,7 +40,7 @@ constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
 auto Into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
-// The kernel asks a silent peer whether it is there: after a minute, and then every 15 s, four times in all.
+// The kernel probes a silent peer after a minute, and then every 15 s, four times in all.
 void KeepAlive(tcp::socket& socket) {
   error_code ignored;
   socket.set_option(asio::socket_base::keep_alive(true), ignored);

@@ -99,7 +99,7 @@ class RunRegistry {
   // Writes what this process waits for into its entry: RolePlace::waits.
   void ReportWaits(const std::string& waits);
 
-  // Makes this process the leader of a role, in place of an earlier one, and returns the leadership's fencing token.
+  // Makes this process the leader of a role, replacing an earlier one, and returns the leadership's fencing token.
   // The earlier leader ends once it notices. Until then its writes are rejected wherever tokens are compared.
   absl::StatusOr<int64_t> Lead(const std::string& role);
 
@@ -142,7 +142,7 @@ class RunRegistry {
               const base::Clock& clock);
   void Note(const registry::Event& event);
   void NoteGone(const std::string& name);
-  // A new channel to the role's place; returns the rpcs of the earlier one, to be closed without the lock.
+  // A new channel to the role's address; returns the rpcs of the earlier channel, to close without the lock.
   std::shared_ptr<RunningCalls> Reopen(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsThere(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Lead(const std::string& name, const std::string& address, Line& line) const;

@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
                                           "': ", known.empty() ? "it is empty" : absl::StrCat("it has ", known)));
 }
 
-// Of a group of so many nodes that has the trainer.
+// For a group of `nodes` nodes that has the trainer.
 absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::string& where) {
   if (nodes < 1 || cluster.trainer_ranks % nodes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": the ", cluster.trainer_ranks,
@@ -124,7 +124,7 @@ absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::
 // Agents reach a single gateway directly, and several through a load balancer on the node that drives the run.
 absl::Status CheckEntrance(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
-  const bool one_machine = IsLoopback(cluster.host);  // it stands for several nodes
+  const bool one_machine = IsLoopback(cluster.host);  // it simulates several nodes
   if (one_machine || !IsLoopback(config.http.host) || !config.gateway.public_url.empty()) return absl::OkStatus();
   const bool load_balancer = cluster.gateways > 1;
   for (const NodeGroup& group : cluster.groups) {

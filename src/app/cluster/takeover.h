@@ -53,7 +53,7 @@ class Takeover {
   Takeover(Seats kind, std::vector<Seat> seats, Options options);
   ~Takeover();
 
-  // The roles that are to be started here now; each is given once.
+  // The roles to start here now; returns each once.
   std::vector<RoleSpec> Arrived();
 
  private:

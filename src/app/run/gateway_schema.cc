@@ -66,7 +66,7 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field(
       "gateway.admin_key_file", &o.admin_key_file,
       "file with the key that opens episodes, and rewards and ends any; empty: only this run's agents.recipes open "
-      "them, or, where there are none, anybody");
+      "them, or any client if there are none");
   schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
   schema.Field("gateway.writer_threads", &o.writer_threads,
                "calls that are recorded at a time, sharing the pool's fsyncs");

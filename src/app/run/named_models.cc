@@ -5,7 +5,7 @@
 namespace ingot::app {
 namespace {
 
-// Whether the name stands for weights that do not follow the training.
+// Whether the name refers to weights that do not follow training.
 bool IsFixed(const gateway::GatewayOptions& gateway, const std::string& name) {
   const gateway::ModelOptions* model = FindModel(gateway, name);
   return model != nullptr && model->weights != gateway::ModelWeights::kFollow && model->url.empty();

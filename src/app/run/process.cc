@@ -23,7 +23,7 @@ void OnSignal(int) {
 
 void OnSupervisorsSignal(int) { StopFlag() = true; }
 
-// In place of SIG_IGN, which child processes would inherit.
+// Instead of SIG_IGN, which child processes would inherit.
 void Nothing(int) {}
 
 }  // namespace

@@ -14,7 +14,7 @@ void BindSchedule(base::Schema& schema, reward::TermSchedule& o) {
   schema.Field("schedule.phase", &o.phase, "0: it counts only in even phases, 1: only in odd ones, -1: in all");
 }
 
-// Binds the options of one kind. Their keys stand in the section of its name, which no term of another kind may set.
+// Binds the options of one kind. Their keys are in the section with its name, which no term of another kind may set.
 class KindOptions {
  public:
   KindOptions(base::Schema& schema, const reward::TermOptions& term, std::string kind)

@@ -17,10 +17,9 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
       "scheduler.drop_zero_variance", &o.drop_zero_variance,
       "drop groups whose rewards are all equal, and admit others in their place (DAPO's dynamic sampling, under "
       "every trainer.preset)");
-  schema.Field(
-      "scheduler.max_drops_per_batch", &o.max_drops_per_batch,
-      "drops since the last batch after which groups of equal rewards are trained all the same; 0: no limit but "
-      "scheduler.give_up_equal");
+  schema.Field("scheduler.max_drops_per_batch", &o.max_drops_per_batch,
+               "drops since the last batch after which groups of equal rewards are trained anyway; 0: no limit but "
+               "scheduler.give_up_equal");
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
                "seconds that a group may take while its samples run or can be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");

@@ -293,7 +293,7 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckSets(config.eval.sets));
   if (config.eval.keep_best && !config.eval.has_tasks()) {
     return absl::InvalidArgumentError(
-        "eval.keep_best keeps the model with the best held-out reward, and eval.tasks names no tasks");
+        "eval.keep_best keeps the model with the best held-out reward, but eval.tasks names no tasks");
   }
   if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -309,7 +309,7 @@ absl::Status CheckGoal(const GoalOptions& goal, bool has_evaluation) {
     return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
   }
   if (goal.of_evaluation() && !has_evaluation) {
-    return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, and eval.tasks names no tasks");
+    return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, but eval.tasks names no tasks");
   }
   return absl::OkStatus();
 }

@@ -33,7 +33,7 @@ struct ModelOptions {
   std::string path;  // Hugging Face model folder to start from; empty = random weights at the shape below
   std::string tokenizer = "bytes";   // of random weights: bytes; with `path` it is the folder's tokenizer.json
   std::string chat_format = "auto";  // text_parts.h; auto = the folder decides
-  std::string chat_template;         // Jinja file in place of the folder's templates; empty = the folder's own
+  std::string chat_template;         // Jinja file instead of the folder's templates; empty = the folder's own
   // Shape of random weights (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;
   int64_t intermediate_size = 384;
@@ -43,7 +43,7 @@ struct ModelOptions {
   int64_t head_dim = 32;
   int64_t context_length = 2048;
   double rope_theta = 10000;
-  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained; alpha 0 = the value in
+  // Adapters instead of all weights (trainer.lora.*); rank 0 = all weights are trained; alpha 0 = the value in
   // lora_init's folder, or 32.
   model::LoraConfig lora = {
       .rank = 0, .alpha = 0, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
@@ -126,7 +126,7 @@ struct KubernetesOptions {
   std::string pull_secret;                 // Secret for the image's registry
   std::map<std::string, std::string> env;  // VARIABLE: SECRET/KEY, in every pod
   std::string queue;                       // of Kueue, which then admits the run
-  bool jobset = false;                     // the trainer's Job stands in a JobSet
+  bool jobset = false;                     // wrap the trainer's Job in a JobSet
 };
 
 // Who starts the nodes of a run.

@@ -121,7 +121,7 @@ absl::Status KeepLogs(const fs::path& path) {
   return error ? Failed("create", kept.parent_path(), error) : Rename(path / "logs", kept);
 }
 
-// Removes the start's files but its logs, and puts the old run back in their place.
+// Removes the start's files except its logs, and puts the old run back.
 absl::Status PutBack(const fs::path& path) {
   if (Exists(path / kSubmitted)) INGOT_RETURN_IF_ERROR(Rename(path / kSubmitted, path / kReplaced));
   if (Exists(path / kReplaced)) {
@@ -132,7 +132,7 @@ absl::Status PutBack(const fs::path& path) {
   }
   INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path / kReplacing, ""));
   for (const fs::path& entry : entries) {
-    // Another node's agent may have made its folder of logs meanwhile.
+    // Another node's agent may have made its logs folder in the meantime.
     INGOT_RETURN_IF_ERROR(Remove(path / entry.filename()));
     INGOT_RETURN_IF_ERROR(Rename(entry, path / entry.filename()));
   }
@@ -300,7 +300,7 @@ absl::StatusOr<bool> RunDir::IsHeld(const std::string& root, const std::string& 
   const int fd = open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::NotFoundError(absl::StrCat("there is no run folder '", path, "'"));
   const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(fd);  // gives the shared lock back
+  close(fd);  // releases the shared lock
   return held;
 }
 

@@ -81,7 +81,7 @@ class RunDir {
   // Other nodes may write into the folder: the destructor leaves a replaced run aside, and prints where. The next Open
   // puts it back.
   void LeaveReplaced() { puts_back_ = false; }
-  // Gives the run up to a job that is to be submitted. A replaced run stays aside until DropReplaced or TakeBack, or an
+  // Hands the run over to a job before its submission. A replaced run stays aside until DropReplaced or TakeBack, or an
   // OpenForJob after the death of this process. The job's own nodes never put it back.
   absl::Status HandOver();
   // After HandOver, if the job was rejected: holds the run again, so that the destructor puts a replaced run back.

@@ -9,7 +9,8 @@
 
 namespace ingot::app {
 
-// Starts `count` threads and ends them. RESOURCE_EXHAUSTED: the system gives fewer; names the limits and what to raise.
+// Starts `count` threads and ends them. RESOURCE_EXHAUSTED: the system allows fewer; names the limits and what to
+// raise.
 absl::Status CheckThreads(int count);
 
 // About as many threads as a process takes, agents' processes among them, which the limit counts too: a run whose roles

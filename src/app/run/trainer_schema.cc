@@ -24,10 +24,9 @@ void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never");
   schema.Field("trainer.eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped");
   schema.Field("trainer.dual_clip", &o.dual_clip, "ppo_clip: greatest factor of a negative advantage; above 1; 0: off");
-  schema.Field(
-      "trainer.importance_cap", &o.importance_cap,
-      "ppo_clip: bound of the importance weights between rollout's and trainer's policy, in place of the clip, "
-      "which then never acts; 0: off");
+  schema.Field("trainer.importance_cap", &o.importance_cap,
+               "ppo_clip: bound of the importance weights between rollout's and trainer's policy, instead of the clip, "
+               "which then never acts; 0: off");
   schema.Field("trainer.opmd_tau", &o.opmd_tau, "opmd: half of this is the weight of the squared sequence log-ratio");
   schema.Field("trainer.sapo_tau_positive", &o.sapo_tau_positive,
                "sapo: temperature of the gate for positive advantages; above 0, higher: a narrower gate");
@@ -71,9 +70,8 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},
                 "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
                 "with each other, where it is 0 under a mean");
-  schema.Choice(
-      "trainer.advantage_groups", &o.advantage_groups, {"episode", "role"},
-      "returns that are compared within a group: of whole episodes, or of each role of their calls by itself");
+  schema.Choice("trainer.advantage_groups", &o.advantage_groups, {"episode", "role"},
+                "returns to compare within a group: of whole episodes, or of each role of their calls separately");
   schema.Field("trainer.filter_zero_variance", &o.filter_zero_variance,
                "leave groups without any advantage out of the loss and of every normaliser");
   schema.Choice("trainer.train_segments", &o.train_segments, {"all", "current_version", "max_age"},
@@ -167,7 +165,7 @@ void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
     const std::string name = stage == &o.sft ? "sft" : "dpo";
     schema.Field(name + ".epochs", &stage->epochs, "passes over data." + name + "; 0 with max_steps 0: no such stage");
     schema.Field(name + ".max_steps", &stage->max_steps,
-                 "optimizer steps of the stage, in as many passes as needed, in place of epochs; 0: as epochs says");
+                 "optimizer steps of the stage, in as many passes as needed, instead of epochs; 0: use epochs");
     schema.Field(name + ".batch_size", &stage->batch_size,
                  stage == &o.sft ? "conversations per optimizer step" : "pairs per optimizer step");
     schema.Field(name + ".checkpoint_every", &stage->checkpoint_every,

@@ -1,5 +1,5 @@
-// Who may call the roles of a run, and how: the one place where gRPC servers and channels are made. Every rpc carries
-// the run's token; with certificates every connection is TLS, and with mutual TLS both sides show one.
+// Who may call the roles of a run, and how. This is the only place that makes gRPC servers and channels. Every rpc
+// carries the run's token; with certificates every connection is TLS, and with mutual TLS both sides show one.
 //
 //   client                                               server
 //     TokenInterceptor adds "ingot-token" to each rpc      an auth metadata processor compares it, before any service

@@ -45,9 +45,8 @@ absl::Status Check(const RunConfig& config) {
   const KubernetesOptions& options = cluster.kubernetes;
   const auto reject = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
   if (!IsLabel(config.name, 30)) {
-    return reject(
-        "run.name '", config.name,
-        "' is to be part of the names of Kubernetes' objects: up to 30 of a-z, 0-9 and '-', such as my-run-1");
+    return reject("run.name '", config.name,
+                  "' becomes part of the names of Kubernetes objects: up to 30 of a-z, 0-9 and '-', such as my-run-1");
   }
   if (cluster.groups.empty())
     return reject("cluster.launcher is kubernetes: cluster.groups must say which pods run which roles");
@@ -94,7 +93,7 @@ absl::Status Check(const RunConfig& config) {
   for (const NodeGroup& group : cluster.groups) {
     if (!IsLabel(group.name, 20)) {
       return reject("cluster.groups ('", group.name,
-                    "'): its name is to be part of pods' names: up to 20 of a-z, 0-9 and '-'");
+                    "'): its name becomes part of pods' names: up to 20 of a-z, 0-9 and '-'");
     }
     for (const char* resource : {"cpu", "memory"}) {
       if (group.resources.contains(resource)) continue;

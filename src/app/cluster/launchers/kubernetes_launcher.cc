@@ -125,7 +125,7 @@ absl::StatusOr<std::string> KubernetesLauncher::Present() {
 }
 
 absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
-  // "Complete=True Failed=False 1", or nothing yet
+  // "Complete=True Failed=False 1", or empty at first
   INGOT_ASSIGN_OR_RETURN(const std::string conditions,
                          Kubectl({"get", "job", job_, "--ignore-not-found", "--output",
                                   R"(jsonpath={range .status.conditions[*]}{.type}={.status} {end}{.status.ready})"}));

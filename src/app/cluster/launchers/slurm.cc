@@ -163,7 +163,7 @@ absl::Status SlurmLauncher::Start() {
 
 absl::Status SlurmLauncher::Stop() {
   INGOT_RETURN_IF_ERROR(Run({"scancel", "--signal=INT", job_}).status());
-  // A job that waits in the queue has no task to signal.
+  // A queued job has no task to signal.
   return pending_ ? Run({"scancel", job_}).status() : absl::OkStatus();
 }
 

@@ -120,7 +120,7 @@ Command::Run DeclareServe(CLI::App& parser) {
   parser.add_option("--token-file", args->token_file,
                     "owner-only file with the token that --rollout-port requires (`openssl rand -hex 32`)");
   parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
-  parser.add_option("--chat-template", args->chat_template, "Jinja file in place of the folder's chat template");
+  parser.add_option("--chat-template", args->chat_template, "Jinja file instead of the folder's chat template");
   parser
       .add_option("--template-variable", args->template_variables,
                   "NAME=VALUE: a variable of the chat template for all requests, such as enable_thinking=false "

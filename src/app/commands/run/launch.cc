@@ -278,7 +278,8 @@ JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
   return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
 }
 
-// The run's folder, with the job's file. A job that waits in its queue holds no folder, so its launcher is asked.
+// The run's folder, with the job's file. A job that waits in its queue does not hold the folder, so its launcher is
+// asked.
 absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());

@@ -312,7 +312,7 @@ class Agent {
     return absl::OkStatus();
   }
 
-  // The place that another node registers under this name. CANCELLED: this node is to stop.
+  // The address that another node registers under this name. CANCELLED: this node was asked to stop.
   absl::StatusOr<std::string> Find(const std::string& name, const std::string& who) {
     Print("waits for " + who);
     base::Wait wait(who);
