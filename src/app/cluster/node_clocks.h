@@ -1,14 +1,14 @@
 // Finds nodes of a run whose clocks differ. Each agent writes the time of its own clock into its entry of the registry.
 //
-//   node a   writes 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is a minute or more slow
+//   node a   writes 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is at least a minute behind
 //
 // An entry cannot be read before it was written. So a time in the reader's future comes from a clock that is ahead of
-// the reader's by at least that much, however slow registry and machines are. Of two clocks that differ, only the slow
-// node notices: the fast node reads only old times.
+// the reader's by at least that much, however slow registry and machines are. Of two nodes whose clocks differ, only
+// the node that is behind notices: the other reads only old times.
 //
 // Each agent writes its time when it registers, and again when a new node appears. Entries are not written more often,
 // since etcd keeps every value of a key. A node that joins waits for the others' times before it starts its roles, and
-// does not start them if its clock is slow. If its clock is fast, the others report it. A dead agent writes nothing
+// does not start them if its clock is behind. If its clock is ahead, the others report it. A dead agent writes nothing
 // more: its entry counts once its lease should be over, so that nodes can restart after their clocks were set.
 #pragma once
 
@@ -48,7 +48,7 @@ class NodeClocks {
   ~NodeClocks();
 
   // Waits until each registered node has written its time again, for `timeout` at most: a dead agent does not.
-  // FAILED_PRECONDITION: this machine's clock is slower than a living agent's. The entry of an agent that may be dead
+  // FAILED_PRECONDITION: this machine's clock is behind a living agent's. The entry of an agent that may be dead
   // disappears within `lease`. Call it once.
   absl::Status Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease);
 

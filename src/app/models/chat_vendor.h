@@ -1,6 +1,6 @@
 // A vendor's chat completions as a model of the gateway (gateway/text_model.h): messages out, text back, encoded here.
 //
-//   Generate ──▶ the vendor's own thread: POST URL/chat/completions, retried while it is busy ──▶ VendorTurn ──▶ one chunk
+//   Generate ──▶ the vendor's own thread: POST URL/chat/completions, retried while busy ──▶ VendorTurn ──▶ one chunk
 //
 // Thread safe. The destructor waits for requests that are under way, at most until their deadlines.
 #pragma once

@@ -45,7 +45,7 @@ class RunDir {
   //
   // kReplace moves the old run into its own folder within ROOT/NAME, and prints a line about it on stderr.
   // DropReplaced removes it. Without DropReplaced the destructor puts it back, in place of the start's files, whose
-  // logs stay in logs/failed-start; REQUIRES: no role writes there any more. If the process dies in between, the next
+  // logs stay in logs/failed-start; REQUIRES: no role writes there. If the process dies in between, the next
   // Open puts it back. A removal that began is completed.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 

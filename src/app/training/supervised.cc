@@ -91,7 +91,7 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& tex
 // Reports a stage's steps: its progress and five lines per stage on the terminal, every step in the record.
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
                              const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
-  // Until the first step of this process the time is that of loading, too.
+  // Until the first step of this process the time includes loading.
   return [&, name, shown, first = int64_t{-1},
           start = std::chrono::nanoseconds(0)](const trainer::SftReport& report) mutable -> absl::Status {
     if (first < 0) {

@@ -92,7 +92,7 @@ absl::StatusOr<std::set<WeightTransport>> StoresOf(const RunConfig& config) {
 
 absl::Status CheckWeightStores(const RunConfig& config, const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(std::set<WeightTransport> used, StoresOf(config));
-  // The default directory is in the run's folder, which is checked and made by itself.
+  // The default directory is in the run's folder, which is checked and made separately.
   if (config.weights.ways.directory.empty()) used.erase(WeightTransport::kDirectory);
   for (const WeightTransport transport : used) {
     INGOT_ASSIGN_OR_RETURN(const auto store, OpenStore(config, folder, transport, kCheckDeadline));

@@ -1,8 +1,8 @@
-// A run as Kubernetes objects, for `kubectl apply`. It needs no custom resource kinds and no rights in the cluster.
+// A run as Kubernetes objects, for `kubectl apply`. Ingot defines no kinds and needs no rights in the cluster.
 //
 //   ConfigMap    ingot-RUN          the run's configuration
 //   Service      ingot-RUN          headless: stable names for the pods
-//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in another group than the agents
+//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in a group without the agents
 //   per group of cluster.groups, each pod an agent of its node (`ingot node`):
 //     Job          the group with the trainer: its end is the run's end. With `jobset` it is wrapped in a JobSet
 //     StatefulSet  a group with engines, the pool or the scheduler: one pod per node, numbered
