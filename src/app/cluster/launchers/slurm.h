@@ -2,7 +2,7 @@
 //
 //   ingot launch ── sbatch RUN/launch.sbatch ──▶ the job's shell on the first node
 //                                                  srun --relative=0 ingot node --group control ──▶ its roles
-//                                                  srun --relative=1 ingot node --group engines ──▶ its roles, on each node
+//                                                  srun --relative=1 ingot node --group engines ──▶ its roles on all
 //
 // Slurm does not restart tasks: each node's agent restarts its roles. When the group with the trainer ends, the script
 // stops the others in order and ends with that group's exit code, which it also writes to RUN/launch.exit.

@@ -3,7 +3,7 @@
 // alive, and says what it waits for (role_waits.h).
 //
 //   launcher or node's agent ──"GET /waits"──▶ RUN/sockets/metrics-NAME.sock     twice a second
-//                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 is stopped"
+//                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 ..."
 //                 "datapool"        ──▶ terminal, log, `ingot status`: "gateway waits for datapool"
 //
 // A role that becomes unresponsive is reported within 6 s: its last answer came less than kEvery (0.5 s) before the
