@@ -134,7 +134,7 @@ TEST(RunConfig, AnAdapterToGoOnFromNeedsARankAndABase) {
   const std::string init = "trainer.lora.init=/adapter", rank = "trainer.lora.rank=4", path = "model.path=/base";
   EXPECT_TRUE(Load(kAgents, {init, rank, path}).ok());
   EXPECT_THAT(std::string(Load(kAgents, {init, path}).status().message()), HasSubstr("trainer.lora.rank is 0"));
-  EXPECT_THAT(std::string(Load(kAgents, {init, rank}).status().message()), HasSubstr("there is no model.path"));
+  EXPECT_THAT(std::string(Load(kAgents, {init, rank}).status().message()), HasSubstr("model.path is not set"));
 }
 
 TEST(RunConfig, AnAlphaIsOfTheAdapterUntilItIsGiven) {
