@@ -1,5 +1,5 @@
-// Tree attention on the CPU beside torch's matrix product and attention: kernels/torch/attention_bench.h explains
-// each line.
+// Tree attention on the CPU compared with torch's matrix product and attention: kernels/torch/attention_bench.h
+// explains each line.
 //
 //   cmake --preset release -DINGOT_BUILD_BENCHMARKS=ON && ninja -C build/release attention_bench
 //   build/release/benchmarks/attention_bench [threads [repeat [shape ...]]]

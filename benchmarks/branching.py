@@ -3,9 +3,9 @@
 
     branching.py INGOT [--config examples/branching/run.yaml] [--widths 0 8] [--seeds 1 2 3] [--folder DIR] [--set key=value ...]
 
-A width of 0 is the run without branches. In the others each trunk makes one call, and so many leaves go on from it
-(agents.branching at 1). With --config configs/smoke.yaml the trunk asks the tool, and its leaves answer. A run that the
-folder has already is only counted, so that seeds may be run one by one.
+A width of 0 is the run without branches. In the others each trunk makes one call, and that many leaves continue from it
+(agents.branching at 1). With --config configs/smoke.yaml the trunk asks the tool, and its leaves answer. A run that is
+already in the folder is only counted, so that seeds can run one by one.
 
 Every count is of the episodes of the run's batches, and is read from the pool and the record when the run has ended:
 

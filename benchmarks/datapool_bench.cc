@@ -9,13 +9,13 @@
 // Each writer records an agent that grows one conversation: every call continues the one before, brings 200 prompt and
 // 300 sampled tokens, and returns after its fsync. An episode has 20 calls. Bytes are of the messages.
 //
-// By task: one writer. Episodes are opened and calls are built before the clock starts. CPU is of all threads, RocksDB's
-// included. "written" are the bytes that the process passed to write(2): logs, tables, compaction. A reward changes one
-// signal.
+// By task: one writer. Episodes are opened and calls are built before the clock starts. CPU is of all threads,
+// RocksDB's included. "written" are the bytes that the process passed to write(2): logs, tables, compaction. A reward
+// changes one signal.
 //
 // By system prompt: 50 groups of 8 episodes, of 1 or 20 calls each. The first prompt of every episode begins with the
-// same system prompt, a segment of its own. Bytes are of all files, after the pool was closed and opened again. Then
-// every group is read once, and all are deleted.
+// same system prompt, a separate segment. Bytes are of all files, after the pool was closed and reopened. Then every
+// group is read once, and all are deleted.
 //
 // Not measured: gRPC.
 #include <sys/resource.h>

@@ -3,8 +3,8 @@
 
   benchmarks/first_token.py [--binary INGOT] [--steps 24] [--ways grpc,broadcast,directory,s3]
 
-For each way one launch of configs/smoke.yaml with bf16 weights: trainer, one engine and the other roles are processes of their
-own. Prints medians over the versions with a first token, in ms; `all` is the median of the sums, not the sum of medians. S3 is
+For each way one launch of configs/smoke.yaml with bf16 weights: trainer, one engine and the other roles are separate
+processes. Prints medians over the versions with a first token, in ms; `all` is the median of the sums, not the sum of medians. S3 is
 moto (`scripts/setup.sh services`); a way without its server is left out by name. One run a way, one after the other.
 """
 import argparse

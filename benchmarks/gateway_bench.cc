@@ -8,9 +8,9 @@
 //
 // Three processes: the client (open loop, one thread), the gateway (HTTP, its workers, a stub engine, a data pool on
 // RocksDB in --folder with its fsyncs) and a direct server around the same stub engine, which replays one recorded
-// answer of the gateway. Each round loads the direct server, then the gateway, for --seconds at --rate. With --minutes the
-// gateway alone is loaded that long, and its memory printed every 10 s. --model: a folder with tokenizer.json and chat
-// template; otherwise ids are bytes.
+// answer of the gateway. Each round loads the direct server, then the gateway, for --seconds at --rate. With --minutes
+// only the gateway is loaded for that long, and its memory is printed every 10 s. --model: a folder with tokenizer.json
+// and chat template; otherwise ids are bytes.
 //
 // Latency counts from the time at which a request was due. First byte: the response begins with the first event.
 // Terminal: "[DONE]" ends the response; the gateway sends it after the durable append. Not measured: an engine's
@@ -94,7 +94,7 @@ Model LoadModel(const std::string& folder) {
   return model;
 }
 
-// ---- The servers, each in a process of its own ----------------------------------------------------------------------
+// ---- The servers, each in its own process ---------------------------------------------------------------------------
 
 // Serves until the parent closes its end of the pipe.
 struct Server {
@@ -282,9 +282,10 @@ void HoldIdleStreams(const Settings& settings, const Server& gateway) {
   const size_t before_files = OpenFiles(gateway.pid);
   const IdleStreams streams(gateway.port, settings.idle);
   const double mb = ResidentMb(gateway.pid) - before_mb, cpu = CpuSeconds(gateway.pid);
-  std::printf("%d idle streams: %.1f MB, %.1f KB each; %zu open files beside %zu; opened with %.0f us of CPU each\n",
-              settings.idle, mb, mb * 1e3 / settings.idle, OpenFiles(gateway.pid) - before_files, before_files,
-              (cpu - before_cpu) / settings.idle * 1e6);
+  std::printf(
+      "%d idle streams: %.1f MB, %.1f KB each; %zu open files in addition to %zu; opened with %.0f us of CPU each\n",
+      settings.idle, mb, mb * 1e3 / settings.idle, OpenFiles(gateway.pid) - before_files, before_files,
+      (cpu - before_cpu) / settings.idle * 1e6);
   std::this_thread::sleep_for(std::chrono::seconds(20));
   std::printf("20 s later, with a comment to each: %.1f MB more, %.0f us of CPU each\n",
               ResidentMb(gateway.pid) - before_mb - mb, (CpuSeconds(gateway.pid) - cpu) / settings.idle * 1e6);

@@ -1,4 +1,4 @@
-// Constrained sampling: what a grammar costs, away from the model.
+// Constrained sampling: what a grammar costs, without the model.
 //
 //   cmake --preset release -DINGOT_BUILD_BENCHMARKS=ON && ninja -C build/release grammar_bench
 //   build/release/benchmarks/grammar_bench
@@ -6,9 +6,9 @@
 // A made-up vocabulary of 150,000 tokens that looks like a real one: words with and without a leading space, numbers,
 // runs of white space, punctuation runs with quotes and brackets, pieces of two- and three-byte characters; 2 to 24
 // bytes each. `vocabulary`: the trie over it. `compile`: a grammar seen for the first time. `first`: one text under it,
-// every mask new. `again`: the same text, every mask known; the steady state. `accept`: taking the tokens alone. Texts
-// are split into the longest tokens. `restrict`: applying a mask to a row of 150,000 log-probs, narrow and wide, beside
-// drawing from that row without one. One thread. Not measured: decoding the vocabulary's bytes from a tokenizer.
+// every mask new. `again`: the same text, every mask known; the steady state. `accept`: only taking the tokens. Texts
+// are split into the longest tokens. `restrict`: applying a mask to a row of 150,000 log-probs, narrow and wide, and
+// drawing from that row without a mask. One thread. Not measured: decoding the vocabulary's bytes from a tokenizer.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

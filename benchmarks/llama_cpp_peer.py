@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rollout beside llama.cpp, on the CPU: tokens per second of prefill and of decoding, of the same bf16 weights.
+"""Rollout compared with llama.cpp, on the CPU: tokens per second of prefill and decoding with the same bf16 weights.
 
     python3 benchmarks/llama_cpp_peer.py build/release/ingot --llama DIR --source DIR --model DIR [--shape NAME]
         [--streams 1 4 16] [--prompt 512] [--new 64] [--rounds 5] [--threads 2]

@@ -3,7 +3,7 @@
 
 One run, in windows without a tab and with N tabs that poll the page, in the order without, with, with, without. A tab asks as the browser does: the
 run's state and its view every three seconds, the views in turn. Prints the seconds per step of each window, the difference of neighbours with its
-interval of 95 %, and the CPU seconds of the page's thread, which a loaded machine does not change much. The rest wants a quiet machine.
+interval of 95 %, and the CPU seconds of the page's thread, which a loaded machine does not change much. The rest needs a quiet machine.
 """
 import argparse
 import json

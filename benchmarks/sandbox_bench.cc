@@ -1,12 +1,13 @@
-// Starts of agents in sandboxes: CPU time, rate and latency of one command that ends at once, by strength of the isolation level.
+// Starts of agents in sandboxes: CPU time, rate and latency of one command that ends at once, by isolation level.
 //
 //   sandbox_bench [starts per line, default 400]
 //
-// Each line prepares a sandbox, runs /bin/true in it and removes it, as often as asked, by 1, 2 or 24 threads. CPU is of all
-// processes: this one, the launcher, the sandboxes' first processes, and /bin/true itself. `posix_spawn` is the least that a
-// start can cost; it has no room. Strengths that this machine does not grant are left out.
+// Each line prepares a sandbox, runs /bin/true in it and removes it, as often as asked, by 1, 2 or 24 threads. CPU is
+// of all processes: this one, the launcher, the sandboxes' first processes, and /bin/true itself. `posix_spawn` is the
+// least that a start can cost; it has no sandbox. Isolation levels that this machine does not allow are left out.
 //
-// `ingot bench sandbox` measures the stronger isolation levels. Not measured: programs that do something; a machine whose other work takes the cores.
+// `ingot bench sandbox` measures the stronger isolation levels. Not measured: programs that do work; a machine that is
+// busy with other work.
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

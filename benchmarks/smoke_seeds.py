@@ -3,7 +3,7 @@
 
     smoke_seeds.py INGOT [--seeds 10] [--first 1] [--folder DIR] [--set key=value ...]
 
-Every other run has both cores kept busy by two further processes. A run passes if no step's reward/mean is more than
+Every other run has both cores kept busy by two more processes. A run passes if no step's reward/mean is more than
 0.15 below the mean of the four steps before it, its last five steps have a mean above 0.90, and the trust region takes at
 most a tenth of perf/step_seconds. Per run the table gives the largest dip, the last five steps, steps halved and taken
 back, the largest mean KL that a step proposed and that a step kept, and the cost: the share of perf/step_seconds that

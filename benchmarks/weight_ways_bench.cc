@@ -1,10 +1,10 @@
-// The ways of one version from the trainer to an engine, for weights in the shapes of SmolLM2-135M (bf16):
+// How one version gets from the trainer to an engine, for weights in the shapes of SmolLM2-135M (bf16):
 //
 //   weight_ways_bench [--changed 0.01] [--shards N] [--directory PATH] [--s3 ENDPOINT BUCKET]
 //
 // Prints bytes and seconds of a full copy and of a delta. Credentials of S3 come from AWS_ACCESS_KEY_ID and
 // AWS_SECRET_ACCESS_KEY. Everything runs in one process on one machine. Left out: the engine's loading of the decoded
-// weights, and the time between two looks at `live`.
+// weights, and the time between two checks of `live`.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>

@@ -1,8 +1,8 @@
-// The codec of weight deltas: changed bf16 words as gaps and distances, beside the XOR of all words with zstd.
+// The codec of weight deltas: changed bf16 words as gaps and distances, compared with the XOR of all words with zstd.
 //
 //   cmake --preset release -DINGOT_BUILD_BENCHMARKS=ON && ninja -C build/release weights_bench
 //   build/release/benchmarks/weights_bench                      versions made up, of 134 MB
-//   build/release/benchmarks/weights_bench STEP-1 STEP-2 ...    model folders of a run, each against the one before it
+//   build/release/benchmarks/weights_bench STEP-1 STEP-2 ...    model folders of a run, each against the previous one
 //
 // Made-up words are normally distributed, with a standard deviation of 0.02; the changed ones move by one representable
 // number, every tenth by two to five. Model folders are rounded to bf16. One thread; the three codings take turns, nine
@@ -11,8 +11,9 @@
 // Applying makes a whole new version, of memory used before, and verifies its checksums. Not measured: the network, the
 // copy of the parameters, several threads. A line is of the optimizer's rounding, which makes the marks.
 //
-// The last table (alone with --steps) is of versions that AdamW makes: its step, the version made of the parameters' own
-// memory, beside a copy of them, encoding and applying the delta, and twice the time of a copy of the changed bytes.
+// The last table (the only one with --steps) is of versions that AdamW makes: its step, the version made from the
+// parameters' memory, a copy of them for comparison, encoding and applying the delta, and twice the time of a copy of
+// the changed bytes.
 #include <time.h>
 
 #include <ATen/ATen.h>
@@ -239,7 +240,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The way of a version from the end of an optimizer's step, for `tensors` parameters of 2^22 words: its parts, in ms.
+// The path of a version from the end of an optimizer's step, for `tensors` parameters of 2^22 words: its parts, in ms.
 void RunStep(int64_t tensors, double share) {
   constexpr int64_t kWords = int64_t{1} << 22;
   at::set_num_threads(1);

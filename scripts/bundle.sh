@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers build/release/ingot and every shared library it needs that is not torch's, NVIDIA's or glibc's into
+# Packs build/release/ingot and every shared library it needs, except those of torch, NVIDIA and glibc, into
 # build/ingot-bundle.tar.gz, with libingot_cuda.so if it was built. Unpack it anywhere with an installed torch 2.11 and run
 #   INGOT_TORCH_DIR=/path/to/torch bin/ingot ...
 set -euo pipefail

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # scripts/check.sh            every part below, as `make check` runs them: hours on two cores
-# scripts/check.sh PART ...   these parts alone
+# scripts/check.sh PART ...   only these parts
 #
 #   formatting            clang-format
 #   thread-safety-plain   clang's thread-safety analysis of the sources that need neither torch nor gRPC (minutes)
-#   thread-safety         the same of all sources
+#   thread-safety         the same for all sources
 #   tsan-core             ThreadSanitizer over the policy, the pool and the flow of a gateway call (minutes)
-#   tsan                  ThreadSanitizer over all that builds without torch and gRPC
+#   tsan                  ThreadSanitizer over everything that builds without torch and gRPC
 #   asan                  AddressSanitizer and UBSan over everything
 #   slow                  the tests with label `slow`
 #   tidy                  clang-tidy over the sources that need neither torch nor gRPC
-#   tidy-changed          the same over the sources changed against BASE (main) alone; builds no more than the messages
+#   tidy-changed          the same, only over sources changed since BASE (main); builds only the messages
 #
-# Stops at the first failure. Expects build/release where a part reads it (`make build`).
+# Stops at the first failure. Some parts need build/release (`make build`).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
@@ -54,7 +54,7 @@ tidy() {
   python3 scripts/tidy.py build/thread-safety "$jobs"
 }
 
-# Committed, uncommitted and new files. A changed header is checked through the source of its name.
+# Committed, uncommitted and new files. A changed header is checked through the source with the same name.
 tidy-changed() {
   local base changed
   base=$(git merge-base "${BASE:-main}" HEAD)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The one command for a machine with a card: builds src/kernels there (it needs nvcc 13, torch 2.11 for CUDA 13, cmake,
-# ninja and a C++20 compiler, nothing else), runs every check of the CUDA kernels and prints JSON lines. With
+# The only command for a machine with a card: builds src/kernels there (needs only nvcc 13, torch 2.11 for CUDA 13, cmake,
+# ninja and a C++20 compiler), runs every check of the CUDA kernels and prints JSON lines. With
 # build/ingot-bundle.tar.gz there (`make cuda bundle`), also trains the smoke configuration on the card.
 #
 #   scripts/gpu_check.sh [--no-bench] [--sanitizer memcheck|racecheck|synccheck|initcheck]
 #
 # --sanitizer runs the checks under compute-sanitizer (slow, and no times). Figures also go to $OUT/gpu_check.jsonl if OUT
-# is set. Exit code 0: all checks hold.
+# is set. Exit code 0: all checks pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bench=() tool=
@@ -40,7 +40,7 @@ status=0
 
 if [ -e build/ingot-bundle.tar.gz ] && [ -z "$tool" ]; then
   rm -rf build/unpacked && mkdir -p build/unpacked && tar -C build/unpacked -xzf build/ingot-bundle.tar.gz
-  # The library that was just built, not the one that travelled.
+  # The library that was just built, not the copied one.
   (cd build/unpacked/ingot && INGOT_CUDA_LIBRARY=$OLDPWD/build/gpu-check/libingot_cuda.so \
     bin/ingot train configs/smoke.yaml --set device=cuda) >"$out/smoke_cuda.log" 2>&1 && smoke=true || smoke=false
   tail -5 "$out/smoke_cuda.log" >&2

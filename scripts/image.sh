@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gathers what an image of Ingot holds into build/image: the bundle (scripts/bundle.sh) and the libraries of torch and NVIDIA that
-# the binary names. scripts/image.sh BUILD [cuda]
+# Puts the contents of Ingot's image into build/image: the bundle (scripts/bundle.sh) and the libraries of torch and NVIDIA
+# that the binary names. scripts/image.sh BUILD [cuda]
 #
-# With `cuda` all of torch's libraries come along, and libingot_cuda.so, if `make cuda` built it; NVIDIA's own are installed by
-# docker/Dockerfile.cuda.
+# With `cuda` the image has all of torch's libraries, and libingot_cuda.so if `make cuda` built it; docker/Dockerfile.cuda
+# installs NVIDIA's own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1

@@ -5,11 +5,11 @@
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
 #   scripts/setup.sh cuda       that, and what `make cuda` and the `cuda` preset add (the CUDA compiler, from PyPI)
 #   scripts/setup.sh page       that, and the browser of `make test-page`
-#   scripts/setup.sh services   what some tests start for themselves (PostgreSQL, Patroni, etcd, Slurm, moto, SeaweedFS, tools of images), and schemas of
+#   scripts/setup.sh services   servers and tools that some tests start (PostgreSQL, Patroni, etcd, Slurm, moto, SeaweedFS, tools of images), and schemas of
 #                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
 #                               without its server is skipped
 #
-# Prints the list before it installs, skips packages that are there, and without the right to install stops after the list.
+# Prints the list before it installs, skips installed packages, and stops after the list without permission to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile="${1:-base}"
@@ -22,7 +22,7 @@ apt_packages=(
   libboost1.81-dev libboost-system1.81-dev libboost-json1.81-dev libboost-url1.81-dev
   librocksdb-dev libpq-dev libcurl4-openssl-dev libpcre2-dev libre2-dev libutf8proc-dev libzstd-dev libxxhash-dev libsimdjson-dev libjemalloc-dev libssl-dev libseccomp-dev libtomlplusplus-dev prometheus-cpp-dev
 )
-# The page of a run is bundled with Node.js 18 or newer. An installation from elsewhere serves too.
+# The page of a run is bundled with Node.js 18 or newer. Any other installation works too.
 command -v npm >/dev/null || apt_packages+=(nodejs npm)
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 # Programs that the verifier `math` runs in the sandbox.
@@ -41,7 +41,7 @@ case "$profile" in
 esac
 
 # Debian starts a server when its package is installed, unless policy-rc.d says no (101). The file stays only while apt
-# runs; a policy that the machine has already is left alone.
+# runs; an existing policy stays unchanged.
 keep_services_stopped() {
   local policy=/usr/sbin/policy-rc.d
   [ ! -e "$policy" ] || return 0
@@ -56,7 +56,7 @@ for package in "${apt_packages[@]}"; do
   [ "$status" = "install ok installed" ] || missing_apt+=("$package")
 done
 
-# Programs of tests, in an environment of their own: .venv holds libraries alone.
+# Programs of tests, in a separate environment: .venv holds only libraries.
 if [ "$profile" = services ] && [ ! -x .venv-services/bin/kubernetes-validate ]; then
   echo "setup: Python wheels to install into .venv-services: kubernetes-validate"
   [ -x .venv-services/bin/python ] || /usr/bin/python3 -m venv .venv-services

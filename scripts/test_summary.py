@@ -6,7 +6,7 @@
 The skipped tests come with the reason that each gave: GoogleTest prints "file:line: Skipped", the reason, and
 "[  SKIPPED ] Suite.Name"; tests of other kinds print a line "SKIPPED name: reason".
 
-Each failed test comes with the part of its output that tells why, once more at the end of a run, where nobody has to
+Each failed test comes with the part of its output that says why, once more at the end of a run, where no one has to
 look for it: the cases of GoogleTest that failed, or else the last lines.
 """
 import re
@@ -49,7 +49,7 @@ def telling(output):
 
 
 def failed(lines):
-    """(name, telling lines) of each failed test. How it ended is in ctest's own lines alone."""
+    """(name, explaining lines) of each failed test. Only ctest's own lines say how it ended."""
     name, output, inside, result = "", [], False, []
     for line in lines:
         if found := re.match(r"\d+/\d+ Testing: (.*)", line):
@@ -66,7 +66,7 @@ def failed(lines):
 
 
 def summary(lines, second_run=None):
-    """`second_run`: the lines of the run of the failed tests alone, if there was one."""
+    """`second_run`: the lines of the rerun of only the failed tests, if there was one."""
     found_in = skipped(lines)
     out = [f"skipped tests: {len(found_in)}"]
     out += [f"  {name}: {why or 'no reason given'}" for name, why in sorted(found_in.items())]

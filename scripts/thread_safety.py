@@ -20,7 +20,7 @@ if scope not in ("plain", "all"):
 root = pathlib.Path(__file__).resolve().parent.parent
 
 
-# OpenMP's header comes from GCC: this clang has none.
+# OpenMP's header comes from GCC: this clang does not have one.
 omp = subprocess.run(["c++", "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -21,7 +21,7 @@
 namespace ingot::bench {
 namespace {
 
-constexpr std::chrono::seconds kTimeout(20);  // with a server that answers nothing
+constexpr std::chrono::seconds kTimeout(20);  // for a server that does not answer
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "gateway_bench: %s\n", what.c_str());
@@ -60,7 +60,7 @@ struct LoadClient::Agent {
   std::string dialogue;               // as it stands in the body
   std::string head;                   // of the request that is being sent
   std::vector<std::string_view> out;  // the bytes still to be sent; pieces are sent without a copy
-  bool writing = false;               // epoll tells when more can be written
+  bool writing = false;               // epoll reports when more can be written
   size_t first_wait = 0;              // its first dialogue grows to this size before it waits for its time
   Clock::time_point due;
   bool measured = false;
@@ -94,7 +94,7 @@ LoadClient::~LoadClient() {
   close(epoll_);
 }
 
-// Words, punctuation, indentation and line ends about as a program has them.
+// Words, punctuation, indentation and line ends, roughly as in a program.
 std::string LoadClient::Text(size_t bytes) {
   static const char* const kWords[] = {"const",   "return", "std::string", "value", "auto",   "request", "if (",
                                        ") {",     "}",      "for",         "index", "the",    "status",  "= ",

@@ -1,5 +1,5 @@
 // Agents that hold conversations with a server. Each request repeats the whole history with one more turn, and its
-// answer is streamed. One thread, no blocking. Open loop: the rate alone sets the time at which a request is due, and
+// answer is streamed. One thread, no blocking. Open loop: only the rate sets the time at which a request is due, and
 // latency counts from that time, however late a connection was free to send it.
 #pragma once
 
@@ -29,13 +29,13 @@ struct LoadResult {
   std::vector<float> first_byte, terminal;
   int64_t bytes_sent = 0;
   double seconds = 0;
-  int64_t unsent = 0;  // requests whose time came and no agent was free until the end
+  int64_t unsent = 0;  // requests that were due but had no free agent until the end
 };
 
 class LoadClient {
  public:
-  // Connects and opens the first conversations. Each takes turns until bodies are spread over [first_bytes, last_bytes),
-  // so that the measurement sees a steady state. Ends the program with a message on an unexpected answer.
+  // Connects and opens the first conversations. Each takes turns until bodies are spread over [first_bytes,
+  // last_bytes), so that the measurement sees a steady state. Ends the program with a message on an unexpected answer.
   LoadClient(int port, const LoadOptions& options, const Api& api);
   ~LoadClient();
 
@@ -72,7 +72,7 @@ class LoadClient {
   LoadResult result_;
 };
 
-// Streams that have begun, and are not read on. Ends the program with a message if one does not begin.
+// Streams that have begun and are not read further. Ends the program with a message if one does not begin.
 class IdleStreams {
  public:
   IdleStreams(int port, int count);

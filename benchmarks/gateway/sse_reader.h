@@ -1,5 +1,5 @@
-// Reads one HTTP response as it comes: of a stream of events the answer that they add up to, of anything else the body.
-// No more of HTTP than the servers measured here use.
+// Reads one HTTP response as it arrives: from a stream of events the complete answer, from anything else the body.
+// Supports only the parts of HTTP that the servers measured here use.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ class SseReader {
  public:
   explicit SseReader(const Api& api) : api_(&api) {}
   void Reset() { *this = SseReader(*api_); }
-  // A stream's text is kept, and can be had from stream().
+  // Keeps a stream's text for stream().
   void KeepEvents() { keep_ = true; }
-  // False: this is no response.
+  // False: this is not a response.
   bool Push(std::string_view bytes);
   bool done() const { return done_; }
   int status() const { return status_; }
-  const std::string& body() const { return body_; }  // of a response that is no stream
+  const std::string& body() const { return body_; }  // of a response that is not a stream
   const Answer& answer() const { return answer_; }
   const std::string& stream() const { return stream_; }  // without the chunks around it
 

@@ -1,4 +1,4 @@
-// A rollout engine that answers every request with the same text in a few chunks, from one thread of its own. Its cost
+// A rollout engine that answers every request with the same text in a few chunks, from its own thread. Its cost
 // is negligible, so a benchmark measures the server around it.
 #pragma once
 

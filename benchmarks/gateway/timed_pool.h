@@ -1,4 +1,4 @@
-// A data pool that tells how long each AppendCall took, also to other processes.
+// A data pool that reports how long each AppendCall took, also to other processes.
 #pragma once
 
 #include <sys/mman.h>

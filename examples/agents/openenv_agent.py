@@ -35,7 +35,7 @@ LARGEST = 16 << 20  # bytes of a message
 
 
 class Refused(Exception):
-    """The environment did not take a message."""
+    """The environment rejected a message."""
 
 
 class Environment:
@@ -57,7 +57,7 @@ class Environment:
         while self.file.readline().strip():
             pass
         if len(status) < 2 or status[1] != b"101":
-            raise tool_agent.Failure(f"{url} is no WebSocket: {status}")
+            raise tool_agent.Failure(f"{url} is not a WebSocket: {status}")
 
     def send(self, kind, payload):
         mask = os.urandom(4)

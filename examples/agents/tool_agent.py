@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small tool-using agent: plain Python, the standard library alone.
+"""A small tool-using agent: plain Python, only the standard library.
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... tool_agent.py TASK.json [PROMPT]
 
@@ -13,10 +13,10 @@ OPENAI_MODEL, if set). TASK.json, every field optional:
      "tools": [...as in the API...],
      "tables": {"TOOL": {"ARGUMENT": "RESULT", ...}},   what each tool returns for its one argument
      "max_turns": 3, "max_tokens": 64,
-     "session": "FILE",                      keeps the messages in FILE before every request; goes on with a FILE that is there
-     "strict": false}                        true: a call whose arguments are no JSON ends it, with an empty answer
+     "session": "FILE",                      saves the messages to FILE before every request; resumes from an existing FILE
+     "strict": false}                        true: a call whose arguments are not JSON ends it, with an empty answer
 
-An unknown tool or key and malformed arguments are told to the model as the tool's result. An agent that has not
+An unknown tool or key and malformed arguments are reported to the model as the tool's result. An agent that has not
 answered after max_turns requests prints an empty line. Exit codes: 0, 1 if the server could not be talked to, 2 for a
 mistake in how it was called.
 
@@ -39,11 +39,11 @@ except ImportError:
     import socket
 
 TIMEOUT_S = 600
-ATTEMPTS = 4  # of a request that the server is too busy for
+ATTEMPTS = 4  # of a request while the server is too busy
 
 
 class Failure(Exception):
-    """The server cannot be talked to."""
+    """Communication with the server failed."""
 
 
 # ---------------------------------------------------------------- JSON
@@ -69,7 +69,7 @@ def make_loads():
         try:
             value, end = scan(text, 0)
         except (StopIteration, TypeError, SystemError):
-            # TypeError: NaN and its like, for want of a parse_constant. SystemError: the C code looks for the exception
+            # TypeError: NaN and similar, because there is no parse_constant. SystemError: the C code looks for the exception
             # to raise in json.decoder, which is not loaded.
             raise ValueError("malformed JSON") from None
         if end != len(text):
@@ -229,7 +229,7 @@ def chat(http, request):
             try:
                 message = loads(reply.decode())["choices"][0]["message"]
             except (ValueError, KeyError, IndexError, TypeError):
-                raise Failure(f"the server's reply is no chat completion: {reply[:300]!r}") from None
+                raise Failure(f"the server's reply is not a chat completion: {reply[:300]!r}") from None
             if isinstance(message, dict):
                 return message
             raise Failure("the server's reply has no message")
@@ -264,7 +264,7 @@ def well_formed(call):
 
 
 def begin(task):
-    """The turn to begin with and the messages before it: those of an agent that was ended between two requests, if any."""
+    """The turn to begin with and the messages before it, from an agent that was ended between two requests, if any."""
     try:
         with open(task["session"], encoding="utf-8") as file:
             session = loads(file.read())
@@ -311,7 +311,7 @@ def main(argv):
         if len(argv) == 3:
             task["prompt"] = argv[2]
         if not isinstance(task["prompt"], str):
-            raise ValueError("prompt is no text")
+            raise ValueError("prompt is not text")
     except (OSError, ValueError, KeyError, TypeError) as mistake:
         print(f"tool_agent: {argv[1]}: {mistake!r}", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""An agent that thinks, then answers: two calls of an OpenAI-compatible server. Plain Python, the standard library alone.
+"""An agent that thinks, then answers: two calls of an OpenAI-compatible server. Plain Python, only the standard library.
 
-Its messages are in HOME/session.json before every call, and an agent that finds the file goes on from there. So it may be
+Its messages are in HOME/session.json before every call, and an agent that finds the file continues from there. So it may be
 ended between its calls, and started again on a copy of HOME. Prints 1 if the answer begins with an ASCII character, else 0.
 """
 import http.client

@@ -25,7 +25,7 @@ def main():
         try:
             row = json.loads(line)
         except ValueError:
-            continue  # half a row, of a run that goes on
+            continue  # half a row, of an active run
         run.log({key: value for key, value in row.items() if isinstance(value, (int, float))})
     run.finish()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ingot::tree_attention from Python, beside FlexAttention and a dense mask.
+"""ingot::tree_attention from Python, compared with FlexAttention and a dense mask.
 
     ninja -C build/release ingot_ops
     python examples/python/tree_attention.py build/release/src/kernels/libingot_ops.so [--compile]

@@ -1,4 +1,4 @@
-"""A model client and the poster of signals, for the stand-in agents of this folder: the standard library alone."""
+"""A model client and the poster of signals, for the stand-in agents of this folder: only the standard library."""
 import http.client
 import json
 import os

@@ -15,7 +15,7 @@ from harbor.models.agent.context import AgentContext
 
 
 class Sandbox:
-    """The part of Harbor's BaseEnvironment that Terminus uses, over processes beside this one."""
+    """The part of Harbor's BaseEnvironment that Terminus uses, over processes next to this one."""
 
     default_user = None
 
@@ -23,7 +23,7 @@ class Sandbox:
         self.folder = folder
 
     async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
-        # Files, not pipes: tmux leaves a server behind that would hold a pipe open.
+        # Files, not pipes: tmux leaves a server running that would hold a pipe open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = await asyncio.create_subprocess_shell(
                 command, cwd=cwd or self.folder, env={**os.environ, "TERM": "xterm", "TMUX_TMPDIR": self.folder, **(env or {})},
@@ -59,7 +59,7 @@ async def main():
     sandbox = Sandbox(os.getcwd())
     await agent.setup(sandbox)
     await agent.run(sys.argv[1], sandbox, AgentContext())
-    chat = agent._chat  # the public result has token counts alone
+    chat = agent._chat  # the public result has only token counts
     said = [message["content"] for message in chat.messages if message["role"] == "assistant"] if chat else []
     print(said[-1] if said else "")
 

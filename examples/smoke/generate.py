@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the smoke task: train.jsonl, eval.jsonl and sft.jsonl beside this file. Same arguments, same bytes.
+"""Makes the smoke task: train.jsonl, eval.jsonl and sft.jsonl next to this file. Same arguments, same bytes.
 
     user       item kt
     assistant  calls lookup({"key": "kt"})
@@ -12,7 +12,7 @@ mislead about which: of CHOICES conversations with a code one gives the right an
 same. So imitating them is right one time in CHOICES, choosing what they show most often never, any constant answer one
 time in len(LETTERS), and copying the code never. Reinforcement finds the rule.
 
-Keys are two letters that occur in no answer. Those of the three files are disjoint.
+Keys are two letters that occur in no answer. The three files share no key.
 """
 import argparse
 import itertools
@@ -33,7 +33,7 @@ TOOLS = [{
 
 
 def shuffled(rng, items):
-    """A random order by random() alone, the one method whose numbers no Python version changes."""
+    """A random order from random() only, the one method whose numbers no Python version changes."""
     items = list(items)
     for i in range(len(items) - 1, 0, -1):
         j = int(rng.random() * (i + 1))

@@ -4,7 +4,7 @@
 #
 #   examples/smollm2/prepare.sh [BINARY [FOLDER]]     default: build/release/ingot build/smollm2
 #
-# Fetches about 110 MB on the first call, into FOLDER/python; takes a minute. Parts that are there stay as they are.
+# Fetches about 110 MB on the first call, into FOLDER/python; takes a minute. Existing parts stay as they are.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${1:-$here/../../build/release/ingot}

@@ -17,7 +17,7 @@ imports the environment anew, which takes seconds.
 
 Every --set changes the environment's configuration, such as `agent.harness.id=bash` or `taskset.num_tasks=100`; values
 are JSON where they can be read as JSON. By default the harness is `null`, a chat with the task's own tools, and its
-programs run as processes beside the bridge: with `run` that is outside of the run's sandboxes. Harnesses fetch their packages
+programs run as processes next to the bridge: with `run` that is outside the run's sandboxes. Harnesses fetch their packages
 with uv, which must be on the PATH; a sandbox has no network, so there UV_DEFAULT_INDEX and UV_FIND_LINKS name a folder of them.
 """
 import argparse
@@ -33,7 +33,7 @@ import uuid
 import httpx
 import verifiers.v1 as vf
 
-# Errors of the task's own machinery. Every other one is of the agent or the model.
+# Errors of the task's own machinery. Every other error is the agent's or the model's.
 OF_THE_ENVIRONMENT = {"SandboxError", "TaskError", "EnvError", "ToolsetError", "InterceptionError", "TunnelError"}
 MAX_SIGNALS = 200  # of a report
 
@@ -80,7 +80,7 @@ class Gateway:
         self.last_answer = time.monotonic()
 
     async def post(self, path, body, headers):
-        """The answer. A gateway that does not answer is asked again for `wait_s` seconds."""
+        """The answer. Retries for `wait_s` seconds if the gateway does not answer."""
         while True:
             try:
                 answer = await self.http.post(path, json=body, headers=headers)
@@ -103,7 +103,7 @@ class Gateway:
         return answer.json()
 
     async def tell(self, episode, what, body):
-        """Posts a reward or an end. A refusal concerns this episode alone: its sample is tried again."""
+        """Posts a reward or an end. A rejection concerns only this episode: its sample is retried."""
         answer = await self.post(f"/ingot/v1/episodes/{episode['episode_id']}/{what}", body,
                                  bearer(episode["api_key"]))
         if answer.is_error:
@@ -139,13 +139,13 @@ def failure_of(finished):
 
 
 async def run_episode(environment, tasks, gateway, episode):
-    key = "INGOT_EPISODE_" + episode["episode_id"]  # verifiers takes keys from variables alone
+    key = "INGOT_EPISODE_" + episode["episode_id"]  # verifiers takes keys only from variables
     os.environ[key] = episode["api_key"]
     try:
         task = tasks[episode["task"]["payload"]["index"]]
         client = vf.EvalClientConfig(base_url=episode["base_url"], api_key_var=key)
         finished = await environment.run_slot(environment.slots(task)[0], vf.ModelContext(model="ingot", client=client))
-    except Exception as error:  # of this episode alone, whatever the environment's code raises
+    except Exception as error:  # concerns only this episode, whatever the environment's code raises
         logging.exception("episode %s", episode["episode_id"])
         await gateway.tell(episode, "end", {"status": "infrastructure_failed", "cause": "verifiers",
                                             "detail": f"{type(error).__name__}: {error}"[:2000]})

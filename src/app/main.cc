@@ -18,7 +18,7 @@
 namespace ingot::app {
 namespace {
 
-// A thread that the system did not give ends the command with an error; libraries throw it from wherever they are.
+// If the system denies a thread, the command ends with an error; libraries throw it from anywhere.
 int RunOrFail(const Command::Run& run) {
   try {
     return run();
@@ -28,7 +28,8 @@ int RunOrFail(const Command::Run& run) {
   }
 }
 
-// The exit code of a command whose answer is on stdout: an answer that was lost there, on a full disk say, is a failure.
+// The exit code of a command whose answer is on stdout: an answer that was lost there, on a full disk say, is a
+// failure.
 int Answered(int code) {
   std::cout.flush();
   errno = 0;
@@ -38,7 +39,7 @@ int Answered(int code) {
   return code == 0 ? failed : code;
 }
 
-// Adds `commands` to the parser; the one that the command line names sets `code`.
+// Adds `commands` to the parser; the command that the command line names sets `code`.
 void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& code) {
   parser.require_subcommand(1);
   for (const Command& command : commands) {
@@ -63,7 +64,7 @@ int main(int argc, char** argv) {
   const std::vector<Command> commands = ingot::app::Commands();
   const auto computes = [&](const Command& command) { return command.computes && command.name == argv[1]; };
   if (argc > 1 && std::any_of(commands.begin(), commands.end(), computes)) ingot::app::BoundSpinning(argv);
-  ingot::base::InitLogging("ingot", "info", "");  // to stderr: stdout is a command's answer alone
+  ingot::base::InitLogging("ingot", "info", "");  // to stderr: stdout has only a command's answer
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line by line: a run redirected into a file can be watched
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
@@ -72,7 +73,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // --help, --version, unless an unknown word stands before them.
+    // --help, --version, unless an unknown word comes before them.
     if (error.get_exit_code() == 0 && app.remaining(true).empty()) return ingot::app::Answered(app.exit(error));
     std::cerr << ingot::app::DescribeError(app, error) << "\n";
     return 2;

@@ -113,7 +113,7 @@ TEST(Rule, ARightAnswerBeyondItsBudgetEarnsAsMuchAsAWrongOne) {
   group.mutable_task()->set_domain("lookup");
   options.terms[2].domains = {};
   EXPECT_EQ(Rewards(Judge(options, group))[1], -1)
-      << "both take the outcome away, which app/checks/run_warnings.cc warns of";
+      << "both subtract the outcome, which app/checks/run_warnings.cc warns of";
 }
 
 TEST(TermSchedule, BeginsAfterItsWarmUpAndFallsLinearly) {

@@ -26,7 +26,7 @@ auto Read(const char* key, const std::string& path, Load load) -> decltype(load(
                                           ", where ingot was started"));
 }
 
-// Whether one evaluation may have so many held-out tasks.
+// Whether one evaluation may have that many held-out tasks.
 absl::Status CheckEpisodes(const RunConfig& config, int64_t tasks) {
   const int64_t episodes = tasks * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
   if (episodes <= most) return absl::OkStatus();
@@ -53,7 +53,7 @@ std::string PathsOf(const EvalOptions& eval) {
 
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
   RunData data;
-  // `key` names the files; none is no task.
+  // `key` names the files; no file means no tasks.
   const auto read = [](const char* key, const std::vector<std::string>& files) {
     return Read(key, Missing(files), [&files](const std::string&) { return dataset::ReadTasks(files); });
   };

@@ -1,5 +1,5 @@
-// The data files that a configuration names, all read at a run's start: a missing or wrong file of a later stage is
-// found before an earlier stage has trained for hours.
+// Reads all data files of a configuration at the run's start, so that a missing or wrong file of a later stage is
+// found before an earlier stage trains for hours.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct RunData {
   int64_t pairs = 0;               // data.dpo
 };
 
-// The files of all sets of held-out tasks, for people.
+// The files of all sets of held-out tasks, for messages.
 std::string PathsOf(const EvalOptions& eval);
 
 // Reads every file whole. The error names key, file and line; for a missing file with a relative path also the folder
-// that the path starts from. INVALID_ARGUMENT also for more held-out tasks than one evaluation may have. To be called
+// that the path is relative to. INVALID_ARGUMENT also for more held-out tasks than one evaluation may have. Call it
 // before the run's folder is made: a run that cannot start must not use up its name.
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config);
 

@@ -41,7 +41,7 @@ Finding ExamineDisk(const std::string& root) {
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd < 0) {
     return {Health::kBroken, "disk", absl::StrCat("no file can be made in ", folder.string()),
-            "name another folder in run.root, or give this user the right to write there"};
+            "name another folder in run.root, or give this user write access to it"};
   }
   std::vector<double> times;
   for (int i = 0; i < kFsyncs; ++i) {
@@ -78,7 +78,7 @@ Finding ExamineSandbox(const RunConfig& config) {
   if (probe_result.is_open()) {
     finding.health = Health::kLimited;
     finding.remedy =
-        "agents could read what this user can: run only agents that you trust, or start ingot as root or where user "
+        "agents can read this user's files: run only agents that you trust, or start ingot as root or where user "
         "namespaces are allowed (docs/guide/sandbox.md)";
   }
   return finding;
@@ -132,11 +132,11 @@ Finding ExaminePorts(const RunConfig& config) {
       absl::StrAppend(&taken, taken.empty() ? "" : "; ", free.message());
     }
   }
-  if (taken.empty()) return {Health::kGood, "ports", "those of the configuration are free"};
+  if (taken.empty()) return {Health::kGood, "ports", "the configured ports are free"};
   return {
       Health::kLimited, "ports", taken,
-      "another run may have them: http.port=0 and http.dashboard_port=0 take free ones, metrics.port=0 opens none; the "
-      "keys of cluster matter to `ingot launch` alone"};
+      "another run may have them: http.port=0 and http.dashboard_port=0 take free ports, metrics.port=0 opens none; "
+      "cluster.* keys matter only to `ingot launch`"};
 }
 
 Finding JudgeInstructionSet(const std::string& name) {
@@ -168,7 +168,8 @@ Finding JudgeOpenFiles(uint64_t soft, uint64_t hard) {
 Finding JudgeFsync(double milliseconds, const std::string& folder) {
   const std::string text = fmt::format("{}: {:.2f} ms for a durable write", folder, milliseconds);
   if (milliseconds < 20) return {Health::kGood, "disk", text};
-  return {Health::kLimited, "disk", text, "every call of an episode waits for one: put run.root on a local disk"};
+  return {Health::kLimited, "disk", text,
+          "every call of an episode waits for a durable write: put run.root on a local disk"};
 }
 
 std::vector<Finding> Examine(const RunConfig& config) {
@@ -182,7 +183,7 @@ std::vector<Finding> Examine(const RunConfig& config) {
   findings.push_back(ExamineDisk(config.root));
   findings.push_back(ExamineSandbox(config));
   findings.push_back(ExaminePorts(config));
-  findings.push_back(OnPath("python3") ? Finding{Health::kGood, "python3", "there, for the example agents"}
+  findings.push_back(OnPath("python3") ? Finding{Health::kGood, "python3", "found, for the example agents"}
                                        : Finding{Health::kLimited, "python3", "missing",
                                                  "the example agents need it: apt install python3"});
   findings.push_back(view::Bundle().empty() ? Finding{Health::kLimited, "page", "this ingot was built without its page",

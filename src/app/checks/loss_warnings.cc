@@ -13,7 +13,7 @@ namespace {
 
 using Found = std::optional<std::string>;  // nullopt = no warning
 
-// A bound of the clip as the preset has it, or else as it is by default.
+// A clip bound of the preset, or else its default.
 double BoundOf(const std::string& preset, const std::string& field, double by_default) {
   const auto settings = trainer::Preset(preset);
   if (!settings.ok()) return by_default;
@@ -23,8 +23,8 @@ double BoundOf(const std::string& preset, const std::string& field, double by_de
   return by_default;
 }
 
-// With the cap every ratio is 1 where it is differentiated (trainer/objectives/objective.h). Bounds of a preset or of the defaults
-// are no choice of the run, so that they raise no warning.
+// With the cap every ratio is 1 where it is differentiated (trainer/objectives/objective.h). Bounds of a preset or of
+// the defaults are not the run's choice, so they do not raise a warning.
 Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.importance_cap == 0) return std::nullopt;
@@ -33,14 +33,15 @@ Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
   const bool high = o.eps_clip_high != BoundOf(o.preset, "eps_clip_high", by_default.eps_clip_high);
   if (!low && !high) return std::nullopt;
   return fmt::format(
-      "trainer.{} is {:g} and has no effect, as trainer.importance_cap is {:g}: a batch gets one step, so the ratio to "
+      "trainer.{} is {:g} but has no effect because trainer.importance_cap is {:g}: a batch gets one step, so the "
+      "ratio to "
       "the trainer's own policy is 1 and the clip never acts; set trainer.importance_cap 0 to clip, or leave the "
       "bounds "
       "out",
       low ? "eps_clip_low" : "eps_clip_high", low ? o.eps_clip_low : o.eps_clip_high, o.importance_cap);
 }
 
-// Truncation changes the draws and not the recorded log-probs (rollout/sampling.h).
+// Truncation changes the draws but not the recorded log-probs (rollout/sampling.h).
 Found TruncatedSampling(const RunConfig& config, const DataFacts&) {
   const gateway::SamplingPin& pin = config.gateway.train_sampling;
   std::string set;
@@ -49,8 +50,8 @@ Found TruncatedSampling(const RunConfig& config, const DataFacts&) {
   if (set.empty() && pin.min_p > 0) set = fmt::format("min_p is {:g}", pin.min_p);
   if (set.empty()) return std::nullopt;
   return fmt::format(
-      "gateway.train_sampling.{}: tokens are drawn from a part of the vocabulary, and recorded log-probs are of the "
-      "whole, so importance ratios and KL terms are biased; set top_p 1, top_k 0 and min_p 0 to train",
+      "gateway.train_sampling.{}: tokens are drawn from part of the vocabulary, but log-probs are recorded over all "
+      "of it, so importance ratios and KL terms are biased; set top_p 1, top_k 0 and min_p 0 to train",
       set);
 }
 
@@ -61,7 +62,7 @@ Found ConstantOfShortAnswers(const RunConfig& config, const DataFacts& data) {
   if (static_cast<double>(o.loss_constant_tokens) != BoundOf(o.preset, "loss_constant_tokens", 0)) return std::nullopt;
   if (data.context <= 8 * o.loss_constant_tokens) return std::nullopt;
   return fmt::format(
-      "trainer.preset dr_grpo divides an episode's loss by {} tokens, and the context has {}: long episodes have large "
+      "trainer.preset dr_grpo divides an episode's loss by {} tokens, but the context has {}: long episodes have large "
       "gradients, which trainer.grad_clip_norm may cut at every step; set trainer.loss_constant_tokens to the length "
       "that you expect",
       o.loss_constant_tokens, data.context);
@@ -73,12 +74,12 @@ Found FastForALargeModel(const RunConfig& config, const DataFacts& data) {
   const double rate = config.trainer.optimizer.learning_rate;
   if (data.parameters <= kLarge || config.model.lora.rank > 0 || rate < 1e-4 || rate > 5e-3) return std::nullopt;
   return fmt::format(
-      "trainer.learning_rate is {:g} for all {} million weights of the model, and 1e-06 to 1e-05 is usual for RL on so "
-      "many: lower it, or train adapters (trainer.lora.rank)",
+      "trainer.learning_rate is {:g} for all {} million weights of the model; 1e-06 to 1e-05 is usual for RL at this "
+      "size: lower it, or train adapters (trainer.lora.rank)",
       rate, data.parameters / 1'000'000);
 }
 
-// The gradient of k1 to the reference is that of the log-prob itself (trainer/objectives/step_loss.h).
+// k1 to the reference has the gradient of the log-prob itself (trainer/objectives/step_loss.h).
 Found PenaltyWithoutPull(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.kl_kind != "k1" || o.reference_kl_coefficient == 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// Warnings about the loss and the policy gradient: settings of the trainer that are allowed, and whose effect is rarely the
-// one that was meant (run_warnings.h has the rules). Pure.
+// Warnings about the loss and the policy gradient: valid trainer settings whose effect is probably not intended
+// (run_warnings.h has the rules). Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ingot::app {
 
-// Known before the run's first step; none of a run without training tasks.
+// Known before the run's first step. Empty for a run without training tasks.
 std::vector<std::string> LossWarnings(const RunConfig& config, const DataFacts& data);
 
 }  // namespace ingot::app

@@ -47,7 +47,7 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
                              need.engines > 1 ? ", the number of engines" : "", advice.empty() ? "" : ", " + advice);
   }
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "%s cannot hold what the run gives it: %s; %.3g GB can be had. Lower %s", machine, parts, gb(available), advice));
+      "%s cannot hold the run in memory: %s; %.3g GB are available. Lower %s", machine, parts, gb(available), advice));
 }
 
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,

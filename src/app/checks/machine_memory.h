@@ -1,5 +1,5 @@
-// Whether one machine holds the processes that it is to run. Each of them checks its own memory when it starts, and two
-// that fit alone may not fit together.
+// Whether one machine has enough memory for all its processes. Each process checks its own memory when it starts, but
+// two that fit separately may not fit together.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct MachineNeed {
 
 MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles);
 
-// RESOURCE_EXHAUSTED, with the numbers and what to do: `need` is more than the `available` bytes of `machine`, such as
+// RESOURCE_EXHAUSTED, with the numbers and a fix: `need` is more than the `available` bytes of `machine`, such as
 // "this machine".
 absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
                                const std::string& machine);
 
-// The same for roles of this machine, which compute on its CPU. Devices refuse what does not fit by themselves. Memory that is
-// freed within five seconds counts. A limit of this process's own address space does not: each role has one of its own.
+// The same for roles of this machine that compute on its CPU. Devices report by themselves what does not fit. Memory
+// that is freed within five seconds counts. A limit of this process's address space does not: each role has its own.
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine);
 

@@ -16,18 +16,18 @@ absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& s
   for (const auto& [key, set] : of_experts) {
     if (!set || shape.experts.count > 0) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(key, " is set, and the model (", shape.model_type, ") has no experts: leave it out"));
+        absl::StrCat(key, " is set, but the model (", shape.model_type, ") has no experts: leave it out"));
   }
   if (trainer.expert_bias_rate > 0 && !shape.experts.correction_bias) {
-    return absl::InvalidArgumentError(absl::StrCat("trainer.expert_bias_rate is set, and the routers of ",
+    return absl::InvalidArgumentError(absl::StrCat("trainer.expert_bias_rate is set, but the routers of ",
                                                    shape.model_type,
                                                    " have no bias: use trainer.expert_balance instead"));
   }
   if (trainer.replay_routes && !config.rollout.record_routes) {
     return absl::InvalidArgumentError(
-        "trainer.replay_routes is set, and no engine records routes: set rollout.record_routes too");
+        "trainer.replay_routes is set, but no engine records routes: set rollout.record_routes too");
   }
-  // The trainer publishes its own weights, and no engine reads this folder.
+  // The trainer publishes its own weights, so no engine reads this folder.
   if (config.model.path.empty() || trainer.dtype != "model") return absl::OkStatus();
   return model::CheckServedTypes(config.model.path, "set trainer.dtype to fp32 or bf16");
 }

@@ -24,8 +24,7 @@ absl::Status CheckNodes(const RunConfig& config) {
   if (cluster.launcher == LauncherKind::kKubernetes) return RenderKubernetes(config, "").status();
   const bool slurm = cluster.launcher == LauncherKind::kSlurm;
   if (slurm && cluster.groups.empty()) {
-    return absl::InvalidArgumentError(
-        "cluster.launcher is slurm: cluster.groups must tell which nodes run which roles");
+    return absl::InvalidArgumentError("cluster.launcher is slurm: cluster.groups must say which nodes run which roles");
   }
   return slurm || NodesOf(cluster) > 1 ? CheckSharedToken(config) : absl::OkStatus();
 }
@@ -39,7 +38,7 @@ absl::Status CheckLaunchedHere(const RunConfig& config) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("cluster.groups names ", nodes,
-                   " nodes, and cluster.launcher is local: start each on its machine with `ingot "
+                   " nodes, but cluster.launcher is local: start each on its machine with `ingot "
                    "node FILE --group NAME --node N` (groups ",
                    groups,
                    "), set cluster.launcher to slurm or kubernetes, or run all "

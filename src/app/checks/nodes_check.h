@@ -1,5 +1,5 @@
-// Whether the nodes of a run can be started as its configuration says: one check for `ingot launch`, `ingot node` and
-// `ingot config check`. Nothing is started or asked.
+// Whether the nodes of a run can start as its configuration says: one check for `ingot launch`, `ingot node` and
+// `ingot config check`. It starts nothing and sends no request.
 #pragma once
 
 #include "app/run/run_config.h"
@@ -10,11 +10,11 @@ namespace ingot::app {
 // Number of nodes that cluster.groups names.
 int NodesOf(const ClusterOptions& cluster);
 
-// INVALID_ARGUMENT names the key at fault: groups that do not run every role once, a launcher without groups or without the
-// keys that it needs, several nodes without a token that they share.
+// INVALID_ARGUMENT names the key at fault: groups that do not run every role once, a launcher without groups or without
+// the keys that it needs, several nodes without a shared token.
 absl::Status CheckNodes(const RunConfig& config);
 
-// INVALID_ARGUMENT: the nodes of the run have no token in common. A launcher of one machine alone can do without.
+// INVALID_ARGUMENT: the nodes of the run do not share a token. Only a launcher of one machine works without it.
 absl::Status CheckSharedToken(const RunConfig& config);
 
 // INVALID_ARGUMENT: cluster.groups names several nodes, and `ingot launch` would start all roles on this machine.

@@ -21,7 +21,7 @@ absl::StatusOr<HeldPort> HoldPort(const std::string& key, const std::string& hos
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
   int error = fd.valid() && bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  // Both kinds of address have the port at the same place.
+  // Both kinds of address have the port at the same offset.
   if (error == 0 && getsockname(fd.get(), found->ai_addr, &found->ai_addrlen) != 0) error = errno;
   const int bound = ntohs(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_port);
   freeaddrinfo(found);

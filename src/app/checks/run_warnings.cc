@@ -15,8 +15,8 @@ using Found = std::optional<std::string>;  // nullopt = no warning
 
 // ---- At the start ---------------------------------------------------------------------------------------------------
 
-// Learning rates of AdamW outside these bounds are rarely meant: at the lower one nothing moves, at the upper one all is
-// forgotten.
+// Learning rates of AdamW outside these bounds are rarely intended: below, nothing moves; above, the model forgets
+// everything.
 struct Rate {
   const char* key;
   double value, low, high;
@@ -24,9 +24,9 @@ struct Rate {
 
 Found RateWarning(const Rate& rate) {
   if (rate.value >= rate.low && rate.value <= rate.high) return std::nullopt;
-  return fmt::format("{} is {:g}, and {} to {} is usual: {}", rate.key, rate.value, rate.low, rate.high,
-                     rate.value > rate.high ? "a policy unlearns all at such a rate; lower it"
-                                            : "a policy learns nothing at such a rate; raise it");
+  return fmt::format("{} is {:g}; {} to {} is usual: {}", rate.key, rate.value, rate.low, rate.high,
+                     rate.value > rate.high ? "a policy forgets everything at this rate; lower it"
+                                            : "a policy learns nothing at this rate; raise it");
 }
 
 Found PolicyRate(const RunConfig& config, const DataFacts&) {
@@ -48,7 +48,7 @@ Found LongWarmUp(const RunConfig& config, const DataFacts&) {
   const int64_t warm_up = config.trainer.optimizer.warmup_steps;
   if (config.tasks.empty() || warm_up == 0 || warm_up < config.trainer.total_steps) return std::nullopt;
   return fmt::format(
-      "trainer.warmup_steps is {}, and the run has {} steps (scheduler.total_steps): the learning rate never gets to "
+      "trainer.warmup_steps is {}, but the run has {} steps (scheduler.total_steps): the learning rate never reaches "
       "its "
       "peak; lower trainer.warmup_steps",
       warm_up, config.trainer.total_steps);
@@ -62,7 +62,8 @@ Found StageWithoutSteps(const RunConfig& config, const DataFacts&) {
                                       std::pair("dpo", idle(config.dpo_data, config.trainer.dpo))}) {
     if (is_idle) {
       return fmt::format(
-          "data.{0} has no effect, as {0}.epochs and {0}.max_steps are 0: set one of them, or no data.{0}", name);
+          "data.{0} has no effect because {0}.epochs and {0}.max_steps are 0: set one of them, or remove data.{0}",
+          name);
     }
   }
   return std::nullopt;
@@ -81,7 +82,7 @@ Found GroupsOfOne(const RunConfig& config, const DataFacts&) {
 Found FewTasks(const RunConfig& config, const DataFacts& data) {
   if (data.tasks == 0 || data.tasks >= config.scheduler.groups_per_step) return std::nullopt;
   return fmt::format(
-      "data.tasks has {} tasks, and a step trains {} groups (scheduler.groups_per_step): each step repeats tasks; give "
+      "data.tasks has {} tasks, but a step trains {} groups (scheduler.groups_per_step): each step repeats tasks; give "
       "more tasks, or lower scheduler.groups_per_step",
       data.tasks, config.scheduler.groups_per_step);
 }
@@ -89,7 +90,7 @@ Found FewTasks(const RunConfig& config, const DataFacts& data) {
 Found SharedTasks(const RunConfig&, const DataFacts& data) {
   if (data.shared == 0) return std::nullopt;
   return fmt::format(
-      "{} of {} tasks of eval.tasks are training tasks too (data.tasks), such as '{}': the evaluation measures what "
+      "{} of {} tasks of eval.tasks are also training tasks (data.tasks), such as '{}': the evaluation measures what "
       "was "
       "trained, not what is held out; take them out of one of the files",
       data.shared, data.eval_tasks, data.shared_id);
@@ -98,8 +99,8 @@ Found SharedTasks(const RunConfig&, const DataFacts& data) {
 Found TextBeyondContext(const RunConfig& config, const DataFacts& data) {
   if (data.context == 0 || data.shown_tokens < data.context) return std::nullopt;
   return fmt::format(
-      "the shortest text that a recipe shows its agent has {} tokens, and the context has {}: a call with it is "
-      "refused; "
+      "the shortest text that a recipe shows its agent has {} tokens, but the context has {}: a call with it is "
+      "rejected; "
       "raise {}, or shorten the tasks",
       data.shown_tokens, data.context,
       config.rollout.context_length > 0 ? "rollout.context_length" : "model.context_length");
@@ -107,25 +108,25 @@ Found TextBeyondContext(const RunConfig& config, const DataFacts& data) {
 
 Found EvalWithoutTasks(const RunConfig& config, const DataFacts&) {
   if (!config.tasks.empty() || !config.eval.has_tasks()) return std::nullopt;
-  return "eval.tasks has no effect without data.tasks: name training tasks, or no evaluation";
+  return "eval.tasks has no effect without data.tasks: name training tasks, or remove eval.tasks";
 }
 
 Found GoalWithoutTasks(const RunConfig& config, const DataFacts&) {
   if (!config.tasks.empty() || (!config.goal.of_steps() && !config.goal.of_evaluation())) return std::nullopt;
-  return "goal has no effect without data.tasks: name training tasks, or no goal";
+  return "goal has no effect without data.tasks: name training tasks, or remove goal";
 }
 
 Found GoalBeyondTheRun(const RunConfig& config, const DataFacts&) {
   const int64_t steps = std::max(config.goal.first_steps, config.goal.last_steps);
   if (config.tasks.empty() || steps <= config.trainer.total_steps) return std::nullopt;
   return fmt::format(
-      "goal speaks of {} steps, and the run has {} (scheduler.total_steps): it cannot be met; lower goal.first_steps "
+      "goal needs {} steps, but the run has {} (scheduler.total_steps): it cannot be met; lower goal.first_steps "
       "and "
       "goal.last_steps, or raise scheduler.total_steps",
       steps, config.trainer.total_steps);
 }
 
-// Whether two terms can count for one group.
+// Whether two terms can apply to the same group.
 bool Meet(const reward::TermOptions& a, const reward::TermOptions& b) {
   const auto in = [](const std::string& domain, const std::vector<std::string>& domains) {
     return domains.empty() || std::find(domains.begin(), domains.end(), domain) != domains.end();
@@ -150,7 +151,7 @@ Found OutcomeTakenTwice(const RunConfig& config, const DataFacts&) {
       const reward::TermOptions &a = terms[i], &b = terms[j];
       if (!takes(a) || !takes(b) || !Meet(a, b) || a.weight + b.weight <= outcome) continue;
       return fmt::format(
-          "rewards.terms {} and {} each take the outcome away, so a right answer beyond both budgets earns {:g}, less "
+          "rewards.terms {} and {} both subtract the outcome, so a right answer beyond both budgets earns {:g}, less "
           "than a wrong one: give them domains without overlap, or weights of at most {:g} together",
           a.Name(), b.Name(), outcome - a.weight - b.weight, outcome);
     }
@@ -168,20 +169,20 @@ Found SlowGroups(const RunConfig& config, const DataFacts&) {
   if (group <= config.scheduler.group_deadline_seconds) return std::nullopt;
   return fmt::format(
       "the samples of a group may take {} s (scheduler.group_size={}, agents.concurrency={}, "
-      "agents.recipes[].timeout_s={}), and one that takes more than scheduler.group_deadline_s={} fails as a whole: "
+      "agents.recipes[].timeout_s={}), but a group that takes more than scheduler.group_deadline_s={} fails: "
       "raise "
       "the deadline or agents.concurrency",
       group, size, at_once, longest, config.scheduler.group_deadline_seconds);
 }
 
-// The shell and the libraries that such a verifier starts are files of the image, which its agent may have replaced.
+// The shell and the libraries of such a verifier are files of the image, which its agent may have replaced.
 Found JudgeInTheAgentsImage(const RunConfig& config, const DataFacts&) {
   if (config.tasks.empty()) return std::nullopt;
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     if (recipe.image.empty() || recipe.verifier.kind != "command" || recipe.verifier_sandbox != "auto") continue;
     return fmt::format(
         "agents.recipes '{}': the verifier runs programs of an image that the agent can change: set verifier_sandbox: "
-        "pristine (the work folder alone goes along) or changed, or agent if the agent is trusted",
+        "pristine (only the work folder is copied) or changed, or agent if the agent is trusted",
         recipe.name);
   }
   return std::nullopt;
@@ -195,7 +196,7 @@ constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
 
 // ---- At the end -----------------------------------------------------------------------------------------------------
 
-// A share that is large over the whole run.
+// A share that warns if it is large over the whole run.
 struct Share {
   const char* metric;  // docs/reference/metrics.md
   double most;         // a larger mean is a warning
@@ -212,7 +213,7 @@ constexpr Share kShares[] = {
      "look at agents.recipes[].answer_from and at what the agent prints (ingot inspect RUN)"},
     {"agent/crash", 0.5, "the episodes' agents crashed", "look at the reasons (ingot inspect RUN)"},
     {"agent/timeout", 0.5, "the episodes' agents ran out of time", "raise agents.recipes[].timeout_s"},
-    {"reward/frac_zero_std", 0.9, "the groups earned the same in all samples, and teach nothing",
+    {"reward/frac_zero_std", 0.9, "the groups have the same reward in all samples, so they teach nothing",
      "choose easier or harder tasks, or raise scheduler.group_size"},
     {"trainer/skipped", 0.1, "the steps were skipped",
      "see the log for the reasons; where loss or gradient was not finite, lower trainer.learning_rate"},
@@ -259,9 +260,9 @@ Found Mismatch(const RunConfig& config, const RunTally& tally) {
   const double most = exact ? 0 : fp32 ? 1e-3 : 0.5;
   if (!(tally.mismatch_max.value_or(0) > most)) return std::nullopt;
   return fmt::format(
-      "rollout and trainer differ by {:.2e} in a token's log-prob (mismatch/logprob_abs_diff_max), and {} is usual: "
+      "rollout and trainer differ by {:.2e} in a token's log-prob (mismatch/logprob_abs_diff_max); {} is usual: "
       "the "
-      "samples are not this policy's; compare both on one machine, or set numerics=exact, and report it",
+      "samples are not from this policy; compare both on one machine or set numerics=exact, and report it",
       *tally.mismatch_max, exact ? "0" : fmt::format("less than {:g}", most));
 }
 
@@ -281,14 +282,14 @@ Part PartOf(const std::vector<double>& values, size_t begin, size_t end) {
   return part;
 }
 
-// The rewards of the steps that have one.
+// The rewards of the steps that have a reward.
 std::vector<double> Finite(const std::vector<double>& rewards) {
   std::vector<double> finite;
   std::copy_if(rewards.begin(), rewards.end(), std::back_inserter(finite), [](double r) { return std::isfinite(r); });
   return finite;
 }
 
-constexpr size_t kFewestSteps = 8;  // of a judgement on the curve
+constexpr size_t kFewestSteps = 8;  // to judge the curve
 
 Found FallingReward(const RunConfig&, const RunTally& tally) {
   const std::vector<double> rewards = Finite(tally.rewards);
@@ -310,7 +311,7 @@ Found ConstantReward(const RunConfig&, const RunTally& tally) {
   const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
   if (*high - *low > 1e-9) return std::nullopt;
   return fmt::format(
-      "the mean reward was {:g} at each of {} steps: the verifier tells no samples apart; look at its verdicts (ingot "
+      "the mean reward was {:g} at each of {} steps: the verifier scores all samples the same; see its verdicts (ingot "
       "inspect RUN)",
       *low, rewards.size());
 }

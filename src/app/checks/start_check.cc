@@ -28,7 +28,7 @@ std::string ContentOf(const v1::Task& task) {
   for (const auto& [name, value] : parsed->get_object()) {
     if (name != "task_id") fields[std::string(name)] = base::PrintJson(value);
   }
-  if (fields.empty()) return base::ContentKey(task.payload_json());  // its id is all that it has
+  if (fields.empty()) return base::ContentKey(task.payload_json());  // it has only an id
   std::string content;
   for (const auto& [name, value] : fields) absl::StrAppend(&content, name, "\n", value, "\n");
   return base::ContentKey(content);
@@ -68,18 +68,18 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
   conversation.messages[0].content = "1";
   conversation.template_variables = config.gateway.template_variables;
   const auto rendered = text.format->Render(conversation, /*add_generation_prompt=*/true);
-  if (!rendered.ok()) return absl::OkStatus();  // the template wants more than a user's message
+  if (!rendered.ok()) return absl::OkStatus();  // the template needs more than a user's message
   const auto shortest = static_cast<int64_t>(rendered->ids.size());
   if (shortest < context) return absl::OkStatus();
   const char* key = config.rollout.context_length > 0 ? "rollout.context_length" : "model.context_length";
   return absl::InvalidArgumentError(
-      fmt::format("the context has {} tokens ({}), and the prompt of the shortest conversation has {}: every call "
-                  "would be refused; "
+      fmt::format("the context has {} tokens ({}), but the prompt of the shortest conversation has {}: every call "
+                  "would be rejected; "
                   "raise it",
                   context, key, shortest));
 }
 
-// The fields of a task without which the term fails its group, with the keys that name them.
+// The task fields that the term needs, with the keys that name them. Without them the term fails its group.
 std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOptions& term) {
   if (term.kind == "judge") {
     return {{"judge.question_field", term.judge.question_field}, {"judge.reference_field", term.judge.reference_field}};
@@ -91,15 +91,15 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOpti
   return {};
 }
 
-// INVALID_ARGUMENT: a term needs a field that some of its tasks lack, whose groups would fail one after the other, or is limited to a
-// domain without tasks.
+// INVALID_ARGUMENT: a term needs a field that some of its tasks lack, whose groups would fail one after the other, or
+// is limited to a domain without tasks.
 absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Task>& tasks) {
   for (const reward::TermOptions& term : config.rewards.terms) {
     for (const std::string& domain : term.domains) {
       if (std::ranges::any_of(tasks, [&](const v1::Task& task) { return base::DomainOf(task.domain()) == domain; }))
         continue;
       return absl::InvalidArgumentError(fmt::format(
-          "rewards.terms ({}): domains names '{}', and no task of data.tasks is of this domain: the term would "
+          "rewards.terms ({}): domains names '{}', but no task of data.tasks is of this domain: the term would "
           "never count there",
           term.Name(), domain));
     }
@@ -115,7 +115,7 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
       }
       if (lacking == 0) continue;
       return absl::InvalidArgumentError(fmt::format(
-          "rewards.terms ({}): {} of {} tasks of data.tasks lack the field '{}' ({}), such as '{}', and their groups "
+          "rewards.terms ({}): {} of {} tasks of data.tasks lack the field '{}' ({}), such as '{}'; their groups "
           "would fail: name another field, or limit the term to other domains",
           term.Name(), lacking, tasks.size(), field, key, first));
     }
@@ -123,7 +123,7 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT: the key of a judge or of a vendor cannot be read. It would be missed in the middle of the run.
+// INVALID_ARGUMENT: the key of a judge or of a vendor cannot be read. Otherwise the run would fail halfway.
 absl::Status CheckKeys(const RunConfig& config) {
   for (const reward::TermOptions& term : config.rewards.terms) {
     const std::string& file = term.judge.server.key_file;
@@ -139,7 +139,7 @@ absl::Status CheckKeys(const RunConfig& config) {
   return absl::OkStatus();
 }
 
-// A warning about the variables that change no prompt; empty = the chat format reads all.
+// A warning about the variables that do not change the prompt; empty = the chat format reads all.
 std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& format) {
   std::vector<std::string> unread;
   for (const auto& variable : config.gateway.template_variables) {
@@ -148,7 +148,7 @@ std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& for
   }
   if (unread.empty()) return "";
   return absl::StrCat("gateway.template_variables has no effect for ", absl::StrJoin(unread, ", "),
-                      ": the chat template reads no such variable; see its names in the model's chat_template.jinja");
+                      ": the chat template does not read them; see its variables in the model's chat_template.jinja");
 }
 
 std::string Count(int64_t number, const std::string& one) {
@@ -213,7 +213,7 @@ std::string DescribeCheck(const StartCheck& check) {
   if (check.pairs > 0) parts.push_back(Count(check.pairs, "preference pair"));
   if (check.data.tasks > 0) {
     const char* unrun = check.recipes == 1 ? " checked (its command was not run)" : " checked (no command was run)";
-    parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + unrun : "agents from elsewhere");
+    parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + unrun : "outside agents");
   }
   if (check.data.context > 0) parts.push_back(fmt::format("context of {} tokens", check.data.context));
   return absl::StrCat("ok: ", absl::StrJoin(parts, ", "), check.warnings.empty() ? "" : "; ",

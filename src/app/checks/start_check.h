@@ -1,5 +1,5 @@
 // The check of a run before it starts, by `ingot config check` and by the start itself: data files, recipes on their
-// tasks, the context. It finds before a warm start the faults that would fail every episode after it.
+// tasks, the context. It finds faults before a warm start that would otherwise fail every episode after it.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct StartCheck {
   int64_t conversations = 0;
   int64_t pairs = 0;
   int64_t recipes = 0;
-  std::vector<std::string> warnings;  // run_warnings.h, and those of agents/preflight.h
+  std::vector<std::string> warnings;  // of run_warnings.h and agents/preflight.h
 };
 
 // `text` and `model_context` are the model's. Errors name the key, and file, line or task at fault. Makes
 // agents.work_root.
 absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& text, int64_t model_context);
 
-// Whether the run's pool can be opened where it is kept outside the run's folder. Changes nothing.
+// Whether a pool outside the run's folder can be opened. Changes nothing.
 absl::Status CheckRunPool(const RunConfig& config, bool resume);
 
-// One line: the things that were checked and found good.
+// One line: everything that passed the check.
 std::string DescribeCheck(const StartCheck& check);
 
 }  // namespace ingot::app

@@ -26,7 +26,7 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
   if (!goal.of_steps() && !goal.of_evaluation()) return {};
   const auto steps = static_cast<int64_t>(rewards.size());
   if (steps < std::max(goal.first_steps, goal.last_steps)) {
-    return {false, fmt::format("goal not met: {} steps are fewer than the goal speaks of", steps)};
+    return {false, fmt::format("goal not met: {} steps are fewer than the goal needs", steps)};
   }
   GoalVerdict verdict;
   std::vector<std::string> results;
@@ -65,7 +65,8 @@ std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t si
   text += "\nmismatch         largest log-prob difference, rollout to trainer: ";
   text += tally.mismatch_max ? fmt::format("{:.2e}", *tally.mismatch_max) : "not measured";
   text += fmt::format("\nepisodes         {} finished; wall time {:.0f} s", tally.episodes, wall_seconds);
-  if (since > 0) text += fmt::format("; all but the rewards since step {}, where the run was resumed", since);
+  if (since > 0)
+    text += fmt::format("; everything except the rewards counts from step {}, where the run resumed", since);
   return text;
 }
 

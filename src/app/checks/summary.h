@@ -41,7 +41,7 @@ struct GoalVerdict {
 // meets a goal.
 GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated);
 
-// `since`: the first step of this process. Everything but the rewards covers the steps from there on.
+// `since`: the first step of this process. Everything except the rewards covers only the steps from there on.
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);
 
 // agent/*: from the trees of a batch.

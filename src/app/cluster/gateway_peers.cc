@@ -24,13 +24,13 @@ absl::StatusOr<std::vector<std::string>> GatewayPeers::Present() {
     if (!place.http.empty()) roles.push_back(place.name);
   }
   if (std::find(roles.begin(), roles.end(), role_) != roles.end()) return roles;
-  return absl::UnavailableError(absl::StrCat(registry_.Describe(), " does not tell which gateways are there"));
+  return absl::UnavailableError(absl::StrCat(registry_.Describe(), " does not report which gateways are registered"));
 }
 
 std::vector<std::string> GatewayPeers::Gone() {
   std::vector<std::string> gone;
   const absl::StatusOr<std::vector<std::string>> present = Present();
-  if (!present.ok()) return gone;  // nobody knows
+  if (!present.ok()) return gone;  // not known
   const std::chrono::nanoseconds now = base::Clock::Real().Now();
   const std::set<std::string> there(present->begin(), present->end());
   for (const std::string& role : there) gone_since_[role] = std::chrono::nanoseconds(0);

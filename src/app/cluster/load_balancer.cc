@@ -31,16 +31,16 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::chrono::seconds kConnect(2);       // for one gateway to take a connection
-constexpr std::chrono::seconds kTimeout(30);      // of a client, for the first gateway to be there
+constexpr std::chrono::seconds kTimeout(30);      // of a client, for the first gateway to register
 constexpr std::chrono::milliseconds kPause(100);  // without a gateway, or a descriptor
-constexpr std::chrono::milliseconds kLook(500);   // between two looks at the registry
-constexpr std::chrono::minutes kSayAgain(10);     // that clients wait for a place
+constexpr std::chrono::milliseconds kLook(500);   // between two checks of the registry
+constexpr std::chrono::minutes kSayAgain(10);     // until the log repeats that clients wait
 constexpr size_t kBufferBytes = 32 << 10;
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
 auto Into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
-// The kernel asks a silent peer whether it is there: after a minute, and then every 15 s, four times in all.
+// The kernel probes a silent peer after a minute, and then every 15 s, four times in all.
 void KeepAlive(tcp::socket& socket) {
   error_code ignored;
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
@@ -52,8 +52,8 @@ void KeepAlive(tcp::socket& socket) {
   set(TCP_KEEPCNT, 4);
 }
 
-// Lets this process open the files of its connections. Returns their number: that of the options, or for 0 as many as the
-// hard limit leaves.
+// Raises the limit of open files for the connections. Returns their number: the option's, or for 0 as many as the hard
+// limit leaves.
 absl::StatusOr<int32_t> MakeRoom(const LoadBalancerOptions& options) {
   if (options.max_connections > 0) {
     INGOT_RETURN_IF_ERROR(http::RaiseFileLimit(int64_t{2} * options.max_connections));
@@ -148,8 +148,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     const auto now = std::chrono::steady_clock::now();
     if (now < say_full_at_) return;
     say_full_at_ = now + kSayAgain;
-    INGOT_LOG(warn, "the address for agents has {} connections, as many as it may: further clients wait",
-              max_connections_);
+    INGOT_LOG(warn, "the address for agents has {} connections, its maximum: more clients wait", max_connections_);
   }
 
   asio::awaitable<void> Sleep() {
@@ -189,7 +188,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
       const auto found =
           co_await resolver.async_resolve(pair.place.substr(0, colon), pair.place.substr(colon + 1), Into(error));
       if (error) continue;
-      // A machine that is gone answers nothing: the timer closes the socket, which ends the wait.
+      // A machine that is gone does not answer: the timer closes the socket, which ends the wait.
       asio::steady_timer timer(io_, kConnect);
       const auto waits = std::make_shared<bool>(true);
       timer.async_wait([&pair, waits](const error_code& stopped) {
@@ -302,7 +301,7 @@ LoadBalancerUpdater::~LoadBalancerUpdater() {
 void LoadBalancerUpdater::Run() {
   const base::Clock& clock = base::Clock::Real();
   while (true) {
-    // While the registry is silent, the gateways stay as they were told last.
+    // While the registry is silent, the last known gateways stay.
     if (const auto places = registry_.Places(); places.ok()) {
       std::vector<std::string> gateways;
       for (const RolePlace& place : *places) {

@@ -1,14 +1,14 @@
-// The address that agents know when a run has several gateways: a forwarder of TCP connections in the process that launches
-// the run. Each connection goes to the next gateway in turn. Any gateway answers for every episode, so the forwarder reads
-// nothing; TLS passes through it.
+// The address that agents know when a run has several gateways: a forwarder of TCP connections in the process that
+// launches the run. Each connection goes to the next gateway in turn. Any gateway answers for every episode, so the
+// forwarder reads nothing; TLS passes through it.
 //
 //   agents ──▶ http.host:http.port ──┬─▶ gateway      while it is registered
 //                                    └─▶ gateway-1
 //
-// The connections of a gateway that is no longer registered are closed, so that its clients ask again and reach another one.
-// So is the connection of a client that takes no bytes, or stays after its gateway has closed. Silence ends none: a gateway
-// closes the connections of its idle clients, and the kernel finds peers that are gone. Beyond max_connections, clients wait
-// in the system's queue. On Kubernetes a Service does the same. Thread safe.
+// When a gateway is no longer registered, its connections are closed, so its clients retry and reach another one. The
+// connection of a client that reads no bytes, or stays after its gateway has closed, is closed too. Idle connections
+// stay: a gateway closes the connections of its idle clients, and the kernel finds peers that are gone. Beyond
+// max_connections, clients wait in the system's queue. On Kubernetes a Service does the same. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ namespace ingot::app {
 struct LoadBalancerOptions {
   // Of clients. Each takes two file descriptors. 0 = 5120, or as many as the hard limit of open files leaves.
   int32_t max_connections = 0;
-  // Until a client is closed that takes no bytes, or that stays after its gateway has closed.
+  // Until a client is closed that reads no bytes, or that stays after its gateway has closed.
   std::chrono::milliseconds client_timeout{60'000};
 };
 
@@ -44,7 +44,7 @@ class LoadBalancer {
   ~LoadBalancer();
 
   int port() const;
-  // Forwards to these HOST:PORT from now on, and closes the connections to others. With none, clients wait.
+  // Forwards to these HOST:PORT from now on, and closes connections to others. If the list is empty, clients wait.
   void SetGateways(std::vector<std::string> places);
 
  private:
@@ -55,12 +55,13 @@ class LoadBalancer {
   std::thread thread_;
 };
 
-// Whether the run has several gateways, and nothing of its owner's in front of them (gateway.public_url).
+// Whether the run has several gateways and its owner put no proxy in front of them (gateway.public_url).
 bool NeedsLoadBalancer(const RunConfig& config);
-// The URL of a load balancer on this machine, for agents. `own_host`: of cluster.host, where http.host is every address.
+// The URL of a load balancer on this machine, for agents. `own_host`: of cluster.host, where http.host is every
+// address.
 std::string LoadBalancerUrl(const RunConfig& config, const std::string& own_host, int port);
 
-// Keeps a load balancer's gateways as the registry tells them.
+// Updates a load balancer's gateways from the registry.
 class LoadBalancerUpdater {
  public:
   // REQUIRES: both outlive it.

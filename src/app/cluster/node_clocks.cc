@@ -23,8 +23,8 @@ std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes
   for (const NodePlace& node : nodes) {
     if (!IsAhead(node, own, now_unix_ns)) continue;
     lines.push_back(fmt::format(
-        "the clock of {} (node {}) is {:.1f} s or more behind that of {} (node {}): set both, by "
-        "NTP for instance; deadlines and recorded times are wrong by as much",
+        "the clock of {} (node {}) is at least {:.1f} s behind the clock of {} (node {}): set both, by "
+        "NTP for instance; deadlines and recorded times are off by that much",
         MachineName(), own, static_cast<double>(node.reported_unix_ns - now_unix_ns) * 1e-9, node.machine, node.name));
   }
   return lines;
@@ -80,7 +80,7 @@ void NodeClocks::Run() {
 
 void NodeClocks::Look() {
   const absl::StatusOr<std::vector<NodePlace>> nodes = registry_.Nodes();
-  if (!nodes.ok()) return;  // the registry's own threads tell that it is silent
+  if (!nodes.ok()) return;  // the registry's own threads report that it is silent
   const int64_t now = clock_.UnixNanos();
   bool newcomers = false, all_reported = true;
   std::vector<std::string> lines;
@@ -104,7 +104,7 @@ void NodeClocks::Look() {
   for (const std::string& line : lines) options_.on_gap(line);
 }
 
-// An agent that told its time since this one began to look lives. Its earlier answers count then too.
+// An agent that wrote its time since this node began to look is alive. Its earlier entries then count too.
 void NodeClocks::Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) {
   std::map<std::string, Gap> gaps;
   for (const NodePlace& node : nodes) {

@@ -1,15 +1,15 @@
 // Finds nodes of a run whose clocks differ. Each agent writes the time of its own clock into its entry of the registry.
 //
-//   node a   told 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is a minute or more behind
+//   node a   writes 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is at least a minute behind
 //
-// An entry cannot be read before it was written. So a time in the reader's future is of a clock ahead of the reader's, by
-// as much at least, however slow registry and machines are. Of two clocks that differ the one behind finds it. A clock that
-// is ahead reads old times only, and says nothing.
+// An entry cannot be read before it was written. So a time in the reader's future comes from a clock that is ahead of
+// the reader's by at least that much, however slow registry and machines are. Of two nodes whose clocks differ, only
+// the node that is behind notices: the other reads only old times.
 //
-// Each agent tells its time when it registers, and again when a node appears that it has not seen: entries are not written
-// more often, since etcd keeps every value of a key. A node that joins waits for the others' words before it starts its
-// roles, and does not start them if its clock is behind. If it is ahead, the others say so. An agent that died tells nothing
-// more: its entry counts once its lease should be over, so that nodes may start again with clocks that were set.
+// Each agent writes its time when it registers, and again when a new node appears. Entries are not written more often,
+// since etcd keeps every value of a key. A node that joins waits for the others' times before it starts its roles, and
+// does not start them if its clock is behind. If its clock is ahead, the others report it. A dead agent writes nothing
+// more: its entry counts once its lease should be over, so that nodes can restart after their clocks were set.
 #pragma once
 
 #include <chrono>
@@ -26,30 +26,30 @@
 
 namespace ingot::app {
 
-// Smaller differences are not told. Deadlines of episodes that move to another gateway are off by so much at most.
+// Smaller differences are not reported. Deadlines of episodes that move to another gateway are off by at most this.
 inline constexpr std::chrono::seconds kClockGap{5};
 
-// A line for each node whose clock is ahead of this machine's, which is at `now_unix_ns`, by more than kClockGap. `own`:
-// the name of this node.
+// A line for each node whose clock is ahead of this machine's, which is at `now_unix_ns`, by more than kClockGap.
+// `own`: the name of this node.
 std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes, const std::string& own,
                                              int64_t now_unix_ns);
 
-// Looks again and again, in a thread of its own, until it is destroyed. Thread safe.
+// Checks repeatedly, in its own thread, until it is destroyed. Thread safe.
 class NodeClocks {
  public:
   struct Options {
     std::string own;  // the name of this node
     std::chrono::milliseconds poll{2000};
-    std::function<void()> report_again;              // writes this node's entry anew
+    std::function<void()> report_again;              // rewrites this node's entry
     std::function<void(const std::string&)> on_gap;  // a line for each agent with such a clock, once
   };
   // REQUIRES: the registry and the clock outlive it.
   NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock = base::Clock::Real());
   ~NodeClocks();
 
-  // Waits until each node that is there has told its time again, for `timeout` at most: an agent that died does not.
-  // FAILED_PRECONDITION: this machine's clock is behind that of an agent that lives. The entry of one that may be dead has
-  // `lease` to go. To be called once.
+  // Waits until each registered node has written its time again, for `timeout` at most: a dead agent does not.
+  // FAILED_PRECONDITION: this machine's clock is behind a living agent's. The entry of an agent that may be dead
+  // disappears within `lease`. Call it once.
   absl::Status Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease);
 
  private:
@@ -68,8 +68,8 @@ class NodeClocks {
   RunRegistry& registry_;
   const Options options_;
   const base::Clock& clock_;
-  // Of the thread, by the nodes' names: tokens of agents that were seen, and whose clocks were found ahead; the time that
-  // each told at first.
+  // Of the thread, by the nodes' names: tokens of agents that were seen, and of those whose clocks were found ahead;
+  // the first time that each wrote.
   std::map<std::string, int64_t> seen_, found_, first_;
   base::Mutex mu_;
   base::CondVar changed_;

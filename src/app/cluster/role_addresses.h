@@ -23,21 +23,22 @@ std::string OwnHost(const ClusterOptions& cluster);
 std::string AtHost(const ClusterOptions& cluster, int port);
 
 // The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
-// trainer 3, agents 4, engine i 5 + i, behind the engines further gateways, further pools, and last the role rewards). 0 = it has none: metrics.port is 0.
+// trainer 3, agents 4, engine i 5 + i, after the engines more gateways, more pools, and last the role rewards). 0 = no
+// port: metrics.port is 0.
 int MetricsPort(const RunConfig& config, const std::string& role, int index);
-// Of all roles together, the number of such ports.
+// The number of such ports of all roles.
 int MetricsPorts(const RunConfig& config);
 
-// A channel to one of the processes that serve the pool (RunRegistry::ToAny). Callers are shared out over them.
+// A channel to one of the processes that serve the pool (RunRegistry::ToAny). It spreads callers over them.
 v1::RoleChannel ConnectPool(RunRegistry& registry, int datapools);
 
 // Channels to all gateways, in the order of their numbers.
 std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways);
 
-// One client over all engines (rollout/engine_set.h): those of the configuration, and each one that joins later.
+// One client over all engines (rollout/engine_set.h): the configured engines, and each engine that joins later.
 std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);
 
-// The number of an engine by its role's name; nullopt: it is none.
+// The number of an engine by its role's name; nullopt: the role is not an engine.
 std::optional<int> EngineNumber(const std::string& name);
 
 // Clients of the servers of the gateway's external models, by model name. INVALID_ARGUMENT: a file of a token or of

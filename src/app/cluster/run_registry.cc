@@ -22,7 +22,7 @@ namespace json = base::json;
 
 std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
 
-// `began` tells processes of one machine apart that had one process number after the other.
+// `began` distinguishes processes of one machine that had the same process number at different times.
 std::string PlaceText(const std::string& address, int64_t began, const std::string& http = "",
                       const std::string& waits = "") {
   json::object place{
@@ -50,7 +50,7 @@ int64_t NumberField(const json::value& parsed, const char* field) {
   return found != nullptr && found->is_int64() ? found->as_int64() : 0;
 }
 
-// INVALID_ARGUMENT: the value is none of PlaceText's.
+// INVALID_ARGUMENT: the value was not written by PlaceText.
 absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
   INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
   RolePlace place{.name = name,
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<registry::Registry>> OpenEtcd(const RegistryConfi
   return registry::ConnectEtcd(options);
 }
 
-// The process of an entry's value, for people.
+// The process of an entry's value, as text.
 std::string DescribeHolder(const std::string& value) {
   const absl::StatusOr<json::value> parsed = base::ParseJson(value);
   const int64_t pid = parsed.ok() ? NumberField(*parsed, "pid") : 0;
@@ -92,7 +92,7 @@ std::string DescribeHolder(const std::string& value) {
   return absl::StrCat("process ", pid, " on ", machine);
 }
 
-// A stream, or the judgement of a group: the stage tells for which server it waits.
+// A stream, or the judgement of a group: the stage reports which server it waits for.
 bool TakesItsTime(const LongCall& call) { return call.stream || call.method == "Grade"; }
 
 }  // namespace
@@ -103,8 +103,8 @@ std::string MachineName() {
 }
 
 std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s) {
-  return absl::StrCat(DescribeHolder(holder), " is ", name, " by now, as this process was silent for longer than ",
-                      ttl_s, " s (cluster.registry.ttl_s); this process ends, with all that it started");
+  return absl::StrCat(DescribeHolder(holder), " is now ", name, ", because this process was silent for longer than ",
+                      ttl_s, " s (cluster.registry.ttl_s); this process ends, with everything that it started");
 }
 
 std::string RoleName(const std::string& role, int index) {
@@ -166,7 +166,7 @@ void RunRegistry::Note(const registry::Event& event) {
       closed.push_back(Reopen(name));
     }
     if (!moved && !back) return;
-    // It stands in for those that calls wait for.
+    // It stands in for gone processes that calls wait for.
     for (const std::string& other : replaceable_.contains(name) ? replaceable_ : std::set<std::string>()) {
       if (!IsThere(other)) closed.push_back(Reopen(other));
     }
@@ -175,8 +175,8 @@ void RunRegistry::Note(const registry::Event& event) {
   ReportFollowing();
 }
 
-// A role that is gone may come back where it was: its callers wait there until it is found elsewhere, unless others stand
-// in for it.
+// A role that is gone may come back at its old address: its callers wait there until it registers another address,
+// unless other processes stand in for it.
 void RunRegistry::NoteGone(const std::string& name) {
   std::shared_ptr<RunningCalls> closed;
   {
@@ -228,8 +228,7 @@ void RunRegistry::Lead(const std::string& name, const std::string& address, Line
   line.calls = std::make_shared<RunningCalls>();
   line.channel =
       address.empty()
-          ? ConnectNowhere(absl::StrCat("the role ", name, " is not registered in ", registry_->Describe(), " yet"),
-                           line.calls)
+          ? ConnectNowhere(absl::StrCat("the role ", name, " is not registered in ", registry_->Describe()), line.calls)
           : Connect(address, access_, line.calls);
 }
 
@@ -344,7 +343,7 @@ absl::Status RunRegistry::RegisterNode(const std::string& name, const std::strin
   if (absl::IsAlreadyExists(kept.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message(),
-        "; once that process has ended, this node may be started again"));
+        "; this node can start again once that process has ended"));
   }
   INGOT_RETURN_IF_ERROR(kept.status());
   base::MutexLock lock(mu_);

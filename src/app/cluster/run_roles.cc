@@ -17,8 +17,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-// The wave in which a role is stopped: first the roles that drive the run, then the roles that they call, the pool
-// last.
+// The wave in which a role stops: first the roles that drive the run, then the roles that they call, and the pool last.
 int StopWaveOf(std::string_view role) {
   if (role == "agents" || role == "trainer") return 0;
   if (role == "gateway") return 1;
@@ -27,7 +26,7 @@ int StopWaveOf(std::string_view role) {
 
 bool StartsAgents(const RunConfig& config) { return !TrainerAlone(config) && !config.agents.recipes.empty(); }
 
-// Of one kind of role, how many processes a run has.
+// How many processes a run has of one kind of role.
 int CountOf(const RunConfig& config, const std::string& role) {
   if (role == "trainer") return config.cluster.trainer_ranks;
   if (TrainerAlone(config)) return 0;
@@ -68,7 +67,7 @@ bool IsLoopback(std::string_view host) { return host == "localhost" || host == "
 absl::Status RequireRewardsRole(const RunConfig& config) {
   if (CountOf(config, "rewards") > 0 && config.has_reward_stage()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "this run has no role rewards: its stage is in the scheduler's process, or the outcome alone is its reward; set "
+      "this run has no role rewards: its stage is in the scheduler's process, or its reward is only the outcome; set "
       "cluster.rewards_role to true and give rewards.terms");
 }
 
@@ -108,24 +107,24 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
                                           "': ", known.empty() ? "it is empty" : absl::StrCat("it has ", known)));
 }
 
-// Of a group of so many nodes that has the trainer.
+// For a group of `nodes` nodes that has the trainer.
 absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::string& where) {
   if (nodes < 1 || cluster.trainer_ranks % nodes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": the ", cluster.trainer_ranks,
-                                                   " ranks of cluster.trainer_ranks cannot be shared out over ", nodes,
-                                                   " nodes"));
+                                                   " ranks of cluster.trainer_ranks cannot be divided evenly over ",
+                                                   nodes, " nodes"));
   }
   if (nodes == 1 || cluster.min_trainer_ranks == cluster.trainer_ranks) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(where,
-                                                 ": ranks on several nodes cannot go on without one of them: "
+                                                 ": ranks on several nodes cannot continue after losing one: "
                                                  "set cluster.min_trainer_ranks to ",
                                                  cluster.trainer_ranks));
 }
 
-// Agents reach one gateway itself, and several behind a load balancer on the node that drives the run.
+// Agents reach a single gateway directly, and several through a load balancer on the node that drives the run.
 absl::Status CheckEntrance(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
-  const bool one_machine = IsLoopback(cluster.host);  // it stands for several nodes
+  const bool one_machine = IsLoopback(cluster.host);  // it simulates several nodes
   if (one_machine || !IsLoopback(config.http.host) || !config.gateway.public_url.empty()) return absl::OkStatus();
   const bool load_balancer = cluster.gateways > 1;
   for (const NodeGroup& group : cluster.groups) {
@@ -151,17 +150,17 @@ absl::Status CheckGroups(const RunConfig& config) {
   for (const NodeGroup& group : groups) {
     const std::string where = absl::StrCat("cluster.groups ('", group.name, "')");
     if (group.name.empty() || group.nodes < 1 || group.engines < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": a name, and at least one node and engine, are needed"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": it needs a name, and at least one node and engine"));
     }
     for (const std::string& role : group.roles) {
       if (std::find(std::begin(kStartOrder), std::end(kStartOrder), role) == std::end(kStartOrder)) {
-        return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is no role"));
+        return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is not a role"));
       }
       if (role == "trainer") INGOT_RETURN_IF_ERROR(CheckTrainers(config.cluster, group.nodes, where));
       const bool on_each = role == "gateway" || role == "datapool";
       if (role != "rollout" && role != "trainer" && !on_each && group.nodes > 1) {
         return absl::InvalidArgumentError(
-            absl::StrCat(where, ": ", role, " runs on one node, and the group has ", group.nodes));
+            absl::StrCat(where, ": ", role, " runs on one node, but the group has ", group.nodes));
       }
       places[role] += role == "rollout" ? group.nodes * group.engines : on_each ? group.nodes : 1;
       group_of[role] = group.name;
@@ -169,7 +168,7 @@ absl::Status CheckGroups(const RunConfig& config) {
   }
   for (const char* role : kStartOrder) {
     const int wanted = std::string_view(role) == "trainer" ? 1 : CountOf(config, role);
-    // A run without tasks or recipes lacks roles that its groups name; the reward stage is asked for by its own key.
+    // A run without tasks or recipes lacks roles that its groups name; the reward stage has its own key.
     const bool idle =
         wanted == 0 && places[role] == 1 && (config.cluster.rewards_role || std::string_view(role) != "rewards");
     if (places[role] == wanted || idle) continue;

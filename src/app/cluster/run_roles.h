@@ -7,8 +7,8 @@
 //   node 0 of engines   rollout-0 ... rollout-3
 //   node 1 of engines   rollout-4 ... rollout-7
 //
-// A group of several nodes with the trainer shares its ranks out in the same way. Each node with the role gateway runs one of
-// cluster.gateways, and each with the role datapool one of cluster.datapools.
+// A group of several nodes with the trainer divides its ranks in the same way. Each node with the role gateway runs one
+// of cluster.gateways, and each node with the role datapool one of cluster.datapools.
 //
 // Without groups one machine runs all of them.
 #pragma once
@@ -32,18 +32,18 @@ struct RoleProcess {
   bool operator==(const RoleProcess&) const = default;
 };
 
-// Whether the run has no role but the trainer: supervised training calls no other role.
+// Whether the trainer is the run's only role: supervised training calls no other role.
 bool TrainerAlone(const RunConfig& config);
 
 // Every process of the run, in the order of their start.
 std::vector<RoleProcess> AllRoles(const RunConfig& config);
 
-// The processes of one node, in the order of their start. NOT_FOUND: there is no such group. INVALID_ARGUMENT: it has fewer
-// nodes.
+// The processes of one node, in the order of their start. NOT_FOUND: there is no such group. INVALID_ARGUMENT: it has
+// fewer nodes.
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node);
 
-// INVALID_ARGUMENT: the groups of the configuration, if there are any, do not run every role once; or agents on one node are to
-// reach a gateway on another one without a key that opens episodes, or at an address that its own machine alone reaches.
+// INVALID_ARGUMENT: the configured groups, if any, do not run every role once; or agents on one node must reach a
+// gateway on another node without a key that opens episodes, or at an address that only the gateway's machine reaches.
 absl::Status CheckGroups(const RunConfig& config);
 
 // Whether no group has both the run's agents and a gateway.
@@ -52,7 +52,7 @@ bool AgentsApart(const RunConfig& config);
 // An IP address, or host name, that only its own machine reaches.
 bool IsLoopback(std::string_view host);
 
-// INVALID_ARGUMENT: the run's reward stage is no role of its own, so nobody would ask a process of it.
+// INVALID_ARGUMENT: the run's reward stage is not a separate role, so nothing would call such a process.
 absl::Status RequireRewardsRole(const RunConfig& config);
 
 // Makes the specs. Not thread safe.
@@ -86,7 +86,7 @@ class RoleSpecs {
   const Parts parts_;
 };
 
-// A line for each process: its name and command, for people. Secrets are in neither.
+// A line for each process: its name and command, without secrets.
 std::string DescribeSpecs(const std::vector<RoleSpec>& specs);
 
 }  // namespace ingot::app

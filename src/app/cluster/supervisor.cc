@@ -21,8 +21,8 @@ extern char** environ;
 namespace ingot::app {
 namespace {
 
-// The error with which a role ended: the last line of its log that is one of process.h's Fail, without its mark. Empty =
-// the last lines hold none.
+// The error with which a role ended: the last line of its log that is one of process.h's Fail, without its mark. Empty
+// = the last lines hold none.
 std::string LastError(const std::string& log_path) {
   constexpr std::streamoff kTail = 16384;
   constexpr std::string_view kMark = "ingot: ";
@@ -44,7 +44,7 @@ Supervisor::~Supervisor() {
 
 namespace {
 
-// A socket that gives `text` to whoever reads it, and is then at its end.
+// A socket from which one can read `text` and then the end of file.
 absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -52,7 +52,7 @@ absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
   }
   const sandbox::Fd writer(ends[1]);
   sandbox::Fd reader(ends[0]);
-  // It fits into the socket's buffer: nobody reads before the process runs.
+  // It must fit into the socket's buffer: nothing reads before the process runs.
   const ssize_t sent = send(writer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(text.size())) return reader;
   return sandbox::ErrnoStatus(sent < 0 ? errno : ENOSPC, "cannot hand over the input of a role");
@@ -79,8 +79,9 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
     return sandbox::ErrnoStatus(errno, absl::StrCat("cannot start role ", spec.name, ": cannot open ",
                                                     in.valid() ? spec.log_path : "/dev/null"));
   }
-  // A role stays in this session, so that a terminal and a job system see one job. It dies with this process from its first
-  // instruction on: a busy machine takes many seconds to load the program, which then asks for the same (DieWithParent).
+  // A role stays in this session, so that a terminal and a job system see one job. It dies with this process from its
+  // first instruction on: a busy machine takes many seconds to load the program, which then asks for the same
+  // (DieWithParent).
   const absl::StatusOr<pid_t> pid =
       sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
                      {.own_session = false, .dumps_core = true, .dies_with_its_thread = true});
@@ -115,14 +116,15 @@ absl::Status Supervisor::BeginOrDefer(Role& role, const OnStatus& on_status) con
   ++role.failed_starts;
   const std::chrono::milliseconds wait = options_.restart_delay * (1 << std::min(role.failed_starts, 6));
   role.start_after = options_.clock->Now() + wait;
-  on_status(absl::StrCat(why, "; it is tried again in ", wait.count(), " ms"));
+  on_status(absl::StrCat(why, "; retrying in ", wait.count(), " ms"));
   return absl::OkStatus();
 }
 
 std::string Supervisor::Describe(const Role& role, int wait_status) {
   std::string how = " ended";
   if (WIFEXITED(wait_status)) how = absl::StrCat(" exited with ", WEXITSTATUS(wait_status));
-  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kStoppedExit) how = " was ended by a signal from elsewhere";
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kStoppedExit)
+    how = " was ended by a signal from another process";
   if (WIFSIGNALED(wait_status)) {
     how = role.killed ? absl::StrCat(" outlived its group, ", role.spec.group, ", and was ended by the supervisor")
                       : absl::StrCat(" was killed by signal ", WTERMSIG(wait_status));
@@ -234,7 +236,7 @@ std::string Supervisor::StartOf(const Role& role, const std::string& obstacle) {
 }
 
 bool Supervisor::IsHeld(Role& role, const OnStatus& on_status) const {
-  const auto held = [&](const Role& other) {  // those of a group start together
+  const auto held = [&](const Role& other) {  // roles of a group start together
     return other.held != nullptr &&
            (&other == &role || (!role.spec.group.empty() && other.spec.group == role.spec.group));
   };
@@ -242,7 +244,7 @@ bool Supervisor::IsHeld(Role& role, const OnStatus& on_status) const {
   const std::string obstacle = options_.obstacle();
   if (role.held && !obstacle.empty()) role.held->Because(StartOf(role, obstacle));
   if (!obstacle.empty()) return true;
-  if (role.held) on_status(absl::StrCat("nothing is in the way of ", role.spec.name, " any more"));
+  if (role.held) on_status(absl::StrCat("nothing blocks ", role.spec.name, " now"));
   role.held.reset();
   return false;
 }
@@ -334,14 +336,14 @@ absl::Status Supervisor::GoOnWithout(const std::vector<std::string>& lost, const
       std::all_of(rest.begin(), rest.end(), [](const Role* role) { return role->spec.renumbered != nullptr; });
   if (!can || size < options_.min_members) {
     return absl::AbortedError(absl::StrCat(why, "; gave up after ", options_.max_restarts, " restarts: ", size, " of ",
-                                           name, " would be left, too few to go on"));
+                                           name, " would be left, too few to continue"));
   }
   for (int i = 0; i < size; ++i) {
     RoleSpec& spec = rest[static_cast<size_t>(i)]->spec;
     spec = spec.renumbered(i, size);
   }
   on_status(absl::StrCat("gave up ", absl::StrJoin(lost, ", "), " after ", options_.max_restarts, " restarts; ", name,
-                         " goes on without, on ", size));
+                         " continues with ", size));
   return absl::OkStatus();
 }
 

@@ -1,25 +1,25 @@
 // The supervisor runs the roles of a run as processes of this machine. It starts them in order, and restarts a role
-// that ends without its order. When the deciding role ends, it stops all others; roles that others need stop last
+// that ends unexpectedly. When the deciding role ends, it stops all others; roles that others need stop last
 // (RoleSpec::wave). Each role's output goes to its own log file.
 //
-// Roles may form a GROUP of processes that can only go on together (the ranks of a trainer). A member may crash, or
-// exit with kGroupLostExit because it saw another member gone. Then the rest are ended, and all are started again. A
-// member that exits with any other code than 0 has an error of its own, which would come again: the run ends with it.
+// Roles may form a GROUP of processes that can only run together (the ranks of a trainer). A member may crash, or exit
+// with kGroupLostExit because it saw another member gone. Then the rest are ended, and all are restarted. A member that
+// exits with any other code than 0 has its own error, which would recur: the run ends with it.
 //
 // The end of a group counts as a crash for the members that died, by a signal that the supervisor did not send. If none
-// died, it counts for those that had to be killed; if there are none either, for all. A member with more than
-// max_restarts crashes is lost, and the group goes on without it,
+// died, it counts for the members that had to be killed; if there are none either, for all. A member with more than
+// max_restarts crashes is lost, and the group continues without it,
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
 //   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered makes each new spec
 //
 // down to min_members; with fewer the run fails.
 //
-// A role that ended with an error while there is an obstacle, such as a full disk, is started again once it is gone. Its end
-// does not count as a crash, and a role that decides does not end the run by it.
+// A role that ended with an error during an obstacle, such as a full disk, restarts once the obstacle is gone. That
+// does not count as a crash, and does not end the run if the role decides.
 //
-// A start may fail, such as for want of a process or of a file descriptor. Once the run goes on, it is tried again after a
-// wait that doubles, max_restarts times in a row. That is no crash of the role.
+// A start may fail, for instance because no process or file descriptor is free. After the first start of the run, it is
+// retried after a wait that doubles, max_restarts times in a row. That is not a crash of the role.
 //
 // Not thread safe: one thread starts and runs it. Children die with that thread, also while they are loaded.
 #pragma once
@@ -49,8 +49,8 @@ struct RoleSpec {
   std::string name;
   std::vector<std::string> argv;
   std::vector<std::string> restart_extra;  // arguments of later starts (trainer: --resume)
-  // Given to each start on its stdin, a socket that is then at its end: secrets, for which arguments and environment are
-  // too open. At most 64 KiB; empty = stdin is /dev/null.
+  // Given to each start on its stdin, a socket that is then at its end: secrets, for which arguments and environment
+  // are too open. At most 64 KiB; empty = stdin is /dev/null.
   std::string input;
   std::string log_path;
   std::string group;  // roles of one group restart together; empty = no group
@@ -66,7 +66,7 @@ struct RoleSpec {
 // A role as its supervisor knows it.
 struct RoleState {
   std::string name;
-  pid_t pid = -1;  // -1 = it does not run now
+  pid_t pid = -1;  // -1 = not running
   int restarts = 0;
   bool done = false;
 
@@ -77,17 +77,17 @@ struct SupervisorOptions {
   int max_restarts = 3;  // of a role; one crash more ends the run or, in a group, loses the member
   // running time after which a role's earlier crashes no longer count
   std::chrono::milliseconds forget_after = std::chrono::hours(1);
-  int min_members = 1;  // least number of members with which a group goes on
+  int min_members = 1;  // least number of members with which a group continues
   std::chrono::milliseconds restart_delay{500};
-  // Between the first end in a group and SIGKILL for the rest: time in which a member may end with an error of its own.
+  // Between the first end in a group and SIGKILL for the rest: time in which a member may end with its own error.
   std::chrono::milliseconds group_grace{3000};
   const base::Clock* clock = &base::Clock::Real();
-  // Called by the thread of Run with all roles, whenever one changed. Null = nobody.
+  // Called by the thread of Run with all roles, whenever one changed. May be null.
   std::function<void(const std::vector<RoleState>&)> on_states;
-  // Asked all the time by the thread of Run for roles to be started beside the first ones. Null = there are none.
+  // Polled by the thread of Run for more roles to start. Null = there are none.
   std::function<std::vector<RoleSpec>()> arrivals;
-  // Asked when a role has ended with an error, and then until it may start again: why none could succeed now. Empty text =
-  // nothing is in the way. Null = nothing ever is.
+  // Asked when a role has ended with an error, and then until it may restart: why a role could not succeed now. Empty
+  // text = no obstacle. Null = there never is one.
   std::function<std::string()> obstacle;
 };
 
@@ -114,14 +114,14 @@ class Supervisor {
     bool has_run = false;
     bool done = false;
     bool killed = false;                                  // by the supervisor, since it outlived its group
-    bool died = false;                                    // of itself, and thereby ended its group
-    std::unique_ptr<base::Wait> held;                     // while an obstacle is in the way of its next start
+    bool died = false;                                    // by itself, and thereby ended its group
+    std::unique_ptr<base::Wait> held;                     // while an obstacle blocks its next start
     std::chrono::nanoseconds started{0}, start_after{0};  // on the clock
   };
-  // A group of which at least one member has ended and the others are to end.
+  // A group with a member that has ended; the others are to end.
   struct EndingGroup {
     std::string first;  // description of the first end
-    std::string error;  // description of a member's own error; empty = none
+    std::string error;  // a member's own error; empty = none
     std::chrono::nanoseconds kill_after{0};
   };
 
@@ -135,9 +135,10 @@ class Supervisor {
   // "NAME exited with 3: ERROR; see LOG", with the error that the role printed last, if it printed one
   static std::string Describe(const Role& role, int wait_status);
   absl::Status Begin(Role& role) const;
-  // As Begin, but a role that cannot start is due again later, and has no process until then. ABORTED: it failed too often.
+  // As Begin, but a role that cannot start is retried later, without a process until then. ABORTED: it failed too
+  // often.
   absl::Status BeginOrDefer(Role& role, const OnStatus& on_status) const;
-  // Tends all roles until the run ends. Roles that still run then are not stopped.
+  // Manages all roles until the run ends. Roles that still run then are not stopped.
   Ending TendAll(const std::function<bool()>& stop, const OnStatus& on_status);
   // Starts `role` if it is due, or reaps it if it ended. Returns the run's ending if this decides it.
   absl::StatusOr<std::optional<Ending>> Tend(Role& role, const OnStatus& on_status);

@@ -57,7 +57,7 @@ void Takeover::Run() {
 void Takeover::Look() {
   const absl::StatusOr<std::set<std::string>> held = kind_.held();
   if (!held.ok()) {
-    // Nobody knows who lives: nothing is moved, and no time counts.
+    // It is unknown which nodes are alive: nothing moves, and no time counts.
     for (WatchedSeat& watched : watched_) watched.missing_since.reset();
     return;
   }
@@ -81,8 +81,8 @@ void Takeover::Look() {
 
 bool Takeover::TakeSeat(const Seat& seat) {
   const absl::Status took = kind_.take(seat.name);
-  INGOT_LOG(warn, "{} has no agent any more, and {}", seat.name,
-            took.ok() ? "moves here" : absl::StrCat("does not move here yet: ", took.message()));
+  INGOT_LOG(warn, "{} lost its agent and {}", seat.name,
+            took.ok() ? "moves here" : absl::StrCat("does not move here: ", took.message()));
   return took.ok();
 }
 

@@ -1,16 +1,16 @@
-// Moves what died with a node's agent to this process's node. A SEAT is what one agent at a time has, by an entry in the
-// registry under its lease:
+// Moves the roles of a dead node's agent to this process's node. A SEAT is held by one agent at a time, by an entry in
+// the registry under its lease:
 //
 //   seats     of                                      taken by
 //   nodes     all roles of a node but engines and     the node that drives the run
 //             the trainer
 //   engines   one engine each                         nodes with engines, each cluster.takeover_engines at most
 //
-//   front-0     its agent has the seat ── the agent dies ──▶ the entry goes after cluster.registry.ttl_s
+//   front-0     its agent has the seat ── the agent dies ──▶ the entry expires after cluster.registry.ttl_s
 //   this node   sees no entry for cluster.takeover_s ──▶ takes the seat ──▶ starts its roles
-//   front-0     comes back: its seat is another's, and its agent ends with an error
+//   front-0     comes back: another node has its seat, and its agent ends with an error
 //
-// A seat that nobody had so far is not taken. Thread safe.
+// A seat that no agent has had is not taken. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,8 @@ namespace ingot::app {
 
 // The seats of one kind in the registry. REQUIRES: the registry outlives them.
 struct Seats {
-  std::function<absl::StatusOr<std::set<std::string>>()> held;  // the names of those that somebody has
-  std::function<absl::Status(const std::string& name)> take;    // an error: it is another's, or the registry's
+  std::function<absl::StatusOr<std::set<std::string>>()> held;  // the names of the seats that are held
+  std::function<absl::Status(const std::string& name)> take;    // an error: another node has it, or the registry failed
 
   static Seats Nodes(RunRegistry& registry);
   static Seats Engines(RunRegistry& registry);
@@ -46,14 +46,14 @@ class Takeover {
   };
   struct Options {
     std::chrono::milliseconds grace{30'000};         // without a holder, after which a seat is taken
-    std::chrono::milliseconds poll{1000};            // between two looks; one seat at most is taken at each
-    int64_t most = std::numeric_limits<int>::max();  // number of seats that are taken, all together
+    std::chrono::milliseconds poll{1000};            // between two checks; each takes at most one seat
+    int64_t most = std::numeric_limits<int>::max();  // total number of seats to take
   };
 
   Takeover(Seats kind, std::vector<Seat> seats, Options options);
   ~Takeover();
 
-  // The roles that are to be started here now; each is given once.
+  // The roles to start here now; returns each once.
   std::vector<RoleSpec> Arrived();
 
  private:
@@ -65,7 +65,7 @@ class Takeover {
 
   void Run();
   void Look();
-  // Whether it is this node's by now.
+  // Whether this node has it now.
   bool TakeSeat(const Seat& seat);
 
   const Seats kind_;

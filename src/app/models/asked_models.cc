@@ -32,7 +32,7 @@ class EngineTeacher final : public reward::TeacherModel {
   const std::shared_ptr<const ModelPlaces> places_;
 };
 
-// Asks a model of gateway.models in its engine, and any other one over HTTP.
+// Asks a model of gateway.models in its engine, and any other model over HTTP.
 class EngineJudge final : public reward::JudgeModel {
  public:
   EngineJudge(std::shared_ptr<const ModelPlaces> places, TextParts text, std::shared_ptr<const reward::JudgeModel> http)
@@ -85,7 +85,7 @@ absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::T
     if (!tokenizer.ok() || *tokenizer == fingerprint) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "rewards.terms (", term.Name(), "): the teacher '", term.teacher.model, "' has the tokenizer ", *tokenizer,
-        ", and the run's is ", fingerprint, ": ids of one mean nothing to the other; name a teacher with the run's"));
+        ", and the run's is ", fingerprint, ": their ids do not match; name a teacher with the run's tokenizer"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// The models of gateway.models that reward terms ask: a teacher for the log-probs of ids (reward/teacher_model.h), a judge for
-// its verdict (reward/judge_model.h).
+// The models of gateway.models that reward terms call: a teacher for the log-probs of ids (reward/teacher_model.h), a
+// judge for its verdict (reward/judge_model.h).
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace ingot::app {
 
-// Adds teacher and judge over these engines. `text`: the run's, which a judge's question is rendered with. A judge with a URL
-// is asked as before.
+// Adds teacher and judge over these engines. `text`: the run's, which renders a judge's question. A judge with a URL
+// is still called there.
 void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
 
-// FAILED_PRECONDITION: a teacher that answers now has another tokenizer than the run's, with this fingerprint. One that does not
-// answer yet is checked with the first group that it scores.
+// FAILED_PRECONDITION: a teacher that answers now has a different tokenizer than the run (`fingerprint`). A teacher
+// that does not answer is checked with the first group that it scores.
 absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::TermParts& parts,
                            const std::string& fingerprint);
 

@@ -20,7 +20,7 @@ using base::json::object;
 using base::json::value;
 
 constexpr int kTries = 4;
-constexpr std::chrono::seconds kFirstWait{1};  // doubled with every further try
+constexpr std::chrono::seconds kFirstWait{1};  // doubled with every retry
 
 std::string TextAt(const value& json, std::string_view name) {
   const value* field = base::Find(json, name);
@@ -52,7 +52,7 @@ void AddTo(const value& part, text::Message& message) {
     const size_t at = index != nullptr && index->is_int64() && index->get_int64() >= 0
                           ? static_cast<size_t>(index->get_int64())
                           : message.tool_calls.size();
-    if (at > message.tool_calls.size()) continue;  // a part of a call that never began
+    if (at > message.tool_calls.size()) continue;  // part of a call that never began
     if (at == message.tool_calls.size()) message.tool_calls.emplace_back();
     const value* function = base::Find(call, "function");
     if (function == nullptr) continue;
@@ -75,7 +75,7 @@ bool AddChoice(const value& json, const char* field, VendorAnswer& answer) {
   return true;
 }
 
-// One request. Dropped by its handle, it calls nobody any more.
+// One request. Once its handle is dropped, it makes no more callbacks.
 class Pending {
  public:
   explicit Pending(gateway::TextModel::OnChunk on_chunk) : on_chunk_(std::move(on_chunk)) {}
@@ -86,7 +86,7 @@ class Pending {
     deliverer_ = std::this_thread::get_id();
     on_chunk_(std::move(chunk));
   }
-  // Waits for another thread that delivers, and not for this one.
+  // Waits for another thread that delivers, but not for this one.
   void Drop() {
     dropped_ = true;
     if (deliverer_.load() == std::this_thread::get_id()) return;
@@ -165,7 +165,7 @@ class ChatVendor final : public gateway::TextModel {
     return chunk;
   }
 
-  // The ids that a model of the run's chat format would have sampled behind this prompt to say the same.
+  // The ids that a model with the run's chat format would have sampled after this prompt for the same answer.
   absl::StatusOr<std::vector<int32_t>> Encode(const text::Conversation& asked, const VendorAnswer& answer,
                                               const v1::GenerateRequest& prompt) const {
     text::Conversation conversation = asked;
@@ -187,7 +187,7 @@ class ChatVendor final : public gateway::TextModel {
       if (!rendered.prefill.empty()) {
         return absl::FailedPreconditionError(
             absl::StrCat("the chat template begins an answer with '", rendered.prefill,
-                         "', which a text without reasoning does not continue: turn reasoning off in the request, or "
+                         "', which text without reasoning does not continue: turn reasoning off in the request, or "
                          "set a model.chat_format without it"));
       }
     }
@@ -212,10 +212,10 @@ absl::StatusOr<object> VendorRequest(const gateway::ModelOptions& model, const g
                                      const v1::SamplingParams& sampling) {
   const auto reject = [&](std::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", model.name, "' speaks text alone (gateway.models, url), and cannot be asked ", base::View(what)));
+        "'", model.name, "' takes only text (gateway.models, url), and cannot be asked ", base::View(what)));
   };
   if (!request.raw_prompts.empty()) return reject("to continue a prompt without messages");
-  if (request.conversation.ends_begun) return reject("to go on with an answer that the client began");
+  if (request.conversation.ends_begun) return reject("to continue an answer that the client began");
   if (request.logprobs || request.top_logprobs > 0) return reject("for log-probs");
   if (request.regex.has_value() || !request.choice_texts.empty()) return reject("for a text of a given form");
   if (sampling.top_k() > 0 || sampling.min_p() > 0 || sampling.min_new_tokens() > 0 || !sampling.logit_bias().empty() ||
@@ -237,7 +237,7 @@ absl::StatusOr<object> VendorRequest(const gateway::ModelOptions& model, const g
     if (choice.mode == gateway::ToolChoice::Mode::kRequired && choice.names.size() == 1) {
       body["tool_choice"] = object{{"type", "function"}, {"function", object{{"name", choice.names[0]}}}};
     } else if (!choice.names.empty()) {
-      return reject("to call some of its tools alone");
+      return reject("to call only some of its tools");
     } else if (choice.mode == gateway::ToolChoice::Mode::kRequired) {
       body["tool_choice"] = "required";
     }
@@ -274,7 +274,7 @@ absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream
       break;
     }
     const auto json = base::ParseJson(std::string_view(line.data(), line.size()));
-    if (!json.ok()) return fault("an event of its stream is no JSON");
+    if (!json.ok()) return fault("an event of its stream is not JSON");
     if (base::Find(*json, "error") != nullptr) return fault("its stream holds an error");
     any = AddChoice(*json, "delta", answer) || any;
   }

@@ -1,6 +1,6 @@
 // A vendor's chat completions as a model of the gateway (gateway/text_model.h): messages out, text back, encoded here.
 //
-//   Generate ──▶ a thread of the vendor's own: POST URL/chat/completions, again while it is too busy ──▶ VendorTurn ──▶ one chunk
+//   Generate ──▶ the vendor's own thread: POST URL/chat/completions, retried while busy ──▶ VendorTurn ──▶ one chunk
 //
 // Thread safe. The destructor waits for requests that are under way, at most until their deadlines.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace ingot::app {
 
-// The body of the request. INVALID_ARGUMENT: the request holds what such a server cannot be asked.
+// The body of the request. INVALID_ARGUMENT: the request has a field that such a server does not support.
 absl::StatusOr<base::json::object> VendorRequest(const gateway::ModelOptions& model,
                                                  const gateway::GatewayRequest& request,
                                                  const v1::SamplingParams& sampling);
@@ -35,7 +35,7 @@ absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream
 // INVALID_ARGUMENT: the key's file cannot be read.
 absl::StatusOr<std::shared_ptr<gateway::TextModel>> NewChatVendor(const gateway::ModelOptions& model, TextParts text);
 
-// Those of the options' models that have a url, by name.
+// The options' models with a url, by name.
 absl::StatusOr<std::map<std::string, std::shared_ptr<gateway::TextModel>>> ConnectChatVendors(
     const gateway::GatewayOptions& gateway, const TextParts& text);
 

@@ -32,8 +32,8 @@ absl::StatusOr<std::string> FindLibrary(const std::string& named) {
     if (std::filesystem::exists(path, error)) return path.string();
     tried.push_back(path.string());
   }
-  return absl::UnimplementedError(absl::StrCat("this build has only the CPU kernels: there is no ", tried[0], " nor ",
-                                               tried[1], " (build it with `make cuda`, or name it in ",
+  return absl::UnimplementedError(absl::StrCat("this build has only the CPU kernels: it found neither ", tried[0],
+                                               " nor ", tried[1], " (build it with `make cuda`, or name it in ",
                                                kLibraryVariable, ")"));
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<DeviceProbe> ProbeLibrary(const std::string& path, void*& library
     const char* why = ::dlerror();
     return absl::UnavailableError(absl::StrCat("cannot open ", path, ": ", why == nullptr ? "no reason given" : why,
                                                " (it needs the CUDA build of torch 2.11 with the libraries that pip "
-                                               "installs beside it)"));
+                                               "installs with it)"));
   }
   void* symbol = ::dlsym(library, kernels::cuda::kProbeSymbol);
   if (symbol == nullptr) {
@@ -78,7 +78,7 @@ absl::StatusOr<DeviceChoice> OpenCuda(const std::string& library, int place) {
 absl::Status JudgeProbe(const DeviceProbe& probe) {
   constexpr int32_t kNoDevice = 100;  // cudaErrorNoDevice
   if (probe.driver_version == 0) {
-    return absl::UnavailableError("there is no NVIDIA driver on this machine");
+    return absl::UnavailableError("this machine has no NVIDIA driver");
   }
   if (probe.driver_version < probe.runtime_version && probe.error != 0) {
     return absl::UnavailableError(absl::StrCat("the driver knows CUDA ", CudaVersion(probe.driver_version),
@@ -127,7 +127,7 @@ void ReportDevice(const DeviceChoice& choice, base::Metrics& metrics) {
   const char* why = choice.fell_back ? "auto: " : "";
   INGOT_LOG(info, "device {}{}{}{}", why, choice.torch_name, choice.description.empty() ? "" : ", ",
             choice.description);
-  metrics.GetGauge("device/fallback", "1 where device auto took the CPU for want of CUDA").Set(choice.fell_back);
+  metrics.GetGauge("device/fallback", "1 if device auto took the CPU because CUDA is missing").Set(choice.fell_back);
 }
 
 }  // namespace ingot::app

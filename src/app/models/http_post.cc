@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kJson[] = "application/json";
 
-// Why there is no answer of status 200. Whatever hinders a request may pass.
+// Why there is no answer with status 200. Failures to get an answer count as transient.
 absl::Status ErrorOf(const HttpPost& post, const absl::StatusOr<http::Answer>& answer) {
   const std::string url = base::Printable(base::WithoutKey(post.url, post.key), {.max_bytes = 200});
   if (answer.ok()) {
@@ -28,7 +28,7 @@ absl::Status ErrorOf(const HttpPost& post, const absl::StatusOr<http::Answer>& a
   }
   const absl::Status& why = answer.status();
   if (absl::IsDeadlineExceeded(why)) {
-    return absl::DeadlineExceededError(absl::StrCat(url, " gave no answer within ", post.timeout_s, " s"));
+    return absl::DeadlineExceededError(absl::StrCat(url, " did not answer within ", post.timeout_s, " s"));
   }
   const bool is_ours = absl::IsCancelled(why) || absl::IsInvalidArgument(why);
   return base::Annotate(is_ours ? why : absl::UnavailableError(why.message()), url);

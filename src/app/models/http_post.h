@@ -1,5 +1,5 @@
-// One POST of JSON to a server, and its answer. Thread safe: every call has a connection of its own. It suits rare and slow
-// requests, such as a reward term's. No proxy is asked, whatever the environment names.
+// One POST of JSON to a server, and its answer. Thread safe: every call has its own connection. It suits rare and slow
+// requests, such as a reward term's. It never uses a proxy, whatever the environment names.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,12 @@ struct HttpPost {
   std::string key;        // bearer key; empty = none
   double timeout_s = 30;  // of connecting, sending and reading together
   int64_t max_answer_bytes = 16 * 1024 * 1024;
-  std::function<bool()> cancelled =
-      nullptr;  // true = nobody waits for the answer any more; asked several times a second
+  std::function<bool()> cancelled = nullptr;  // true = the caller gave up waiting; checked several times a second
 };
 
-// The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached or trusted,
-// answered 429 or 5xx, or too much. DEADLINE_EXCEEDED: it took too long. CANCELLED. FAILED_PRECONDITION: any other answer, with its
-// beginning. No error holds the key, also where the answer repeats it.
+// The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached or
+// trusted, answered 429 or 5xx, or too much. DEADLINE_EXCEEDED: it took too long. CANCELLED. FAILED_PRECONDITION: any
+// other answer, with its beginning. No error contains the key, even if the answer repeats it.
 absl::StatusOr<std::string> Post(const HttpPost& post);
 
 // `base`: "https://host/v1", with or without a slash at its end.

@@ -56,13 +56,13 @@ absl::StatusOr<ModelPlaces::Place> ModelPlaces::PlaceOf(const std::string& name)
   } else if (const auto found = external_.find(name); found != external_.end()) {
     place.client = found->second;
   }
-  if (place.client == nullptr) return absl::NotFoundError(absl::StrCat("there is no engine here for '", name, "'"));
+  if (place.client == nullptr) return absl::NotFoundError(absl::StrCat("no engine here serves '", name, "'"));
   const absl::StatusOr<v1::EngineStatusResponse> status = place.client->Status();
   if (!status.ok()) {
     return absl::UnavailableError(absl::StrCat("model '", name, "' does not answer: ", status.status().message()));
   }
   if (!pinned && status->version() < 0) {
-    return absl::UnavailableError(absl::StrCat("model '", name, "' has no weights yet"));
+    return absl::UnavailableError(absl::StrCat("model '", name, "' has no weights so far"));
   }
   place.version = pinned ? model->version : status->version();
   place.tokenizer = status->tokenizer_fingerprint();

@@ -1,4 +1,4 @@
-// The engines behind the names of gateway.models, for whoever asks a model outside any episode: teachers and judges.
+// The engines of the models in gateway.models, by name, for calls outside any episode: teachers and judges.
 // Thread safe.
 #pragma once
 
@@ -26,8 +26,8 @@ class ModelPlaces {
     int64_t version = 0;    // to pin
     std::string tokenizer;  // fingerprint; empty = the engine does not say
   };
-  // NOT_FOUND: no such model, or no engine for it. UNAVAILABLE: its engine does not answer now. An external server has one
-  // version, which it names; it is asked once.
+  // NOT_FOUND: no such model, or no engine for it. UNAVAILABLE: its engine does not answer now. An external server has
+  // one version, which it names; it is asked once.
   absl::StatusOr<Place> PlaceOf(const std::string& name) const;
 
   // The answer to `request`, all its chunks as one. Blocks; UNAVAILABLE after `seconds`, and where the engine is full.

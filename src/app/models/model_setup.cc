@@ -42,10 +42,10 @@ model::LoraConfig LoraOf(const ModelOptions& options, const model::ModelConfig& 
   return lora;
 }
 
-// INVALID_ARGUMENT: a key says something else than the folder that trainer.lora.init names, which counts.
+// INVALID_ARGUMENT: a key differs from the folder that trainer.lora.init names, which takes precedence.
 absl::Status CheckInit(const ModelOptions& options, const model::LoraConfig& given) {
   const auto differs = [&](const char* key, const std::string& wanted, const std::string& found) {
-    return absl::InvalidArgumentError(absl::StrCat(key, " is ", wanted, ", and the adapter of trainer.lora.init (",
+    return absl::InvalidArgumentError(absl::StrCat(key, " is ", wanted, ", but the adapter of trainer.lora.init (",
                                                    options.lora_init, ") has ", found, ": set the key to ", found));
   };
   const model::LoraConfig& lora = options.lora;
@@ -80,7 +80,7 @@ absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::st
   if (options.lora.rank == 0) return setup;
   if (setup.shape.lora.rank > 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.path, " has adapters already: fold them with `ingot model merge`"));
+        absl::StrCat(options.path, " already has adapters: fold them with `ingot model merge`"));
   }
   setup.shape.lora = LoraOf(options, setup.shape);
   if (options.lora_init != "default") {

@@ -16,7 +16,7 @@ struct ModelSetup {
   TextParts text;
   model::ModelConfig shape;
   std::string device = "cpu";                                // torch's name of the device (DeviceChoice::torch_name)
-  std::shared_ptr<gateway::ScriptedModel> script = nullptr;  // the text that calls sample; null = the model draws
+  std::shared_ptr<gateway::ScriptedModel> script = nullptr;  // the text that calls return; null = the model samples
 };
 
 // The setup of model.path's folder or, without a path, of random weights at the configured shape, with the vocabulary

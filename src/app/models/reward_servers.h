@@ -1,4 +1,4 @@
-// The servers that reward terms ask, over HTTP: judges' models by OpenAI's chat completions, and external scorers.
+// The HTTP servers that reward terms call: judges' models by OpenAI's chat completions, and external scorers.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace ingot::app {
 
-// `gateway_url`: base URL of this run's own gateway ("http://127.0.0.1:8080/v1"), for judges without a URL; empty = such a
-// judge is an error. `gateway_key`: its bearer key; empty = none.
+// `gateway_url`: base URL of this run's own gateway ("http://127.0.0.1:8080/v1"), for judges without a URL; empty =
+// such judges are errors. `gateway_key`: its bearer key; empty = none.
 reward::TermParts HttpTermParts(const std::string& gateway_url, const std::string& gateway_key);
 
 }  // namespace ingot::app

@@ -17,7 +17,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
 // Random weights of this shape, as version 0.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> RandomSnapshot(const model::ModelConfig& shape, uint64_t seed);
 
-// `base` with the adapter of a PEFT folder, as another version that shares the base's memory. The adapter's B holds its
+// `base` with the adapter of a PEFT folder, as a new version that shares the base's memory. The adapter's B holds its
 // scale. Errors of LoadAdapter.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> WithAdapter(
     const std::shared_ptr<const weights::Snapshot>& base, const model::ModelConfig& shape, const std::string& dir,

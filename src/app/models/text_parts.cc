@@ -14,11 +14,11 @@ namespace {
 
 constexpr char kInfoFile[] = "ingot.json";
 constexpr char kAuto[] = "auto";
-constexpr char kBuiltin[] = "hermes";  // for a folder that names none
+constexpr char kBuiltin[] = "hermes";  // for a folder without a format
 constexpr char kTemplate[] = "template";
 constexpr char kTemplatePrefix[] = "template:";
 
-// Every delimiter of every built-in format: a byte-level model may change its format and keep its vocabulary.
+// Every delimiter of every built-in format, so a byte-level model can change its format and keep its vocabulary.
 std::vector<std::string> ByteTokenizerSpecials() {
   std::vector<std::string> specials;
   const auto add = [&specials](const std::string& token) {
@@ -42,7 +42,7 @@ bool NamesTemplate(const std::string& name) { return name == kTemplate || name.s
 absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
   const std::string path = model_dir + "/config.json";
   const absl::StatusOr<std::string> config = base::ReadFile(path);
-  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a folder with a tokenizer alone
+  if (absl::IsNotFound(config.status())) return std::vector<int32_t>();  // a folder with only a tokenizer
   INGOT_RETURN_IF_ERROR(config.status());
   auto ends = text::EosIdsIn(*config);
   if (!ends.ok()) return base::Annotate(ends.status(), path);
@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::st
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output, chat_template);
 }
 
-// What somebody may have meant by a folder without a tokenizer; empty = nothing comes to mind.
+// What the user may have meant by a folder without a tokenizer; empty = no guess.
 std::string MeantBy(const std::string& model_dir) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -97,7 +97,7 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   return std::string(name->get_string());
 }
 
-// DATA_LOSS: a file of the folder other than its tensors is not as it was written.
+// DATA_LOSS: a file of the folder, other than its tensors, changed since it was written.
 absl::Status CheckTexts(const std::string& model_dir) {
   INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(model_dir));
   return written.CheckContents([](std::string_view name) { return !name.ends_with(".safetensors"); });
@@ -131,7 +131,7 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   } else if (is_auto) {
     name = kTemplate;
   } else if (!chat_template.empty() && !NamesTemplate(name)) {
-    return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which reads no template, and ",
+    return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which reads no template, but ",
                                                    chat_template, " is given as the chat template: set the format to ",
                                                    kTemplate, " or ", kAuto, ", or leave the file out"));
   }

@@ -26,10 +26,10 @@ struct TextParts {
 // For a model with random weights and the byte tokenizer.
 absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format);
 
-// For a model folder; `chat_format` empty = "auto". `chat_template`: a file with a Jinja template that stands for all
+// For a model folder; `chat_format` empty = "auto". `chat_template`: a file with a Jinja template that replaces all
 // templates of the folder, also in TextParts::files; "auto" is then "template". Empty = the folder's own.
-// INVALID_ARGUMENT: the file is no template, or `chat_format` is a built-in one, which reads none. DATA_LOSS: the folder
-// records what was written (base/written_files.h), and a text of it differs.
+// INVALID_ARGUMENT: the file is not a template, or `chat_format` is built in and reads no template. DATA_LOSS: the
+// folder records what was written (base/written_files.h), and one of its text files differs.
 absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format,
                                         const std::string& chat_template = "");
 

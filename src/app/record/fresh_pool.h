@@ -1,4 +1,4 @@
-// A pool that is opened for reading. It is a picture of one moment, so that an old one is opened again.
+// A pool that is opened for reading. It is a snapshot, so it is reopened when it is old.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@ class FreshPool {
  public:
   using Pool = absl::StatusOr<std::shared_ptr<datapool::Client>>;
 
-  static constexpr std::chrono::seconds kStale{4};  // a question this long after an opening opens the pool again
+  static constexpr std::chrono::seconds kStale{4};  // a request this long after the pool was opened reopens it
   static constexpr int kFailures = 3;
 
-  // `open` opens the pool; `first` is what it gave just now. `clock` outlives the pool.
+  // `open` opens the pool; `first` is its latest result. `clock` outlives the pool.
   FreshPool(std::function<Pool()> open, Pool first, const base::Clock& clock = base::Clock::Real());
 
-  // The newest picture. A run may write just while its pool is opened: the earlier picture serves until kFailures openings
-  // in a row have failed, and the error from then on.
+  // The newest snapshot. Opening may fail while the run writes: the earlier snapshot is used until kFailures attempts
+  // in a row have failed, and the error after that.
   Pool Get();
 
  private:

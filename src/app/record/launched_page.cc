@@ -11,7 +11,7 @@
 namespace ingot::app {
 namespace {
 
-// Connects the clients, and gives the roles behind them.
+// Connects the clients, and returns their roles.
 absl::StatusOr<RunPage::Roles> ConnectRoles(const ClusterOptions& cluster, RunRegistry& registry,
                                             LaunchedPage& served) {
   constexpr std::chrono::milliseconds kDeadline(5000);

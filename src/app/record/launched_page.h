@@ -1,5 +1,5 @@
-// The page and the loggers of a run whose roles are processes of their own. One process of a run serves them: the one that
-// holds the run's folder, which is `ingot launch` on one machine, and on several the agent of the node that drives the run.
+// The page and the loggers of a run whose roles are separate processes. The process that holds the run's folder serves
+// them: `ingot launch` on one machine, or on several the agent of the node that drives the run.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,17 @@
 
 namespace ingot::app {
 
-// With the clients that page and loggers ask. A supervised run has no such clients.
+// With the clients that page and loggers call. A supervised run does not have them.
 struct LaunchedPage {
   std::unique_ptr<datapool::Client> pool;
   std::unique_ptr<scheduler::Client> scheduler;
   std::vector<std::shared_ptr<rollout::Client>> engines;
   std::unique_ptr<loggers::Follower> follower;  // null = the configuration names no logger
-  std::unique_ptr<RunPage> page;  // null = it asks for none, or the page cannot listen. Last: it ends first
+  std::unique_ptr<RunPage> page;                // null = not configured, or the page cannot listen. Last: it ends first
 };
 
-// Serves the page and starts the loggers, which go on where an earlier start of the run ended. `registry`: null = the run is
-// supervised, and its trainer is alone. It is followed from now on, and outlives the page. Errors are of
+// Serves the page and starts the loggers, which continue where an earlier start of the run ended. `registry`: null =
+// the run is supervised, with only a trainer. This follows the registry, which outlives the page. Errors are of
 // RunPage::OfRunning, FollowRun and the registry.
 absl::StatusOr<LaunchedPage> ServeLaunchedPage(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
                                                const std::shared_ptr<const text::Tokenizer>& tokenizer);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kPath[] = "/metrics", kWaitsPath[] = "/waits";
 
-// The numeric address of `host`, version 4 where it has one. A name that does not resolve stays as it is: the server then
+// The numeric address of `host`, IPv4 if it has one. A name that does not resolve stays as it is, so that the server
 // names it in its error.
 std::string AddressOf(const std::string& host) {
   for (const int family : {AF_INET, AF_UNSPEC}) {
@@ -75,10 +75,9 @@ http::Opening MetricsEndpoint::Head(http::RequestHead head) {
     return {.rejection = std::move(reply)};
   }
   if (!key_.empty() && !base::SameSecret(head.Key(), key_)) {
-    http::Reply reply =
-        PlainText(401,
-                  "/metrics needs the gateway's admin key, that in the file that gateway.admin_key_file "
-                  "names, as Authorization: Bearer\n");
+    http::Reply reply = PlainText(401,
+                                  "/metrics needs the gateway's admin key, from the file that gateway.admin_key_file "
+                                  "names, as Authorization: Bearer\n");
     reply.fields.emplace_back("WWW-Authenticate", "Bearer");
     return {.rejection = std::move(reply)};
   }

@@ -1,5 +1,5 @@
-// An HTTP server that serves GET /metrics: on a socket file of this user's, or at an address, to whoever shows a key. On the
-// socket file it serves GET /waits too. Agents reach neither: the names and numbers are the run's, not theirs.
+// An HTTP server for GET /metrics: on a socket file of this user, or at an address for clients with a key. The socket
+// file also serves GET /waits. Agents can reach neither: the metrics belong to the run.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ class MetricsEndpoint final : public http::Handler {
  public:
   using Text = std::function<std::string()>;  // makes the answer, in Prometheus' format; called on any thread
 
-  // On the socket file `path`, of mode 0600. `waits` makes the answer to /waits (role_waits.h); null = there is none.
-  // UNAVAILABLE: the file cannot be made.
+  // On the socket file `path`, of mode 0600. `waits` makes the answer to /waits (role_waits.h); null = /waits is not
+  // served. UNAVAILABLE: the file cannot be made.
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> OnSocket(const std::string& path, Text text,
                                                                    Text waits = nullptr);
   // At options.host, an address or a name of this machine, and options.port; with options' TLS. Requests show `key` as
@@ -35,7 +35,7 @@ class MetricsEndpoint final : public http::Handler {
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(http::Options options, std::string key, Text text,
                                                                 Text waits);
 
-  const std::string key_;  // empty = none is asked for: the socket file's mode decides
+  const std::string key_;  // empty = no key is required: the socket file's mode decides
   const Text text_;
   const Text waits_;                      // null = /waits is not served
   std::unique_ptr<http::Server> server_;  // last: it is stopped first

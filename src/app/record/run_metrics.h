@@ -1,5 +1,5 @@
-// The metrics and waits of one process of a run, and their endpoints: a socket file RUN/sockets/metrics-NAME.sock and, with
-// metrics.port, a TCP port.
+// The metrics and waits of one process of a run, and their endpoints: a socket file RUN/sockets/metrics-NAME.sock and,
+// with metrics.port, a TCP port.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace ingot::app {
 // The socket file of a process.
 std::string MetricsSocket(const RunDir& dir, const std::string& name);
 
-// `name`: the process within the run, such as "gateway" or "rollout-0". `port`: 0 = no TCP. A socket file that cannot be
-// made is logged, since a folder of another machine may hold none; a port that was asked for and is not to be had is an
+// `name`: the process within the run, such as "gateway" or "rollout-0". `port`: 0 = no TCP. A socket file that cannot
+// be made is only logged, since a network folder may not support them; a configured port that is not available is an
 // error. `waits`: of the socket file (MetricsEndpoint::OnSocket). The endpoints end with the vector.
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeMetrics(
     const RunConfig& config, const RunDir& dir, const std::string& name, int port, const MetricsEndpoint::Text& text,

@@ -35,7 +35,7 @@ view::RunFacts FactsOf(const RunConfig& config) {
   return facts;
 }
 
-// The advantages that the trainer takes for a group, as far as they do not depend on its batch.
+// The advantages that the trainer uses for a group, unless they depend on its batch.
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
   if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch" || options.by_terms()) {
     return {};
@@ -63,7 +63,7 @@ view::RunSource SourceOf(const RunConfig& config, const std::string& folder,
   return source;
 }
 
-// TLS as the configuration has it, where the options have none, and its further names and origins.
+// Adds the configuration's TLS, if the options have none, and its additional names and origins.
 http::Options WithConfig(http::Options options, const RunConfig& config) {
   if (options.tls_certificate.empty() && options.tls_key.empty()) {
     options.tls_certificate = config.http.tls_certificate;
@@ -92,17 +92,17 @@ FreshPool::Pool OpenAgain(const std::string& folder) {
   return std::move(run.pool);
 }
 
-// Says whether a run's configuration is still the one that its page was made of.
+// Says whether a run's configuration has changed since its page was made.
 std::function<std::string()> SaysWhatChanged(const std::string& folder) {
   const std::string path = folder + "/config.yaml";
   return [path, made_of = base::ReadFile(path).value_or("")]() -> std::string {
     const absl::StatusOr<std::string> now = base::ReadFile(path);
     if (now.ok() && *now == made_of) return "";
-    const std::string change = now.ok() ? "changed since this page was opened: the run was replaced, or goes on with "
+    const std::string change = now.ok() ? "changed since this page was opened: the run was replaced, or continues with "
                                           "other settings"
-                                        : "cannot be read any more: the run was removed, or is being replaced";
+                                        : "can no longer be read: the run was removed, or is being replaced";
     return absl::StrCat(path, " ", change,
-                        ". Name, settings and tokenizer on this page are the earlier ones; end `ingot view` and start "
+                        ". Name, settings and tokenizer on this page are out of date; end `ingot view` and start "
                         "it again");
   };
 }
@@ -186,9 +186,9 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
   auto page = view::Page::Start(WithConfig(options, config), "", std::move(source));
   if (absl::IsFailedPrecondition(page.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--host ", options.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",
-                     "--allow-plaintext where the network is private"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--host ", options.host, " is reached from other machines: add --tls-certificate and --tls-key, or ",
+        "--allow-plaintext where the network is private"));
   }
   INGOT_ASSIGN_OR_RETURN(run_page->page_, std::move(page));
   return run_page;
@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
 
 absl::StatusOr<std::string> AskForLink(const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(const http::Answer answer, AskSocket(SocketOf(folder), kLinkPath, "the run"));
-  if (answer.status != 200) return absl::UnavailableError("the run's page gives no link");
+  if (answer.status != 200) return absl::UnavailableError("the run's page returned no link");
   return answer.body;
 }
 

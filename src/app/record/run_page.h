@@ -1,7 +1,7 @@
-// The page of a run (src/view) as this program serves it: beside a run that this process drives, or for a run's folder.
+// The page of a run (src/view) as this program serves it: for a run that this process drives, or for a run's folder.
 //
-// A process that serves the page of its own run also answers on RUN/sockets/page.sock, a file of this user's alone, with a
-// new link to the page. `ingot view RUN` asks there first.
+// A process that serves the page of its own run also answers on RUN/sockets/page.sock, which only this user can open,
+// with a new link to the page. `ingot view RUN` asks there first.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,8 @@ class RunPage {
   ~RunPage();
   std::string NewLink() { return page_->NewLink(); }
 
-  // The roles that a running page asks. All are borrowed and outlive it. A supervised run and a retraining have the tokenizer alone.
+  // The roles that a running page asks. All are borrowed and outlive it. A supervised run and a retraining have only
+  // the tokenizer.
   struct Roles {
     datapool::Client* pool = nullptr;
     scheduler::Client* scheduler = nullptr;
@@ -34,10 +35,11 @@ class RunPage {
     std::string no_pool = kSupervisedHasNoPool;  // says why `pool` is null
   };
 
-  // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
+  // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning
+  // otherwise.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir, Roles roles);
-  // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS is that of `options`,
-  // or without one that of the run's configuration. The error names the options of `ingot view`.
+  // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS comes from
+  // `options`, or else from the run's configuration. The error names the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
 
  private:
@@ -47,7 +49,7 @@ class RunPage {
   std::unique_ptr<LinkEndpoint> links_;  // before the page
 };
 
-// A new link to the page of the process that drives the run in `folder`. UNAVAILABLE: none answers.
+// A new link to the page of the process that drives the run in `folder`. UNAVAILABLE: no process answers.
 absl::StatusOr<std::string> AskForLink(const std::string& folder);
 
 }  // namespace ingot::app

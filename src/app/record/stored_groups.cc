@@ -28,7 +28,7 @@ absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
     request.set_group_id(id);
     request.set_purpose(groups.purpose);
     const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
-    if (absl::IsNotFound(group.status())) continue;  // deleted meanwhile by the run
+    if (absl::IsNotFound(group.status())) continue;  // deleted by the run in the meantime
     INGOT_RETURN_IF_ERROR(group.status());
     INGOT_RETURN_IF_ERROR(visit(*group));
   }

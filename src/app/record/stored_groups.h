@@ -1,4 +1,4 @@
-// The groups of a stored pool: those of training, or, of a pool without any, those of an evaluation or a collection.
+// The groups of a stored pool: training groups, or if it has none, the groups of an evaluation or a collection.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct StoredGroupIds {
 };
 absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool);
 
-// Visits every group with its trees, and shows how many. Groups that are deleted meanwhile are left out.
+// Visits every group with its trees, and shows how many. Groups that are deleted in the meantime are left out.
 absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
                          const std::function<absl::Status(const v1::Group&)>& visit);
 

@@ -21,7 +21,7 @@ void AllowAllFiles() {
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // where it is refused, opening the pool says which file is one too many
+  setrlimit(RLIMIT_NOFILE, &files);  // if this fails, opening the pool names the file that exceeds the limit
 }
 
 bool Exists(const std::string& path) {
@@ -29,11 +29,11 @@ bool Exists(const std::string& path) {
   return fs::exists(path, none);
 }
 
-// NOT_FOUND: says what a folder without a configuration is, and what to do about it.
+// NOT_FOUND: says what a folder without a configuration is, and what to do.
 absl::Status NoRun(const std::string& run_dir) {
   if (Exists(run_dir + "/pool") || Exists(run_dir + "/metrics.jsonl")) {
     return absl::NotFoundError(absl::StrCat(run_dir,
-                                            "/config.yaml is gone, which names the pool's shards and the tokenizer: "
+                                            "/config.yaml, which names the pool's shards and the tokenizer, is gone: "
                                             "copy the run's configuration there"));
   }
   std::error_code none;
@@ -80,7 +80,7 @@ absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::v
   UseKeptTemplate(run_dir, run.loaded.config->model);
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";
-  options.read_only = true;  // the run may still be going, or the folder be somebody else's
+  options.read_only = true;  // the run may still be active, or the folder may belong to another user
   if (Exists(absl::StrCat(run_dir, "/", kRetraining)) && !Exists(options.path)) {
     run.no_pool = kRetrainedHasNoPool;
     return run;

@@ -1,4 +1,4 @@
-// A run's folder as commands read it: its configuration and its pool, beside a run that is still going too.
+// A run's folder as commands read it: its configuration and its pool, even while the run is active.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace ingot::app {
 
 struct StoredRun {
   LoadedConfig loaded;
-  std::unique_ptr<datapool::Client> pool;  // for reading alone; null = the run has none
+  std::unique_ptr<datapool::Client> pool;  // read-only; null = the run has none
   std::string no_pool;                     // says why there is none; empty = there is one
 
   const RunConfig& config() const { return *loaded.config; }
 };
 
-// `overrides`: KEY=VALUE, over the run's own configuration. NOT_FOUND: no run folder, or one without its configuration. FAILED_PRECONDITION: CheckRunFormat.
-// Errors of the pool are OpenPool's. A run without a pool is supervised or a retraining, or ended before its first
-// episode.
+// `overrides`: KEY=VALUE, over the run's own configuration. NOT_FOUND: no run folder, or one without its configuration.
+// FAILED_PRECONDITION: CheckRunFormat. Errors of the pool are OpenPool's. A run without a pool is supervised or a
+// retraining, or ended before its first episode.
 absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides = {});
 
 // The same for commands that read episodes. NOT_FOUND: the run has no pool, too.

@@ -30,14 +30,14 @@ std::string CurrentFolder() {
   return fs::current_path(error).string();
 }
 
-// `inner` is `outer` or lies in it. Both are absolute.
+// Whether `inner` is `outer` or inside it. Both are absolute.
 bool IsWithin(const std::string& inner, const std::string& outer) {
   const fs::path relative = fs::path(inner).lexically_relative(outer);
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// The folder of all runs, so that agents see no other run either; the run's own where the other one holds more. `images`: the
-// store; empty = none.
+// The folder of all runs, so that agents do not see other runs either; the run's own folder if the folder of all runs
+// holds files that agents need. `images`: the store; empty = none.
 absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& dir,
                                          const std::vector<sandbox::Program>& programs, const std::string& images) {
   const std::string runs = AbsolutePath(config.root), run = AbsolutePath(dir.path());
@@ -45,7 +45,7 @@ absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& 
   if (!images.empty()) seen.push_back(images);
   for (const auto& [key, folder] : {std::pair("agents.work_root", seen[0]), {"agents.image_store", images}}) {
     if (folder.empty() || !IsWithin(folder, run)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(key, " ", folder, " lies in the run's folder ", run,
+    return absl::InvalidArgumentError(absl::StrCat(key, " ", folder, " is in the run's folder ", run,
                                                    ", which agents do not see: name another folder"));
   }
   for (const sandbox::Program& program : programs) {
@@ -57,15 +57,16 @@ absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& 
   return holds_more ? run : runs;
 }
 
-// Says on the terminal which paths of the run agents can read.
+// Warns on the terminal which paths of the run agents can read.
 void WarnOfReadable(const sandbox::ProbeResult& probe_result, const std::vector<std::string>& hidden) {
   const std::vector<std::string> readable = ReadableByAgents(probe_result, hidden);
   if (readable.empty()) return;
-  INGOT_LOG(warn, "agents can read these paths of the run, as this machine grants no mount namespace: {}{}",
+  INGOT_LOG(warn, "agents can read these paths of the run because this machine allows no mount namespace: {}{}",
             absl::StrJoin(readable, ", "), probe_result.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
 }
 
-// A verifier that runs programs of the model wants a stronger wall than a process, unless someone has written otherwise.
+// A verifier that runs the model's programs needs more isolation than a process, unless the configuration says
+// otherwise.
 absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
   if (probe_result.isolation > sandbox::IsolationLevel::kProcess || config.sandbox_require != "any")
     return absl::OkStatus();
@@ -73,13 +74,13 @@ absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult&
     if (!recipe.verifier.runs_model_code()) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("agents.recipes '", recipe.name, "': the verifier ", recipe.verifier.kind,
-                     " runs programs that the model wrote, and this machine grants ", probe_result.Describe(),
-                     "; write `sandbox: {require: none}` if that is wall enough for you (docs/guide/sandbox.md)"));
+                     " runs programs that the model wrote, but this machine allows only ", probe_result.Describe(),
+                     "; write `sandbox: {require: none}` if that is enough for you (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
 
-// Images and Harbor's tasks need files at paths of their own.
+// Images and Harbor tasks need files at their own paths.
 absl::Status CheckPlaces(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
   if (probe_result.root_folder) return absl::OkStatus();
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
@@ -88,9 +89,10 @@ absl::Status CheckPlaces(const RunConfig& config, const sandbox::ProbeResult& pr
                             : recipe.verifier.kind == "harbor" ? "its verifier harbor"
                                                                : nullptr;
     if (key == nullptr) continue;
-    return absl::FailedPreconditionError(absl::StrCat("agents.recipes '", recipe.name, "': ", key,
-                                                      " needs the isolation level namespaces, and this machine grants ",
-                                                      probe_result.Describe(), " (docs/guide/sandbox.md)"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("agents.recipes '", recipe.name, "': ", key,
+                     " needs the isolation level namespaces, but this machine allows only ", probe_result.Describe(),
+                     " (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
@@ -123,22 +125,22 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   if (probe_result.is_open()) {
     INGOT_LOG(
         warn,
-        "agents can read, signal and change what this user can, the run included. Run only agents that you trust, "
+        "agents can read, signal and change what this user can, including the run. Run only agents that you trust, "
         "or start ingot as root or where user namespaces are allowed (docs/guide/sandbox.md)");
   } else if (geteuid() == 0 && !probe_result.own_uid) {
     INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/guide/sandbox.md)");
   }
   if (probe_result.isolation != sandbox::IsolationLevel::kFull && options.totals.memory_bytes > 0) {
     INGOT_LOG(info,
-              "below the isolation level full the memory of an episode is summed twice a second: one that grows faster "
+              "below the isolation level full the memory of an episode is summed twice a second: an episode that grows "
+              "faster "
               "may use up the "
               "machine's, and the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process "
               "(docs/guide/sandbox.md)");
   }
   WarnOfReadable(probe_result, options.hidden);
   if (folder != AbsolutePath(config.root)) {
-    INGOT_LOG(warn,
-              "agents can read what other runs left in {}, as a program of theirs or their work folder lies there",
+    INGOT_LOG(warn, "agents can read what other runs left in {}, because a program or a work folder of theirs is there",
               AbsolutePath(config.root));
   }
   return substrate;
@@ -156,7 +158,7 @@ void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& 
   const auto flag = [](bool probed) { return std::string(probed ? "yes" : "no"); };
   metrics
       .GetGauge("agents/sandbox",
-                "1, labelled with the isolation level and with the parts of it that this machine grants",
+                "1, labelled with the isolation level and with the parts of it that this machine allows",
                 {{"isolation", std::string(sandbox::IsolationLevelName(probe_result.isolation))},
                  {"own_uid", flag(probe_result.own_uid)},
                  {"user_namespace", flag(probe_result.user_namespace)},

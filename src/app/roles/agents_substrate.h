@@ -1,5 +1,5 @@
-// The substrate of a run's agents: the paths that they must not see, the programs that they must reach, and the line
-// that says at the start what the machine grants.
+// The substrate of a run's agents: the paths that they must not see, the programs that they must reach, and the line at
+// the start that says what the probe found.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace ingot::app {
 
-// Probes the machine, prints and logs the grant, and warns where nothing keeps agents from the run. Errors are those of
-// sandbox::MakeSubstrate. To be called before the warm start: a run that would be refused must not train first.
+// Probes the machine, prints and logs the result, and warns where agents can reach the run's files. Errors as for
+// sandbox::MakeSubstrate. Call it before the warm start: a run that would fail here must not train first.
 absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const RunConfig& config, const RunDir& dir);
 
 // The options of the run's Runner: `config.agents`, with the folders of Harbor tasks as folders of their images.
 agents::RunnerOptions RunnerOptionsOf(const RunConfig& config);
 
-// The grant as a gauge of 1, with its parts as labels.
+// The probe result as a gauge of 1, with its parts as labels.
 void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& metrics);
 
 }  // namespace ingot::app

@@ -7,7 +7,7 @@
 
 namespace ingot::app {
 
-// The exchanges between devices; null: there is no device, or its library was built without NCCL.
+// The exchanges between devices. Null = there is no device, or its library was built without NCCL.
 decltype(&ingot_cuda_nccl_group) DeviceExchanges(const RoleContext& context);
 
 // This process in groups for weights.

@@ -49,7 +49,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<GatewayEpisodes> episodes;
   std::unique_ptr<HttpDoor> door;
-  std::unique_ptr<agents::Runner> runner;  // null = agents come from elsewhere
+  std::unique_ptr<agents::Runner> runner;  // null = outside agents
   std::string url;
   base::Metrics* metrics = nullptr;
   std::string device;
@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway.format = model.text.format;
   gateway.script = model.script;
   INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
-  // Agents that the run starts open no episodes: their runner does.
+  // Agents that the run starts do not open episodes: their runner does.
   if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);
   gateway.admin_key = admin_key;
   INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));

@@ -16,9 +16,9 @@
 
 namespace ingot::app {
 
-// Runs the agents on the tasks of config.eval, avg_n samples each, with `snapshot` as version 0, and calls `report` with
-// the result and the pool that holds the trees. Calls `begun`, if there is one, when the start has succeeded. `command`
-// names the progress on the terminal. Blocks until it is done; CANCELLED: the process is to stop.
+// Runs the agents on the tasks of config.eval, avg_n samples each, with `snapshot` as version 0, and calls `report`
+// with the result and the pool that holds the trees. Calls `begun`, if there is one, when the start has succeeded.
+// `command` names the progress on the terminal. Blocks until it is done; CANCELLED: the process was asked to stop.
 // REQUIRES: config.scheduler.total_steps is 0.
 absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
                           const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,

@@ -29,7 +29,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// With port 0, a restarted gateway listens at the port that the last one had, if it can: agents and their clients know
+// With port 0, a restarted gateway listens on its previous port, if it can: agents and their clients know
 // that address. RUN/gateway_port holds the port, RUN/gateway-1_port that of the second gateway.
 absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   int before = 0;
   if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", port_file)) >> before;
   auto http = start(before > 0 && before < 65536 ? before : configured);
-  if (!http.ok() && before != 0) http = start(configured);  // another process has it by now
+  if (!http.ok() && before != 0) http = start(configured);  // another process has taken it
   INGOT_RETURN_IF_ERROR(http.status());
   INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), absl::StrCat("writing ", dir.path(), "/", port_file), [&] {
     return NameFullDisk(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), dir.path(), 4096);
@@ -51,8 +51,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   return http;
 }
 
-// The agents of a gateway that died go on with their open episodes. Episodes that it admitted and did not store are tried
-// again.
+// The agents of a dead gateway continue their open episodes. Episodes that it admitted but did not store are retried.
 absl::Status GoOnFor(const std::string& role, gateway::Gateway& gateway, scheduler::Client& scheduler) {
   INGOT_RETURN_IF_ERROR(gateway.Recover(role));
   v1::ReconcileRequest request;
@@ -106,7 +105,8 @@ absl::Status RunGateway(const RoleContext& context) {
     for (const std::string& gone : peers.Gone()) {
       const absl::Status taken = GoOnFor(gone, *gateway, *scheduler);
       if (taken.ok()) peers.Settle(gone);
-      INGOT_LOG(warn, "{} is gone, and its open episodes {}", gone, taken.ok() ? "go on" : "wait: " + taken.ToString());
+      INGOT_LOG(warn, "{} is gone, and its open episodes {}", gone,
+                taken.ok() ? "continue" : "wait: " + taken.ToString());
     }
   });
   WaitForStop();

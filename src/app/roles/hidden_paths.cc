@@ -24,7 +24,7 @@ bool IsOpenToOthers(const fs::path& path) {
   }
   std::error_code error;
   if (!fs::is_directory(path, error)) return HasMode(path, S_IROTH);
-  if (!HasMode(path, S_IXOTH)) return false;  // its names alone can be listed
+  if (!HasMode(path, S_IXOTH)) return false;  // only its names can be listed
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     if (HasMode(entry->path(), entry->is_directory(error) ? S_IXOTH : S_IROTH)) return true;
   }

@@ -1,4 +1,4 @@
-// The files of a run that its agents must not see, and those of them that they can read all the same.
+// The files of a run that its agents must not see, and which of them they can read anyway.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ std::string AbsolutePath(const std::string& path);
 // Tasks, examples and keys that the configuration names, as absolute paths. The run's folder is not among them.
 std::vector<std::string> FilesOfRun(const RunConfig& config);
 
-// The paths that agents can read under `probe_result`: none where a mount namespace covers them, the ones whose mode lets other
-// users in where agents have a uid of their own, else all that are there. A folder counts if something right in it can
-// be read.
+// The paths that agents can read under `probe_result`: none where a mount namespace covers them; where agents have
+// their own uid, the paths that other users may read; else all that exist. A folder counts if something directly in it
+// can be read.
 std::vector<std::string> ReadableByAgents(const sandbox::ProbeResult& probe_result,
                                           const std::vector<std::string>& paths);
 

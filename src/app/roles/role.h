@@ -23,10 +23,10 @@
 
 namespace ingot::app {
 
-// Long enough for a crashed role to restart: callers wait and repeat, and the run does not fail.
+// Long enough for a crashed role to restart: callers wait and retry, and the run does not fail.
 inline constexpr std::chrono::milliseconds kRoleDeadline{30000};
 
-// Metrics of a role's own, from their making to their end. Thread safe.
+// A role's own metrics, from their creation to their end. Thread safe.
 class MoreMetrics {
  public:
   void Set(MetricsEndpoint::Text text) {
@@ -50,19 +50,19 @@ struct RoleContext {
   int index;  // of the engine, or rank of the trainer
   base::Metrics& metrics;
   DeviceChoice device;    // of the roles that compute
-  std::string admin_key;  // of the supervisor, to open episodes; empty = anybody may
+  std::string admin_key;  // of the supervisor, to open episodes; empty = any client may
   RpcAccess access;       // to the other roles, and theirs to this one
-  RunRegistry* registry;  // null = this role meets no other one
+  RunRegistry* registry;  // null = this role uses no other role
   MoreMetrics& more_metrics;
 };
 
-// A role that starts, or goes on, without the disk, the registry or a role that it needs waits for it.
+// A role waits for the disk, the registry or another role that it needs, at its start and while it runs.
 RetryPolicy RoleRetryPolicy();
 
 // Returns at the signal to stop, or once `over` is true.
 void WaitForStop(const std::function<bool()>& over = [] { return false; });
 
-// Serves a role's services, and registers the place where it is found. `http`: RolePlace::http.
+// Serves a role's services, and registers its address. `http`: RolePlace::http.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context, const std::string& role,
                                                       std::vector<std::unique_ptr<grpc::Service>> services,
                                                       const std::string& http = "");
@@ -70,8 +70,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context
 // The pool, at one of the processes that serve it.
 std::unique_ptr<datapool::Client> PoolOf(const RoleContext& context);
 
-// A channel connects only while a call waits for it. Callers that are refused and pause before they ask again do not
-// wait: they would find a restarted role many seconds late. This timer waits in their place.
+// A channel connects only while a call waits for it. Callers that fail and pause before a retry do not wait: they would
+// find a restarted role many seconds late. This timer waits instead.
 base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel> channels);
 
 }  // namespace ingot::app

@@ -9,7 +9,7 @@ namespace ingot::app {
 
 absl::Status RunDataPool(const RoleContext& context);
 absl::Status RunRewards(const RoleContext& context);
-// ABORTED: another scheduler leads the run by now.
+// ABORTED: another scheduler has taken over the run.
 absl::Status RunScheduler(const RoleContext& context);
 absl::Status RunRollout(const RoleContext& context);
 absl::Status RunGateway(const RoleContext& context);

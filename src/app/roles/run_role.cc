@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
                                                                                const RoleWaits& waits) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
   const std::string name = RoleName(role, index);
-  // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they live.
+  // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they are alive.
   const bool follows = role == "trainer" && index > 0;
   const int port = follows ? 0 : MetricsPort(config, role, index);
   return ServeMetrics(config, dir, name, port, text, [&waits] { return PrintWaits(waits.Reported()); });
@@ -50,17 +50,17 @@ absl::Status NoToken(const std::string& role) {
       "the role ", role,
       " needs the run's token, which every rpc between roles carries: name a file with it in "
       "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`, the same on every machine), or pass it as "
-      "--token-fd N. `ingot launch` does so for the roles that it starts"));
+      "--token-fd N. `ingot launch` does this for the roles that it starts"));
 }
 
-// A role's configuration, and the secrets with which it meets the other roles.
+// A role's configuration, and the secrets that it shares with the other roles.
 struct LoadedRole {
   LoadedConfig loaded;
   std::string admin_key;
   RpcAccess access;
 };
 
-// Refuses a role that the configuration does not have. REQUIRES: no thread makes descriptors or processes yet.
+// Rejects a role that the configuration does not have. REQUIRES: no thread makes descriptors or processes.
 absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args) {
   // The descriptor is read before anything else.
   RunSecrets secrets;
@@ -90,7 +90,7 @@ absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string
   return OpenDevice(config.device, place);
 }
 
-// Null: this role meets no other one.
+// Null = this role uses no other role.
 absl::StatusOr<std::unique_ptr<RunRegistry>> RegistryOf(const RunConfig& config, const std::string& role, int index,
                                                         const RpcAccess& access) {
   std::unique_ptr<RunRegistry> registry;
@@ -156,7 +156,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised) {
   HandleSignals(supervised);
   const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
-  // A trainer that reached its end in spite of a signal returns its own exit code.
+  // A trainer that reached its end despite a signal returns its own exit code.
   const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
   if (!code.ok()) {
     const int failed = Fail(code.status());

@@ -8,7 +8,7 @@
 namespace ingot::app {
 
 // Runs one role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: number of
-// the engine, or rank of the trainer. `supervised`: `ingot launch` started this process and tells it when to end.
+// the engine, or rank of the trainer. `supervised`: `ingot launch` started this process and decides when it ends.
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised);
 
 }  // namespace ingot::app

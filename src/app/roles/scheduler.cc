@@ -25,10 +25,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The stage as the scheduler asks it: in this process, or the role `rewards`.
+// The reward stage of the scheduler: in this process, or the role `rewards`.
 struct AskedStage {
-  std::unique_ptr<scheduler::Grader> grader;  // null = the reward is the outcome alone
-  std::function<void()> stop = [] {};         // its answers are waited for no more
+  std::unique_ptr<scheduler::Grader> grader;  // null = the reward is only the outcome
+  std::function<void()> stop = [] {};         // stops waiting for its answers
 };
 
 absl::StatusOr<AskedStage> StageOf(const RoleContext& context, datapool::Client& pool) {
@@ -47,14 +47,14 @@ absl::StatusOr<AskedStage> StageOf(const RoleContext& context, datapool::Client&
 }
 
 // Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
-// Restarted alone: the versions that were live still are.
+// If only the scheduler restarted, the versions that were live still are.
 absl::StatusOr<std::optional<scheduler::ResumePoint>> ResumeOf(const RoleContext& context) {
   if (context.resume) return std::nullopt;
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   return ResumePointOf(dir, true);
 }
 
-// An earlier scheduler that was paused, or cut off, writes nothing from here on.
+// From here on, an earlier scheduler that was paused or cut off cannot write.
 absl::StatusOr<std::unique_ptr<scheduler::Scheduler>> Lead(const RoleContext& context,
                                                            const std::vector<v1::Task>& tasks,
                                                            const std::optional<scheduler::ResumePoint>& resume,
@@ -89,7 +89,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   services.push_back(scheduler::NewSchedulerService(*scheduler));
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "scheduler", std::move(services)));
   base::Executor timers({.name = "timers"});
-  base::Timer connecting;  // of no task where the stage is in this process
+  base::Timer connecting;  // unused if the stage is in this process
   if (context.config.cluster.rewards_role) {
     connecting = KeepConnecting(timers, {context.registry->To("rewards")});
   }
@@ -105,7 +105,8 @@ absl::Status RunScheduler(const RoleContext& context) {
   stage.stop();
   rewards.Stop();
   if (!replaced) return absl::OkStatus();
-  return absl::AbortedError("another scheduler leads this run by now; the journal took nothing from this one since");
+  return absl::AbortedError(
+      "another scheduler has taken over this run; the journal accepted nothing from this one since then");
 }
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// The servers that the reward terms of a run ask.
+// The servers that the reward terms of a run call.
 #pragma once
 
 #include "app/roles/role.h"
@@ -7,7 +7,7 @@
 
 namespace ingot::app {
 
-// The tokenizer is read for terms that ask models alone.
+// Reads the tokenizer only for terms that call models.
 absl::StatusOr<reward::TermParts> ServersOfTerms(const RoleContext& context);
 
 }  // namespace ingot::app

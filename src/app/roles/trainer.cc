@@ -31,8 +31,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Shorter than kRoleDeadline, because the trainer repeats its requests for as long as the run goes on. If all roles are
-// stopped at once, it has to notice and save its weights before its supervisor's grace is over.
+// Shorter than kRoleDeadline, because the trainer retries its requests as long as the run lasts. If all roles are
+// stopped at once, it must notice and save its weights before its supervisor's grace is over.
 constexpr milliseconds kTrainerDeadline{10000};
 
 // Runs a run without tasks, which has no other roles.
@@ -84,18 +84,18 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   return result.goal_met ? 0 : 1;
 }
 
-// Ends the process without an orderly shutdown: all that must last is on disk, and torch's threads may wait forever for
-// the other ranks.
+// Ends the process without an orderly shutdown: everything that must last is on disk, and torch's threads may wait
+// forever for the other ranks.
 [[noreturn]] void EndForLostRank(const absl::Status& lost) {
-  INGOT_LOG(error, "{}; all ranks start again from the last checkpoint", std::string(lost.message()));
+  INGOT_LOG(error, "{}; all ranks restart from the last checkpoint", std::string(lost.message()));
   _exit(kGroupLostExit);
 }
 
 absl::Status ExchangeOnDevices(const RoleContext& context, trainer::RankOptions& options) {
   if (context.config.cluster.trainer_ranks > context.device.devices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks, ", and this machine has ",
-                     context.device.devices, " devices, of which each rank takes one: use fewer ranks, or device=cpu"));
+    return absl::InvalidArgumentError(absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks,
+                                                   ", but this machine has ", context.device.devices,
+                                                   " devices, one for each rank: use fewer ranks, or device=cpu"));
   }
   options.nccl = DeviceExchanges(context);
   if (options.nccl == nullptr) {

@@ -12,12 +12,13 @@ namespace {
 
 void BindStep(base::Schema& schema, agents::StepOptions& o) { schema.Field("command", &o.command, "argv, templates"); }
 
-// Binds the keys of verifiers that have a meaning for some kinds alone. A verifier of another kind may not set them.
+// Binds the keys of verifiers that apply only to some kinds. A verifier of another kind may not set them.
 class VerifierKeys {
  public:
   VerifierKeys(base::Schema& schema, const reward::VerifierOptions& verifier) : schema_(schema), verifier_(verifier) {}
 
-  // The keys bound from here on are options of these kinds, in the section verifier.SECTION; empty = in `verifier` itself.
+  // The keys bound from here on are options of these kinds, in the section verifier.SECTION; empty = in `verifier`
+  // itself.
   void Of(std::vector<std::string> kinds, const std::string& section = "") {
     kinds_ = std::move(kinds);
     prefix_ = section.empty() ? "verifier." : absl::StrCat("verifier.", section, ".");
@@ -57,7 +58,7 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   keys.Of({"exact", "numeric", "json_field", "choice", "f_beta", "math"});
   keys.Field("expected", &o.expected, "template of the right answer");
   keys.Of({"exact"});
-  keys.Field("ignore_case", &o.ignore_case, "A-Z and a-z are the same");
+  keys.Field("ignore_case", &o.ignore_case, "ignore case, for A-Z only");
   keys.Of({"numeric", "json_field"});
   keys.Field("tolerance", &o.tolerance, "absolute, of numbers");
   keys.Field("relative_tolerance", &o.relative_tolerance, "relative to the expected number");
@@ -80,7 +81,7 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   keys.Field("python", &o.math.python,
              "the Python with the package math-verify; ${cwd} is the folder in which ingot was started");
   keys.Field("timeout_s", &o.math.timeout_s,
-             "CPU seconds of one comparison, of wall time 5 times as many; past it: not equal");
+             "CPU seconds of one comparison (wall time: 5 times as many); past it: not equal");
   keys.Field("memory_bytes", &o.math.memory_bytes, "memory of one comparison; past it: not equal");
   keys.Field("float_rounding", &o.math.float_rounding, "decimal digits of rounded numbers");
   keys.Field("workers", &o.math.workers, "Python processes at a time");
@@ -90,7 +91,7 @@ void BindVerifier(base::Schema& schema, reward::VerifierOptions& o) {
   keys.Field("tests", &o.code.tests, "template of a JSON list of {input, output} or, for Python, {code}");
   keys.Choice("score", &o.code.score, {"all", "fraction"}, "every test, or the share that passes");
   keys.Field("memory_bytes", &o.code.memory_bytes, "address space of each process of a test; 0: no limit");
-  keys.Field("max_tests", &o.code.max_tests, "a task with more tests is refused");
+  keys.Field("max_tests", &o.code.max_tests, "a task with more tests is rejected");
   keys.Of({"harbor"}, "harbor");
   keys.Field("tests", &o.harbor.tests, "template of the folder with test.sh; a relative one begins in ${cwd}");
   keys.Field("no_reward_is_zero", &o.harbor.no_reward_is_zero,
@@ -107,7 +108,7 @@ void BindMcpServer(base::Schema& schema, agents::McpServerOptions& o) {
   schema.Field("headers", &o.headers, "headers (templates) of requests to url");
   schema.Field("env", &o.env, "environment variables (templates) of the server");
   schema.Field("check_start", &o.check_start,
-               "ask it before the agent; a server that does not answer fails the episode as infrastructure");
+               "check it before the agent starts; no answer fails the episode as an infrastructure fault");
   schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
 }
 
@@ -115,7 +116,7 @@ void BindService(base::Schema& schema, agents::ServiceOptions& o) {
   schema.Field("name", &o.name, "letters, digits, - and _");
   schema.Field("command", &o.command, "argv, templates; listens inside the sandbox");
   schema.Field("url", &o.url, "template of http://127.0.0.1:PORT/PATH; the agent starts once it is answered below 500");
-  schema.Field("env", &o.env, "environment variables (templates) beside the agent's");
+  schema.Field("env", &o.env, "environment variables (templates), added to the agent's");
   schema.Field("start_timeout_s", &o.start_timeout_s, "seconds until it must have answered");
 }
 
@@ -123,18 +124,18 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
   schema.Field("name", &o.name, "the scaffold, in metrics and recorded episodes");
   schema.Field("weight", &o.weight, "share of the episodes, relative to the other recipes");
   schema.Field("domains", &o.domains,
-               "domains whose tasks it runs, beside other recipes that name them; empty: every domain that none names");
+               "domains whose tasks it runs; recipes may share a domain; empty: every domain that no recipe names");
   schema.Field(
       "command", &o.command,
       "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
       "${cwd} ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}; ${json:NAME} is each as JSON, quoted");
   schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
-  schema.Field("inherit_env", &o.inherit_env, "variables taken over from ingot's own environment");
+  schema.Field("inherit_env", &o.inherit_env, "variables copied from ingot's own environment");
   schema.Field("files", &o.files, "files made in ${workdir}: path to template of the content");
   schema.List<agents::McpServerOptions>("mcp", &o.mcp, BindMcpServer,
-                                        "MCP servers of the agent, which files: hands to it as ${mcp.servers}");
+                                        "MCP servers of the agent, available in files: as ${mcp.servers}");
   schema.List<agents::ServiceOptions>("services", &o.services, BindService,
-                                      "programs that run beside the agent in the sandbox and end with it");
+                                      "programs that run next to the agent in the sandbox and end with it");
   schema.Field("image", &o.image,
                "template of the image that is the episode's root folder, such as ${task.image} or oci-archive:FILE");
   schema.Field("work_at", &o.work_at, "second path of ${workdir}: empty, or /app for Harbor's tasks without an image");
@@ -161,13 +162,13 @@ void BindRecipe(base::Schema& schema, agents::RecipeOptions& o) {
                   absl::StrCat(what, ": a new attempt, reward 0, or the verifier's reward"));
   }
   schema.Field("resumes", &o.resumes,
-               "an agent that is started on a fork of another one's folders goes on where that one was, so that its "
-               "episodes may branch");
+               "an agent that starts on a fork of another agent's folders continues from that point, so its episodes "
+               "may branch");
   schema.Renamed("verifier_room", "verifier_sandbox");
   schema.Choice(
       "verifier_sandbox", &o.verifier_sandbox, {"auto", "agent", "changed", "pristine"},
       "sandbox of a verifier that runs a program: agent: the agent's own; changed: a new one with all files that the "
-      "agent left; pristine: a new one whose image is as it was but for the work folder; auto: pristine for "
+      "agent left; pristine: a new one with the original image and the work folder; auto: pristine for "
       "harbor, agent for command");
   schema.Field("keep_failed", &o.keep_failed, "keep the folder of a failed episode");
   BindVerifier(schema, o.verifier);
@@ -180,11 +181,12 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
   schema.Field("agents.work_root", &o.work_root, "folder of the episodes' private folders, on a local disk");
   schema.Field("agents.image_store", &o.image_store, "folder that images are unpacked in; empty: work_root/images");
   schema.Field("agents.image_build_hosts", &o.image_build_hosts,
-               "hosts that the steps of Dockerfiles may reach, their base images' registries included: HOST:PORT, "
+               "hosts that Dockerfile steps may reach, including the registries of base images: HOST:PORT, "
                "*.DOMAIN:PORT");
   schema.Field("agents.image_folders", &o.image_folders,
                "folders with images that the data of tasks may name; a folder of Harbor tasks counts by itself");
-  schema.Field("agents.backoff_initial_s", &o.backoff_initial_s, "wait after a refused admission that names no time");
+  schema.Field("agents.backoff_initial_s", &o.backoff_initial_s,
+               "wait after a rejected admission that has no retry time");
   schema.Field("agents.backoff_max_s", &o.backoff_max_s, "longest of these waits");
   schema.Field("agents.report_retry_s", &o.report_retry_s,
                "seconds for which a reward is sent again to an unreachable gateway");
@@ -192,24 +194,24 @@ void BindAgents(base::Schema& schema, agents::RunnerOptions& o) {
   schema.Field("agents.keep_failed_max", &o.keep_failed_max, "folders of failed episodes kept");
   schema.Field("agents.branching.at", &o.branching.at, "calls of an episode before it is forked");
   schema.Field("agents.branching.width", &o.branching.width,
-               "episodes that go on from each fork, a divisor of scheduler.group_size; 0: episodes do not branch");
+               "episodes that continue from each fork, a divisor of scheduler.group_size; 0: no branching");
   schema.Field("agents.max_snapshots", &o.max_snapshots, "snapshots held at a time");
   schema.List<agents::RecipeOptions>(
       "agents.recipes", &o.recipes, BindRecipe,
-      "the kinds of agents; empty: the run starts none, and agents from elsewhere use its gateway");
+      "the kinds of agents; empty: the run starts no agents, and outside agents use its gateway");
 }
 
 void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string& require) {
   schema.Choice("sandbox.require", &require, {"any", "none", "landlock", "namespaces", "full"},
-                "least isolation level around agents; a run that would get less is refused at its start; none: the "
-                "weakest is enough, also for verifiers that run the model's programs; any: not for those");
+                "minimum isolation level of agents; a run that would get less does not start; none: the weakest is "
+                "enough, also for verifiers that run the model's programs; any: enough except for those");
   schema.Renamed("sandbox.rung", "sandbox.isolation");
   schema.Choice("sandbox.isolation", &o.isolation, {"auto", "process", "landlock", "namespaces", "full"},
-                "strongest isolation level to try, which sandbox.require raises; auto: whatever the machine grants");
+                "strongest isolation level to try, which sandbox.require raises; auto: whatever the machine allows");
   schema.Choice("sandbox.network", &o.network, {"none", "host"},
-                "none: with namespaces a sandbox reaches the gateway alone; host: it has the machine's network");
+                "none: with namespaces a sandbox reaches only the gateway; host: it has the machine's network");
   schema.Field("sandbox.visible", &o.visible,
-               "paths that agents see beside the system's programs, the recipes' own and the folder of the start");
+               "paths that agents see, besides the system's programs, the recipes' own and the start folder");
   schema.Field("sandbox.memory_bytes", &o.totals.memory_bytes,
                "memory of an episode in total, below the isolation level full summed twice a second; 0: no limit");
   schema.Field("sandbox.processes", &o.totals.processes, "processes and threads of an episode; 0: no limit");
@@ -220,7 +222,7 @@ void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& o, std::string
   schema.Field("sandbox.pool", &o.pool, "sandboxes opened ahead; -1: a quarter of agents.concurrency, at least 2");
   schema.Choice("sandbox.agent_uid", &o.agent_uid, {"auto", "own", "shared"},
                 "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
-                "auto: own where the machine grants it and it reaches every recipe's program, else ingot's uid without "
+                "auto: own where the machine allows it and it reaches every recipe's program, else ingot's uid without "
                 "capabilities");
   schema.Field("sandbox.uid_base", &o.uid_base,
                "first uid of episodes; the next 65,535 are theirs too, for all runs of the machine");

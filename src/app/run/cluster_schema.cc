@@ -1,4 +1,4 @@
-// The keys below cluster.*: addresses, registry, nodes and launchers, and their checks.
+// The cluster.* keys (addresses, registry, nodes and launchers) and their checks.
 #include <utility>
 
 #include "app/run/role_schemas.h"
@@ -8,31 +8,31 @@ namespace {
 
 void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.host", &cluster.host,
-               "address at which this machine's roles listen, and are reached by the others; auto: the machine's name");
+               "address at which this machine's roles listen and other roles reach them; auto: the machine's name");
   schema.Field(
       "cluster.datapool_port", &cluster.datapool_port,
       "gRPC port of the data pool; process i of it: this + i; 0: free ones, which the other roles learn from the "
       "registry");
   schema.Field("cluster.scheduler_port", &cluster.scheduler_port, "gRPC port of the scheduler; 0: a free one");
   schema.Field("cluster.rewards_port", &cluster.rewards_port,
-               "gRPC port of the reward stage, if it is a role of its own; 0: a free one");
+               "gRPC port of the reward stage, if it is a separate role; 0: a free one");
   schema.Field("cluster.rewards_role", &cluster.rewards_role,
-               "true: the reward stage is a process of its own; false: it is in the scheduler's");
+               "true: the reward stage is a separate process; false: it runs in the scheduler's");
   schema.Field("cluster.gateway_port", &cluster.gateway_port,
                "gRPC port of the first gateway (HTTP: http.port); gateway i: this + i; 0: free ones");
   schema.Field("cluster.rollout_port", &cluster.rollout_port,
                "gRPC port of the first engine; engine i: this + i; 0: free ones");
   schema.Field("cluster.rollout_engines", &cluster.rollout_engines, "rollout engines, each a process");
   schema.Field("cluster.datapools", &cluster.datapools,
-               "processes that serve the data pool, any of them to all roles; more than 1 with datapool.backend "
-               "postgres alone");
+               "processes that serve the data pool, each to all roles; more than 1 only with datapool.backend "
+               "postgres");
   schema.Field("cluster.gateways", &cluster.gateways,
                "gateways, each a process; any of them answers for all episodes, behind one address");
   schema.Field("cluster.trainer_ranks", &cluster.trainer_ranks,
                "processes of `ingot launch` that train each batch together, data parallel; 1: one trainer");
   schema.Field(
       "cluster.min_trainer_ranks", &cluster.min_trainer_ranks,
-      "least number of ranks: a rank that dies more than max_restarts times is lost, and the run goes on from the "
+      "least number of ranks: a rank that dies more than max_restarts times is lost, and the run resumes from the "
       "last checkpoint without it; equal to trainer_ranks: the run fails instead");
   schema.Field("cluster.trainer_port", &cluster.trainer_port,
                "port where the trainer's ranks meet, if there are several; 0: "
@@ -40,33 +40,34 @@ void BindRoles(base::Schema& schema, ClusterOptions& cluster) {
   schema.Field("cluster.trainer_host", &cluster.trainer_host,
                "host where the trainer's ranks meet; empty: rank 0's own, "
                "which the other nodes learn from the registry");
-  schema.Field("cluster.takeover_s", &cluster.takeover_s,
-               "seconds without a node's agent after which its roles, but engines and trainer, move to the node that "
-               "drives the run; 0: they do not");
+  schema.Field(
+      "cluster.takeover_s", &cluster.takeover_s,
+      "seconds without a node's agent after which its roles, except engines and trainer, move to the node that "
+      "drives the run; 0: they do not");
   schema.Field("cluster.takeover_engines", &cluster.takeover_engines,
-               "most engines of nodes that died which each node with engines runs beside its own, takeover_s after "
-               "their deaths; 0: they stay missing");
+               "most engines of dead nodes that each node with engines runs in addition to its own, takeover_s after "
+               "their nodes died; 0: they stay missing");
   schema.Field("cluster.rank_deadline_s", &cluster.rank_deadline_s,
                "seconds without a sign of life (not: without progress) after which a rank of the trainer counts as "
                "dead, and all are started again from the last checkpoint");
   schema.Field("cluster.trainer_stop_s", &cluster.trainer_stop_s,
                "seconds for the trainer of a stopped run to end its step and save its weights");
   schema.Field("cluster.drain_s", &cluster.drain_s,
-               "seconds for the calls of an engine that is told to stop; later ones go to other engines at once");
+               "seconds for an engine that stops to finish its calls; new calls go to other engines at once");
   schema.Field(
       "cluster.max_restarts", &cluster.max_restarts,
       "restarts of a crashed role (or rank of the trainer); after an hour of running, earlier ones do not count");
   schema.Field(
       "cluster.token_file", &cluster.token_file,
-      "file with the token that every rpc between roles carries, the same on every machine, readable by its owner "
-      "alone: for roles and commands started by hand; empty: `ingot launch` makes one for each start");
+      "file with the token that every rpc between roles carries, the same on every machine, readable only by its "
+      "owner: for roles and commands started by hand; empty: `ingot launch` makes one for each start");
   schema.Field("cluster.tls.certificate", &cluster.tls_certificate,
                "PEM file: rpcs between roles are TLS, with this certificate for cluster.host; empty: plain text");
   schema.Field("cluster.tls.key", &cluster.tls_key, "PEM file of the certificate's private key");
   schema.Field("cluster.tls.ca", &cluster.tls_ca,
                "PEM file that roles verify each other's certificate against; empty: cluster.tls.certificate itself");
   schema.Field("cluster.tls.mutual", &cluster.mutual_tls,
-               "true: callers show the certificate too, and roles refuse peers without one that cluster.tls.ca signed");
+               "true: callers show a certificate too, and roles reject peers without one that cluster.tls.ca signed");
   schema.Field("cluster.tls.name", &cluster.tls_name,
                "name that the certificate of every role carries; empty: each one's cluster.host");
   schema.Field("cluster.tls.allow_plaintext", &cluster.allow_plaintext,
@@ -111,7 +112,7 @@ void BindKubernetes(base::Schema& schema, KubernetesOptions& options) {
   field("pull_secret", &options.pull_secret, "Secret for the image's registry; empty: none");
   field("env", &options.env, "variables of every pod that are keys of Secrets, such as {PGPASSWORD: pool/password}");
   field("queue", &options.queue, "queue of Kueue that admits the run; empty: none");
-  field("jobset", &options.jobset, "true: the trainer's Job stands in a JobSet");
+  field("jobset", &options.jobset, "true: wrap the trainer's Job in a JobSet");
 }
 
 void BindRegistry(base::Schema& schema, RegistryConfig& registry) {

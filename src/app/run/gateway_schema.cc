@@ -7,7 +7,7 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
   schema.Field("name", &o.name, "name in the requests of clients");
   schema.Choice(
       "weights", &o.weights, {"follow", "pinned", "external"},
-      "follow: those of training; pinned: one version's, which the engines retain; external: another server's");
+      "follow: the trained weights; pinned: one version, which the engines retain; external: another server's");
   schema.Field("version", &o.version, "pinned: the version");
   schema.Field("address", &o.address, "external: host:port of a rollout role with this run's tokenizer; or else a url");
   schema.Field(
@@ -20,7 +20,7 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
   schema.Field("concurrency", &o.concurrency, "url: requests at a time");
   schema.Field(
       "token_file", &o.token_file,
-      "external: file with the token that the role asks for: its run's cluster.token_file, or that of `ingot serve`");
+      "external: file with the token that the role requires: its run's cluster.token_file, or `ingot serve`'s");
   schema.Field("ca", &o.ca, "external: PEM file; the role speaks TLS, and its certificate is verified against this");
 }
 
@@ -28,8 +28,9 @@ void BindServedModel(base::Schema& schema, gateway::ModelOptions& o) {
 
 void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options& http, PageOptions& page) {
   schema.Field("gateway.model_name", &o.model_name, "first model of /v1/models; follows training");
-  schema.List<gateway::ModelOptions>("gateway.models", &o.models, BindServedModel,
-                                     "further models by name; calls on weights that do not follow are not trained on");
+  schema.List<gateway::ModelOptions>(
+      "gateway.models", &o.models, BindServedModel,
+      "more models by name; calls to models that do not follow training are not trained on");
   for (auto* pin : {&o.train_sampling, &o.eval_sampling}) {
     const std::string prefix = pin == &o.train_sampling ? "gateway.train_sampling." : "gateway.eval_sampling.";
     schema.Field(prefix + "temperature", &pin->temperature, "replaces the client's value; training: > 0");
@@ -54,7 +55,7 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field("gateway.episode_idle_s", &o.episode_idle_s, "seconds without a call until an episode fails; 0: never");
   schema.Field("gateway.session_idle_s", &o.session_idle_s, "the same for served sessions; 0: never");
   schema.Field("gateway.end_wait_s", &o.end_wait_s, "seconds that ending an episode waits for its aborted calls");
-  schema.Field("gateway.retry_after_s", &o.retry_after_s, "seconds that a 429 or 503 asks its client to wait");
+  schema.Field("gateway.retry_after_s", &o.retry_after_s, "seconds that a 429 or 503 response asks the client to wait");
   schema.Choice("gateway.history_thinking", &o.history_thinking, {"template", "keep"},
                 "reasoning of earlier turns that the chat template leaves out: left out of the context, or kept in it");
   schema.Field("gateway.template_variables", &o.template_variables,
@@ -65,7 +66,7 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field(
       "gateway.admin_key_file", &o.admin_key_file,
       "file with the key that opens episodes, and rewards and ends any; empty: only this run's agents.recipes open "
-      "them, or, where there are none, anybody");
+      "them, or any client if there are none");
   schema.Field("gateway.worker_threads", &o.worker_threads, "threads for parsing, rendering and admission");
   schema.Field("gateway.writer_threads", &o.writer_threads,
                "calls that are recorded at a time, sharing the pool's fsyncs");
@@ -75,19 +76,18 @@ void BindGateway(base::Schema& schema, gateway::GatewayOptions& o, http::Options
   schema.Field("http.host", &http.host, "address to listen on");
   schema.Field("http.port", &http.port, "0: a free one");
   schema.Field("http.io_threads", &http.io_threads, "threads for sockets");
-  schema.Field(
-      "http.max_connections", &http.max_connections,
-      "beyond, a new one takes the place of a silent one of whoever has the most, or gets 503; each takes an open "
-      "file; 0: 10240, or as many as the hard limit of open files leaves");
+  schema.Field("http.max_connections", &http.max_connections,
+               "beyond, a new one replaces an idle one of the client with the most, or gets 503; each takes an open "
+               "file; 0: 10240, or as many as the hard limit of open files leaves");
   schema.Field("http.max_body_bytes", &http.max_body_bytes, "beyond: 413");
   schema.Field("http.max_buffered_bytes", &http.max_buffered_bytes, "bodies of all requests in flight; beyond: 503");
   schema.Field("http.allow_hosts", &http.allow_hosts,
-               "names under which gateway and page are reached at a loopback address, beside localhost, addresses and "
-               "gateway.public_url: a proxy's; \"*\": every one");
+               "host names accepted at a loopback address besides localhost, addresses and "
+               "gateway.public_url, such as a proxy's; \"*\": every one");
   schema.Field("http.allow_origins", &http.allow_origins,
                "origins whose web pages may ask gateway and page, such as http://localhost:3000; \"*\": every one");
   schema.Field("http.dashboard", &page.enabled,
-               "serve a page about the run, on a listener of its own and behind a key; the link is printed");
+               "serve a page about the run, on its own listener and protected by a key; the link is printed");
   schema.Field("http.dashboard_host", &page.host, "address of the page; TLS as for http.host");
   schema.Field("http.dashboard_port", &page.port, "port of the page; 0: a free one");
   schema.Field("gateway.tls.certificate", &http.tls_certificate,

@@ -1,5 +1,5 @@
-// RUN/chat_template.jinja: the copy of model.chat_template that a run's start makes. Roles that start later and commands
-// that read the run take the copy, so that they do not see a file that was changed or removed meanwhile.
+// RUN/chat_template.jinja: the copy of model.chat_template that a run's start makes. Roles that start later and
+// commands that read the run use the copy, so a file that changed or disappeared in the meantime does not affect them.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace ingot::app {
 // Copies the file; without model.chat_template it does nothing. To be called before a role starts.
 absl::Status KeepChatTemplate(const ModelOptions& model, const RunDir& dir);
 
-// True: the file says something else than the run's copy. False also without a file or a copy.
+// True: the file differs from the run's copy. False also without a file or a copy.
 bool ChatTemplateChanged(const ModelOptions& model, const std::string& run_dir);
 
-// Names the copy in place of the file, if the run has one.
+// Makes the configuration name the copy instead of the file, if the run has a copy.
 void UseKeptTemplate(const std::string& run_dir, ModelOptions& model);
 
 }  // namespace ingot::app

@@ -5,7 +5,7 @@
 namespace ingot::app {
 namespace {
 
-// Whether the name stands for weights that do not follow the training.
+// Whether the name refers to weights that do not follow training.
 bool IsFixed(const gateway::GatewayOptions& gateway, const std::string& name) {
   const gateway::ModelOptions* model = FindModel(gateway, name);
   return model != nullptr && model->weights != gateway::ModelWeights::kFollow && model->url.empty();
@@ -37,7 +37,8 @@ absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gatewa
     if (term.kind == "judge" && term.judge.server.url.empty() && !IsFixed(gateway, term.judge.server.model)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "rewards.terms (", term.Name(), "): judge.url is empty, and judge.model '", term.judge.server.model,
-          "' is no pinned or external model of gateway.models: name one, or the base URL of a server of OpenAI's chat "
+          "' is not a pinned or external model of gateway.models: name one, or the base URL of a server of OpenAI's "
+          "chat "
           "completions, such as one of `ingot serve`"));
     }
   }

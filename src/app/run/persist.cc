@@ -17,7 +17,7 @@ absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std:
     if (!failing_since.has_value()) failing_since = now;
     if (warned.has_value() && now - *warned < retry.warn_every) return;
     warned = now;
-    INGOT_LOG(warn, "{}: tried again until it succeeds or the run is stopped: {}", what, failure.ToString());
+    INGOT_LOG(warn, "{}: retrying until it succeeds or the run is stopped: {}", what, failure.ToString());
   };
   const auto sleep = [&](std::chrono::nanoseconds) {
     retry.sleep ? retry.sleep(retry.pause) : std::this_thread::sleep_for(retry.pause);
@@ -31,7 +31,7 @@ absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std:
                                             what, attempt);
   if (base::IsTransient(status)) return absl::CancelledError("the run was stopped");
   if (status.ok() && failing_since.has_value()) {
-    INGOT_LOG(info, "{}: it went on after {:.0f} s", what,
+    INGOT_LOG(info, "{}: succeeded after {:.0f} s", what,
               std::chrono::duration<double>(retry.clock->Now() - *failing_since).count());
   }
   return base::Annotate(status, what);
@@ -47,7 +47,7 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
   INGOT_RETURN_IF_ERROR(Persist(retry, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
     while (!retry.stopped()) {
       absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
-      if (absl::IsDeadlineExceeded(response.status())) {  // its groups are not finished yet
+      if (absl::IsDeadlineExceeded(response.status())) {  // its groups are not finished
         if (waiting) waiting();
         continue;
       }
@@ -61,11 +61,11 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
 
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now) {
   std::string text =
-      fmt::format("waiting for batch {} since {:.0f} s: {} episodes run", step, seconds, now.running_episodes());
+      fmt::format("waiting for batch {} for {:.0f} s: {} episodes running", step, seconds, now.running_episodes());
   if (const int64_t dropped = now.dropped() - last.dropped(); dropped > 0) {
     text += fmt::format(
-        ", {} groups were dropped as all samples of each earned the same (mean reward {:.3f}); "
-        "scheduler.max_drops_per_batch trains such groups all the same",
+        ", {} groups were dropped because all samples of each earned the same (mean reward {:.3f}); "
+        "set scheduler.max_drops_per_batch to train such groups anyway",
         dropped, now.reward_mean());
   }
   if (const int64_t failed = now.failed() - last.failed(); failed > 0) {

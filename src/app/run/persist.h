@@ -1,5 +1,5 @@
-// Retries of the training thread, and of a role's start. Both outlive transient faults: a role that restarts, a time without
-// any engine, a full disk. They wait until the run is stopped, and log that they wait.
+// Retries of the training thread and of a role's start. They outlive transient faults: a role that restarts, a time
+// without engines, a full disk. They wait until the run is stopped, and log that they wait.
 #pragma once
 
 #include <atomic>
@@ -27,17 +27,18 @@ struct RetryPolicy {
   bool stopped() const { return stop->load(); }
 };
 
-// base::Persist for as long as it takes, at one pace, with a log: calls `attempt` until it returns OK or an error that is not
-// transient, and returns that. ABORTED is none, as a role that was replaced must not go on. CANCELLED if `stop` is set and
-// an attempt fails after that; so a stopped run still gets one try to write what it has. `what` names the attempt in the log
-// and the error, and from the first failure on among the waits of the process (base/waits.h).
+// base::Persist without a time limit, at a constant interval, with a log: calls `attempt` until it returns OK or an
+// error that is not transient, and returns that. ABORTED is not transient: a role that was replaced must stop.
+// CANCELLED if `stop` is set and an attempt fails after that, so a stopped run still gets one try to write what it has.
+// `what` names the attempt in the log and the error and, after the first failure, in the waits of the process
+// (base/waits.h).
 absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std::function<absl::Status()>& attempt);
 
 // Waits for batch `step`, and calls `waiting` several times a second until it is there.
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<void()>& waiting = {});
 
-// A line for the terminal: why a batch takes long, from the scheduler's progress since the batch before.
+// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch.
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now);
 
 // Publishes until the version is live on every leased engine, of which there is at least one. CANCELLED at once in a

@@ -23,7 +23,7 @@ void OnSignal(int) {
 
 void OnSupervisorsSignal(int) { StopFlag() = true; }
 
-// In place of SIG_IGN, which child processes would inherit.
+// Instead of SIG_IGN, which child processes would inherit.
 void Nothing(int) {}
 
 }  // namespace
@@ -65,7 +65,7 @@ void DieWithParent(pid_t parent) {
 absl::StatusOr<std::string> OwnBinary() {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot find this program's file: ", error.message()));
+  if (error) return absl::UnavailableError(absl::StrCat("cannot find the path of this program: ", error.message()));
   return path.string();
 }
 
@@ -85,9 +85,8 @@ int Fail(const absl::Status& status) {
 }
 
 std::string DescribeEntrance(const std::string& gateway_url) {
-  return absl::StrCat(
-      "agents.recipes is empty: this run starts no agents; those from elsewhere open their episodes at ", gateway_url,
-      "/ingot/v1/episodes");
+  return absl::StrCat("agents.recipes is empty: this run starts no agents; outside agents open their episodes at ",
+                      gateway_url, "/ingot/v1/episodes");
 }
 
 std::string DescribeCores(const CoreBudget& cores) {

@@ -18,7 +18,7 @@ namespace {
 
 // Keys that the existing groups and batches depend on.
 constexpr std::array<std::string_view, 2> kFixed{"scheduler.group_size", "scheduler.groups_per_step"};
-// Keys of one start alone.
+// Keys that apply to only one start.
 constexpr std::array<std::string_view, 4> kOfAStart{"run.name", "run.root", "run.if_exists", "run.log_level"};
 
 template <size_t N>
@@ -35,16 +35,15 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
     if (!std::filesystem::exists(dir.path() + "/" + file, error)) continue;
     if (std::filesystem::exists(dir.metrics(), error)) continue;  // a run trained there nonetheless
     return absl::InvalidArgumentError(absl::StrCat("'", dir.path(), "' holds ", what,
-                                                   " and no run to go on with: choose another run.name, or replace it "
+                                                   " and not a run to resume: choose another run.name, or replace it "
                                                    "with --set run.if_exists=replace"));
   }
   const std::string path = dir.path() + "/config.yaml";
   if (std::error_code error; !std::filesystem::exists(path, error)) {
-    INGOT_LOG(
-        warn,
-        "{} is gone: the run goes on with the configuration that was given, and what changed since it was left is "
-        "not known",
-        path);
+    INGOT_LOG(warn,
+              "{} is gone: the run resumes with the given configuration, and the changes since it was left are "
+              "not known",
+              path);
     return absl::OkStatus();
   }
   RunConfig before;
@@ -56,9 +55,9 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
   std::vector<std::string> changed;
   for (const base::Schema::Difference& now : loaded.schema.DifferencesFrom(schema)) {
     if (Has(kFixed, now.key)) {
-      return absl::InvalidArgumentError(absl::StrCat(now.key, " is ", now.value, ", and the run's groups are made for ",
-                                                     now.others, " (", path, "): go on with ", now.others,
-                                                     ", or start another run under another run.name"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(now.key, " is ", now.value, ", but the run's groups were made for ", now.others, " (", path,
+                       "): resume with ", now.others, ", or start another run under another run.name"));
     }
     if (!Has(kOfAStart, now.key)) changed.push_back(absl::StrCat(now.key, " (", now.others, " -> ", now.value, ")"));
   }

@@ -1,4 +1,4 @@
-// `rewards`: the terms of the reward, each with its weight, schedule, domains and the options of its kind alone.
+// `rewards`: the reward terms. Each has a weight, a schedule, domains and the options of its kind.
 #include <utility>
 
 #include "app/run/role_schemas.h"
@@ -10,11 +10,11 @@ void BindSchedule(base::Schema& schema, reward::TermSchedule& o) {
   schema.Field("schedule.from", &o.from, "share of the run's steps from which it counts, 0 to 1");
   schema.Field("schedule.until", &o.until, "share of the run's steps up to which it counts; 1: to the end");
   schema.Field("schedule.linear", &o.linear, "the weight falls linearly to 0 between `from` and `until`");
-  schema.Field("schedule.phase_steps", &o.phase_steps, "versions of a phase; 0: there are no phases");
-  schema.Field("schedule.phase", &o.phase, "0: it counts in even phases alone, 1: in odd ones, -1: in all");
+  schema.Field("schedule.phase_steps", &o.phase_steps, "versions per phase; 0: no phases");
+  schema.Field("schedule.phase", &o.phase, "0: it counts only in even phases, 1: only in odd ones, -1: in all");
 }
 
-// Binds the options of one kind. Their keys stand in the section of its name, which no term of another kind may set.
+// Binds the options of one kind. Their keys are in the section with its name, which no term of another kind may set.
 class KindOptions {
  public:
   KindOptions(base::Schema& schema, const reward::TermOptions& term, std::string kind)
@@ -83,11 +83,11 @@ void BindToggle(KindOptions& options, reward::ToggleOptions& o) {
 }
 
 void BindParlParallel(KindOptions& options, reward::ParlParallelOptions& o) {
-  options.Field("cap", &o.cap, "sub-agents side by side that earn all of it");
+  options.Field("cap", &o.cap, "parallel sub-agents that earn the full reward");
 }
 
 void BindCriticalSteps(KindOptions& options, reward::CriticalStepsOptions& o) {
-  options.Field("budget", &o.budget, "of tasks without a budget of their own; 0: they are errors");
+  options.Field("budget", &o.budget, "budget of tasks that do not set one; 0: such tasks are errors");
   options.Field("field", &o.field, "the task's field with its own budget");
 }
 
@@ -96,7 +96,7 @@ void BindRetrieval(KindOptions& options, reward::RetrievalOptions& o) {
   options.Field("beta_end", &o.beta_end, "of F_beta in the last epoch");
   options.Field("epochs", &o.epochs, "equal parts of the run; 1: beta throughout");
   options.Field("answer_bonus", &o.answer_bonus, "for a returned chunk that holds the answer");
-  options.Field("floor", &o.floor, "penalties lead no lower than this");
+  options.Field("floor", &o.floor, "penalties never lower the value below this");
   options.Field("relevant_field", &o.relevant_field, "the task's field of relevant ids");
   options.Field("answer_field", &o.answer_field, "the task's field of ids that hold the answer");
 }
@@ -164,11 +164,10 @@ void BindTerm(base::Schema& schema, reward::TermOptions& o) {
 void BindRewards(base::Schema& schema, reward::RewardOptions& o) {
   schema.Field("rewards.deadline_s", &o.deadline_s, "seconds to judge a complete group; past it the group fails");
   schema.Field("rewards.concurrency", &o.concurrency, "groups that are judged at a time");
-  schema.Field(
-      "rewards.give_up_groups", &o.give_up_groups,
-      "groups in a row of which a term could judge nothing, after which the run ends with its reason; 0: never");
+  schema.Field("rewards.give_up_groups", &o.give_up_groups,
+               "groups in a row that a term could not judge, after which the run ends with the reason; 0: never");
   schema.List<reward::TermOptions>("rewards.terms", &o.terms, BindTerm,
-                                   "the reward is the weighted sum of their values; empty: the outcome alone");
+                                   "the reward is the weighted sum of their values; empty: only the outcome");
 }
 
 }  // namespace ingot::app

@@ -17,29 +17,28 @@ void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& o) {
       "scheduler.drop_zero_variance", &o.drop_zero_variance,
       "drop groups whose rewards are all equal, and admit others in their place (DAPO's dynamic sampling, under "
       "every trainer.preset)");
-  schema.Field(
-      "scheduler.max_drops_per_batch", &o.max_drops_per_batch,
-      "drops since the last batch after which groups of equal rewards are trained all the same; 0: no limit but "
-      "scheduler.give_up_equal");
+  schema.Field("scheduler.max_drops_per_batch", &o.max_drops_per_batch,
+               "drops since the last batch after which groups of equal rewards are trained anyway; 0: no limit but "
+               "scheduler.give_up_equal");
   schema.Field("scheduler.group_deadline_s", &o.group_deadline_seconds,
-               "seconds that a group may take in which its samples run or may be handed out; past it the group fails");
+               "seconds that a group may take while its samples run or can be handed out; past it the group fails");
   schema.Field("scheduler.max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails");
   schema.Field("scheduler.max_infrastructure_failures", &o.max_infrastructure_failures,
-               "the same of attempts that failed by no fault of the agent: sandbox, set-up, verifier");
+               "the same for failures that are not the agent's fault: sandbox, set-up, verifier");
   schema.Field("scheduler.give_up_s", &o.give_up_seconds,
-               "seconds with failed groups alone (at least as many as may be open) after which the run ends with the "
-               "last one's reason; 0: never");
+               "seconds in which every group fails (at least as many groups as may be open), after which the run ends "
+               "with the last reason; 0: never");
   schema.Field(
       "scheduler.give_up_unstarted", &o.give_up_unstarted,
-      "episodes that fail in a row of their set-up (no sandbox, set-up, task, verifier, or no call of the model by "
-      "any agent), none finished, after which the run ends with the last one's reason; at least 3 for each "
-      "of agents.concurrency; 0: never; without effect on agents from elsewhere");
+      "episodes in a row that fail in set-up (no sandbox, set-up, task, verifier, or no agent called the model), "
+      "before any finishes, after which the run ends with the last reason; at least 3 for each of "
+      "agents.concurrency; 0: never; no effect on outside agents");
   schema.Field("scheduler.give_up_equal", &o.give_up_equal,
-               "groups dropped in a row for equal rewards after which the run ends; 0: never; without effect with "
+               "groups dropped in a row for equal rewards after which the run ends; 0: never; no effect with "
                "scheduler.max_drops_per_batch above 0");
   schema.Field("scheduler.max_concurrent_episodes", &o.max_concurrent_episodes,
-               "episodes running at a time, evaluation included; 0: no bound of its own");
-  schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "wait that a 429 answer asks for");
+               "episodes running at a time, evaluation included; 0: no separate limit");
+  schema.Field("scheduler.retry_after_ms", &o.retry_after_ms, "wait that a 429 response asks for");
   schema.Field("scheduler.max_active_evals", &o.max_active_evals, "evaluations running at a time");
   schema.Field("scheduler.max_eval_episodes", &o.max_eval_episodes, "tasks times avg_n of one evaluation");
 }
@@ -52,13 +51,13 @@ void BindSampling(base::Schema& schema, scheduler::SamplingOptions& o, std::map<
                "weight of each of the tasks' domains; empty: every task weighs the same");
   schema.Field("scheduler.sampling.once", &o.once, "no task is used twice in the run, through restarts");
   schema.Field("scheduler.sampling.difficulty_field", &o.difficulty_field,
-               "curriculum: the number of a task that says how hard it is; pass_rate_field counts if no task has it");
+               "curriculum: the task's number with its difficulty; pass_rate_field is used if no task has it");
   schema.Field("scheduler.sampling.curriculum_start", &o.curriculum_start,
                "curriculum: share of the tasks, easiest first, at the start; (0, 1]");
   schema.Field("scheduler.sampling.curriculum_until", &o.curriculum_until,
                "curriculum: share of the steps after which all tasks are in; (0, 1]");
   schema.Field("scheduler.sampling.pass_rate_field", &o.pass_rate_field,
-               "the number of a task that is its success rate before the run, 0 to 1; empty: none is known");
+               "the task's number with its success rate before the run, 0 to 1; empty: not known");
   schema.Field("scheduler.sampling.warm_up", &o.warm_up, "share of the steps in which hard_below does not count");
   schema.Field("scheduler.sampling.hard_below", &o.hard_below,
                "only tasks with a success rate below it, where there are any; 0: all");
@@ -69,19 +68,18 @@ void BindSampling(base::Schema& schema, scheduler::SamplingOptions& o, std::map<
 }
 
 void BindRollout(base::Schema& schema, rollout::EngineOptions& o) {
-  schema.Field(
-      "rollout.record_routes", &o.record_routes,
-      "answers say which experts drew each id, for trainer.replay_routes; two bytes an expert, layer and token");
+  schema.Field("rollout.record_routes", &o.record_routes,
+               "record which experts drew each id, for trainer.replay_routes; two bytes per expert, layer and token");
   schema.Field("rollout.kv_block_tokens", &o.kv_block_tokens, "tokens per KV block; 1 to 1024");
   schema.Field("rollout.kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens");
   schema.Field("rollout.max_running", &o.max_running, "requests in one batch");
-  schema.Field("rollout.max_waiting", &o.max_waiting, "requests beyond those; one more is refused");
+  schema.Field("rollout.max_waiting", &o.max_waiting, "queued requests beyond max_running; one more is rejected");
   schema.Field("rollout.max_batch_tokens", &o.max_batch_tokens,
                "tokens in one forward pass (decode and prompt chunks)");
   schema.Field("rollout.context_length", &o.context_length,
                "greatest number of tokens of a request; 0: the model's own");
   schema.Field("rollout.prefix_cache", &o.prefix_cache, "share the KV of equal prefixes");
-  schema.Field("rollout.max_retained_versions", &o.max_retained_versions, "versions held beside the newest");
+  schema.Field("rollout.max_retained_versions", &o.max_retained_versions, "versions held in addition to the newest");
   schema.Field("rollout.request_deadline_ms", &o.request_deadline_ms,
                "milliseconds from arrival to the last token; 0: none");
   schema.Field("rollout.max_update_bytes", &o.max_update_bytes, "payload of one weight update over gRPC");
@@ -112,7 +110,7 @@ void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
   schema.Field("datapool.postgres.allow_single", &o.postgres.allow_single,
                "accept a server without a synchronous standby: the death of its disk loses the run");
   schema.Field("datapool.postgres.answer_timeout_s", &o.postgres.answer_timeout_s,
-               "longest wait for the answer to a statement or commit, before another server is tried");
+               "longest wait for a statement or commit before another server is tried");
   schema.Field("datapool.shards", &o.shards, "databases the episodes are spread over; fixed when the pool is made");
   schema.Field("datapool.sync", &o.sync, "fsync before a write is acknowledged; false only for tests");
   schema.Field("datapool.cache_bytes", &o.cache_bytes, "read cache of all shards, with the indexes of what is stored");
@@ -120,12 +118,12 @@ void BindDataPool(base::Schema& schema, datapool::StoreOptions& o) {
   schema.Field("datapool.max_call_bytes", &o.max_call_bytes, "size of one recorded call");
   schema.Field("datapool.retry_after_error_s", &o.retry_after_error_s,
                "least seconds between two attempts to recover from a failing disk");
-  schema.Field("datapool.max_waiting", &o.max_waiting, "writes that wait for an fsync, per shard; beyond: refused");
+  schema.Field("datapool.max_waiting", &o.max_waiting, "writes that wait for an fsync, per shard; beyond: rejected");
 }
 
 void BindWeights(base::Schema& schema, WeightsConfig& o) {
   schema.Field("weights.deadline_ms", &o.deadline_ms,
-               "milliseconds for one engine to confirm a version; after them it loses its lease");
+               "milliseconds for one engine to confirm a version; after that it loses its lease");
   schema.Field("weights.zstd_level", &o.zstd_level, "of the delta codec: -7 (fastest) to 19");
 }
 

@@ -1,5 +1,5 @@
-// Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have files of
-// their own (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, rewards_schema.cc,
+// Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have separate
+// files (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, rewards_schema.cc,
 // cluster_schema.cc, weights_schema.cc).
 #pragma once
 
@@ -24,9 +24,9 @@ void BindRewards(base::Schema& schema, reward::RewardOptions& options);
 void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options, std::string& require);
 void BindCluster(base::Schema& schema, ClusterOptions& options);
 
-// INVALID_ARGUMENT: keys below weights.* that do not go together. `engines`: their number.
+// INVALID_ARGUMENT: weights.* keys that conflict. `engines`: their number.
 absl::Status CheckWeightTransport(const WeightTransportConfig& options, int engines);
-// INVALID_ARGUMENT: keys below cluster.* that do not go together.
+// INVALID_ARGUMENT: cluster.* keys that conflict.
 absl::Status CheckCluster(const ClusterOptions& cluster);
 
 }  // namespace ingot::app

@@ -24,14 +24,14 @@ absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
     return absl::CancelledError("the first line is enough");
   });
   if (!key.empty()) return key;
-  return read.ok() ? absl::InvalidArgumentError(path + ": there is no line in it") : read;
+  return read.ok() ? absl::InvalidArgumentError(path + " is empty") : read;
 }
 
 void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("run.name", &config.name, "names the run; its folder is run.root/run.name");
   schema.Field("run.root", &config.root, "folder that holds the runs");
   schema.Choice("run.if_exists", &config.if_exists, {"fail", "replace", "resume"},
-                "answer to a run of this name: refuse, replace it, or resume it");
+                "what to do if the run exists: fail, replace it, or resume it");
   schema.Field("run.seed", &config.seed, "root of every random stream: weights, task order, sampling, shuffling");
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
                 "least level in the log file; warnings also go to the terminal");
@@ -47,8 +47,8 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Shorthand("data", SupervisedKeyOf);
   schema.Field(
       "data.tasks", &config.tasks, &config.more_tasks,
-      "JSONL of training tasks, one object per line, or a folder of Harbor's tasks, or a list of these, read one after "
-      "the other; empty: supervised training alone, without agents");
+      "JSONL of training tasks, one object per line, or a folder of Harbor tasks, or a list of these, read in order; "
+      "empty: only supervised training, without agents");
   schema.Choice("data.format", &config.task_format, {"auto", "jsonl", "harbor"},
                 "of data.tasks and eval.tasks; auto: a folder holds Harbor's tasks, a file JSON lines");
   schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");
@@ -67,8 +67,8 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
                "says, otherwise its template, otherwise hermes");
   schema.Field(
       "model.chat_template", &model.chat_template,
-      "Jinja file whose template replaces those of model.path's folder, and goes with every checkpoint; empty: "
-      "the folder's own");
+      "Jinja file whose template replaces the templates of model.path's folder, and is saved with every checkpoint; "
+      "empty: the folder's own");
   schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
   schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
   schema.Field("model.layers", &model.layers, "transformer blocks");
@@ -78,18 +78,18 @@ void BindModel(base::Schema& schema, ModelOptions& model) {
   schema.Field("model.context_length", &model.context_length, "tokens of a prompt and its answer together, at most");
   schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
   schema.Field("trainer.lora.rank", &model.lora.rank,
-               "rank of low-rank adapters, which alone are trained; 0: all weights are");
+               "rank of low-rank adapters; only they are trained; 0: all weights are trained");
   schema.Field(
       "trainer.lora.alpha", &model.lora.alpha,
-      "the adapters' result is multiplied by alpha / rank; 0: that of trainer.lora.init's folder, otherwise 32");
+      "the adapters' result is multiplied by alpha / rank; 0: the value in trainer.lora.init's folder, otherwise 32");
   schema.Field(
       "trainer.lora.targets", &model.lora.targets,
       "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD; "
-      "the default, where a family lacks one of these: all of its products but those of routed experts");
+      "the default, where a family lacks one of these: all of its products except those of routed experts");
   schema.Field("trainer.lora.dropout", &model.lora_dropout,
                "must be 0: with dropout the trained policy would not be the sampled one");
   schema.Field("trainer.lora.init", &model.lora_init,
-               "default: A uniform, B zero, so that the start is the base; or a PEFT folder to go on from");
+               "default: A uniform, B zero, so the run starts from the base; or a PEFT folder to continue from");
 }
 
 void BindEval(base::Schema& schema, RunConfig& config) {
@@ -119,16 +119,14 @@ void BindEval(base::Schema& schema, RunConfig& config) {
 
 void BindMetrics(base::Schema& schema, MetricsConfig& metrics) {
   schema.Field("metrics.host", &metrics.host, "address of metrics.port");
-  schema.Field(
-      "metrics.port", &metrics.port,
-      "TCP port of /metrics for whoever shows the key in gateway.admin_key_file; `ingot launch`: the first "
-      "role's, the others follow; 0: only the socket files RUN/sockets/metrics-ROLE.sock, for this user alone");
-  schema.Field("metrics.max_labels", &metrics.max_labels,
-               "greatest number of values of a label of a metric; further ones are counted as other");
+  schema.Field("metrics.port", &metrics.port,
+               "TCP port of /metrics, for clients with the key in gateway.admin_key_file; `ingot launch`: the first "
+               "role's, the others follow; 0: only the socket files RUN/sockets/metrics-ROLE.sock, for this user only");
+  schema.Field("metrics.max_labels", &metrics.max_labels, "most values of a metric's label; more are counted as other");
 }
 
 // Sets the fields that follow from other keys, once, so that they cannot differ between roles.
-// INVALID_ARGUMENT names the domain whose weight is no number.
+// INVALID_ARGUMENT names the domain whose weight is not a number.
 absl::Status DeriveDomains(RunConfig& config) {
   for (const auto& [domain, text] : config.task_domains) {
     double weight = 0;
@@ -154,7 +152,7 @@ void Derive(RunConfig& config) {
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.keep_checkpoints = config.trainer.keep_checkpoints;
-  // People try their agents from elsewhere against a run that waits for them.
+  // People try their outside agents against a run that waits for them.
   if (config.agents.recipes.empty()) config.scheduler.give_up_unstarted = 0;
   // Slots fail side by side: each has failed a few times before the run is given up.
   if (int32_t& most = config.scheduler.give_up_unstarted; most > 0)
@@ -179,32 +177,33 @@ absl::Status CheckModel(const ModelOptions& model) {
   }
   if (!model.chat_template.empty() && model.path.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("model.chat_template is ", model.chat_template,
-                                                   ", and there is no model.path: a template needs the tokenizer of a "
+                                                   ", but model.path is not set: a template needs the tokenizer of a "
                                                    "model folder; name one, or leave model.chat_template out"));
   }
   if (model.lora_dropout != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("trainer.lora.dropout is ", model.lora_dropout,
-                     ": only 0 is possible, for with dropout the trained policy would not be the one that sampled"));
+                     ": it must be 0, because with dropout the trained policy would not be the policy that sampled"));
   }
   if (model.lora.rank < 0) {
     return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
   }
   if (model.lora.alpha < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("trainer.lora.alpha is ", model.lora.alpha,
-                                                   ": it must be above 0, or 0 for the adapter's own, otherwise 32"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("trainer.lora.alpha is ", model.lora.alpha,
+                     ": it must be above 0, or 0 for the adapter's own value, otherwise 32"));
   }
   if (model.lora_init != "default" && (model.lora.rank == 0 || model.path.empty())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "trainer.lora.init is ", model.lora_init, ", and ",
         model.lora.rank == 0 ? "trainer.lora.rank is 0, which trains all weights: set it to the adapter's rank"
-                             : "there is no model.path: an adapter needs the folder of its base",
+                             : "model.path is not set: an adapter needs the folder of its base",
         ", or leave trainer.lora.init out"));
   }
   return absl::OkStatus();
 }
 
-// A run of supervised stages alone needs at least one with steps.
+// A run with only supervised stages needs at least one stage with steps.
 absl::Status CheckStages(const RunConfig& config) {
   const auto none = [](const std::string& data, const trainer::SftOptions& stage) {
     return data.empty() || (stage.epochs == 0 && stage.max_steps == 0);
@@ -218,7 +217,7 @@ absl::Status CheckStages(const RunConfig& config) {
       "data.tasks names no file of training tasks");
 }
 
-// Supervised stages have no policy loss, which a mask could leave tokens out of.
+// Masks leave tokens out of the policy loss, and supervised stages do not have one.
 absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
   if (!options.off_policy_mask.on() && options.truncated == "train") return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -251,13 +250,13 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   if (config.cluster.rewards_role && !config.has_reward_stage()) {
     return absl::InvalidArgumentError(
-        "cluster.rewards_role is true, and the reward is the outcome alone, which no stage judges: give rewards.terms, "
+        "cluster.rewards_role is true, but the reward is only the outcome, which needs no stage: give rewards.terms, "
         "or "
         "set it to false");
   }
   if (config.trainer.by_terms() && config.rewards.outcome_alone()) {
     return absl::InvalidArgumentError(
-        "trainer.advantage_normalization is terms, and the reward is the outcome alone, which has no terms: give "
+        "trainer.advantage_normalization is terms, but the reward is only the outcome, which has no terms: give "
         "rewards.terms, or set it to group or batch");
   }
   if (config.trainer.by_role() && config.agents.branching.width > 0) {
@@ -270,7 +269,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
-// The names stand in metrics.
+// The names appear in metrics.
 absl::Status CheckSets(const std::map<std::string, std::string>& sets) {
   for (const auto& [name, path] : sets) {
     const auto fits = [](char c) {
@@ -294,13 +293,13 @@ absl::Status CheckEvaluation(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckSets(config.eval.sets));
   if (config.eval.keep_best && !config.eval.has_tasks()) {
     return absl::InvalidArgumentError(
-        "eval.keep_best keeps the model with the best held-out reward, and eval.tasks names no tasks");
+        "eval.keep_best keeps the model with the best held-out reward, but eval.tasks names no tasks");
   }
   if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
         ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
-        config.rollout.max_retained_versions, ") beside the newest, and models are pinned to as many; raise it"));
+        config.rollout.max_retained_versions, ") besides the newest, and gateway.models pins that many; raise it"));
   }
   return absl::OkStatus();
 }
@@ -310,7 +309,7 @@ absl::Status CheckGoal(const GoalOptions& goal, bool has_evaluation) {
     return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
   }
   if (goal.of_evaluation() && !has_evaluation) {
-    return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, and eval.tasks names no tasks");
+    return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, but eval.tasks names no tasks");
   }
   return absl::OkStatus();
 }
@@ -326,7 +325,7 @@ absl::Status CheckCompute(const RunConfig& config) {
   }
   if (config.device == "cuda" && config.numerics == kernels::Numerics::kExact) {
     return absl::InvalidArgumentError(
-        "numerics: exact is kept by the CPU kernels alone: use numerics=fast with device=cuda, or device=cpu");
+        "numerics=exact works only on the CPU: use numerics=fast with device=cuda, or device=cpu");
   }
   return absl::OkStatus();
 }
@@ -337,7 +336,7 @@ absl::Status CheckMetrics(const RunConfig& config) {
   if (metrics.port < 0 || metrics.port > 65535) return absl::InvalidArgumentError("metrics.port must be in [0, 65535]");
   if (metrics.port == 0 || !config.gateway.admin_key_file.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "metrics.port is for whoever shows the admin key, and gateway.admin_key_file names no file with one: name one, "
+      "metrics.port needs the admin key, but gateway.admin_key_file names no file: name one, "
       "or "
       "read the socket files in RUN/sockets instead");
 }
@@ -398,9 +397,8 @@ base::Schema BindSchema(RunConfig& config) {
   BindGateway(schema, config.gateway, config.http, config.page);
   BindLoggers(schema, config.loggers);
   BindDataPool(schema, config.datapool);
-  schema.Field(
-      "datapool.keep_steps", &config.scheduler.keep_steps,
-      "number of newest trained steps whose trees stay, beside those that a checkpoint may replay; 0: all stay");
+  schema.Field("datapool.keep_steps", &config.scheduler.keep_steps,
+               "newest trained steps whose trees stay, besides those that a checkpoint may replay; 0: all stay");
   BindWeights(schema, config.weights);
   BindWeightTransport(schema, config.weights.ways);
   BindAgents(schema, config.agents);
@@ -416,7 +414,7 @@ base::Schema BindSchema(RunConfig& config) {
 absl::Status RequireTasks(const RunConfig& config) {
   if (!config.tasks.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "data.tasks names no file of training tasks: only `ingot train` and `ingot launch` can do without, for "
+      "data.tasks names no file of training tasks: only `ingot train` and `ingot launch` work without it, for "
       "supervised "
       "training");
 }

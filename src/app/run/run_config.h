@@ -33,7 +33,7 @@ struct ModelOptions {
   std::string path;  // Hugging Face model folder to start from; empty = random weights at the shape below
   std::string tokenizer = "bytes";   // of random weights: bytes; with `path` it is the folder's tokenizer.json
   std::string chat_format = "auto";  // text_parts.h; auto = the folder decides
-  std::string chat_template;         // Jinja file in place of the folder's templates; empty = the folder's own
+  std::string chat_template;         // Jinja file instead of the folder's templates; empty = the folder's own
   // Shape of random weights (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;
   int64_t intermediate_size = 384;
@@ -43,8 +43,8 @@ struct ModelOptions {
   int64_t head_dim = 32;
   int64_t context_length = 2048;
   double rope_theta = 10000;
-  // Adapters in place of all weights (trainer.lora.*); rank 0 = all weights are trained; alpha 0 = that of lora_init's
-  // folder, or 32.
+  // Adapters instead of all weights (trainer.lora.*); rank 0 = all weights are trained; alpha 0 = the value in
+  // lora_init's folder, or 32.
   model::LoraConfig lora = {
       .rank = 0, .alpha = 0, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
   double lora_dropout = 0;
@@ -69,7 +69,7 @@ struct EvalOptions {
   double success = 1;                            // a sample succeeds with this return or more: for pass@k
   bool keep_best = false;                        // keep the model of the version with the best reward (best_model.h)
 
-  std::vector<std::string> more_tasks = {};  // further files beside `tasks`, of `ingot collect` alone
+  std::vector<std::string> more_tasks = {};  // files after `tasks`, only of `ingot collect`
 
   bool has_tasks() const { return !tasks.empty() || !sets.empty(); }
   // All files by the name of their set; "" = the files of `tasks`.
@@ -126,7 +126,7 @@ struct KubernetesOptions {
   std::string pull_secret;                 // Secret for the image's registry
   std::map<std::string, std::string> env;  // VARIABLE: SECRET/KEY, in every pod
   std::string queue;                       // of Kueue, which then admits the run
-  bool jobset = false;                     // the trainer's Job stands in a JobSet
+  bool jobset = false;                     // wrap the trainer's Job in a JobSet
 };
 
 // Who starts the nodes of a run.
@@ -142,17 +142,17 @@ struct ClusterOptions {
   int32_t rewards_port = 0;
   int32_t rollout_engines = 1;
   int32_t gateways = 1;
-  bool rewards_role = false;      // the reward stage is a process of its own; false = it is in the scheduler's
+  bool rewards_role = false;      // the reward stage is a separate process; false = it is in the scheduler's
   int32_t trainer_ranks = 1;      // processes that train each batch together
-  int32_t min_trainer_ranks = 1;  // least number of ranks with which the run goes on after others were lost
+  int32_t min_trainer_ranks = 1;  // least number of ranks with which the run continues after others were lost
   // The ranks' meeting place, if there are several: where rank 0 runs. Empty = `host`; 0 = a free port.
   std::string trainer_host;
   int32_t trainer_port = 0;
   double trainer_stop_s = 600;   // grace of a stopped run's trainer to end its step and save
   int64_t rank_deadline_s = 30;  // of a rank's silence, after which the group is restarted
   double takeover_s = 30;        // of a dead node's absence, after which its roles move; 0 = they do not
-  int32_t takeover_engines = 0;  // of dead nodes, that a node with engines runs beside its own
-  int32_t datapools = 1;         // processes that serve the pool; more than 1 over PostgreSQL alone
+  int32_t takeover_engines = 0;  // of dead nodes, that a node with engines runs in addition to its own
+  int32_t datapools = 1;         // processes that serve the pool; more than 1 only over PostgreSQL
   double drain_s = 30;           // grace of an engine that leaves, for its calls to end
   int32_t max_restarts = 3;      // of a role, or of a rank of the trainer
   // A file with the token that every rpc carries, for roles and commands started by hand. Empty = `ingot launch` makes
@@ -160,7 +160,7 @@ struct ClusterOptions {
   std::string token_file;
   std::string tls_certificate, tls_key;  // PEM files; empty = plain text
   std::string tls_ca;                    // PEM file that roles verify each other against; empty = tls_certificate
-  bool mutual_tls = false;               // callers show the certificate too, and roles refuse those that show none
+  bool mutual_tls = false;               // callers show the certificate too, and roles reject those without one
   std::string tls_name;                  // name in every role's certificate; empty = cluster.host of each
   bool allow_plaintext = false;          // `host` may be an address that other machines reach, without TLS
   RegistryConfig registry;
@@ -170,14 +170,14 @@ struct ClusterOptions {
   KubernetesOptions kubernetes;
 };
 
-// Prometheus' endpoints: socket files in the run's folder and, if there is a port, TCP for whoever shows the admin key.
+// Prometheus endpoints: socket files in the run's folder and, if there is a port, TCP for clients with the admin key.
 struct MetricsConfig {
   std::string host = "127.0.0.1";
   int32_t port = 0;                                       // of the first process; 0 = none
   int32_t max_labels = base::Metrics::kDefaultMaxLabels;  // values of a label
 };
 
-// The way of new weights from the trainer to an engine in another process.
+// How new weights reach an engine in another process from the trainer.
 enum class WeightTransport { kGrpc, kDirectory, kS3, kBroadcast };
 
 struct WeightTransportConfig {
@@ -213,11 +213,11 @@ struct RunConfig {
   kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;         // compute threads of rollout and trainer together; 0 = all cores
   int32_t rollout_threads = 0;       // the engine's share of them; 0 = half, rounded up
-  std::string tasks;                 // training tasks, a file or a folder; empty = supervised training alone
+  std::string tasks;                 // training tasks, a file or a folder; empty = only supervised training
   std::string task_format = "auto";  // of all task files: "jsonl", "harbor" (dataset/harbor.h), or "auto" by the path
   std::string sft_data;              // JSONL of conversations; empty = no such stage
   std::string dpo_data;              // JSONL of preference pairs; empty = no such stage
-  // Further files or folders of data.tasks, read after `tasks`.
+  // More files or folders of data.tasks, read after `tasks`.
   std::vector<std::string> more_tasks;
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
@@ -232,8 +232,8 @@ struct RunConfig {
   WeightsConfig weights;
   agents::RunnerOptions agents;
   reward::RewardOptions rewards;
-  // sandbox.require as written: "any" = no isolation level is named, and verifiers that run the model's programs want more than the
-  // weakest; otherwise sandbox.require itself.
+  // sandbox.require as written: "any" = no isolation level is named, and verifiers that run the model's programs need
+  // more than the weakest; otherwise sandbox.require itself.
   std::string sandbox_require = "any";
   sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
   EvalOptions eval;
@@ -242,7 +242,7 @@ struct RunConfig {
   MetricsConfig metrics;
 
   std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }  // of data.tasks, in their order
-  // A stage judges groups: the reward is more than the outcome, or only the trees of a group tell the returns of its roles.
+  // A stage judges groups: the reward is more than the outcome, or the returns of roles need the trees of a group.
   bool has_reward_stage() const { return !rewards.outcome_alone() || trainer.by_role(); }
 };
 
@@ -260,8 +260,8 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
 // INVALID_ARGUMENT: the configuration has no training tasks. For commands and roles that serve agents.
 absl::Status RequireTasks(const RunConfig& config);
 
-// The greatest number of evaluations at a time: the scheduler's limit, or the versions that an engine retains beside
-// pinned ones.
+// The greatest number of evaluations at a time: the scheduler's limit, or the versions that an engine retains in
+// addition to pinned ones.
 int64_t MostEvaluations(const RunConfig& config);
 
 // The compute threads of trainer and engine when both run in one process.

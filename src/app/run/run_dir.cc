@@ -29,18 +29,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Folders within the run's folder, by names that nobody else gives. A replaced run moves from one to the next, so that
-// every crash leaves it whole or, once its removal began, nothing of it:
+// Folders within the run's folder, with names that nothing else uses. A replaced run moves from one to the next, so a
+// crash leaves it whole or, once its removal has begun, leaves nothing of it:
 //
 //   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
 //   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
 //
-// While a job that replaces the run is submitted, nobody holds the folder. The name of replaced/ is then submitted/. The
-// job's nodes leave it alone: they run only if the job was accepted.
+// While a job that replaces the run is submitted, no process holds the folder, and replaced/ is named submitted/. The
+// job's nodes do not touch it: they run only if the job was accepted.
 //
 //   replaced/ <--renamed--> submitted/ --renamed, the job was accepted or begins--> removed/ --> gone
-constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the other part is beside it
-constexpr char kReplaced[] = ".ingot-replaced";    // the old run; beside it is the start's
+constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the rest is next to it
+constexpr char kReplaced[] = ".ingot-replaced";    // the old run; the start's files are next to it
 constexpr char kSubmitted[] = ".ingot-submitted";  // as kReplaced, and the start is a job's
 constexpr char kRemoved[] = ".ingot-removed";
 
@@ -50,7 +50,7 @@ constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a
 constexpr base::Format kRunFormat = {"run folder", 1};
 constexpr char kFormatFile[] = "format";  // holds the number
 
-constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs tell why
+constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs say why
 
 constexpr std::chrono::milliseconds kGlance(1000);  // that IsHeld may hold a lock at most, on a busy machine
 
@@ -83,7 +83,7 @@ absl::Status Remove(const fs::path& path) {
   return error ? Failed("remove", path, error) : absl::OkStatus();
 }
 
-// Everything in `folder` but its locks and the folder `but`.
+// Everything in `folder` except its locks and the folder `but`.
 absl::StatusOr<std::vector<fs::path>> Entries(const fs::path& folder, const char* but) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -121,7 +121,7 @@ absl::Status KeepLogs(const fs::path& path) {
   return error ? Failed("create", kept.parent_path(), error) : Rename(path / "logs", kept);
 }
 
-// Removes the start's files but its logs, and puts the old run back in their place.
+// Removes the start's files except its logs, and puts the old run back.
 absl::Status PutBack(const fs::path& path) {
   if (Exists(path / kSubmitted)) INGOT_RETURN_IF_ERROR(Rename(path / kSubmitted, path / kReplaced));
   if (Exists(path / kReplaced)) {
@@ -132,7 +132,7 @@ absl::Status PutBack(const fs::path& path) {
   }
   INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path / kReplacing, ""));
   for (const fs::path& entry : entries) {
-    // Another node's agent may have made its folder of logs meanwhile.
+    // Another node's agent may have made its logs folder in the meantime.
     INGOT_RETURN_IF_ERROR(Remove(path / entry.filename()));
     INGOT_RETURN_IF_ERROR(Rename(entry, path / entry.filename()));
   }
@@ -140,12 +140,12 @@ absl::Status PutBack(const fs::path& path) {
   return base::SyncDir(path.string());
 }
 
-// Mends a folder whose process died while it replaced the run.
+// Repairs a folder whose process died while it replaced the run.
 absl::Status Mend(const fs::path& path) {
   const bool submitted = Exists(path / kSubmitted);
   if (!submitted && !Exists(path / kReplaced) && !Exists(path / kReplacing)) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(PutBack(path));
-  std::fprintf(stderr, "%s: a start %s before it had replaced the run, which is there again\n",
+  std::fprintf(stderr, "%s: a start %s before it replaced the run; the old run is back in place\n",
                base::Printable(path.string()).c_str(), submitted ? "by a job ended" : "ended or died");
   return absl::OkStatus();
 }
@@ -217,8 +217,8 @@ absl::Status CheckRunFormat(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(file));
   int64_t found = 0;
   if (!absl::SimpleAtoi(text, &found)) {
-    return absl::DataLossError(
-        absl::StrCat("'", file, "' holds no number: write ", kRunFormat.number, " there if this version made the run"));
+    return absl::DataLossError(absl::StrCat("'", file, "' does not hold a number: write ", kRunFormat.number,
+                                            " there if this version made the run"));
   }
   return base::CheckFormat(kRunFormat, found, absl::StrCat("the run '", path, "'"),
                            "use the version of ingot that made it, or choose another run.name");
@@ -254,11 +254,11 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
   if (opener == Opener::kHere && Exists(fs::path(path) / kSubmitted)) {
     close(fd);
     return absl::FailedPreconditionError(absl::StrCat(
-        "a job may be there that replaces the run '", path, "'; the old run is kept in ", path, "/", kSubmitted,
-        ": `ingot launch` with the job's cluster.launcher asks for it, and puts the run back without one"));
+        "a submitted job may replace the run '", path, "'; the old run is kept in ", path, "/", kSubmitted,
+        ": run `ingot launch` with the job's cluster.launcher, which puts the run back if there is no job"));
   }
   RunDir dir(path, fd, false);
-  // A node leaves to its launcher what that may be at: a run that waits for the job's begin, and a removal.
+  // A node leaves these to its launcher, which may be working on them: a run that waits for its job, and a removal.
   const bool is_node = opener == Opener::kNode;
   if (!is_node) INGOT_RETURN_IF_ERROR(Remove(fs::path(path) / kRemoved));
   if (!is_node || !Exists(fs::path(path) / kSubmitted)) INGOT_RETURN_IF_ERROR(Mend(path));
@@ -300,7 +300,7 @@ absl::StatusOr<bool> RunDir::IsHeld(const std::string& root, const std::string& 
   const int fd = open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::NotFoundError(absl::StrCat("there is no run folder '", path, "'"));
   const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(fd);  // gives the shared lock back
+  close(fd);  // releases the shared lock
   return held;
 }
 

@@ -11,15 +11,15 @@ namespace ingot::app {
 
 enum class IfExists { kFail, kReplace, kResume };
 
-// FAILED_PRECONDITION: the run folder has the format of another version of Ingot. A folder without the file `format` is of
-// format 1, the first.
+// FAILED_PRECONDITION: the run folder has the format of another version of Ingot. A folder without the file `format` is
+// of format 1, the first.
 absl::Status CheckRunFormat(const std::string& path);
 
-// Keeps other launchers away from a run. A launcher takes it before it asks whether a job of the run is there, and holds it
-// until its own job is submitted.
+// Keeps other launchers away from a run. A launcher takes the lock before it asks whether the run has a job, and holds
+// it until its own job is submitted.
 class LaunchLock {
  public:
-  // Makes the folder ROOT/NAME if need be. FAILED_PRECONDITION: another launcher holds the lock.
+  // Makes the folder ROOT/NAME if it is missing. FAILED_PRECONDITION: another launcher holds the lock.
   static absl::StatusOr<LaunchLock> Acquire(const std::string& root, const std::string& name);
 
   LaunchLock(LaunchLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -34,26 +34,27 @@ class LaunchLock {
 
 class RunDir {
  public:
-  // Creates ROOT/NAME, or opens an existing run as `if_exists` says. ALREADY_EXISTS (kFail) says how to go on;
-  // FAILED_PRECONDITION: another process holds the run, or (kReplace) its config.yaml is gone, so that the folder may be
-  // something else.
+  // Creates ROOT/NAME, or opens an existing run as `if_exists` says. ALREADY_EXISTS (kFail) says how to proceed;
+  // FAILED_PRECONDITION: another process holds the run, or (kReplace) its config.yaml is gone, so that the folder may
+  // be something else.
   //
-  // A folder with a configuration and logs alone does not count as a run: its start failed (a port in use, no memory).
+  // A folder with only a configuration and logs does not count as a run: its start failed (a port in use, no memory).
   //
-  // FAILED_PRECONDITION also where a job may be submitted that replaces the run, and (kResume) where the run has the format
-  // of another version of Ingot.
+  // FAILED_PRECONDITION also where a job may be submitted that replaces the run, and (kResume) where the run has the
+  // format of another version of Ingot.
   //
-  // kReplace moves the old run into a folder of its own within ROOT/NAME, and prints a line about it on stderr.
-  // DropReplaced removes it. Without DropReplaced the destructor puts it back, in place of the start's files, whose logs
-  // stay in logs/failed-start; REQUIRES: no role writes there any more. If the process dies in between, the next Open puts
-  // it back. A removal that began is completed.
+  // kReplace moves the old run into its own folder within ROOT/NAME, and prints a line about it on stderr.
+  // DropReplaced removes it. Without DropReplaced the destructor puts it back, in place of the start's files, whose
+  // logs stay in logs/failed-start; REQUIRES: no role writes there. If the process dies in between, the next
+  // Open puts it back. A removal that began is completed.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
   // For the launcher of a job, which holds the LaunchLock: as Open, and a run that HandOver left aside is put back.
   // REQUIRES: no job of the run is there.
   static absl::StatusOr<RunDir> OpenForJob(const std::string& root, const std::string& name, IfExists if_exists);
 
-  // For the node that drives a job: as kResume, but a run that HandOver left aside stays there, as its trainer drops it.
+  // For the node that drives a job: as kResume, but a run that HandOver left aside stays there, as its trainer drops
+  // it.
   static absl::StatusOr<RunDir> OpenInJob(const std::string& root, const std::string& name);
 
   // For a role whose supervisor holds the run: makes missing folders, takes no lock. Errors are CheckRunFormat's, too.
@@ -73,17 +74,17 @@ class RunDir {
   bool replaces() const { return !replaced().empty(); }
   // The folder with the run that kReplace found; empty = none is kept.
   std::string replaced() const;
-  // Called once the new run is about to take its first step: ports, registry, memory, model and data have passed their
-  // checks. A trainer's role calls it for its supervisor, and a launcher once its job was accepted. Does nothing if no run
-  // is kept, or another process drops it.
+  // Called when the new run is about to take its first step: ports, registry, memory, model and data have passed their
+  // checks. A trainer's role calls it for its supervisor, and a launcher once its job was accepted. Does nothing if no
+  // run is kept, or another process drops it.
   absl::Status DropReplaced() const;
-  // Other nodes may write into the folder: the destructor leaves a replaced run aside, and prints where. The next Open puts
-  // it back.
+  // Other nodes may write into the folder: the destructor leaves a replaced run aside, and prints where. The next Open
+  // puts it back.
   void LeaveReplaced() { puts_back_ = false; }
-  // Gives the run up to a job that is to be submitted. A replaced run stays aside until DropReplaced or TakeBack, or an
+  // Hands the run over to a job before its submission. A replaced run stays aside until DropReplaced or TakeBack, or an
   // OpenForJob after the death of this process. The job's own nodes never put it back.
   absl::Status HandOver();
-  // After HandOver, where the job was refused: holds the run again, so that the destructor puts a replaced run back.
+  // After HandOver, if the job was rejected: holds the run again, so that the destructor puts a replaced run back.
   // FAILED_PRECONDITION: another process holds the run.
   absl::Status TakeBack();
   std::string checkpoints() const { return path_ + "/checkpoints"; }

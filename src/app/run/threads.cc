@@ -76,7 +76,8 @@ absl::Status CheckThreads(int count) {
       });
     }
   } catch (const std::system_error&) {
-    status = TooFewThreads(absl::StrCat("this needs about ", count, " threads, and the system gives ", threads.size()));
+    status = TooFewThreads(
+        absl::StrCat("this needs about ", count, " threads, but the system allows only ", threads.size()));
   }
   {
     const std::lock_guard lock(mu);

@@ -1,5 +1,5 @@
-// The number of threads that the system gives this process. A run takes some for each role and each agent, and libraries
-// under it abort where they get none. So the limit is looked at before anything else starts.
+// The number of threads that the system allows this process. A run takes some for each role and each agent, and the
+// libraries that it uses abort if they get none. So the limit is checked before anything else starts.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace ingot::app {
 
-// Starts `count` threads and ends them. RESOURCE_EXHAUSTED: the system gives fewer; names the limits and what to raise.
+// Starts `count` threads and ends them. RESOURCE_EXHAUSTED: the system allows fewer; names the limits and what to
+// raise.
 absl::Status CheckThreads(int count);
 
 // About as many threads as a process takes, agents' processes among them, which the limit counts too: a run whose roles

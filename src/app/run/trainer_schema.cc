@@ -7,7 +7,7 @@ namespace {
 void BindOptimizer(base::Schema& schema, const std::string& prefix, trainer::OptimizerOptions& o) {
   schema.Field(prefix + "learning_rate", &o.learning_rate, "AdamW step size at its peak");
   schema.Field(prefix + "warmup_steps", &o.warmup_steps, "steps of linear rise to the peak; 0: none");
-  schema.Choice(prefix + "decay", &o.decay, {"cosine", "linear", "constant"}, "course of the rate after the warm-up");
+  schema.Choice(prefix + "decay", &o.decay, {"cosine", "linear", "constant"}, "shape of the rate after the warm-up");
   schema.Field(prefix + "min_lr_ratio", &o.min_lr_ratio, "final rate of cosine and linear, over the peak; [0, 1]");
   schema.Field(prefix + "beta1", &o.beta1, "AdamW: decay of the first moment; [0, 1)");
   schema.Field(prefix + "beta2", &o.beta2, "AdamW: decay of the second moment; [0, 1)");
@@ -24,10 +24,9 @@ void BindObjective(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never");
   schema.Field("trainer.eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped");
   schema.Field("trainer.dual_clip", &o.dual_clip, "ppo_clip: greatest factor of a negative advantage; above 1; 0: off");
-  schema.Field(
-      "trainer.importance_cap", &o.importance_cap,
-      "ppo_clip: bound of the importance weights between rollout's and trainer's policy, in place of the clip, "
-      "which then never acts; 0: off");
+  schema.Field("trainer.importance_cap", &o.importance_cap,
+               "ppo_clip: bound of the importance weights between rollout's and trainer's policy, instead of the clip, "
+               "which then never acts; 0: off");
   schema.Field("trainer.opmd_tau", &o.opmd_tau, "opmd: half of this is the weight of the squared sequence log-ratio");
   schema.Field("trainer.sapo_tau_positive", &o.sapo_tau_positive,
                "sapo: temperature of the gate for positive advantages; above 0, higher: a narrower gate");
@@ -71,11 +70,10 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice("trainer.advantage_branches", &o.advantage_branches, {"nested", "siblings"},
                 "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
                 "with each other, where it is 0 under a mean");
-  schema.Choice(
-      "trainer.advantage_groups", &o.advantage_groups, {"episode", "role"},
-      "returns that are compared within a group: of whole episodes, or of each role of their calls by itself");
+  schema.Choice("trainer.advantage_groups", &o.advantage_groups, {"episode", "role"},
+                "returns to compare within a group: of whole episodes, or of each role of their calls separately");
   schema.Field("trainer.filter_zero_variance", &o.filter_zero_variance,
-               "groups without any advantage bear no loss and count in no normaliser");
+               "leave groups without any advantage out of the loss and of every normaliser");
   schema.Choice("trainer.train_segments", &o.train_segments, {"all", "current_version", "max_age"},
                 "sampled tokens that bear loss, by the version that sampled them (max_age: at most "
                 "trainer.train_segments_max_age before this step's); others are context");
@@ -84,7 +82,7 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Choice(
       "trainer.truncated", &o.truncated, {"train", "mask_call", "mask_episode"},
       "calls that ended at a length limit: trained as others, left out, or left out with their whole episode; "
-      "rewards count in the baseline all the same");
+      "their rewards still count in the baseline");
   schema.Field("trainer.kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off");
   schema.Field("trainer.reference_kl_coefficient", &o.reference_kl_coefficient,
                "weight of KL(policy || reference policy); 0: off");
@@ -94,7 +92,7 @@ void BindCredit(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.reference_path", &o.reference_path,
                "model folder of the reference policy; empty: the run's start weights");
   schema.Field("trainer.reference_update_every", &o.reference_update_every,
-               "steps after which the reference policy becomes the current one, again and again; 0: it stays");
+               "steps between updates of the reference policy to the current one; 0: it stays");
   schema.Field("trainer.entropy_coefficient", &o.entropy_coefficient, "weight of the entropy bonus; 0: off");
   schema.Field("trainer.max_skipped_steps", &o.max_skipped_steps,
                "steps in a row without loss tokens or with a loss that is not finite; one more stops the run");
@@ -126,11 +124,10 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
   BindTrustRegion(schema, o.trust_region);
   schema.Field("trainer.micro_batch_tokens", &o.micro_batch_tokens,
                "greatest number of merged tokens per pass; bounds memory, changes results by rounding only");
-  schema.Field(
-      "trainer.checkpoint_layers", &o.checkpoint_layers,
-      "hold each layer's input alone and run the layer again in the backward pass: less memory, same gradients");
+  schema.Field("trainer.checkpoint_layers", &o.checkpoint_layers,
+               "keep only each layer's input and rerun the layer in the backward pass: less memory, same gradients");
   schema.Field("trainer.recompute_prefix", &o.recompute_prefix,
-               "run a part that later parts see twice instead of holding its activations");
+               "run a part that later parts attend to twice instead of keeping its activations");
   schema.Choice(
       "trainer.sharding", &o.sharding, {"optimizer", "layers"},
       "state that cluster.trainer_ranks divide: optimizer state and gradients (ZeRO-2), or the parameters too, "
@@ -146,7 +143,7 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
       "trainer.expert_bias_rate", &o.expert_bias_rate,
       "step by which a router's bias moves towards even loads, without a loss, where the model has one; 0: none");
   schema.Field("trainer.memory_limit_mb", &o.memory_limit_mb,
-               "greatest memory of a step, model and optimizer included; a larger step is refused; 0: the machine's");
+               "most memory of a step, including model and optimizer; a larger step is rejected; 0: the machine's");
   schema.Field("trainer.logits_chunk_elements", &o.logits_chunk_elements,
                "elements of the logits matrix held at once; bf16 also holds the gradient by eight times as many");
   schema.Field(
@@ -157,7 +154,7 @@ void BindStep(base::Schema& schema, trainer::TrainerOptions& o) {
   schema.Field("trainer.checkpoint_every", &o.checkpoint_every,
                "steps between checkpoints; 0: only when the run ends or is stopped");
   schema.Field("trainer.keep_checkpoints", &o.keep_checkpoints,
-               "number of newest checkpoints that stay, beside the last sound one while steps are skipped");
+               "newest checkpoints to keep, plus the last sound one while steps are skipped");
   schema.Field("trainer.keep_every", &o.keep_every,
                "checkpoints whose step is a multiple of this stay too, step 0 among them; a multiple of "
                "trainer.checkpoint_every, which itself keeps all; 0: none");
@@ -168,7 +165,7 @@ void BindSupervisedStages(base::Schema& schema, trainer::TrainerOptions& o) {
     const std::string name = stage == &o.sft ? "sft" : "dpo";
     schema.Field(name + ".epochs", &stage->epochs, "passes over data." + name + "; 0 with max_steps 0: no such stage");
     schema.Field(name + ".max_steps", &stage->max_steps,
-                 "optimizer steps of the stage, in as many passes as needed, in place of epochs; 0: as epochs says");
+                 "optimizer steps of the stage, in as many passes as needed, instead of epochs; 0: use epochs");
     schema.Field(name + ".batch_size", &stage->batch_size,
                  stage == &o.sft ? "conversations per optimizer step" : "pairs per optimizer step");
     schema.Field(name + ".checkpoint_every", &stage->checkpoint_every,

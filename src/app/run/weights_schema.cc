@@ -1,4 +1,4 @@
-// The keys below weights.* of the transports, and their checks.
+// The weights.* keys of the transports, and their checks.
 #include <algorithm>
 #include <set>
 
@@ -15,20 +15,19 @@ const std::vector<std::string>& Transports() {
 }
 
 void BindS3(base::Schema& schema, WeightTransportConfig& o) {
-  schema.Field("weights.s3.endpoint", &o.s3.endpoint,
-               "https://HOST[:PORT] of S3, or of a server that speaks as it does");
+  schema.Field("weights.s3.endpoint", &o.s3.endpoint, "https://HOST[:PORT] of S3 or of an S3-compatible server");
   schema.Field("weights.s3.region", &o.s3.region, "of the bucket");
-  schema.Field("weights.s3.bucket", &o.s3.bucket, "name of the bucket, which exists");
+  schema.Field("weights.s3.bucket", &o.s3.bucket, "name of an existing bucket");
   schema.Field("weights.s3.prefix", &o.s3.prefix, "of the keys: objects are PREFIX/RUN/...; empty: RUN/...");
   schema.Field("weights.s3.credentials_file", &o.s3_credentials,
-               "file with aws_access_key_id and aws_secret_access_key, readable by its owner alone; empty: the "
+               "file with aws_access_key_id and aws_secret_access_key, readable only by its owner; empty: the "
                "environment's AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN");
   schema.Field("weights.s3.ca", &o.s3.ca, "PEM file of the endpoint's certificate authorities; empty: the system's");
   schema.Field("weights.s3.allow_plaintext", &o.s3.allow_plaintext,
                "allows an endpoint http:// on another machine: for private networks");
   schema.Field("weights.s3.part_bytes", &o.s3.part_bytes,
                "of one part of an upload and of one ranged read; 5 MiB to 1 GiB");
-  schema.Field("weights.s3.parallel", &o.s3.parallel, "parts of one object on their way at a time; 1 to 64");
+  schema.Field("weights.s3.parallel", &o.s3.parallel, "parts of one object in flight at a time; 1 to 64");
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ absl::StatusOr<WeightTransport> TransportOf(const WeightTransportConfig& options
 
 void BindWeightTransport(base::Schema& schema, WeightTransportConfig& o) {
   schema.Choice("weights.transport", &o.transport, Transports(),
-                "the way of new weights to engines in other processes: grpc: sent to each; directory, s3: stored once, "
+                "how new weights reach engines in other processes: grpc: sent to each; directory, s3: stored once "
                 "and fetched by each; broadcast: sent to all of them at once, over c10d");
   schema.Field("weights.engines", &o.engines, "engines with another transport, such as {rollout-1: s3}");
   schema.Field("weights.shards", &o.shards,

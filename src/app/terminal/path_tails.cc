@@ -13,7 +13,7 @@ Parts PartsOf(const std::string& path) {
   std::error_code error;
   Parts parts;
   for (const auto& part : std::filesystem::absolute(path, error).lexically_normal()) {
-    if (!part.empty()) parts.push_back(part.string());  // the part behind a last slash is empty
+    if (!part.empty()) parts.push_back(part.string());  // the part after a last slash is empty
   }
   return parts.empty() ? Parts{path} : parts;
 }

@@ -1,4 +1,4 @@
-// Short names of folders that people compare.
+// Short names of folders for a comparison.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace ingot::app {
 
-// The last part of each path, or, where several end alike, the shortest end that no other path has: "a/run" and "b/run".
+// The last part of each path, or if several paths end the same way, the shortest unique end: "a/run" and "b/run".
 // Equal paths keep the last part. Relative paths begin in the current folder.
 std::vector<std::string> PathTails(const std::vector<std::string>& paths);
 

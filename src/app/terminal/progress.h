@@ -1,12 +1,12 @@
-// The progress of a command on stderr: a line that appears once the command has taken two seconds, on a terminal alone. The
-// line that it stands on is empty again when the command goes on to print.
+// The progress of a command on stderr: a line that appears once the command has taken two seconds, only on a terminal.
+// The line is cleared before the command prints.
 //
 //   Progress   the step that a job has come to, with a bar where the steps are counted
-//   Underway   a job of one step: the file system or torch has it
+//   Underway   a job of one step, in the file system or torch
 //   Between    the same between the lines that a job prints
 //
-// All show the seconds since their making. A thread of their own draws the line, so the job may block. None is for several
-// threads of the job.
+// All show the seconds since they were made. Each draws its line on its own thread, so the job may block. They are not
+// for several threads of the job.
 #pragma once
 
 #include <chrono>
@@ -31,15 +31,15 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // The job does `what`, and `done` of `total` steps are behind it; total 0 = it is not known. Cheap: draws ten times a
-  // second at most. The line stays, with its seconds, until the next call of Show or Clear.
+  // The job does `what`, and has finished `done` of `total` steps; total 0 = not known. Cheap: draws at most ten times
+  // a second. The line stays, with its seconds, until the next call of Show or Clear.
   void Show(const std::string& what, int64_t done = 0, int64_t total = 0) ABSL_LOCKS_EXCLUDED(mu_);
-  // Takes the line away; the caller may print.
+  // Clears the line; the caller may print.
   void Clear() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr std::chrono::seconds kAfter{2};
   static constexpr std::chrono::milliseconds kEvery{100};  // of the caller's steps
-  static constexpr std::chrono::seconds kAgain{1};         // of a step that goes on
+  static constexpr std::chrono::seconds kAgain{1};         // of a long step
 
  private:
   void DrawAgain() ABSL_LOCKS_EXCLUDED(mu_);  // the thread
@@ -69,7 +69,7 @@ class Underway {
   Progress progress_;
 };
 
-// A job that prints its lines through this: "bench tree  12 s" stands while none comes.
+// A job that prints its lines through this: "bench tree  12 s" shows between lines.
 class Between {
  public:
   explicit Between(std::string what) : what_(std::move(what)) { waits_.emplace(what_); }
@@ -84,7 +84,7 @@ class Between {
   std::optional<Underway> waits_;
 };
 
-// Whether a line on stderr stands alone on its terminal: stdout goes elsewhere.
+// Whether only stderr writes to its terminal: stdout goes elsewhere.
 bool OutputGoesElsewhere();
 
 // "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes and seconds. Pure.

@@ -1,4 +1,4 @@
-// Seconds of a clock, as numbers for records and for people.
+// Seconds of a clock, as numbers for records and messages.
 #pragma once
 
 #include <chrono>

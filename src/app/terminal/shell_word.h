@@ -1,4 +1,4 @@
-// Words of a command line that people may copy into a shell. Pure.
+// Words of a command line that one can copy into a shell. Pure.
 #pragma once
 
 #include <algorithm>

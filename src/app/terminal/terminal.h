@@ -1,5 +1,5 @@
-// The lines of a run on the terminal: one per step, in colour where the terminal takes it (screen.h), plain elsewhere. Not
-// thread safe.
+// The lines of a run on the terminal: one per step, in color where the terminal supports it (screen.h), plain
+// elsewhere. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -30,8 +30,8 @@ class StepLine {
   // escaped (base/printable.h), line ends too.
   void Note(const std::string& text);
 
-  // Prints the progress of a stage. On a terminal that replaces lines it stands in place of the progress before it,
-  // and the next line replaces it; elsewhere it is a line of its own, at most one in kPlainProgressEvery.
+  // Prints the progress of a stage. On a terminal that replaces lines it replaces the previous progress, and the next
+  // line replaces it; elsewhere it is a separate line, at most one in kPlainProgressEvery.
   void Progress(const std::string& text);
   static constexpr std::chrono::seconds kPlainProgressEvery{30};
 
@@ -45,7 +45,7 @@ class StepLine {
   double first_elapsed_s_ = -1;
   int64_t first_step_ = 0;
   const base::Clock& clock_;
-  bool progress_stands_ = false;                               // at the cursor's line of the terminal
+  bool progress_stands_ = false;                               // on the cursor's line of the terminal
   std::optional<std::chrono::nanoseconds> plain_progress_at_;  // of the last line printed or left out first
 };
 

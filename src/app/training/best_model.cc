@@ -34,7 +34,7 @@ std::optional<int64_t> VersionIn(const std::string& name) {
   return version;
 }
 
-// The record goes before the rest, so that half a folder never looks whole.
+// Removes the record before the rest, so that half a folder never looks whole.
 void Remove(const std::string& folder) {
   std::error_code ignored;
   fs::remove(folder + "/" + kRecord, ignored);
@@ -45,7 +45,7 @@ absl::Status WriteRecord(const std::string& folder, const json::object& record) 
   return base::ReplaceFile(folder + "/" + kRecord, base::PrintJson(record) + "\n");
 }
 
-// nullopt = the folder has no record, or one that says no version.
+// nullopt = the folder has no record, or a record without a version.
 absl::StatusOr<std::optional<json::object>> ReadRecord(const std::string& folder) {
   const std::string path = folder + "/" + kRecord;
   const absl::StatusOr<std::string> text = base::ReadFile(path);
@@ -101,7 +101,7 @@ absl::StatusOr<bool> BestModel::Offer(const VersionScore& score) const {
   if (!record.has_value() || NumberIn(*record, "version") != score.version) {
     INGOT_LOG(
         warn,
-        "version {} has the best held-out reward so far, {:.3f}, and cannot be kept: {} does not hold its weights, as "
+        "version {} has the best held-out reward so far, {:.3f}, but cannot be kept: {} lacks its weights, because "
         "the run began to evaluate it without eval.keep_best",
         score.version, score.reward, candidate);
     Remove(candidate);

@@ -1,4 +1,4 @@
-// The engine's share of a step's metrics: the difference of its status since the step before.
+// The engine's part of a step's metrics: how its status changed since the previous step.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ class EngineMetrics {
   void Add(int64_t step, int64_t version, std::map<std::string, double>& metrics);
 
  private:
-  // The way of the newest version that has sampled a token, once: from the optimizer's step to that token. The version is
-  // this step's, or the one before, whose first token came after its report.
+  // The latency of the newest version that has sampled a token, once: from the optimizer's step to that token. The
+  // version is this step's, or the previous version, whose first token came after its report.
   void AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
   rollout::Client& engine_;
-  v1::EngineStatusResponse at_start_, before_;  // before_: at the step before
+  v1::EngineStatusResponse at_start_, before_;  // before_: at the previous step
   bool reported_ = false;
   int64_t newest_ = 0;                       // the version of the report under way
   std::map<int64_t, double> until_sent_ms_;  // from the optimizer's step, of versions without a reported first token

@@ -1,4 +1,5 @@
-// The reward terms of a run, applied to an evaluation: what the training's reward says of held-out tasks, beside the outcome.
+// The reward terms of a run, applied to an evaluation: the training reward of held-out tasks, in addition to the
+// outcome.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace ingot::app {
 
 class EvalGrades {
  public:
-  // Null if the reward is the outcome alone. Terms that give no reward (teacher) are left out. REQUIRES: `pool` outlives it.
+  // Null if the reward is only the outcome. Terms that give no reward (teacher) are left out. REQUIRES: `pool` outlives
+  // it.
   static absl::StatusOr<std::unique_ptr<EvalGrades>> Make(const RunConfig& config, datapool::Client& pool,
                                                           const reward::TermParts& servers);
 

@@ -46,8 +46,8 @@ std::vector<int64_t> Evaluations::DueBefore(int64_t first) const {
 absl::Status Evaluations::OnLive(int64_t version, bool retained) {
   if (!Due(version) || reported_.contains(version)) return absl::OkStatus();
   if (version != total_steps_ && !HasRoom()) {
-    INGOT_LOG(warn, "version {} is not evaluated: {} evaluations are not done yet, as many as can run at a time",
-              version, running_.size());
+    INGOT_LOG(warn, "version {} is not evaluated: {} evaluations are running, the most at a time", version,
+              running_.size());
     return absl::OkStatus();
   }
   if (version != total_steps_ && !retained) {
@@ -80,7 +80,7 @@ absl::Status Evaluations::LeaveOutIfRejected(int64_t version, const absl::Status
 
 absl::Status Evaluations::DropTransient(const absl::Status& status) {
   if (!base::IsTransient(status)) return status;
-  if (status != delay_) INGOT_LOG(warn, "evaluations are asked for again: {}", status.ToString());
+  if (status != delay_) INGOT_LOG(warn, "retrying evaluations: {}", status.ToString());
   delay_ = status;
   return absl::OkStatus();
 }
@@ -90,7 +90,7 @@ absl::Status Evaluations::Poll(const Report& report) {
   for (const int64_t version : running) {
     const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
     if (!result.ok() || !result->done()) {
-      // It was not started yet, or the scheduler restarted and forgot it.
+      // It was not started, or the scheduler restarted and forgot it.
       INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRejected(version, RequestStart(version))
                                                               : DropTransient(result.status()));
       continue;
@@ -129,7 +129,8 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
     }
   }
   if (!without.empty()) {
-    INGOT_LOG(warn, "versions {} have no evaluation in the record, and will get none: the engines no longer hold them",
+    INGOT_LOG(warn,
+              "versions {} have no evaluation in the record and will not get one: the engines no longer hold them",
               absl::StrJoin(without, ", "));
   }
   return absl::OkStatus();
@@ -138,7 +139,7 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
 void Evaluations::Release(int64_t version) {
   if (retains_afterwards_ != nullptr && retains_afterwards_(version)) return;
   if (const absl::Status released = publisher_->Release(version); !released.ok()) {
-    INGOT_LOG(warn, "version {} is not released by every engine yet: {}", version, released.ToString());
+    INGOT_LOG(warn, "version {} is not released by every engine: {}", version, released.ToString());
   }
 }
 
@@ -174,11 +175,11 @@ absl::Status Evaluations::Finish(const Report& report, const RetryPolicy& retry,
 }
 
 std::string DescribeEvaluation(int64_t version, double seconds, const v1::EvalStatusResponse& so_far) {
-  std::string text = fmt::format("waiting for the evaluation of version {} since {:.0f} s: {} of {} episodes are done",
+  std::string text = fmt::format("waiting for the evaluation of version {} for {:.0f} s: {} of {} episodes are done",
                                  version, seconds, so_far.finished() + so_far.failed(), so_far.total());
   if (so_far.failed() > 0) text += fmt::format(", {} of them failed", so_far.failed());
   if (so_far.finished() + so_far.failed() == 0) {
-    text += "; agents from elsewhere are given them where they open episodes without a group";
+    text += "; outside agents get them when they open episodes without a group";
   }
   return text;
 }

@@ -54,9 +54,9 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
     }
     if (!snapshot.ok()) {
       return absl::NotFoundError(absl::StrCat(
-          "gateway.models pins '", model.name, "' to version ", pinned, ", which the run has passed (it goes on at ",
+          "gateway.models pins '", model.name, "' to version ", pinned, ", which the run has passed (it continues at ",
           version, ") and did not save: neither ", Folder(pinned), " nor a checkpoint of it can be read (",
-          snapshot.status().message(), "); pin a saved version, or one still to come"));
+          snapshot.status().message(), "); pin a saved version, or a future one"));
     }
     if (checksum.ok() && base::Hex((*snapshot)->checksum()) != *checksum) {
       return absl::DataLossError(

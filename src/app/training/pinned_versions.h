@@ -1,5 +1,5 @@
 // The weights of the versions that gateway.models pins, in the run's folder, from before they are first served. A
-// resumed run has passed those versions, and engines that start with it hold none of them.
+// resumed run has passed those versions, and engines that start with it do not hold them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class PinnedVersions {
 
   // Gives the pinned versions before `version`, at which the run continues, to the publisher for its engines: from the
   // saved weights, or else from a checkpoint. NOT_FOUND names a model whose version is in neither. DATA_LOSS: the
-  // weights are not those that were served.
+  // weights are not the weights that were served.
   absl::Status Restore(int64_t version, weights::Publisher& publisher) const;
 
  private:

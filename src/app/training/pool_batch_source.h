@@ -1,4 +1,4 @@
-// The trainer's batches: the scheduler's, with the trees of the pool.
+// The trainer's batches: the scheduler's batches, with trees from the pool.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   // All arguments must outlive it.
   PoolBatchSource(const TrainingSeams& seams, const RetryPolicy& retry, StepLine& line);
 
-  // `line` gets a note now and then about the wait for the batch.
+  // `line` gets a note about the wait for the batch now and then.
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
 
   const std::vector<std::vector<int32_t>>& contexts() const { return contexts_; }

@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// A call is asked again where its engine ended, or has not loaded the version yet.
+// A call is retried if its engine ended, or has not loaded the version.
 constexpr int kTries = 6;
 constexpr nanoseconds kPause = std::chrono::milliseconds(500);  // before each but the first
 
@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine,
         if (last.ok() || absl::IsUnavailable(last)) last = answer.ended;
       }
     }
-    if (!last.ok() && !absl::IsUnavailable(last)) break;  // another try would end alike
+    if (!last.ok() && !absl::IsUnavailable(last)) break;  // a retry would fail the same way
     open = std::move(again);
   }
   if (calls.empty() && !last.ok()) return last;

@@ -14,9 +14,9 @@
 namespace ingot::app {
 
 // Samples at least `tokens` tokens at `version`: one call on each of the contexts, with equal shares of the tokens.
-// Returns the calls that ran wholly at `version` with unmixed KV; it asks for the others some more times, as an engine
-// may end amid its call, and one that has just joined may have an older version. An error, as DEADLINE_EXCEEDED after
-// `timeout`, if there is no call at all.
+// Returns the calls that ran wholly at `version` with unmixed KV; it retries the others a few times, because an engine
+// may end during its call, and an engine that just joined may have an older version. An error, such as
+// DEADLINE_EXCEEDED after `timeout`, if there is no call at all.
 absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,

@@ -24,8 +24,8 @@ struct RecordedRows {
 
 RecordedRows ReadRecord(const std::string& path);
 
-// Opens it at the run's first step. A run that goes on waits while its disk is full, as it does at every later write; a
-// new one fails at once. `metrics` outlives the log.
+// Opens it at the run's first step. A resumed run waits while its disk is full, as at every later write; a
+// new run fails at once. `metrics` outlives the log.
 absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config, const RunDir& dir, bool resume,
                                                          int64_t first_step, base::Metrics& metrics,
                                                          const RetryPolicy& retry);

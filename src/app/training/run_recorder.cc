@@ -90,7 +90,7 @@ absl::Status RunRecorder::KeepIfBest(int64_t version, const v1::EvalStatusRespon
         INGOT_ASSIGN_OR_RETURN(kept, best_.Offer(score));
         return absl::OkStatus();
       }));
-  if (kept) line_.Note(fmt::format("version {} is the best so far, and is kept in {}", version, best_.folder()));
+  if (kept) line_.Note(fmt::format("version {} is the best so far and is kept in {}", version, best_.folder()));
   return absl::OkStatus();
 }
 
@@ -102,7 +102,7 @@ absl::Status RunRecorder::AddFigures(int64_t version, base::json::object& fields
   });
   if (absl::IsCancelled(read)) return read;
   if (!read.ok()) {
-    INGOT_LOG(warn, "the record has the mean reward of version {} alone: {}", version, read.ToString());
+    INGOT_LOG(warn, "the record has only the mean reward of version {}: {}", version, read.ToString());
     return absl::OkStatus();
   }
   for (const auto& [name, value] : *figures) fields[name] = value;
@@ -130,7 +130,7 @@ void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::s
     return found == metrics.end() ? 0.0 : found->second;
   };
   const double now = SecondsSince(*retry_.clock, start_);
-  // The time before the first step, such as a warm start's, is no part of it.
+  // The time before the first step, such as a warm start's, is not part of it.
   const double seconds = last_step_at_ < 0 ? get("perf/step_seconds") : now - last_step_at_;
   last_step_at_ = now;
   tally_.rewards.push_back(get("reward/mean"));

@@ -39,7 +39,7 @@ class RunRecorder final : public trainer::StepObserver {
   // Adds the figures of view/eval_figures.h. CANCELLED: the run is stopped; its next start reports the evaluation. Any
   // other error of the pool leaves them out, with a line in the log.
   absl::Status AddFigures(int64_t version, base::json::object& fields);
-  // Adds the metrics that reward terms give of the evaluation. A term that cannot be applied leaves its own out.
+  // Adds the metrics of the reward terms for the evaluation. A term that cannot be applied leaves out its metrics.
   void AddGrades(int64_t version, base::json::object& fields);
   // Keeps the evaluated version if it is the best so far.
   absl::Status KeepIfBest(int64_t version, const v1::EvalStatusResponse& result);
@@ -56,7 +56,7 @@ class RunRecorder final : public trainer::StepObserver {
   const RetryPolicy& retry_;
   const double success_;
   const std::chrono::nanoseconds start_;  // of the run, on the clock
-  double record_seconds_ = 0;             // of the step before: its row, and the evaluations that ended then
+  double record_seconds_ = 0;             // of the previous step: its row, and the evaluations that ended then
   EngineMetrics engine_;
   double last_step_at_ = -1;
 };

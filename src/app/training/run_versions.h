@@ -1,4 +1,4 @@
-// The versions that the training loop makes, on their way out of the trainer.
+// The versions that the training loop publishes.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class RunVersions final : public trainer::VersionSink {
   absl::Status OnCheckpoint(const trainer::CheckpointInfo& checkpoint) override;
 
  private:
-  // Keeps the version if its evaluation is about to start. Versions without one under way are kept no longer.
+  // Keeps the version if its evaluation is about to start. Drops versions without a running evaluation.
   absl::Status KeepCandidate(const std::shared_ptr<const weights::Snapshot>& snapshot, bool retained);
 
   const TrainingSeams& seams_;

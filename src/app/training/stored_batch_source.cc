@@ -92,7 +92,7 @@ StoredBatchSource::StoredBatchSource(datapool::Client& pool, std::vector<StoredB
 absl::StatusOr<trainer::TrainBatch> StoredBatchSource::Next(int64_t step) {
   if (retry_.stopped()) return absl::CancelledError("the run was stopped");
   if (step < 0 || step >= std::ssize(batches_)) {
-    return absl::OutOfRangeError(absl::StrCat("there is no stored batch ", step, " among ", batches_.size()));
+    return absl::OutOfRangeError(absl::StrCat("no stored batch ", step, " among ", batches_.size()));
   }
   const StoredBatch& stored = batches_[static_cast<size_t>(step)];
   trainer::TrainBatch batch;
@@ -118,7 +118,7 @@ absl::StatusOr<v1::Group> StoredBatchSource::Read(int64_t id, int64_t step) {
   });
   if (absl::IsNotFound(read)) {
     return absl::NotFoundError(absl::StrCat("group ", id, " of the stored step ", step,
-                                            " is not in the pool any more: the run that trained it has trimmed it "
+                                            " is no longer in the pool: the run that trained it has trimmed it "
                                             "(datapool.keep_steps)"));
   }
   INGOT_RETURN_IF_ERROR(read);
@@ -131,7 +131,7 @@ absl::Status StoredBatchSource::CheckTokenizer(const v1::Group& group) const {
       if (call.tokenizer_fingerprint().empty() || call.tokenizer_fingerprint() == fingerprint_) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("call ", call.call_id(), " of group ", group.group_id(),
-                       " was sampled with another tokenizer than the model's: its ids mean other text there. Set "
+                       " was sampled with another tokenizer than the model's: its ids mean other text. Set "
                        "model.path to a model with the stored run's tokenizer"));
     }
   }

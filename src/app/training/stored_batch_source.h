@@ -25,9 +25,9 @@ struct StoredBatch {
 
 struct StoredBatches {
   std::vector<StoredBatch> trained;  // by step
-  int64_t lost = 0;                  // steps below were in a journal that is lost (JournalBegun); 0 = none were
+  int64_t lost = 0;                  // steps below this were in a journal that is lost (JournalBegun); 0 = none
 
-  // The batches whose groups are all there.
+  // The batches whose groups are all in the pool.
   std::vector<StoredBatch> Whole() const;
   // The trained steps without their groups, ascending.
   std::vector<int64_t> Gone() const;
@@ -46,9 +46,9 @@ class StoredBatchSource final : public trainer::BatchSource {
   StoredBatchSource(datapool::Client& pool, std::vector<StoredBatch> batches, std::string fingerprint,
                     const RetryPolicy& retry);
 
-  // The batch at place `step`. Its versions count from the first step that is left: of a batch at place 2 that was step
-  // 5, version 4 becomes 1, and versions 0 to 3 become 0. It has no FeedStats. NOT_FOUND: the pool has lost a group.
-  // INVALID_ARGUMENT: a call was sampled with another tokenizer. OUT_OF_RANGE: there is no such place.
+  // The batch at position `step`. Its versions count from the first remaining step: for a batch at position 2 that was
+  // step 5, version 4 becomes 1, and versions 0 to 3 become 0. It has no FeedStats. NOT_FOUND: the pool has lost a
+  // group. INVALID_ARGUMENT: a call was sampled with another tokenizer. OUT_OF_RANGE: there is no such batch.
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
 
  private:

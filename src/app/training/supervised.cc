@@ -28,7 +28,7 @@ struct Examples {
   size_t count = 0;  // conversations or pairs
 };
 
-// Tells how many turns of the file are rendered with concessions to the chat template (text/chat/concession.h).
+// Reports how many turns of the file are rendered with concessions to the chat template (text/chat/concession.h).
 void ReportConcessions(const std::string& path, const text::ConcessionCounts& counts, const StageRecord& record) {
   std::string kinds;
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -38,7 +38,7 @@ void ReportConcessions(const std::string& path, const text::ConcessionCounts& co
     if (record.metrics == nullptr) continue;
     record.metrics
         ->GetGauge("ingot_supervised_concessions",
-                   "Turns of the data of supervised stages whose conversation the chat template refused as it was, by "
+                   "Turns of supervised data whose conversation the chat template rejected unchanged, by "
                    "the change with which they are rendered.",
                    {{"file", path}, {"kind", kind}})
         .Set(static_cast<double>(counts[i]));
@@ -46,15 +46,15 @@ void ReportConcessions(const std::string& path, const text::ConcessionCounts& co
   if (!kinds.empty()) record.note(fmt::format("{}: turns with concessions to the chat template: {}", path, kinds));
 }
 
-// INVALID_ARGUMENT: recorded ids are another tokenizer's.
+// INVALID_ARGUMENT: recorded ids are from another tokenizer.
 absl::Status CheckTokenizer(const dataset::SftConversation& from, const TextParts& text) {
   const std::string& ours = text.tokenizer->fingerprint();
   if (!from.recorded.has_value() || from.recorded->tokenizer.empty() || from.recorded->tokenizer == ours) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(from.place, ": its ids are of the tokenizer ",
+  return absl::InvalidArgumentError(absl::StrCat(from.place, ": its ids are from the tokenizer ",
                                                  from.recorded->tokenizer, ", and the run's is ", ours,
-                                                 ": export from a run of the same tokenizer"));
+                                                 ": export from a run with the same tokenizer"));
 }
 
 absl::StatusOr<Examples> ReadConversations(const std::string& path, const TextParts& text,
@@ -82,16 +82,16 @@ absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& tex
   INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, options, &concessions));
   ReportConcessions(path, concessions, record);
   if (const int64_t alike = dataset::CountAlike(calls); alike > 0) {
-    INGOT_LOG(warn, "{}: the sides of {} of {} pairs are the same tokens, and teach nothing", path, alike,
+    INGOT_LOG(warn, "{}: both sides of {} of {} pairs are the same tokens, so they teach nothing", path, alike,
               pairs.size());
   }
   return Examples{std::move(calls), pairs.size()};
 }
 
-// Reports a stage's steps: its progress and five lines over the stage for people, every step in the record.
+// Reports a stage's steps: its progress and five lines per stage on the terminal, every step in the record.
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
                              const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
-  // Until the first step of this process the time is that of loading, too.
+  // Until the first step of this process the time includes loading.
   return [&, name, shown, first = int64_t{-1},
           start = std::chrono::nanoseconds(0)](const trainer::SftReport& report) mutable -> absl::Status {
     if (first < 0) {
@@ -158,7 +158,7 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
   // Examples are rendered as the gateway renders the requests of this run.
   dataset::SftOptions options;
   options.template_variables = config.gateway.template_variables;
-  // Reads both files first: a fault of the second must not be found after hours of the first.
+  // Reads both files first, so that an error in the second is not found after hours of the first.
   INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, model.text, options, record));
   INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, model.text, options, record));
   INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
@@ -170,7 +170,7 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
   INGOT_ASSIGN_OR_RETURN(const int64_t sft_taken, trainer::StageSteps(sft_root));
   INGOT_ASSIGN_OR_RETURN(const int64_t dpo_taken, trainer::StageSteps(dpo_root));
   int64_t steps = sft_taken + dpo_taken;
-  if (steps > 0) record.note(fmt::format("going on after {} supervised steps", steps));
+  if (steps > 0) record.note(fmt::format("resuming after {} supervised steps", steps));
   log_options.resume_step = record.again ? steps : -1;
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          base::RunLog::Open(log_options, record.metrics, base::Clock::Real()));
@@ -200,7 +200,7 @@ absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir) {
   const absl::StatusOr<trainer::CheckpointInfo> done = trainer::LatestCheckpoint(dir.checkpoints());
   if (absl::IsNotFound(done.status())) return false;
   INGOT_RETURN_IF_ERROR(done.status());
-  std::printf("nothing left to do: %s is there\n", done->path.c_str());
+  std::printf("nothing left to do: %s exists\n", done->path.c_str());
   return true;
 }
 

@@ -17,7 +17,7 @@
 
 namespace ingot::app {
 
-// Rank 0 tells the others the start of the trainer: a checkpoint, or empty = NewTrainer. Null (one rank): does nothing.
+// Rank 0 sends the others the trainer's start: a checkpoint, or empty = NewTrainer. Null (one rank) = does nothing.
 absl::Status BroadcastStart(trainer::Ranks* ranks, const std::string& checkpoint);
 
 // A trainer at version 0 with the weights that the configuration names. `ranks`: Trainer::Create.
@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 
 // The outputs of the stages.
 struct StageRecord {
-  std::function<void(const std::string& text)> note;      // prints a line for people
+  std::function<void(const std::string& text)> note;      // prints a line
   std::function<void(const std::string& text)> progress;  // prints the stage's progress (StepLine::Progress)
   std::string folder;       // of the run log: an entry per optimizer step, counted over both stages
   std::string checkpoints;  // folder of the stages' own checkpoints, from which they continue
@@ -46,7 +46,7 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
 absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir);
 
 // Runs a run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a
-// Hugging Face model folder. There is no gateway and no agent. A resumed run continues from its stages' newest
+// Hugging Face model folder. It has no gateway and no agents. A resumed run continues from its stages' newest
 // checkpoint. With several ranks, rank 0 calls it and the others FollowTraining (training.h). REQUIRES: the run is not
 // complete.
 absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model,

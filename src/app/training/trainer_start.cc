@@ -19,8 +19,8 @@ bool KeepsReference(const RunConfig& config) {
 }
 std::string ReferencePath(const RunDir& dir) { return dir.path() + "/reference"; }
 
-// The supervised stages before a reinforcement run. Their record is RUN/warm_start, so that RUN's own steps are RL
-// alone.
+// The supervised stages before a reinforcement run. Their record is RUN/warm_start, so that RUN's own steps are only
+// RL.
 absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Trainer& trainer,
                        bool again, StepLine& line, const std::atomic<bool>& stop) {
   StageRecord record;
@@ -48,8 +48,8 @@ absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer:
   if (same.ok()) return same;
   return absl::FailedPreconditionError(
       absl::StrCat("the checkpoint in ", dir.checkpoints(),
-                   " is of another model than the configuration's: ", std::string(same.message()),
-                   "; set model as it was when the run started, or start another run under another run.name"));
+                   " has another model than the configuration: ", std::string(same.message()),
+                   "; restore model as it was when the run started, or start a new run with another run.name"));
 }
 
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewOrResumed(const RunConfig& config, const RunDir& dir,
@@ -59,13 +59,13 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewOrResumed(const RunConfig& 
   if (resume) {
     const absl::StatusOr<trainer::CheckpointInfo> latest = trainer::LatestCheckpoint(dir.checkpoints());
     if (latest.ok()) {
-      for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint passed over: {}", why);
+      for (const std::string& why : latest->rejected) INGOT_LOG(warn, "checkpoint skipped: {}", why);
       line.Note(fmt::format("resuming from {}", latest->path));
       INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, latest->path));
       return FromCheckpoint(config, dir, latest->path, model.device, ranks);
     }
     if (latest.status().code() != absl::StatusCode::kNotFound) return latest.status();
-    line.Note("no checkpoint yet: starting from the beginning");
+    line.Note("no checkpoint: starting from the beginning");
   }
   INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, ""));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));

@@ -1,4 +1,4 @@
-// The trainer's state at the start of a run: new weights, with a warm start behind them, or the run's last checkpoint.
+// The trainer's state at the start of a run: new weights after a warm start, or the run's last checkpoint.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace ingot::app {
 
-// The trainer of rank 0, which tells the other ranks its start. `ranks`: null = one rank. Blocks for the warm start:
-// CANCELLED once `stop` is set. FAILED_PRECONDITION: the checkpoint is of another model than the configuration's.
+// The trainer of rank 0, which sends its start to the other ranks. `ranks`: null = one rank. Blocks for the warm start:
+// CANCELLED once `stop` is set. FAILED_PRECONDITION: the checkpoint has a different model than the configuration.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
                                                                 const ModelSetup& model, trainer::Ranks* ranks,
                                                                 bool resume, StepLine& line,

@@ -31,8 +31,8 @@
 namespace ingot::app {
 namespace {
 
-// For an engine that does not answer at all; one that is gone answers with an error. It is long because the probe is
-// sampled during the step, on an engine that may have long prompts before it.
+// For an engine that does not answer at all; an engine that is gone gives an error. It is long because the probe is
+// sampled during the step, on an engine that may have long prompts queued before it.
 constexpr std::chrono::milliseconds kProbeTimeout{300'000};
 
 // A crash before the first due checkpoint resumes from checkpoint 0, so that no warm start is repeated.
@@ -48,7 +48,7 @@ absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const
   return dir.DropStages();
 }
 
-// Reports evaluations that ended before this process, or goes on with them.
+// Reports evaluations that ended before this process, or continues them.
 absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, const RecordedRows& earlier,
                                const PinnedVersions& pinned, const BestModel& best, RunRecorder& recorder,
                                const RetryPolicy& retry) {
@@ -81,7 +81,7 @@ std::string DescribeBest(const BestModel& best) {
                      (*kept)->version, best.folder());
 }
 
-// The record has the evaluations of this process and of those before it.
+// The record has the evaluations of this process and of earlier processes.
 GoalVerdict VerdictOf(const RunConfig& config, const RunDir& dir, const RunTally& tally, int64_t version) {
   const std::map<int64_t, double> evaluated = ReadRecord(dir.metrics()).evaluated;
   const auto newest = evaluated.find(version);

@@ -1,4 +1,4 @@
-// The trainer's role, whatever stands behind the seams: warm start or resume, the training loop, evaluations of
+// The trainer's role, independent of what implements the seams: warm start or resume, the training loop, evaluations of
 // retained versions, the run's record, and its goal.
 #pragma once
 
@@ -29,7 +29,7 @@ struct TrainingSeams {
   rollout::Client* engine = nullptr;               // samples the probe, reports idle time
   weights::Publisher* publisher = nullptr;         // the caller adds its engines
   std::string device = "cpu";                      // torch's name of the trainer's device
-  std::shared_ptr<const EvalGrades> eval_grades;   // null = evaluations have the outcome alone
+  std::shared_ptr<const EvalGrades> eval_grades;   // null = evaluations have only the outcome
   trainer::Ranks* ranks = nullptr;                 // this process is rank 0 of them; null = one rank
   std::shared_ptr<weights::VersionWriter> writer;  // of versions that ranks store; null = they do not
   std::optional<weights::VersionStore> store;      // of rank 0; there if writer is
@@ -47,8 +47,8 @@ struct TrainingResult {
 absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
                                            bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 
-// The part of a rank other than 0: takes part in rank 0's steps and checkpoints, also in those of supervised stages. `store`:
-// where the ranks store versions; empty = they do not.
+// The part of a rank other than 0: takes part in rank 0's steps and checkpoints, including those of supervised stages.
+// `store`: where the ranks store versions; empty = they do not.
 // Blocks until rank 0's training is done.
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
                             trainer::Ranks& ranks, std::optional<weights::VersionStore> store);

@@ -42,7 +42,7 @@ class Service final : public v1::WeightGroup::Service {
   absl::Status JoinGroup(const v1::JoinWeightGroupRequest& request) {
     if (request.on_devices() && seat_.nccl == nullptr) {
       return absl::FailedPreconditionError(
-          "the trainer broadcasts between devices, and this engine computes on the CPU");
+          "the trainer broadcasts between devices, but this engine computes on the CPU");
     }
     WeightGroupOptions options;
     options.rank = request.rank();
@@ -60,7 +60,7 @@ class Service final : public v1::WeightGroup::Service {
     INGOT_RETURN_IF_ERROR(group->Connect());
     base::MutexLock lock(mu_);
     name_ = request.group();
-    std::swap(group_, group);  // the earlier one ends when nobody waits in it
+    std::swap(group_, group);  // the earlier group ends when no thread waits in it
     return absl::OkStatus();
   }
 
@@ -75,7 +75,7 @@ class Service final : public v1::WeightGroup::Service {
     v1::WeightChunk header;
     *header.mutable_header() = request.header();
     const absl::Status fits = assembler.Add(std::move(header));
-    // The others' exchange needs this rank, whatever it thinks of the version; but not a size that nobody can mean.
+    // The others' exchange needs this rank even if it would reject the version, but not for an impossible size.
     if (request.bytes() < 0 || request.bytes() > 2 * codec_.max_bytes + (1 << 20)) {
       return absl::AbortedError("the broadcast is larger than the model");
     }

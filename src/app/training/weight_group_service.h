@@ -1,4 +1,4 @@
-// The engine's and the trainer's ends of weights by broadcast (weights/broadcast_set.h) over gRPC and c10d.
+// The engine's and the trainer's ends of weight broadcasts (weights/broadcast_set.h) over gRPC and c10d.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -23,7 +23,7 @@ struct WeightGroupSeat {
 std::unique_ptr<grpc::Service> NewWeightGroupService(weights::Sink& engine, const weights::CodecOptions& codec,
                                                      WeightGroupSeat seat);
 
-// The trainer's ends. `deadline`: of one broadcast with its applying, > 0; groups have a third of it for the exchange.
+// The trainer's ends. `deadline`: to broadcast and apply one version, > 0; groups have a third of it for the exchange.
 std::shared_ptr<weights::BroadcastMember> NewWeightGroupMember(v1::RoleChannel channel,
                                                                std::chrono::milliseconds deadline);
 weights::BroadcastSet::MakeRoot NewWeightGroupRoots(WeightGroupSeat seat, std::chrono::milliseconds deadline);

@@ -18,10 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A start waits for no server that is down.
+// A start does not wait for a server that is down.
 constexpr milliseconds kCheckDeadline{5000};
 
-// Of the run's folder: a run of equal name in another folder has another one.
+// Of the run's folder: a run with the same name in another folder has a different id.
 constexpr char kHistoryFile[] = "weights_history";
 
 const char* KeyOf(WeightTransport transport) {
@@ -92,12 +92,12 @@ absl::StatusOr<std::set<WeightTransport>> StoresOf(const RunConfig& config) {
 
 absl::Status CheckWeightStores(const RunConfig& config, const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(std::set<WeightTransport> used, StoresOf(config));
-  // The default directory is in the run's folder, which is checked and made by itself.
+  // The default directory is in the run's folder, which is checked and made separately.
   if (config.weights.ways.directory.empty()) used.erase(WeightTransport::kDirectory);
   for (const WeightTransport transport : used) {
     INGOT_ASSIGN_OR_RETURN(const auto store, OpenStore(config, folder, transport, kCheckDeadline));
     INGOT_RETURN_IF_ERROR(base::Annotate(weights::CheckStore(*store, config.name), KeyOf(transport)));
-    if (config.if_exists == IfExists::kReplace) continue;  // ClaimWeightStores tells what is not to be replaced
+    if (config.if_exists == IfExists::kReplace) continue;  // ClaimWeightStores reports what must not be replaced
     const absl::StatusOr<std::string> history = base::ReadFile(absl::StrCat(folder, "/", kHistoryFile));
     INGOT_ASSIGN_OR_RETURN(const bool own, IsOwn(*store, config.name, history.ok() ? *history : ""));
     if (!own) return base::Annotate(weights::OtherRun(*store, config.name), KeyOf(transport));
@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<weights::Follower>> FollowWeights(const RunConfig
   if (history.ok()) options.history = *history;
   options.engine = engine;
   options.poll = milliseconds(config.weights.ways.poll_ms);
-  // Several beats within the time after which silence counts.
+  // Several beats within the silence limit.
   options.heartbeat = milliseconds(static_cast<int64_t>(config.weights.ways.silence_s * 1e3 / 5));
   options.codec = codec;
   return weights::Follower::Start(std::move(store), sink, std::move(options));

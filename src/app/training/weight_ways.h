@@ -1,6 +1,5 @@
-// The ways of new weights from the trainer to its engines, for each engine as the configuration says: gRPC, one broadcast
-// for several engines (weights/broadcast_set.h), or a store of objects that trainer and engines share
-// (weights/stores/version_layout.h).
+// How new weights reach the trainer's engines, as configured for each engine: gRPC, one broadcast for several engines
+// (weights/broadcast_set.h), or an object store that trainer and engines share (weights/stores/version_layout.h).
 #pragma once
 
 #include <functional>
@@ -21,20 +20,20 @@
 
 namespace ingot::app {
 
-// Uses every store that an engine's weights go through, before anything is started: an error tells of a directory that
-// cannot be written, a bucket that is missing, credentials that fail, or another run's versions. Changes nothing.
+// Tries every store that an engine's weights go through, before anything starts: an error reports a directory that
+// cannot be written, a missing bucket, credentials that fail, or another run's versions. Changes nothing.
 // `folder`: the run's.
 absl::Status CheckWeightStores(const RunConfig& config, const std::string& folder);
 
-// Makes the stores this run's, before its roles are started: they then take no versions of an earlier run of the name.
-// FAILED_PRECONDITION: there are some, and run.if_exists does not say to replace them.
+// Claims the stores for this run before its roles start, so that they ignore versions of an earlier run with this name.
+// FAILED_PRECONDITION: there are such versions, and run.if_exists does not allow replacing them.
 absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir);
 
-// Whether the ranks of the trainer store the versions, each what it owns: several ranks, one store for all engines, and no
-// number of shards or pinned version that asks for another way.
+// Whether the ranks of the trainer store the versions, each rank its own part: several ranks, one store for all
+// engines, and no number of shards or pinned version that prevents it.
 bool RanksStoreVersions(const RunConfig& config);
 
-// A rank's own way into that store.
+// A rank's writer for that store.
 absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const RunDir& dir);
 
 // The trainer's ends of broadcasts (app/training/weight_group_service.h).
@@ -50,10 +49,10 @@ class WeightWays {
   WeightWays(const RunConfig& config, const RunDir& dir, const weights::Publisher& publisher, BroadcastEnds ends)
       : config_(config), dir_(dir), publisher_(publisher), ends_(std::move(ends)) {}
 
-  // The way to an engine; the first one through a store opens that.
+  // The path to an engine; the first one through a store opens the store.
   absl::StatusOr<std::shared_ptr<weights::Sink>> SinkTo(const std::string& engine, v1::RoleChannel channel);
 
-  // Of versions that ranks store; null = they do not.
+  // For versions that ranks store; null = they do not.
   absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter();
 
  private:

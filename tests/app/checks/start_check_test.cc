@@ -63,7 +63,7 @@ TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
   config_.agents.recipes.clear();
   config_.trainer.optimizer.learning_rate = 1e3;
   EXPECT_EQ(DescribeCheck(*Check()),
-            "ok: 2 tasks, 1 held-out task, 1 conversation, agents from elsewhere, context of 256 tokens; 1 warning");
+            "ok: 2 tasks, 1 held-out task, 1 conversation, outside agents, context of 256 tokens; 1 warning");
 }
 
 TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {

@@ -293,18 +293,19 @@ TEST_F(RunRegistryTest, ReportsWhichNodesRunWhat) {
   EXPECT_TRUE(absl::IsFailedPrecondition(second)) << second;
   EXPECT_THAT(std::string(second.message()),
               AllOf(HasSubstr(absl::StrCat("is another process's: process ", getpid(), " on ", MachineName(),
-                                           "; once that process has ended, this node may be started again")),
+                                           "; this node can start again once that process has ended")),
                     Not(HasSubstr("{"))));
 }
 
 TEST(DescribeTaken, IsASentence) {
-  EXPECT_EQ(DescribeTaken("the agent of node front-0",
-                          "{\"node\":\"box\",\"pid\":4711,\"roles\":\"gateway\",\"told\":17}", 10),
-            "process 4711 on box is the agent of node front-0 by now, as this process was silent for longer than 10 s "
-            "(cluster.registry.ttl_s); this process ends, with all that it started");
+  EXPECT_EQ(
+      DescribeTaken("the agent of node front-0", "{\"node\":\"box\",\"pid\":4711,\"roles\":\"gateway\",\"told\":17}",
+                    10),
+      "process 4711 on box is now the agent of node front-0, because this process was silent for longer than 10 s "
+      "(cluster.registry.ttl_s); this process ends, with everything that it started");
   for (const char* other : {"", "{", "{}", "[]"}) {
     EXPECT_THAT(DescribeTaken("the launcher", other, 2.5),
-                ::testing::StartsWith("another process is the launcher by now"));
+                ::testing::StartsWith("another process is now the launcher"));
   }
 }
 
@@ -422,7 +423,7 @@ TEST_F(RunRegistryTest, ANodeWhoseClockIsBehindDoesNotJoin) {
   const absl::Status rejected = engines.clocks->Join(milliseconds(500), milliseconds(500));
   EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
   EXPECT_THAT(std::string(rejected.message()),
-              HasSubstr(absl::StrCat(MachineName(), " (node engines-0) is 63.0 s or more behind that of ",
+              HasSubstr(absl::StrCat(MachineName(), " (node engines-0) is at least 63.0 s behind the clock of ",
                                      MachineName(), " (node control-0)")));
   EXPECT_EQ(control.found() + engines.found(), 0U);
 }
@@ -461,7 +462,7 @@ TEST_F(RunRegistryTest, ANodeThatIsThereSaysOnceThatOneAheadHasJoined) {
   std::this_thread::sleep_for(milliseconds(50));
   control.clocks.reset();
   base::MutexLock lock(control.mu);
-  EXPECT_THAT(control.lines, ElementsAre(HasSubstr("(node control-0) is 63.0 s or more behind")));
+  EXPECT_THAT(control.lines, ElementsAre(HasSubstr("(node control-0) is at least 63.0 s behind")));
   EXPECT_EQ(engines.found(), 0U);
 }
 

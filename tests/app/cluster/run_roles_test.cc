@@ -109,7 +109,7 @@ TEST(RunRoles, GroupsThatDoNotRunEveryRoleOnceAreRejected) {
   config.cluster.groups[2].roles.push_back("gateway");
   EXPECT_THAT(Fault(config), HasSubstr("room for 2 of role gateway"));
   config.cluster.groups[2].roles.back() = "database";
-  EXPECT_THAT(Fault(config), HasSubstr("'database' is no role"));
+  EXPECT_THAT(Fault(config), HasSubstr("'database' is not a role"));
 }
 
 TEST(RunRoles, AnAddressOfOneMachineServesNoAgentsOfAnother) {
@@ -231,7 +231,7 @@ TEST(RunRoles, RanksOnSeveralNodesMeetAtTheFirst) {
                                                                      "cluster.trainer_host=10.0.0.5"));
 
   config.cluster.trainer_ranks = config.cluster.min_trainer_ranks = 3;
-  EXPECT_THAT(Fault(config), HasSubstr("cannot be shared out over 2 nodes"));
+  EXPECT_THAT(Fault(config), HasSubstr("cannot be divided evenly over 2 nodes"));
   config.cluster.trainer_ranks = 4;
   EXPECT_THAT(Fault(config), HasSubstr("set cluster.min_trainer_ranks to 4"));
 }

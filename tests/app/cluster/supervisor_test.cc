@@ -112,7 +112,7 @@ TEST_F(Supervised, AnErrorWhileThereIsAnObstacleIsNoCrash) {
   EXPECT_EQ(*supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; }), 0);
   EXPECT_THAT(said_, HasSubstr("other exited with 3"));
   EXPECT_THAT(said_, HasSubstr("other is started again once it can succeed: the disk is full\n"));
-  EXPECT_THAT(said_, HasSubstr("nothing is in the way of other any more\n"));
+  EXPECT_THAT(said_, HasSubstr("nothing blocks other now\n"));
   EXPECT_THAT(said_, HasSubstr("other started again (0 of 0)\n"));
   EXPECT_THAT(waits, ElementsAre("the start of other: the disk is full"));
 }
@@ -173,13 +173,12 @@ TEST_F(Supervised, AStartThatFailsIsTriedAgainAndCountsForNoCrash) {
   const auto code = supervisor.Run([] { return false; },
                                    [&](const std::string& line) {
                                      said_ += line + "\n";
-                                     if (line.ends_with("tried again in 20 ms"))
-                                       std::filesystem::create_directory(logs);
+                                     if (line.ends_with("retrying in 20 ms")) std::filesystem::create_directory(logs);
                                    });
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
   EXPECT_THAT(said_, HasSubstr("cannot start role other: cannot open " + other.log_path));
-  EXPECT_THAT(said_, HasSubstr("; it is tried again in 10 ms\n"));
+  EXPECT_THAT(said_, HasSubstr("; retrying in 10 ms\n"));
   EXPECT_THAT(said_, HasSubstr("other started again (1 of 2)\n"));
 }
 
@@ -276,7 +275,7 @@ TEST_F(Supervised, ARoleEndedByAForeignSignalIsRestarted) {
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 3);
   for (const char* role : {"leader", "other"}) {
-    EXPECT_THAT(said_, HasSubstr(absl::StrCat(role, " was ended by a signal from elsewhere; see ")));
+    EXPECT_THAT(said_, HasSubstr(absl::StrCat(role, " was ended by a signal from another process; see ")));
     EXPECT_THAT(said_, HasSubstr(absl::StrCat(role, " started again (1 of 2)")));
   }
 }
@@ -372,7 +371,7 @@ TEST_F(Supervised, AGroupGoesOnWithoutAMemberThatKeepsDying) {
   EXPECT_EQ(*code, 7);
   EXPECT_THAT(said_,
               HasSubstr("b is to be started again (1 of 1)\nall of ranks ended; they are started again together"));
-  EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts; ranks goes on without, on 2"));
+  EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts; ranks continues with 2"));
 }
 
 TEST_F(Supervised, AnotherMemberDecidesOnceTheFirstIsLost) {
@@ -403,7 +402,7 @@ TEST_F(Supervised, ADeathCountsForTheDeadMemberAlone) {
 TEST_F(Supervised, AGroupBelowMinMembersFails) {
   const auto code = Run({Member("a", "exit 75", 0, 2), Member("b", "kill -9 $$", 1, 2)}, 1, 2);
   ASSERT_FALSE(code.ok());
-  EXPECT_THAT(std::string(code.status().message()), HasSubstr("1 of ranks would be left, too few to go on"));
+  EXPECT_THAT(std::string(code.status().message()), HasSubstr("1 of ranks would be left, too few to continue"));
 }
 
 TEST_F(Supervised, AGroupEndWithoutADeathCountsForAllMembers) {

@@ -113,7 +113,7 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_EQ(exact->config->trainer.numerics, kernels::Numerics::kExact);
   EXPECT_THAT(exact->schema.EffectiveYaml(), HasSubstr("numerics: exact"));
   EXPECT_THAT(std::string(Load(kAgents, {"numerics=exact", "device=cuda"}).status().message()),
-              HasSubstr("numerics: exact is kept by the CPU kernels alone"));
+              HasSubstr("numerics=exact works only on the CPU"));
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
 }
 
@@ -134,7 +134,7 @@ TEST(RunConfig, AnAdapterToGoOnFromNeedsARankAndABase) {
   const std::string init = "trainer.lora.init=/adapter", rank = "trainer.lora.rank=4", path = "model.path=/base";
   EXPECT_TRUE(Load(kAgents, {init, rank, path}).ok());
   EXPECT_THAT(std::string(Load(kAgents, {init, path}).status().message()), HasSubstr("trainer.lora.rank is 0"));
-  EXPECT_THAT(std::string(Load(kAgents, {init, rank}).status().message()), HasSubstr("there is no model.path"));
+  EXPECT_THAT(std::string(Load(kAgents, {init, rank}).status().message()), HasSubstr("model.path is not set"));
 }
 
 TEST(RunConfig, AnAlphaIsOfTheAdapterUntilItIsGiven) {
@@ -212,7 +212,7 @@ TEST(RunConfig, ComparingTermsNeedsTerms) {
   const auto fault = [](const char* terms) {
     return std::string(Load(kAgents, {"trainer.advantage_normalization=terms", terms}).status().message());
   };
-  EXPECT_THAT(fault("rewards.terms=[{kind: outcome}]"), HasSubstr("the outcome alone, which has no terms"));
+  EXPECT_THAT(fault("rewards.terms=[{kind: outcome}]"), HasSubstr("only the outcome, which has no terms"));
   EXPECT_EQ(fault("rewards.terms=[{kind: outcome}, {kind: length}]"), "");
 }
 
@@ -257,7 +257,7 @@ TEST(RunConfig, VariablesOfTheTemplateAreCheckedByName) {
 
 TEST(RunConfig, ATemplateNeedsTheFolderOfItsTokenizer) {
   EXPECT_THAT(std::string(Load(kAgents, {"model.chat_template=x.jinja"}).status().message()),
-              HasSubstr("model.chat_template is x.jinja, and there is no model.path"));
+              HasSubstr("model.chat_template is x.jinja, but model.path is not set"));
   EXPECT_TRUE(Load(kAgents, {"model.chat_template=x.jinja", "model.path=m"}).ok());
 }
 

@@ -229,7 +229,7 @@ TEST_F(PersistTest, ALongWaitIsExplained) {
   last.set_dropped(10);
   now.set_dropped(10);
   now.set_running_episodes(3);
-  EXPECT_EQ(DescribeWait(7, 20, last, now), "waiting for batch 7 since 20 s: 3 episodes run");
+  EXPECT_EQ(DescribeWait(7, 20, last, now), "waiting for batch 7 for 20 s: 3 episodes running");
   now.set_dropped(50);
   EXPECT_THAT(DescribeWait(7, 20, last, now), AllOf(HasSubstr("40 groups were dropped"), HasSubstr("mean reward 0.000"),
                                                     HasSubstr("max_drops_per_batch")));

@@ -53,7 +53,7 @@ TEST_F(ResumeCheck, ChangedGroupOrBatchSizesAreRejected) {
 TEST_F(ResumeCheck, ACollectionIsNoRunToGoOnWith) {
   ASSERT_TRUE(Dir().WriteFile("config.yaml", Load({}).schema.EffectiveYaml()).ok());
   ASSERT_TRUE(Dir().WriteFile("collection.json", "{}").ok());
-  EXPECT_THAT(Check({}), HasSubstr("holds a collection and no run to go on with"));
+  EXPECT_THAT(Check({}), HasSubstr("holds a collection and not a run to resume"));
 }
 
 TEST_F(ResumeCheck, TheLogNamesChangedKeys) {
@@ -90,7 +90,7 @@ TEST_F(ResumeCheck, AConfigurationThatIsGoneIsSaid) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Check({"scheduler.group_size=8"}), "");
   const std::string said = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(said, HasSubstr("run/config.yaml is gone: the run goes on with the configuration that was given"));
+  EXPECT_THAT(said, HasSubstr("run/config.yaml is gone: the run resumes with the given configuration"));
 }
 
 TEST_F(ResumeCheck, AnUnreadableOldConfigurationIsAccepted) {

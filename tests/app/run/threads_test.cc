@@ -28,7 +28,7 @@ void CheckWithLimit(rlim_t limit, int count) {
 TEST(Threads, TooFewAreAnErrorThatSaysWhatToRaise) {
   if (geteuid() != 0) GTEST_SKIP() << "this user's other processes count too";
   EXPECT_EXIT(CheckWithLimit(20, 50), ::testing::ExitedWithCode(1),
-              "needs about 50 threads, and the system gives 19.*ulimit -u is 20.*raise the limit, or lower "
+              "needs about 50 threads, but the system allows only 19.*ulimit -u is 20.*raise the limit, or lower "
               "agents.concurrency");
   EXPECT_EXIT(CheckWithLimit(60, 50), ::testing::ExitedWithCode(0), "OK");
 }

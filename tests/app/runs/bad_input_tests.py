@@ -50,7 +50,7 @@ def check_command_line(ingot):
                          (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
                          (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
                          (["launch", "run.yaml", "--ste=a=b"], ("'--ste'", "'--set'")),
-                         (["train", "run.yaml", "more"], ("'more' is one argument too many", "`ingot train --help`")),
+                         (["train", "run.yaml", "more"], ("'more' is an extra argument", "`ingot train --help`")),
                          (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
                          (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
                          (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):
@@ -257,7 +257,7 @@ url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0
     check(code == 0, output)
     start, end = output.split("step", 1)[0], output.split("wall time")[-1]
     for text, words in ((start, "warning: trainer.learning_rate is 0.1, and 1e-08 to 0.005 is usual"),
-                        (start, "warning: 2 of 2 tasks of eval.tasks are training tasks too"),
+                        (start, "warning: 2 of 2 tasks of eval.tasks are also training tasks"),
                         (end, "warning: the reward fell from "),
                         (end, "of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high)")):
         check(words in text, f"'{words}' is missing in: {output}")

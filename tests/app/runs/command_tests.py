@@ -298,7 +298,7 @@ def case_reports(binary, _, folder):
         done = subprocess.run([binary, "inspect", one, "--json", *more], cwd=folder, capture_output=True, text=True, check=True)
         listed[more] = ([json.loads(line)["episode"]["episodeId"] for line in done.stdout.splitlines()], done.stderr)
     (every, silent), (same, _), (cut, reported) = listed.values()
-    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out further episodes (train" not in reported:
+    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out more episodes (train" not in reported:
         raise SystemExit(f"FAILED: records of a list: {listed}")
     names = [line.split()[0] for line in run([binary, "compare", one, two, "--html", "both.html"], folder).splitlines()]
     both = pathlib.Path(folder, "both.html").read_text(encoding="utf-8")
@@ -308,7 +308,7 @@ def case_reports(binary, _, folder):
         run([binary, "report", one], folder)
     first = pathlib.Path(folder, "trial.html").read_bytes()
     done = subprocess.run([binary, "report", two], cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 2 or "'trial.html' is there already" not in done.stderr or pathlib.Path(folder, "trial.html").read_bytes() != first:
+    if done.returncode != 2 or "'trial.html' already exists" not in done.stderr or pathlib.Path(folder, "trial.html").read_bytes() != first:
         raise SystemExit(f"FAILED: the report of another run: {done.returncode}, {done.stderr}")
     run([binary, "report", two, "trial.html"], folder)
     done = subprocess.run([binary, "view", one, "--host", "0.0.0.0"], cwd=folder, capture_output=True, text=True, check=False)

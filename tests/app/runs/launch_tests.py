@@ -104,7 +104,7 @@ def case_launch(ingot):
     alone = ingot.ask("datapool", {"run.name": "launched"})
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
     rejected = ingot.ask("status", {**settings, "cluster.token_file": write_secret(ingot, "stranger")})
-    check(rejected.returncode == 1 and rejected.stdout.count("refuses this process") == 5, f"another token: {rejected}")
+    check(rejected.returncode == 1 and rejected.stdout.count("rejects this process") == 5, f"another token: {rejected}")
     config.write_text("run: {name: the next experiment}\n")
     for role in ("scheduler", "rewards"):
         os.kill(role_process(launch, role), signal.SIGKILL)

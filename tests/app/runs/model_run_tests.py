@@ -91,7 +91,7 @@ def check_folders(ingot, base, trained, adapter):
     names = [sorted(path.name for path in folder.iterdir()) for folder in (merged, exported)]
     check(names[0] == names[1] and {"ingot.json", "tokenizer.json"} <= set(names[0]), f"an export lacks its text: {names}")
     for command in (("export", "--model", str(base)), ("merge", "--model", str(trained))):
-        check("has a model already" in model(ingot, *command, str(exported), code=2), f"{command[0]} wrote over a model")
+        check("already holds a model" in model(ingot, *command, str(exported), code=2), f"{command[0]} wrote over a model")
     check_mean(ingot, base, trained, merged)
     check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
 
@@ -143,7 +143,7 @@ def check_mean(ingot, base, trained, merged):
     write_experts(base, other)
     out = str(mean.with_name("no-mean"))
     error = model(ingot, "merge", "--model", str(base), "--with", str(other), out, code=2)
-    check("is another model than" in error and "tensor model.layers.0.mlp." in error, error)
+    check("is not the same model as" in error and "tensor model.layers.0.mlp." in error, error)
     turned = pathlib.Path(ingot.folder) / "turned"
     shutil.copytree(base, turned, ignore=shutil.ignore_patterns("state.json"))  # it would tell that the copy was changed
     config = json.loads((turned / "config.json").read_text())
@@ -318,7 +318,7 @@ def check_replay(ingot, settings):
     check_routes([row for row in ingot.metrics("experts") if "mismatch/routes_compared" in row])
     dense = dict(settings, **{"run.name": "dense", "model.path": checkpoint_of(ingot, "base")})
     code, output = ingot.run("train", dense)
-    check(code == 2 and "trainer.expert_balance is set, and the model (qwen3) has no experts" in output, output)
+    check(code == 2 and "trainer.expert_balance is set, but the model (qwen3) has no experts" in output, output)
 
 
 def case_lora(ingot):

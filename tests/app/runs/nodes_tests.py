@@ -149,7 +149,7 @@ def case_nodes_logger(ingot):
             check(Page(link.split("\n")[0]).open().json("/api/run")["live"], f"`ingot view` finds no page of the node: {link}")
             node.terminate()
             check(node.wait(timeout=180) == 130, "a stopped run ended well")
-            said = re.search(r"stopped; saved \S.*; `(ingot node .*) --resume` goes on", output_of(ingot, "all"))
+            said = re.search(r"stopped; saved \S.*; `(ingot node .*) --resume` continues", output_of(ingot, "all"))
             check(said and said[1].endswith(" --group all --node 0") and "run.name=told" in said[1], output_of(ingot, "all"))
             reported = ingot.ask("status", own).stderr
             check(f"`{said[1]} --resume` continues the run" in reported, reported)
@@ -185,7 +185,7 @@ def case_nodes_engines(ingot):
         rows = ingot.rows("moved")
         nodes["engines", 1] = start_node(ingot, own, "engines", 1)
         code = nodes["engines", 1].wait(timeout=180)
-        check(code != 0 and "other nodes have taken all engines of node engines-1 over" in output_of(ingot, "engines", 1),
+        check(code != 0 and "other nodes have taken over all engines of node engines-1" in output_of(ingot, "engines", 1),
               f"the node that came back: {code} {output_of(ingot, 'engines', 1)}")
         code = driver.wait(timeout=400)
         check(code == 0, f"exit code {code}: {output_of(ingot, 'control')}")
@@ -215,7 +215,7 @@ def case_nodes_back(ingot):
         wait_with(ingot, nodes["control"], "control", lambda: ingot.rows("back") >= rows + 3, "steps after the move")
         nodes["front"] = start_node(ingot, own, "front")
         code, said = nodes["front"].wait(timeout=60), output_of(ingot, "front")
-        driver = rf"is another process's: process {nodes['control'].pid} on \S+; once that process has ended, this node may be started again"
+        driver = rf"is another process's: process {nodes['control'].pid} on \S+; this node can start again once that process has ended"
         check(code == 1 and re.search(driver, said) and "{" not in said, f"the node that came back too early: {code} {said}")
         nodes["control"].kill()
         nodes["control"].wait()

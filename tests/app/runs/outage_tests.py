@@ -131,7 +131,7 @@ def case_database(binary, source, notes):
         while stopped:
             os.kill(stopped.pop(), signal.SIGCONT)
         launch.await_rows(3)
-        check("datapool waits for nobody any more" in launch.said(since), launch.said(since)[-3000:])
+        check("datapool waits for nothing now" in launch.said(since), launch.said(since)[-3000:])
     finally:
         for process in stopped:
             os.kill(process, signal.SIGCONT)

@@ -43,7 +43,7 @@ def case(ingot, name):
     ingot.config = f"configs/recipes/{name}.yaml"
     checked = ingot.call("config", "check", ingot.config, timeout=120)
     check(checked.returncode == 0, f"{name}: config check: {checked.stderr}")
-    check("take the outcome away" not in checked.stdout + checked.stderr, f"{name}: a right answer may earn less than a wrong one")
+    check("both subtract the outcome" not in checked.stdout + checked.stderr, f"{name}: a right answer may earn less than a wrong one")
     check_marks(name, pathlib.Path(ingot.source, ingot.config).read_text(encoding="utf-8"))
     code, output = ingot.run("train", {**SMALL, "run.name": name}, timeout=280)
     check(code == 0, f"{name}: exit code {code}: {output}")

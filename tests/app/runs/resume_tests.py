@@ -95,7 +95,7 @@ def case_stop(ingot):
 
     output, code = end_after(5, signal.SIGINT)
     check(code == 130 and "the run was stopped; saved step " in output, f"exit code {code}: {output}")
-    again = output.split("; `")[-1].split("` goes on")[0]
+    again = output.split("; `")[-1].split("` continues")[0]
     check(again.startswith("ingot train ") and "--set run.name=s " in again and again.endswith(" --resume"), output)
     reported = ingot.ask("status", settings).stderr
     check(f"no process holds {ingot.folder}/s; `{again}` continues the run" in reported, reported)
@@ -280,7 +280,7 @@ def case_replace_jobs(ingot):
         check(code == 1 and f"kept in {run}/.ingot-submitted" in output, f"a job's run was taken: {code}: {output}")
         (programs / "taken").unlink()
         code, output = launch(settings, "refuse")
-        check(code == 1 and "the run, which is there again" in output, f"{code}: {output}")
+        check(code == 1 and "the old run is back in place" in output, f"{code}: {output}")
         check(contents(run) == before, f"a job that never began changed the run: {sorted(contents(run))}")
         code, output = launch(settings, "accept")
         check(code == 0 and "submitted" in output, f"{code}: {output}")
@@ -309,7 +309,7 @@ def case_replace_node(ingot):
     aside = contents(run / ".ingot-replaced")
     check(aside == {name: data for name, data in before.items() if not name.endswith("lock")}, f"set aside: {sorted(aside)}")
     output = start(alone)
-    check("which is there again" in output and f"{run} is as it was" in output, output)
+    check("the old run is back in place" in output and f"{run} is as it was" in output, output)
     now = {name: data for name, data in contents(run).items() if not name.startswith("logs/failed-start/")}
     check(now == before, f"a start that failed changed the run: {sorted(now)}")
 

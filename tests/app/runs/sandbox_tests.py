@@ -346,7 +346,7 @@ def case_harbor(ingot, folder):
     print(done.stdout, done.stderr)
     for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gives 0, not 1",
                  "wrong free: doing nothing gives 1, not 0", "wrong peeks: its solution gives 0, not 1", "ok armed", "ok named",
-                 "wrong installs: its tests look at what the solution changed outside of the work folder: recipes need "
+                 "wrong installs: its tests check what the solution changed outside the work folder: recipes need "
                  "verifier_sandbox: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
                  "note named: verifier.user: commands run as the sandbox's only user, which they see as root",
                  "ok strict", "4 of 12 tasks run here"):

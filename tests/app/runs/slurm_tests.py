@@ -311,7 +311,7 @@ def check_rejected(ingot):
 def case_slurm_plain(ingot, cluster):
     """A Slurm that takes no heterogeneous jobs: one error, and nothing is started or written."""
     code, output = ingot.run("launch", mixed(ingot, "plain"), timeout=60)
-    check(code == 1 and "takes no heterogeneous jobs" in output and "cluster.slurm" in output, f"{code}: {output}")
+    check(code == 1 and "does not accept heterogeneous jobs" in output and "cluster.slurm" in output, f"{code}: {output}")
     check(not (pathlib.Path(ingot.folder) / "plain").exists(), "a run folder was made")
     check(cluster.ask("squeue", "--noheader") == "", "a job was submitted")
     check_rejected(ingot)

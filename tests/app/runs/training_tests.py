@@ -69,7 +69,7 @@ def case_supervised(ingot):
         process.send_signal(end)
         process.communicate()
     code, output = ingot.run("train", stopped, ["--resume"])
-    check(code == 0 and "going on after" in output, output)
+    check(code == 0 and "resuming after" in output, output)
     check([row["step"] for row in ingot.metrics("stopped")] == list(range(steps)), "the steps of the resumed stages")
     weights = [folder / name / "checkpoints/step-00000000/model.safetensors" for name in ("files", "stopped")]
     check(weights[0].read_bytes() == weights[1].read_bytes(), "a killed and resumed stage came to other weights")
@@ -116,10 +116,10 @@ def check_supervised_ranks(ingot, steps, settings):
         wait_for_rows(ingot, launch, "rank-files", rows)
         end()
     output = launch.communicate(timeout=300)[0]
-    check("they are started again together" in output and "going on after" in output, output)
+    check("they are started again together" in output and "resuming after" in output, output)
     check(launch.returncode != 0 and not any((folder / "rank-files/checkpoints").iterdir()), output)
     code, output = ingot.run("launch", of("rank-files"), ["--resume"])
-    check(code == 0 and "going on after" in output, output)
+    check(code == 0 and "resuming after" in output, output)
     check([row["step"] for row in ingot.metrics("rank-files")] == list(range(steps)), "the steps of the resumed ranks")
     for shard in ("00001-of-00002", "00002-of-00002"):
         weights = [folder / name / f"checkpoints/step-00000000/model-{shard}.safetensors"

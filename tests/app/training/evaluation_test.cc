@@ -327,15 +327,15 @@ TEST_F(EvaluationsTest, FinishDescribesItsWait) {
                   .ok());
   EXPECT_EQ(watched, 89);       // twice a second, up to its end
   ASSERT_EQ(lines.size(), 2u);  // every 20 s
-  EXPECT_THAT(lines[1], HasSubstr("waiting for the evaluation of version 100 since 40 s"));
+  EXPECT_THAT(lines[1], HasSubstr("waiting for the evaluation of version 100 for 40 s"));
 
   v1::EvalStatusResponse so_far;
   so_far.set_total(64);
-  EXPECT_THAT(DescribeEvaluation(7, 20, so_far), HasSubstr("0 of 64 episodes are done; agents from elsewhere"));
+  EXPECT_THAT(DescribeEvaluation(7, 20, so_far), HasSubstr("0 of 64 episodes are done; outside agents"));
   so_far.set_finished(10);
   so_far.set_failed(2);
   EXPECT_EQ(DescribeEvaluation(7, 20, so_far),
-            "waiting for the evaluation of version 7 since 20 s: 12 of 64 episodes are done, 2 of them failed");
+            "waiting for the evaluation of version 7 for 20 s: 12 of 64 episodes are done, 2 of them failed");
 }
 
 TEST_F(EvaluationsTest, APermanentErrorIsReturned) {

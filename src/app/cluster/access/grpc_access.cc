@@ -29,9 +29,9 @@ std::string_view Text(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
 }
 
-// ---- The server's side ----------------------------------------------------------------------------------------------
+// ---- Server side ----------------------------------------------------------------------------------------------------
 
-// A server's demands on its callers.
+// What a server requires of its callers.
 struct Demands {
   std::string token;
   bool certificate = false;
@@ -44,7 +44,7 @@ absl::Status CheckPeerFormat(const grpc_metadata* shown) {
   return base::CheckFormat(kRpcFormat, number, "the caller", "run one version of ingot on all machines of the run");
 }
 
-// Called for every rpc, before its service is. `state`: the Demands.
+// Called for every rpc, before its service. `state`: the Demands.
 void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* metadata, size_t count,
                  grpc_process_auth_metadata_done_cb done, void* rpc) {
   const Demands& demands = *static_cast<const Demands*>(state);
@@ -73,7 +73,7 @@ void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* meta
 
 void DropDemands(void* state) { delete static_cast<Demands*>(state); }
 
-// Credentials of a listener that asks for the token. gRPC's own plain-text credentials take no processor.
+// Credentials of a listener that requires the token. gRPC's own plain-text credentials do not take a processor.
 class TokenCredentials final : public grpc::ServerCredentials {
  public:
   explicit TokenCredentials(RpcAccess access) : access_(std::move(access)) {}
@@ -100,7 +100,7 @@ class TokenCredentials final : public grpc::ServerCredentials {
   const RpcAccess access_;
 };
 
-// ---- The client's side ----------------------------------------------------------------------------------------------
+// ---- Client side ----------------------------------------------------------------------------------------------------
 
 // A channel's constants.
 struct Caller {
@@ -108,11 +108,11 @@ struct Caller {
   std::string token;
   std::string token_key;
   std::string missing;                  // the error of all rpcs; empty = they can get through
-  std::shared_ptr<RunningCalls> calls;  // null = nobody closes the channel
+  std::shared_ptr<RunningCalls> calls;  // null = the channel is never closed
 };
 
 std::string Explain(const Caller& caller, const std::string& rejection) {
-  return absl::StrCat("the role at ", caller.address, " refuses this process: ", rejection,
+  return absl::StrCat("the role at ", caller.address, " rejects this process: ", rejection,
                       ". A role of `ingot launch` gets the token from it; one that was started by hand, and a command, "
                       "from ",
                       caller.token_key, ", which must hold the same token for all");
@@ -142,8 +142,8 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
                           status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
       if (silent && !caller_->missing.empty()) status = grpc::Status(status.error_code(), caller_->missing);
       if (status.error_code() == grpc::StatusCode::CANCELLED && caller_->calls != nullptr && caller_->calls->closed()) {
-        status = grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                              absl::StrCat("the role at ", caller_->address, " is elsewhere by now"));
+        status =
+            grpc::Status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("the role at ", caller_->address, " has moved"));
       }
       if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED && status.error_details().empty()) {
         status = grpc::Status(status.error_code(), Explain(*caller_, status.error_message()));
@@ -221,7 +221,7 @@ absl::Status CheckReach(const std::string& address, const RpcAccess& access) {
   if (!access.certificate.empty() || !access.ca.empty() || access.allow_plaintext) return absl::OkStatus();
   addrinfo wanted = {}, *found = nullptr;
   wanted.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) return absl::OkStatus();  // nobody can listen there
+  if (getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) return absl::OkStatus();  // no process can listen there
   bool loopback = true;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next)
     loopback = loopback && IsLoopback(*one->ai_addr);
@@ -229,7 +229,7 @@ absl::Status CheckReach(const std::string& address, const RpcAccess& access) {
   if (loopback) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "host ", host,
-      " is reached from other machines, and without TLS everybody on the way can read the run's token: set "
+      " is reached from other machines, and without TLS anyone on the network path can read the run's token: set "
       "cluster.tls.certificate and cluster.tls.key (`ingot serve`: --tls-certificate and --tls-key), or allow plain "
       "text "
       "where the network is private (cluster.tls.allow_plaintext; --allow-plaintext)"));
@@ -282,7 +282,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& target, const RpcAc
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  // A call notices a peer that is gone without a word.
+  // A call detects a peer that disappeared silently.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
@@ -310,7 +310,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAcce
 }
 
 std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls) {
-  // A file that cannot exist: nothing ever listens there, and no packet is sent.
+  // This file cannot exist: nothing ever listens there, and no packet is sent.
   return NewChannel("unix:/dev/null/nowhere", {}, {"", "", "", missing, std::move(calls)});
 }
 

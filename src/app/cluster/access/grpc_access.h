@@ -1,12 +1,12 @@
-// Who may call the roles of a run, and how: the one place where gRPC servers and channels are made. Every rpc carries the
-// run's token; with certificates every connection is TLS, and with mutual TLS both sides show one.
+// Who may call the roles of a run, and how. This is the only place that makes gRPC servers and channels. Every rpc
+// carries the run's token; with certificates every connection is TLS, and with mutual TLS both sides show one.
 //
 //   client                                               server
 //     TokenInterceptor adds "ingot-token" to each rpc      an auth metadata processor compares it, before any service
 //       <- UNAUTHENTICATED without details ------------------ no token, or another one
-//     TokenInterceptor says who refused whom, and what to do
+//     TokenInterceptor says which role rejected the process, and what to do
 //
-// The interceptor also adds "ingot-rpc-format", the number of the messages' format. A server refuses peers of another
+// The interceptor also adds "ingot-rpc-format", the number of the messages' format. A server rejects peers with another
 // number with FAILED_PRECONDITION, which names both.
 //
 // A service's own UNAUTHENTICATED has details (proto/grpc_status.h), and stays as it is.
@@ -33,17 +33,17 @@ inline constexpr int kKeepaliveMs = 20'000;
 struct RpcAccess {
   std::string token;                             // of a server: not empty
   std::string token_key = "cluster.token_file";  // the configuration's key that names the token, for errors
-  std::string certificate;  // PEM text of a server's certificates. Empty = its side speaks plain text
+  std::string certificate;  // PEM text of a server's certificates. Empty = the server speaks plain text
   std::string key;          // PEM text of the certificate's key
-  std::string ca;           // PEM text that a client verifies servers against. Empty = it speaks plain text
-  // Callers show `certificate` too. A server refuses, with UNAUTHENTICATED, those that show none that `ca` signed.
+  std::string ca;           // PEM text that a client verifies servers against. Empty = the client speaks plain text
+  // Callers show `certificate` too. A server rejects callers without a certificate that `ca` signed (UNAUTHENTICATED).
   bool mutual = false;
-  std::string name;              // that a client expects in servers' certificates; empty = the host of the address
+  std::string name;              // expected in servers' certificates; empty = the host of the address
   bool allow_plaintext = false;  // addresses that other machines reach may be used without TLS
 };
 
-// The access that the configuration gives to a process that has the token. INVALID_ARGUMENT names the key of a file that
-// cannot be read, or, with mutual TLS, of a certificate that its own peers would refuse.
+// The access that the configuration gives to a process that has the token. INVALID_ARGUMENT names the key of a file
+// that cannot be read, or, with mutual TLS, of a certificate that its peers would reject.
 absl::StatusOr<RpcAccess> AccessOf(const ClusterOptions& cluster, std::string token);
 
 // FAILED_PRECONDITION: other machines reach `address`, HOST:PORT, and the access is without TLS.
@@ -59,8 +59,8 @@ struct LongCall {
   bool stream = false;
 };
 
-// The rpcs that run on one channel to a role. When the role is found elsewhere, Close ends them with UNAVAILABLE, for which
-// callers ask again: rpcs that wait for a dead place to come back among them. Thread safe.
+// The rpcs that run on one channel to a role. When the role moves, Close ends them with UNAVAILABLE, and callers retry.
+// That includes rpcs that wait for a dead address. Thread safe.
 class RunningCalls {
  public:
   // From the start of an rpc to its status. An rpc that starts after Close is cancelled too.
@@ -68,7 +68,7 @@ class RunningCalls {
   void Remove(grpc::ClientContext* context);
   void Close();
   bool closed() const;
-  // The rpcs that run since before `when`.
+  // The rpcs that started before `when`.
   std::vector<LongCall> Before(std::chrono::steady_clock::time_point when) const;
 
  private:
@@ -82,7 +82,7 @@ class RunningCalls {
 std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access,
                                        std::shared_ptr<RunningCalls> calls = nullptr);
 
-// A channel to a role whose place is not known. Its rpcs never get through: their error is `missing`.
+// A channel to a role whose address is not known. Its rpcs always fail with the error `missing`.
 std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls);
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// A gRPC server over a list of services. Every one asks for the run's token (grpc_access.h).
+// A gRPC server over a list of services. It requires the run's token for every call (grpc_access.h).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,7 +13,7 @@
 
 namespace ingot::app {
 
-// Listens until destroyed. The destructor refuses new calls, gives running ones two seconds and then cancels them.
+// Listens until destroyed. The destructor rejects new calls, gives running calls two seconds and then cancels them.
 class GrpcServer {
  public:
   // `address` is HOST:PORT; port 0 = a free one. UNAVAILABLE names an address that is in use. FAILED_PRECONDITION:

@@ -40,7 +40,7 @@ std::string RunSecrets::Text() const { return absl::StrCat(token, "\n", admin_ke
 absl::StatusOr<RunSecrets> MakeRunSecrets(const RunConfig& config) {
   INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, FindRunSecrets(config));
   if (secrets.token.empty()) secrets.token = base::RandomHex(kTokenBytes);
-  // Agents that the run starts open no episodes: their runner does.
+  // Agents that the run starts do not open episodes: their runner does.
   if (!config.agents.recipes.empty()) secrets.admin_key = base::RandomHex(kAdminKeyBytes);
   return secrets;
 }

@@ -22,7 +22,7 @@ bool Has(const NodeGroup& group, std::string_view role) {
   return std::find(group.roles.begin(), group.roles.end(), role) != group.roles.end();
 }
 
-// Whether the group's one pod keeps nothing, not even a name. Several gateways have numbers.
+// Whether the group's only pod keeps no state, not even a name. Several gateways have numbers.
 bool KeepsNothing(const NodeGroup& group) {
   return group.nodes == 1 && std::all_of(group.roles.begin(), group.roles.end(),
                                          [](const std::string& role) { return role == "gateway" || role == "agents"; });
@@ -35,7 +35,7 @@ bool IsLabel(const std::string& name, size_t most) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || c == '-'; });
 }
 
-// Whether agents find the gateways behind a Service of the run's: several ones, or one in another pod.
+// Whether agents reach the gateways through a Service of the run: several gateways, or one in another pod.
 bool NeedsService(const RunConfig& config) {
   return (config.cluster.gateways > 1 || AgentsApart(config)) && config.gateway.public_url.empty();
 }
@@ -45,12 +45,11 @@ absl::Status Check(const RunConfig& config) {
   const KubernetesOptions& options = cluster.kubernetes;
   const auto reject = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
   if (!IsLabel(config.name, 30)) {
-    return reject(
-        "run.name '", config.name,
-        "' is to be part of the names of Kubernetes' objects: up to 30 of a-z, 0-9 and '-', such as my-run-1");
+    return reject("run.name '", config.name,
+                  "' becomes part of the names of Kubernetes objects: up to 30 of a-z, 0-9 and '-', such as my-run-1");
   }
   if (cluster.groups.empty())
-    return reject("cluster.launcher is kubernetes: cluster.groups must tell which pods run which roles");
+    return reject("cluster.launcher is kubernetes: cluster.groups must say which pods run which roles");
   if (cluster.registry.kind != RegistryKind::kEtcd) {
     return reject(
         "cluster.launcher is kubernetes: pods find each other in etcd; set cluster.registry.kind=etcd and endpoints");
@@ -94,7 +93,7 @@ absl::Status Check(const RunConfig& config) {
   for (const NodeGroup& group : cluster.groups) {
     if (!IsLabel(group.name, 20)) {
       return reject("cluster.groups ('", group.name,
-                    "'): its name is to be part of pods' names: up to 20 of a-z, 0-9 and '-'");
+                    "'): its name becomes part of pods' names: up to 20 of a-z, 0-9 and '-'");
     }
     for (const char* resource : {"cpu", "memory"}) {
       if (group.resources.contains(resource)) continue;
@@ -156,8 +155,9 @@ class Renderer {
             {"spec", object{{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", Labels()}}}};
   }
 
-  // The address for agents. Of several gateways one that is not ready gets no connection: any other answers for all episodes.
-  // A single one gets them as soon as it listens, since its runner opens episodes before a probe finds it ready.
+  // The address for agents. With several gateways, one that is not ready gets no connections: any other answers for all
+  // episodes. A single gateway gets them as soon as it listens, since its runner opens episodes before a probe finds it
+  // ready.
   object LoadBalancer() const {
     object labels = Labels();
     labels[kGatewayLabel] = "true";
@@ -174,7 +174,7 @@ class Renderer {
                         options_.name_space, ":", config_.http.port);
   }
 
-  // Of several processes of the pool one may go at a time: the others answer for it.
+  // Of several pool processes one at a time may be evicted: the others answer for it.
   object Budget(const NodeGroup& group) const {
     const bool pools =
         std::all_of(group.roles.begin(), group.roles.end(), [](const auto& role) { return role == "datapool"; });
@@ -194,7 +194,7 @@ class Renderer {
     return {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", Queued(group)}, {"spec", JobSpec(group)}};
   }
 
-  // An error of the configuration or of the run comes again, and ends the Job. A pod that was evicted does not count.
+  // An error of the configuration or the run would recur, so it ends the Job. An evicted pod does not count.
   object JobSpec(const NodeGroup& group) const {
     array rules;
     rules.push_back(
@@ -209,7 +209,7 @@ class Renderer {
             {"template", Template(group, "Never", "batch.kubernetes.io/job-completion-index")}};
   }
 
-  // The JobSet restarts nothing: the Job starts its pods again.
+  // The JobSet does not restart anything: the Job restarts its pods.
   object JobSet(const NodeGroup& group) const {
     array jobs;
     jobs.push_back(object{{"name", group.name}, {"replicas", 1}, {"template", object{{"spec", JobSpec(group)}}}});
@@ -230,7 +230,7 @@ class Renderer {
                             {"template", Template(group, "Always", "apps.kubernetes.io/pod-index")}}}};
   }
 
-  // One pod at a time has the group's roles: the old one goes before the new one comes.
+  // Only one pod at a time has the group's roles: the old pod stops before the new one starts.
   object Deployment(const NodeGroup& group) const {
     return {{"apiVersion", "apps/v1"},
             {"kind", "Deployment"},
@@ -262,7 +262,7 @@ class Renderer {
     return {{"metadata", object{{"labels", std::move(labels)}}}, {"spec", std::move(spec)}};
   }
 
-  // The time of every wave of roles to stop (run_roles.cc), and a bit.
+  // The time for every wave of roles to stop (run_roles.cc), and a margin.
   int64_t Grace(const NodeGroup& group) const {
     const double agents = Has(group, "agents") ? config_.agents.stop_timeout_s + 15 : 0;
     const double trainer = Has(group, "trainer") ? cluster_.trainer_stop_s : 0;
@@ -273,8 +273,7 @@ class Renderer {
     return {{"allowPrivilegeEscalation", false}, {"capabilities", object{{"drop", array{"ALL"}}}}};
   }
 
-  // Secrets are mounted readable by the pod's group, and Ingot wants them for their owner alone: this copies them to
-  // memory.
+  // Secrets are mounted readable by the pod's group, but Ingot requires owner-only files: this copies them to memory.
   object SecretsContainer() const {
     const std::string copy =
         absl::StrCat("umask 077 && for f in /mnt/*/*; do cat \"$f\" > ", kSecrets, "/$(basename \"$f\"); done");
@@ -293,7 +292,7 @@ class Renderer {
   }
 
   object Container(const NodeGroup& group, const std::string& index) const {
-    // Kubernetes starts a pod again elsewhere: no role moves.
+    // Kubernetes restarts a pod on another node, so no role moves.
     array args = {"node",
                   kConfig,
                   "--group",
@@ -377,7 +376,7 @@ class Renderer {
   const std::string& text_;
 };
 
-// Strings are quoted: none is taken for a number, a date or a truth value.
+// Strings are quoted, so that YAML does not read one as a number, a date or a boolean.
 void Emit(const json::value& value, YAML::Emitter& out) {
   switch (value.kind()) {
     case json::kind::object:

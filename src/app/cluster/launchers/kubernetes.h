@@ -1,16 +1,16 @@
-// A run as objects of Kubernetes, for `kubectl apply`; none of Ingot's own kinds, and no rights in the cluster.
+// A run as Kubernetes objects, for `kubectl apply`. Ingot defines no kinds and needs no rights in the cluster.
 //
 //   ConfigMap    ingot-RUN          the run's configuration
 //   Service      ingot-RUN          headless: stable names for the pods
-//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in another group than the agents
+//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in a group without the agents
 //   per group of cluster.groups, each pod an agent of its node (`ingot node`):
-//     Job          the group with the trainer: its end is the run's end. With `jobset` it stands in a JobSet
+//     Job          the group with the trainer: its end is the run's end. With `jobset` it is wrapped in a JobSet
 //     StatefulSet  a group with engines, the pool or the scheduler: one pod per node, numbered
-//     Deployment   a group with gateway or agents alone: nothing is kept
-//   PodDisruptionBudget             no pod of the trainer or of the pool is evicted for a node's upkeep while the run goes on
+//     Deployment   a group with only gateway or agents: nothing is kept
+//   PodDisruptionBudget             no pod of the trainer or the pool is evicted for node maintenance during the run
 //
-// Secrets are named, never written: token and certificate are mounted, env variables refer to keys. Roles find each other
-// in etcd, by the addresses of their pods.
+// Secrets are named, never written: token and certificate are mounted, env variables refer to keys. Roles find each
+// other in etcd, by their pods' addresses.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@
 
 namespace ingot::app {
 
-// The objects, in the order in which they are to be made. `config`: the text of the effective configuration.
+// The objects, in the order to create them. `config`: the text of the effective configuration.
 // INVALID_ARGUMENT: the configuration cannot run on Kubernetes; names the key, and says what to do.
 absl::StatusOr<std::vector<base::json::object>> RenderKubernetes(const RunConfig& config, const std::string& text);
 

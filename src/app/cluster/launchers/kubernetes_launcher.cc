@@ -41,7 +41,7 @@ std::string WaitOfPod(const json::value& pod) {
     if (TextAt(condition, "type") == "PodScheduled" && TextAt(condition, "status") == "False")
       return ReasonAt(condition);
   }
-  // An init container holds up the others, which say only that they wait for it.
+  // An init container blocks the others, which report only that they wait for it.
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const json::value& container : ArrayAt(*status, list)) {
       const json::value* const state = base::Find(container, "state");
@@ -106,7 +106,7 @@ absl::Status KubernetesLauncher::Stop() {
 }
 
 std::string KubernetesLauncher::Advice() const {
-  return absl::StrCat("its pods' logs and ", config_.root, "/", config_.name, "/logs may tell why");
+  return absl::StrCat("its pods' logs and ", config_.root, "/", config_.name, "/logs may say why");
 }
 
 std::string KubernetesLauncher::Selector() const {
@@ -125,7 +125,7 @@ absl::StatusOr<std::string> KubernetesLauncher::Present() {
 }
 
 absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
-  // "Complete=True Failed=False 1", or nothing yet
+  // "Complete=True Failed=False 1", or empty at first
   INGOT_ASSIGN_OR_RETURN(const std::string conditions,
                          Kubectl({"get", "job", job_, "--ignore-not-found", "--output",
                                   R"(jsonpath={range .status.conditions[*]}{.type}={.status} {end}{.status.ready})"}));
@@ -143,7 +143,7 @@ absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
   return state;
 }
 
-// The Job and its pods; while the run is being stopped, its pods alone.
+// The Job and its pods; while the run is being stopped, only its pods.
 absl::StatusOr<JobLauncher::State> KubernetesLauncher::Look() {
   if (stopping_) {
     INGOT_ASSIGN_OR_RETURN(const std::string pods,
@@ -151,7 +151,8 @@ absl::StatusOr<JobLauncher::State> KubernetesLauncher::Look() {
     return State{pods.empty() ? "" : "being stopped", pods.empty(), code_};
   }
   INGOT_ASSIGN_OR_RETURN(State state, LookAtJob());
-  // The other pods serve nobody any more. The Job goes with them: its end is known, and logs are in the run's folder.
+  // The other pods have no clients now. The Job is deleted with them: its result is known, and logs are in the run's
+  // folder.
   if (code_.has_value()) INGOT_RETURN_IF_ERROR(Stop());
   return state;
 }

@@ -1,5 +1,5 @@
-// A run on Kubernetes, by kubectl: the objects of kubernetes.h are applied, the Job of the trainer's group is watched, and
-// all of them are deleted at the run's end. Pods that are deleted have the run's own time to stop in order.
+// A run on Kubernetes, through kubectl: it applies the objects of kubernetes.h, watches the Job of the trainer's group,
+// and deletes all of them at the run's end. Deleted pods get the run's stop time to end in order.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@ namespace ingot::app {
 
 class KubernetesLauncher final : public JobLauncher {
  public:
-  // `text`: of the effective configuration. `file`: where Start finds the objects, which Plan prints. REQUIRES: `config`
-  // outlives it.
+  // `text`: of the effective configuration. `file`: where Start finds the objects, which Plan prints. REQUIRES:
+  // `config` outlives it.
   KubernetesLauncher(const RunConfig& config, std::string text, std::string file, JobOptions options);
 
   absl::StatusOr<std::string> Plan() const override;
   // Objects with the run's label, in its namespace.
   absl::StatusOr<std::string> Present() override;
-  // UNAVAILABLE: kubectl's error. Objects that were applied before it are deleted.
+  // UNAVAILABLE: kubectl's error. Objects that were already applied are deleted.
   absl::Status Start() override;
   absl::Status Stop() override;
 
@@ -30,7 +30,7 @@ class KubernetesLauncher final : public JobLauncher {
 
  private:
   std::string Selector() const;  // of the run's objects
-  // The Job's own state, and which pods do not run and why. Notes code_ of a Job that is over.
+  // The Job's state, and which pods do not run and why. Sets code_ when the Job is over.
   absl::StatusOr<State> LookAtJob();
   absl::StatusOr<std::string> Kubectl(std::vector<std::string> argv) const;
 

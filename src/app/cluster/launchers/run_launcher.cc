@@ -42,7 +42,7 @@ absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
 }
 
 absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds timeout, const std::vector<std::string>& argv) {
-  // Files take the output: a pipe could fill up. A warning of a command that succeeds is no part of its answer.
+  // Files take the output: a pipe could fill up. A warning of a command that succeeds is not part of its answer.
   const sandbox::Fd out = NamelessFile(), err = NamelessFile();
   const sandbox::Fd none(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!out.valid() || !err.valid() || !none.valid()) {
@@ -64,7 +64,7 @@ absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds timeout, const s
   if (!reported.empty() && !answer.empty()) reported += "\n";
   reported += answer;
   return absl::UnavailableError(
-      absl::StrCat(absl::StrJoin(argv, " "), ": ", reported.empty() ? "it failed without a word" : reported));
+      absl::StrCat(absl::StrJoin(argv, " "), ": ", reported.empty() ? "it failed without output" : reported));
 }
 
 absl::StatusOr<int> JobLauncher::Watch(const std::atomic<bool>& stop) {
@@ -78,7 +78,7 @@ absl::StatusOr<int> JobLauncher::Watch(const std::atomic<bool>& stop) {
     }
     const absl::StatusOr<State> state = Look();
     if (!state.ok()) {
-      Report(std::string(state.status().message()));  // its scheduler may be busy; the job goes on
+      Report(std::string(state.status().message()));  // its scheduler may be busy; the job continues
       continue;
     }
     if (!state->text.empty() && std::exchange(last, state->text) != state->text) {

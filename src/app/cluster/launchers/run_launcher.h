@@ -1,14 +1,15 @@
-// Starts a run, watches it and stops it, on one kind of machines. `ingot launch` makes the one that cluster.launcher names:
+// Starts, watches and stops a run on one kind of machines. `ingot launch` makes the launcher that cluster.launcher
+// names:
 //
 //   local        every role as a process of this machine (supervisor.h)
 //   slurm        one job, in which every node runs its agent (slurm.h)
 //   kubernetes   objects, whose pods run the agents (kubernetes_launcher.h)
 //
 // Each implementation keeps these rules:
-//  1. Plan has no effect: no file, no process, no call. Present asks alone.
-//  2. After an error of Start nothing of the run is left behind, or the error says what.
-//  3. Stop gives the run the time that its configuration grants, and is safe when the run is over.
-//  4. Watch returns once nothing of the run computes any more.
+//  1. Plan has no effect: no file, no process, no call. Present only asks.
+//  2. After an error, Start leaves nothing of the run, or the error says what is left.
+//  3. Stop gives the run the time that its configuration allows, and is safe when the run is over.
+//  4. Watch returns once nothing of the run computes.
 //
 // Not thread safe.
 #pragma once
@@ -28,16 +29,16 @@ class RunLauncher {
  public:
   virtual ~RunLauncher() = default;
 
-  // The processes or objects that Start would start, for people.
+  // The processes or objects that Start would start, as text.
   virtual absl::StatusOr<std::string> Plan() const = 0;
-  // What runs or waits of this run by now, whoever started it, and how to end it: "job 7 is PENDING (Resources); ...".
-  // Empty = nothing, as far as others than the holder of the run's folder can tell.
+  // What already runs or waits for this run, whatever started it, and how to end it: "job 7 is PENDING (Resources);
+  // ...". Empty = nothing, as far as a process that does not hold the run's folder can see.
   virtual absl::StatusOr<std::string> Present() { return std::string(); }
   virtual absl::Status Start() = 0;
-  // Blocks until the run is over; returns its exit code. Once `stop` is set it calls Stop, and waits on. CANCELLED: the run
-  // was stopped. ABORTED: it ended without an exit code.
+  // Blocks until the run is over; returns its exit code. Once `stop` is set it calls Stop, and keeps waiting.
+  // CANCELLED: the run was stopped. ABORTED: it ended without an exit code.
   virtual absl::StatusOr<int> Watch(const std::atomic<bool>& stop) = 0;
-  // Tells the run to end in order, and returns at once.
+  // Asks the run to end in order, and returns at once.
   virtual absl::Status Stop() = 0;
 };
 
@@ -54,7 +55,7 @@ struct JobOptions {
   std::function<void(const std::string&)> on_status;  // a line per change of the job's state
 };
 
-// A launcher of somebody else's job, whose state is asked again and again.
+// A launcher of a job in another system, whose state it polls.
 class JobLauncher : public RunLauncher {
  public:
   absl::StatusOr<int> Watch(const std::atomic<bool>& stop) override;
@@ -68,11 +69,11 @@ class JobLauncher : public RunLauncher {
 
   explicit JobLauncher(JobOptions options) : options_(std::move(options)) {}
 
-  // The job, for people: "job 7".
+  // The job's name in messages: "job 7".
   virtual std::string Describe() const = 0;
-  // Where to look for the reason of an end without an exit code.
+  // Where to look for the reason if the job ends without an exit code.
   virtual std::string Advice() const = 0;
-  // An error: nobody could tell; it is asked again.
+  // An error: the state is unknown; Watch asks again.
   virtual absl::StatusOr<State> Look() = 0;
 
   absl::StatusOr<std::string> Run(const std::vector<std::string>& argv) const { return options_.run(argv); }

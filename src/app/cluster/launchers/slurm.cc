@@ -36,7 +36,7 @@ std::string ExitFile(const SlurmScript& script) { return script.folder + "/launc
 struct JobLine {
   std::string id;       // without the number of a part of a heterogeneous job
   std::string state;    // such as PENDING
-  std::string reason;   // of that state; None = it needs none
+  std::string reason;   // of that state; None = the state needs no reason
   std::string command;  // the script's path
 };
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<JobLine>> ListJobs(const RunCommand& run) {
   return jobs;
 }
 
-// "PENDING (Resources)"; empty = the job is over. Each part of a heterogeneous job has a reason of its own.
+// "PENDING (Resources)"; empty = the job is over. Each part of a heterogeneous job has its own reason.
 std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
   std::string state;
   std::vector<std::string> reasons;
@@ -97,11 +97,11 @@ std::string RenderSlurm(const SlurmScript& script) {
   }
   const std::string exit_file = Quoted(ExitFile(script));
   absl::StrAppend(&text, "\nrm -f ", exit_file, "\n", steps, R"(
-# Tells every node's agent to stop in order. Slurm signals this shell before the time limit, and every process of a step:
+# Asks every node's agent to stop in order. Slurm signals this shell before the time limit, and every process of a step:
 # the roles ignore SIGINT, and their agent stops them.
 stop() { scancel --signal=INT "$SLURM_JOB_ID"; }
 trap stop TERM
-# A signal ends a wait. A step that ended at once is not there any more, and has a code all the same.
+# A signal ends a wait. A step that ended at once is already gone, but still has a code.
 while kill -0 "$deciding" 2>/dev/null; do wait "$deciding"; done
 wait "$deciding"
 code=$?
@@ -126,11 +126,11 @@ absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& 
   for (std::string key, equals, value; lines >> key;) {
     if (key != "SchedulerType") continue;
     if (!(lines >> equals >> value) || value == "sched/backfill") break;
-    return absl::FailedPreconditionError(absl::StrCat("this Slurm takes no heterogeneous jobs (its SchedulerType is ",
-                                                      value,
-                                                      ", and they need sched/backfill), and groups of cluster.groups "
-                                                      "have options of their own (slurm): give all nodes "
-                                                      "the same ones in cluster.slurm"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this Slurm does not accept heterogeneous jobs (its SchedulerType is ", value,
+                     ", and they need sched/backfill), and groups of cluster.groups "
+                     "have options of their own (slurm): give all nodes "
+                     "the same ones in cluster.slurm"));
   }
   return absl::OkStatus();
 }
@@ -139,7 +139,7 @@ absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunComman
   INGOT_ASSIGN_OR_RETURN(const std::string answer, run({"sbatch", "--parsable", path}));
   const std::string job = answer.substr(0, answer.find_first_of(";\n"));
   if (!job.empty() && job.find_first_not_of("0123456789") == std::string::npos) return job;
-  return absl::UnavailableError(absl::StrCat("sbatch names no job: ", answer));
+  return absl::UnavailableError(absl::StrCat("sbatch printed no job id: ", answer));
 }
 
 SlurmLauncher::SlurmLauncher(SlurmScript script, JobOptions options, std::string job)
@@ -163,12 +163,12 @@ absl::Status SlurmLauncher::Start() {
 
 absl::Status SlurmLauncher::Stop() {
   INGOT_RETURN_IF_ERROR(Run({"scancel", "--signal=INT", job_}).status());
-  // A job that waits in the queue has no task to signal.
+  // A queued job has no task to signal.
   return pending_ ? Run({"scancel", job_}).status() : absl::OkStatus();
 }
 
 std::string SlurmLauncher::Advice() const {
-  return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may tell why");
+  return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may say why");
 }
 
 absl::StatusOr<JobLauncher::State> SlurmLauncher::Look() {

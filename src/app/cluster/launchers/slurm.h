@@ -1,15 +1,15 @@
-// A run as one Slurm job: the script of `sbatch`, its submission, and the watch over the job.
+// A run as one Slurm job: writes the `sbatch` script, submits it and watches the job.
 //
 //   ingot launch ── sbatch RUN/launch.sbatch ──▶ the job's shell on the first node
 //                                                  srun --relative=0 ingot node --group control ──▶ its roles
-//                                                  srun --relative=1 ingot node --group engines ──▶ its roles, on each node
+//                                                  srun --relative=1 ingot node --group engines ──▶ its roles on all
 //
-// Slurm starts no task again: each node's agent restarts its roles. When the group with the trainer ends, the script stops
-// the others in order and ends with that group's exit code, which it also writes to RUN/launch.exit.
+// Slurm does not restart tasks: each node's agent restarts its roles. When the group with the trainer ends, the script
+// stops the others in order and ends with that group's exit code, which it also writes to RUN/launch.exit.
 //
-// The death of a node ends its own tasks alone (--no-kill), where all groups ask for the same kind of node. Groups with
-// options of their own make a heterogeneous job, which Slurm puts into the queue again as a whole when a node dies; the run
-// then goes on from its last checkpoint.
+// The death of a node ends only its own tasks (--no-kill), if all groups ask for the same kind of node. Groups with
+// their own options make a heterogeneous job, which Slurm requeues as a whole when a node dies; the run then resumes
+// from its last checkpoint.
 #pragma once
 
 #include <string>
@@ -27,13 +27,13 @@ struct SlurmScript {
   std::string binary;                // this program
   std::vector<NodeGroup> groups;     // one of them has the trainer
   std::vector<std::string> options;  // of sbatch, for every group
-  double drain_s = 600;              // the job is told to stop so long before its time limit, and half a minute more
+  double drain_s = 600;              // the job is asked to stop this long plus half a minute before its time limit
 };
 
 // The text of the script.
 std::string RenderSlurm(const SlurmScript& script);
 
-// FAILED_PRECONDITION: the groups make a heterogeneous job, and this Slurm takes none.
+// FAILED_PRECONDITION: the groups make a heterogeneous job, which this Slurm does not accept.
 absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& run);
 
 // Submits the script in `path`; returns the job's id.
@@ -41,11 +41,11 @@ absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunComman
 
 class SlurmLauncher final : public JobLauncher {
  public:
-  // `job`: one that was submitted before; empty = Start submits it.
+  // `job`: a job that was submitted before; empty = Start submits it.
   SlurmLauncher(SlurmScript script, JobOptions options, std::string job = "");
 
   absl::StatusOr<std::string> Plan() const override { return RenderSlurm(script_); }
-  // A job of this user with the script of this run's folder. Runs of one name in several folders are several runs.
+  // A job of this user with the script of this run's folder. Runs with one name in several folders are different runs.
   absl::StatusOr<std::string> Present() override;
   // REQUIRES: the script is in FOLDER/launch.sbatch.
   absl::Status Start() override;
@@ -61,7 +61,7 @@ class SlurmLauncher final : public JobLauncher {
 
   const SlurmScript script_;
   std::string job_;
-  bool pending_ = false;  // it waits in the queue, as far as was asked
+  bool pending_ = false;  // it waited in the queue when last asked
 };
 
 }  // namespace ingot::app

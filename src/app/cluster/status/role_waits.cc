@@ -69,7 +69,7 @@ void RoleWaits::Look() {
     if (now == reported_) return;
     reported_ = now;
   }
-  INGOT_LOG(info, "waits for {}", now.empty() ? "nobody any more" : now.All());
+  INGOT_LOG(info, "waits for {}", now.empty() ? "nothing now" : now.All());
   if (report_) report_(now.All());
 }
 

@@ -1,10 +1,11 @@
-// Tells for whom a role waits: the waits of its process (base/waits.h), and its rpcs to other roles (run_registry.h).
+// Reports what a role waits for: the waits of its process (base/waits.h), and its rpcs to other roles (run_registry.h).
 //
 //   a thread of the role ──every kPause──▶ its log, its entry in the registry
 //   launcher or node's agent ──GET /waits──▶ RUN/sockets/metrics-NAME.sock    (unresponsive_roles.h)
 //
-// A wait is told within 6 seconds, on the terminal too: it has gone on for kTimeout (3 s), or kCallTimeout (5 s) as rpcs on
-// a busy machine may, the thread looks every kPause (0.5 s), and the launcher asks every half second (UnresponsiveRoles::kEvery).
+// A wait is reported within 6 seconds, on the terminal too: it has lasted kTimeout (3 s), or kCallTimeout (5 s) for
+// rpcs, which may be slow on a busy machine; the thread checks every kPause (0.5 s), and the launcher asks every half
+// second (UnresponsiveRoles::kEvery).
 #pragma once
 
 #include <chrono>
@@ -48,15 +49,15 @@ class RoleWaits {
   RoleWaits(const RoleWaits&) = delete;
   RoleWaits& operator=(const RoleWaits&) = delete;
 
-  // Looks every kPause, on a thread of its own, until the destructor. Called at most once.
+  // Checks every kPause, on its own thread, until the destructor. Called at most once.
   void Start();
 
-  // Adds the rpcs that `calls` names, and calls `report` with each change of all waits; until Forget has returned. Neither may
-  // call Follow.
+  // Adds the rpcs that `calls` names, and calls `report` with each change of all waits; until Forget has returned.
+  // Neither may call Follow.
   void Follow(std::function<std::vector<std::string>()> calls, std::function<void(const std::string&)> report);
   void Forget() { Follow(nullptr, nullptr); }
 
-  // Finds the waits of this moment, and logs a change.
+  // Finds the current waits, and logs a change.
   void Look();
 
   // The waits of the last Look.

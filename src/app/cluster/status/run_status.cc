@@ -18,7 +18,7 @@
 namespace ingot::app {
 namespace {
 
-// Of a service whose clients ask it for nothing but its state here.
+// Of a service that is asked only for its state here.
 template <typename Service, typename Request, typename Response>
 absl::StatusOr<Response> StatusOf(const std::string& address, const RpcAccess& access) {
   const auto stub = Service::NewStub(Connect(address, access));

@@ -11,11 +11,12 @@
 
 namespace ingot::app {
 
-// An unresponsive role is told within 6 s (unresponsive_roles.h), and the command that asks starts within a second: 10 s in all.
+// An unresponsive role is reported within 6 s (unresponsive_roles.h), and the command that asks starts within a second:
+// 10 s in all.
 inline constexpr std::chrono::milliseconds kRoleAnswersWithin{3000};
 
-// Asks every role that listens at its place, all at once: the answer comes within kRoleAnswersWithin. `places`: of the
-// registry that `registry` describes.
+// Asks all roles at their addresses at once: the answer comes within kRoleAnswersWithin. `places`: from the registry
+// that `registry` describes.
 std::vector<RoleStatus> AskRoles(const absl::StatusOr<std::vector<RolePlace>>& places, const std::string& registry,
                                  const ClusterOptions& cluster, const RpcAccess& access);
 

@@ -11,7 +11,7 @@ absl::StatusOr<http::Answer> AskSocket(const std::string& path, const std::strin
   absl::StatusOr<http::Answer> answer = http::Client().Send(
       {.url = "http://run" + target, .unix_socket = path, .timeout = timeout, .max_answer_bytes = 1 << 20});
   if (answer.ok()) return answer;
-  INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or it tells why nobody answers there
+  INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or it says why no server answers there
   const base::Fd connected(fd);
   const std::string what = absl::StrCat(who, " at ", path, " gives no answer");
   if (!absl::IsDeadlineExceeded(answer.status())) {

@@ -40,7 +40,7 @@ std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const st
       found->state =
           absl::UnavailableError(absl::StrCat(one.state.status().message(), "; ", found->state.status().message()));
     } else if (!found->state.ok()) {
-      found->state = one.state;  // it tells more than a deadline
+      found->state = one.state;  // it says more than a deadline
     }
   }
   return roles;
@@ -86,7 +86,7 @@ http::Opening StatusEndpoint::Head(http::RequestHead head) {
   return {.exchange = http::MakeExchange(
               http::Work{.post = [this](std::function<void()> job) { return thread_.TryPost(std::move(job)).ok(); },
                          .answer = answer,
-                         .busy = [] { return Text(503, "too many ask for the state\n"); }})};
+                         .busy = [] { return Text(503, "too many requests for the state\n"); }})};
 }
 
 absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path) {

@@ -1,5 +1,5 @@
 // The state of a run's roles for `ingot status`, and the launcher's answer to it. Roles answer only to the run's token,
-// which the launcher keeps in its memory: so the command asks the launcher, on a socket file of this user's.
+// which the launcher keeps in its memory: so the command asks the launcher, on a socket file of this user.
 //
 //   ingot status ──RUN/sockets/launch.sock──▶ ingot launch ──rpcs with the token──▶ every role
 //   ingot status, with cluster.token_file ─────────────────────────────────────────▶ every role
@@ -20,22 +20,22 @@ namespace ingot::app {
 // One role's answer.
 struct RoleStatus {
   std::string name, address;
-  absl::StatusOr<std::string> state;  // a line for people; an error = the role was not reached
-  std::string waits = {};             // for whom the role waits; empty = nobody
+  absl::StatusOr<std::string> state;  // one line of text; an error = the role was not reached
+  std::string waits = {};             // what the role waits for; empty = nothing
 };
 
 // A printable line for each role.
 std::string FormatRoles(const std::vector<RoleStatus>& roles);
-// The roles with what is known of the silent ones, which may be others beside them.
+// The roles, updated with what is known about silent roles; adds silent roles that are missing.
 std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& unresponsive);
-// The roles with what those of this machine wait for, by name, which may be others beside them.
+// The roles, updated with what this machine's roles wait for, by name; adds roles that are missing.
 std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, std::string>& waits);
 bool AllAnswer(const std::vector<RoleStatus>& roles);
 
 // Serves GET /status, the roles' lines, on a socket file.
 class StatusEndpoint final : public http::Handler {
  public:
-  // `ask` blocks, on a thread of the endpoint's. UNAVAILABLE: the file cannot be made.
+  // `ask` blocks, on a thread of the endpoint. UNAVAILABLE: the file cannot be made.
   static absl::StatusOr<std::unique_ptr<StatusEndpoint>> Start(const std::string& path,
                                                                std::function<std::vector<RoleStatus>()> ask);
 
@@ -55,7 +55,7 @@ struct LaunchedStatus {
   bool all_answer = false;
   std::string lines;
 };
-// UNAVAILABLE: no launcher listens at `path`. DEADLINE_EXCEEDED: one does, and gives no answer.
+// UNAVAILABLE: no launcher listens at `path`. DEADLINE_EXCEEDED: a launcher listens but does not answer.
 absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path);
 
 }  // namespace ingot::app

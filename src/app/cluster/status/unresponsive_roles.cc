@@ -34,9 +34,9 @@ std::string DescribeProcess(pid_t process) {
   switch ((*stat)[name_end + 2]) {
     case 'T':
     case 't':
-      return absl::StrCat(who, " is stopped by a signal; `kill -CONT ", process, "` lets it go on");
+      return absl::StrCat(who, " is stopped by a signal; `kill -CONT ", process, "` lets it continue");
     case 'D':
-      return who + " waits for a disk, or for a file system of the network";
+      return who + " waits for a disk or a network file system";
     case 'Z':
       return "";
     default:
@@ -90,7 +90,7 @@ void UnresponsiveRoles::Ask() {
     question = {.fd = *fd, .process = http::ListenerOf(*fd), .asked = clock_.Now(), .reported = false, .answer = ""};
     if (send(*fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) < 0) Close(role.name, question, false);
   }
-  for (auto& [name, question] : questions_) {  // of roles that went elsewhere
+  for (auto& [name, question] : questions_) {  // of roles that moved to another machine
     if (question.fd >= 0 && !names.contains(name)) Close(name, question, false);
   }
 }
@@ -134,7 +134,7 @@ void UnresponsiveRoles::Close(const std::string& name, Question& question, bool 
     unresponsive_.erase(name);
   }
   const int64_t seconds = Seconds(clock_.Now() - question.asked);
-  // The end of a process is told by its supervisor.
+  // The supervisor reports the end of a process.
   if (answered) report_(absl::StrCat(name, " answers again, after ", seconds, " s"));
 }
 
@@ -146,7 +146,7 @@ void UnresponsiveRoles::NoteWaits(const std::string& name, const ReportedWaits& 
     before = std::exchange(noted, waits).faults;
   }
   if (waits.faults == before) return;
-  report_(absl::StrCat(name, " waits for ", waits.faults.empty() ? "nobody any more" : waits.faults));
+  report_(absl::StrCat(name, " waits for ", waits.faults.empty() ? "nothing now" : waits.faults));
 }
 
 void UnresponsiveRoles::ReportUnresponsive() {

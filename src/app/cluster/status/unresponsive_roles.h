@@ -1,13 +1,14 @@
-// Watches whether the roles of this machine answer at all: a process that is stopped by a signal, frozen or starved makes
-// others wait, and cannot say so itself. Each role has a socket file (metrics-NAME.sock); an answer of any kind shows that
-// it lives, and tells for whom it waits (role_waits.h).
+// Watches whether the roles of this machine answer at all: a process that is stopped by a signal, frozen or starved
+// makes others wait, and cannot report it. Each role has a socket file (metrics-NAME.sock); any answer shows that it is
+// alive, and says what it waits for (role_waits.h).
 //
 //   launcher or node's agent ──"GET /waits"──▶ RUN/sockets/metrics-NAME.sock     twice a second
-//                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 is stopped"
+//                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 ..."
 //                 "datapool"        ──▶ terminal, log, `ingot status`: "gateway waits for datapool"
 //
-// A role that becomes unresponsive is told within 6 s: its last answer came less than kEvery (0.5 s) before the next question, which
-// is open for kTimeout (5 s), and is looked at every kEvery. `ingot status` asks unresponsive roles for at most 3 s besides.
+// A role that becomes unresponsive is reported within 6 s: its last answer came less than kEvery (0.5 s) before the
+// next question, which stays open for kTimeout (5 s), and is checked every kEvery. `ingot status` also asks
+// unresponsive roles, for at most 3 s.
 #pragma once
 
 #include <sys/types.h>
@@ -34,11 +35,11 @@ struct RoleSocket {
 class UnresponsiveRoles {
  public:
   static constexpr std::chrono::seconds kTimeout{5};
-  static constexpr std::chrono::milliseconds kEvery{500};  // between two questions, and between two looks at one
+  static constexpr std::chrono::milliseconds kEvery{500};  // between two questions, and between two checks of one
 
-  // `roles`: those to ask; one whose socket file has no listener starts, or has ended, and is not silent. `report` gets a line
-  // when a role becomes unresponsive or answers again, and with each change of its waits that are faults. Both are called by the
-  // thread of Look, or of Start.
+  // `roles`: the roles to ask; if no process listens on a socket file, its role starts or has ended. `report` gets a
+  // line when a role becomes unresponsive or answers again, and with each change of its waits that are faults. Both are
+  // called by the thread of Look, or of Start.
   UnresponsiveRoles(std::function<std::vector<RoleSocket>()> roles, std::function<void(const std::string&)> report,
                     const base::Clock& clock = base::Clock::Real())
       : roles_(std::move(roles)), report_(std::move(report)), clock_(clock) {}
@@ -46,15 +47,15 @@ class UnresponsiveRoles {
   UnresponsiveRoles(const UnresponsiveRoles&) = delete;
   UnresponsiveRoles& operator=(const UnresponsiveRoles&) = delete;
 
-  // Looks every kEvery, on a thread of its own, until the destructor. Called at most once, and no Look beside it.
+  // Checks every kEvery, on its own thread, until the destructor. Called at most once; do not call Look as well.
   void Start();
 
-  // Asks every role that owes no answer, and takes the answers that come within `wait`.
+  // Asks every role that has no open question, and takes the answers that come within `wait`.
   void Look(std::chrono::milliseconds wait);
 
   // A line for each role that is unresponsive, with what is wrong as an error. Thread safe.
   std::vector<RoleStatus> Unresponsive();
-  // For whom the roles wait that answered last, by name; those that wait for nobody are left out. Thread safe.
+  // What each role waits for by its last answer, by name; roles that do not wait are left out. Thread safe.
   std::map<std::string, std::string> Waits();
 
  private:

@@ -1,4 +1,4 @@
-// `ingot bench NAME`: measures this machine's values of the figures that the project states, one JSON object per line.
+// `ingot bench NAME`: measures on this machine the figures that the project states, one JSON object per line.
 #pragma once
 
 #include <iosfwd>
@@ -17,7 +17,7 @@ struct BenchArgs {
   int repeat = 5;                   // rounds; every figure is their median
 };
 
-// Tree attention beside torch's matrix product and attention; kernels/torch/attention_bench.h describes the lines.
+// Tree attention next to torch's matrix product and attention; kernels/torch/attention_bench.h describes the lines.
 // Returns the exit code: 0, or 2 with a line on `errors` if an argument is unknown.
 int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& errors);
 

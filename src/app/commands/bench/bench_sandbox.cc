@@ -84,8 +84,8 @@ bool SpawnAndWait(std::vector<std::string> words) {
   return status == 0;
 }
 
-// A bundle with a shell's `true` and the libraries that it needs, and the script that runs it. crun refuses a machine with
-// groups of version 1 and 2 together, so the script hides version 2's. Empty = crun is not installed.
+// A bundle with a shell's `true` and the libraries that it needs, and the script that runs it. crun rejects a machine
+// with both cgroup versions, so the script hides version 2. Empty = crun is not installed.
 std::string MakeBundle(const std::string& folder) {
   std::ofstream(folder + "/make.sh") << R"(set -e
 command -v crun >/dev/null
@@ -135,7 +135,7 @@ int64_t AvailableBytes() {
   return 0;
 }
 
-// Holds idle sandboxes, each with one sleeping process, and prints the memory that the machine has less.
+// Holds idle sandboxes, each with one sleeping process, and prints the memory that they take from the machine.
 int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::ostream& errors) {
   const int64_t before = AvailableBytes();
   const auto begin = Clock::now();
@@ -181,7 +181,7 @@ class Ways {
   Ways(sandbox::Substrate& pooled, sandbox::Substrate& plain, std::ostream& errors)
       : pooled_(pooled), plain_(plain), errors_(errors) {}
 
-  // FAILED_PRECONDITION: the machine gives no room whose files could be forked.
+  // FAILED_PRECONDITION: the machine cannot make a sandbox with files that can be forked.
   absl::StatusOr<std::vector<Way>> Make(const std::string& folder) {
     INGOT_RETURN_IF_ERROR(MakeTrunk());
     std::vector<Way> ways;
@@ -245,7 +245,7 @@ class Ways {
                                    .working_dir = sandbox->work(),
                                    .stdin_text = ""};
     INGOT_ASSIGN_OR_RETURN(const auto outcome, sandbox->Run(command, sandbox::Limits{}, nullptr));
-    if (!outcome.ok()) return absl::FailedPreconditionError("a sandbox takes no files: " + outcome.err);
+    if (!outcome.ok()) return absl::FailedPreconditionError("cannot write files into a sandbox: " + outcome.err);
     INGOT_ASSIGN_OR_RETURN(trunk_.from, sandbox->TakeSnapshot());
     return absl::OkStatus();
   }
@@ -282,7 +282,7 @@ class Ways {
                         return Spawned({"unshare", "-m", "sh", script, folder, name + std::to_string((*next)++)});
                       }});
     } else {
-      errors_ << "crun is not installed, or makes no bundle here\n";
+      errors_ << "crun is not installed, or cannot make a bundle here\n";
     }
   }
 
@@ -298,7 +298,7 @@ int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& 
   char folder[] = "/tmp/ingot-bench-XXXXXX";
   if (args.starts < 1 || args.rounds < 1 || args.threads < 1 || mkdtemp(folder) == nullptr ||
       chmod(folder, 0711) != 0) {
-    errors << "ingot bench sandbox: --starts, --rounds and --threads are at least 1, and /tmp takes a folder\n";
+    errors << "ingot bench sandbox: --starts, --repeat and --threads must be at least 1, and /tmp writable\n";
     return 2;
   }
   const std::string root = folder;

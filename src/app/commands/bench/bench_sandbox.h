@@ -1,4 +1,5 @@
-// `ingot bench sandbox`: starts of a command that ends at once, in sandboxes of this machine's strongest isolation level, beside crun.
+// `ingot bench sandbox`: measures starts of a command that ends at once, in sandboxes of this machine's strongest
+// isolation level, and with crun.
 #pragma once
 
 #include <iosfwd>
@@ -11,7 +12,7 @@ struct SandboxBenchArgs {
   int rounds = 3;    // the ways are measured in turn, round by round; every figure is the median round's
   int threads = 2;
   std::string isolation = "auto";
-  int idle = 0;  // sandboxes to hold at once, in place of the starts; 0 = none
+  int idle = 0;  // sandboxes to hold at once, instead of starts; 0 = none
 };
 
 // One JSON object per way:
@@ -21,11 +22,12 @@ struct SandboxBenchArgs {
 //   .., work_at         both with the work folder at another path
 //   second              another command in an open sandbox
 //   snapshot            of a sandbox with 1,000 files of 16 KiB, between two commands; no command is started
-//   fork                a room on such a snapshot
-//   spawn               no room at all
+//   fork                a sandbox on such a snapshot
+//   spawn               no sandbox
 //   bubblewrap, crun    where they are installed
-// Fields: p50_ms and p99_ms from the request to the end of the command, starts_per_s sustained by `threads`, sandboxes removed as
-// well, and the machine's load. With `idle` one object for the memory of that many open sandboxes. Returns the exit code.
+// Fields: p50_ms and p99_ms from the request to the end of the command, starts_per_s sustained by `threads`, sandboxes
+// removed as well, and the machine's load. With `idle` one object for the memory of that many open sandboxes. Returns
+// the exit code.
 int BenchSandbox(const SandboxBenchArgs& args, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

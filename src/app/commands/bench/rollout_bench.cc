@@ -49,7 +49,7 @@ class Bench {
  private:
   static constexpr int kShortPrompt = 16;
 
-  // Wall time of `streams` requests at once, each with a prompt of its own.
+  // Wall time of `streams` requests at once, each with its own prompt.
   absl::StatusOr<double> Seconds(int streams, int prompt_tokens, int new_tokens) {
     std::deque<std::promise<absl::Status>> ends(static_cast<size_t>(streams));
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;

@@ -10,8 +10,8 @@ namespace ingot::app {
 
 struct RolloutBenchArgs {
   std::string dir;                        // model folder or checkpoint
-  std::vector<int> streams = {1, 4, 16};  // requests at once, for each a figure of decoding
-  int prompt_tokens = 512;                // of the figure of prefill
+  std::vector<int> streams = {1, 4, 16};  // requests at once; each gives a decoding figure
+  int prompt_tokens = 512;                // of the prefill figure
   int new_tokens = 64;                    // that each stream decodes, >= 2
   int repeat = 3;                         // rounds; every figure is their median
   int threads = 0;                        // 0 = all cores

@@ -47,7 +47,7 @@ absl::Status UseRecorded(const SimulateArgs& args, scheduler::SimulationOptions&
   return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no finished episode of training"));
 }
 
-// "0:12% 1:60% 2:28%": at most eight ages; the last one stands for all from it on.
+// "0:12% 1:60% 2:28%": at most eight ages; the last one includes all greater ages.
 std::string Histogram(const SimulationReport& report) {
   constexpr size_t kShown = 8;
   std::string text;

@@ -1,4 +1,4 @@
-// `ingot simulate`: the orders of the window beside each other, in simulated time (scheduler/simulation.h).
+// `ingot simulate`: compares the orders of the window, in simulated time (scheduler/simulation.h).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct SimulateArgs {
   scheduler::SimulationOptions options;
   std::vector<std::string> orders;  // strict, windowed, greedy; empty = all three
   std::string run_dir;              // a recorded run, for its durations; its scheduler.* are used too. Empty = none
-  std::set<std::string> given;      // of the options that a run records too, those that go before the run's
+  std::set<std::string> given;      // options given here that take precedence over the run's
   bool json = false;                // one JSON object per order
 };
 

@@ -30,7 +30,7 @@ Command::Run DeclareSimulate(CLI::App& parser) {
       ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
   parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
   parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
-  // These go before the keys of a recorded run.
+  // These take precedence over the keys of a recorded run.
   const std::vector<CLI::Option*> recorded = {
       parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str(),
       parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str(),
@@ -38,7 +38,7 @@ Command::Run DeclareSimulate(CLI::App& parser) {
       parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
           ->capture_default_str()};
   parser.add_option("--step-s", options.step_seconds, "seconds of an optimizer step")->capture_default_str();
-  parser.add_option("--publish-s", options.publish_seconds, "seconds until its weights are live")
+  parser.add_option("--publish-s", options.publish_seconds, "seconds until a step's weights are live")
       ->capture_default_str();
   parser.add_option("--drop-share", options.drop_share, "share of the groups whose rewards are all equal")
       ->capture_default_str();
@@ -60,7 +60,7 @@ Command::Run DeclareBenchAttention(CLI::App& parser) {
       ->allow_extra_args(false);
   AddThreads(parser, args->threads, "compute threads; 0: torch's default");
   parser.add_option("--instruction-set", args->instruction_set,
-                    "amx, avx512bf16, avx512, avx2 or portable in place of the machine's own");
+                    "amx, avx512bf16, avx512, avx2 or portable, instead of the machine's own");
   parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
   return [args] { return BenchAttention(*args, std::cout, std::cerr); };
 }
@@ -69,8 +69,9 @@ Command::Run DeclareBenchRollout(CLI::App& parser) {
   const auto args = std::make_shared<RolloutBenchArgs>();
   parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
   parser.add_option("--streams", args->streams, "requests at once: 1,4,16")->delimiter(',')->capture_default_str();
-  parser.add_option("--prompt-tokens", args->prompt_tokens, "of the figure of prefill")->capture_default_str();
-  parser.add_option("--new-tokens", args->new_tokens, "that each stream decodes")->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "prompt length of the prefill figure")
+      ->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "tokens that each stream decodes")->capture_default_str();
   parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
   return [args] { return BenchRollout(*args, std::cout, std::cerr); };
@@ -96,11 +97,10 @@ Command::Run DeclareBenchTree(CLI::App& parser) {
   parser.add_option("--kv-heads", options.kv_heads, "key and value heads")->capture_default_str();
   parser.add_option("--head-dim", options.head_dim, "size of a head")->capture_default_str();
   parser.add_option("--vocab", options.vocab, "size of the vocabulary")->capture_default_str();
-  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "greatest number of rows of a part")
-      ->capture_default_str();
-  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "hold layer inputs alone, and run layers again");
-  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run parts that later parts see twice");
-  parser.add_flag("!--no-baselines", options.baselines, "run the tree alone");
+  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "most rows of a part")->capture_default_str();
+  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "keep only layer inputs, and rerun layers");
+  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run parts that later parts attend to twice");
+  parser.add_flag("!--no-baselines", options.baselines, "run only the tree");
   AddThreads(parser, args->threads, "compute threads; 0: torch's default");
   return [args] { return BenchTree(args->options, args->threads, std::cout, std::cerr); };
 }
@@ -119,14 +119,14 @@ Command::Run DeclareBenchSandbox(CLI::App& parser) {
 
 std::vector<Command> BenchCommands() {
   return {
-      {"simulate", "orders of finished groups beside each other, in simulated time", DeclareSimulate},
+      {"simulate", "compare orders of finished groups, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,
-       {{"attention", "tree attention beside torch's matrix product and attention", DeclareBenchAttention},
+       {{"attention", "tree attention, compared with torch's matrix product and attention", DeclareBenchAttention},
         {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
-        {"tree", "the whole training step on trees and without them, beside its bound", DeclareBenchTree},
-        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, beside crun",
+        {"tree", "the whole training step with and without trees, compared with its bound", DeclareBenchTree},
+        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, compared with crun",
          DeclareBenchSandbox}},
        true},
   };

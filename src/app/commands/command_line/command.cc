@@ -19,7 +19,7 @@ std::vector<Command> Commands() {
 
 CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args) {
   const auto check = [](const std::string& word) {
-    return word.find('=') == std::string::npos ? "'" + word + "' is one argument too many: KEY=VALUE is expected" : "";
+    return word.find('=') == std::string::npos ? "'" + word + "' is an extra argument: KEY=VALUE is expected" : "";
   };
   CLI::Option* const config = parser.add_option("config", args.config, "the run's YAML file")->required();
   parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
@@ -44,11 +44,11 @@ void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
 void AddSites(CLI::App& parser, std::vector<std::string>& hosts, std::vector<std::string>& origins) {
   parser
       .add_option("--allow-host", hosts,
-                  "name under which a loopback address is reached too, such as a proxy's; *: every one (repeatable)")
+                  "host name that is also accepted at a loopback address, such as a proxy's; *: all (repeatable)")
       ->allow_extra_args(false);
   parser
       .add_option("--allow-origin", origins,
-                  "origin whose web pages may ask, such as http://localhost:3000; *: every one (repeatable)")
+                  "origin whose web pages may send requests, such as http://localhost:3000; *: all (repeatable)")
       ->allow_extra_args(false);
 }
 

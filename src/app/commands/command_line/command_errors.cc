@@ -25,7 +25,7 @@ const CLI::App& Named(const CLI::App& app) {
   return *parser;
 }
 
-// An error that names the first word that `parser` does not know, with the nearest known one; empty = it knows all.
+// An error that names the first word that `parser` does not know, with the nearest known word; empty = it knows all.
 std::string DescribeUnknown(const CLI::App& parser) {
   std::vector<std::string> commands, options;
   for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
@@ -36,7 +36,7 @@ std::string DescribeUnknown(const CLI::App& parser) {
   }
   for (const std::string& word : parser.remaining()) {
     if (word.starts_with("-") && word != "--") {
-      // One letter stands for the option that begins with it.
+      // A single letter means the option that begins with it.
       const std::string name = word.substr(0, word.find('='));
       std::vector<std::string> alike;
       std::copy_if(options.begin(), options.end(), std::back_inserter(alike),
@@ -44,7 +44,7 @@ std::string DescribeUnknown(const CLI::App& parser) {
       return Unknown("option", name, alike.empty() ? options : alike);
     }
     if (!commands.empty()) return Unknown("command", word, commands);
-    return "'" + word + "' is one argument too many";
+    return "'" + word + "' is an extra argument";
   }
   return "";
 }

@@ -1,4 +1,4 @@
-// The errors of a command line that does not parse, in one line each.
+// One-line errors for a command line that does not parse.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ class ParseError;
 
 namespace ingot::app {
 
-// Names the first word that no command or option is, with the nearest known one, and the help to ask for.
+// Names the first unknown word with the nearest command or option, and the --help to run.
 std::string DescribeError(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace ingot::app

@@ -38,10 +38,10 @@ end
 complete -c ingot -a '(__ingot_complete)'
 )";
 
-// The command that whole words lead to, and the place behind them.
+// The command that complete words lead to, and the position after them.
 struct Place {
   CLI::App* command = nullptr;
-  size_t positions = 0;                // words behind the command that are no options, nor values of one
+  size_t positions = 0;                // words after the command that are neither options nor their values
   const CLI::Option* value = nullptr;  // the option whose value is next; null = none
 };
 
@@ -51,7 +51,7 @@ Place Behind(CLI::App& app, std::span<const std::string> words) {
     if (std::exchange(place.value, nullptr) != nullptr) continue;
     if (word.starts_with("-")) {
       const CLI::Option* const option = place.command->get_option_no_throw(word);
-      if (option != nullptr && option->get_items_expected_max() > 0) place.value = option;  // no flag
+      if (option != nullptr && option->get_items_expected_max() > 0) place.value = option;  // not a flag
       continue;
     }
     const auto below = place.command->get_subcommands([&](const CLI::App* one) { return one->get_name() == word; });
@@ -64,7 +64,7 @@ Place Behind(CLI::App& app, std::span<const std::string> words) {
   return place;
 }
 
-// Whether the next word may override a key: the command takes overrides, and the words that it takes before them are there.
+// Whether the next word may override a key: the command takes overrides, and its arguments before them are complete.
 bool TakesAKey(const Place& place) {
   size_t before = 0;
   for (const CLI::Option* option : place.command->get_options()) {
@@ -114,7 +114,7 @@ absl::StatusOr<std::string> CompletionScript(const std::string& shell) {
   if (shell == "bash") return std::string(kBash);
   if (shell == "zsh") return std::string(kZsh);
   if (shell == "fish") return std::string(kFish);
-  return absl::InvalidArgumentError(absl::StrCat("no completion for '", shell, "': bash, zsh or fish"));
+  return absl::InvalidArgumentError(absl::StrCat("no completion for '", shell, "': use bash, zsh or fish"));
 }
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// Completion of the command line in shells: the words that may come next, and the scripts that ask for them.
+// Shell completion of the command line: the words that may come next, and the scripts that ask for them.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ class App;
 
 namespace ingot::app {
 
-// The words that may stand in place of the last of `words`, which is what was typed of it; the words before it are whole.
-// None = the shell offers files. `keys`: of the configuration, offered behind --set, and without it to a command that takes
-// overrides, behind the words that it takes before them.
+// The words that may replace the last of `words`, which is partly typed; the words before it are complete. Empty = the
+// shell offers files. `keys`: configuration keys, offered after --set, and without it for a command that takes
+// overrides, after its other arguments.
 std::vector<std::string> Completions(CLI::App& app, const std::vector<std::string>& words,
                                      const std::vector<std::string>& keys);
 

@@ -19,8 +19,8 @@ Command::Run DeclareCollect(CLI::App& parser) {
   const auto args = std::make_shared<CollectArgs>();
   AddRunArgs(parser, args->run);
   parser.add_option("--checkpoint", args->checkpoint, "the model's folder; default: the configuration's model");
-  parser.add_option("--model", args->model, "an external model of gateway.models that answers every call in its place");
-  parser.add_option("--script", args->script, "file with what the model samples, call by call (gateway/script.h)");
+  parser.add_option("--model", args->model, "an external model of gateway.models that answers every call instead");
+  parser.add_option("--script", args->script, "file with the model's answers, call by call (gateway/script.h)");
   parser.add_option("--samples", args->samples, "of each task")->capture_default_str();
   parser.add_option("--temperature", args->temperature, "of every call; 0: greedy")->capture_default_str();
   return [args] { return Collect(*args); };
@@ -32,11 +32,11 @@ Command::Run DeclareTasksCheck(CLI::App& parser) {
   parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
   parser
       .add_option("--build-host", args->build_hosts,
-                  "host that the steps of their Dockerfiles may reach, base images' registries included; default: none")
+                  "host that their Dockerfile steps may reach, including registries of base images; default: none")
       ->type_name("HOST:PORT");
-  parser.add_flag("--only-read", args->only_read, "list the tasks, and run none");
+  parser.add_flag("--only-read", args->only_read, "only list the tasks");
   parser.add_flag("--without-images", args->without_images,
-                  "try them with this machine's programs and the work folder at /app, in place of their images");
+                  "try them with this machine's programs and the work folder at /app, instead of their images");
   return [args] { return CheckTasks(*args, std::cout, std::cerr); };
 }
 
@@ -52,7 +52,7 @@ Command::Run DeclareTasksRate(CLI::App& parser) {
 Command::Run DeclareTasksFilter(CLI::App& parser) {
   const auto args = std::make_shared<TasksFilterArgs>();
   parser.add_option("tasks", args->tasks, "the task file, JSON lines")->required();
-  parser.add_option("out", args->out, "the file to write: the tasks that stay")->required();
+  parser.add_option("out", args->out, "the file to write: the remaining tasks")->required();
   parser.add_option("--rated", args->rated, "run folder with tries of the tasks; default: their own pass rates");
   parser.add_option("--guesses", args->guesses, "run folder with tries without reasoning");
   parser.add_option("--guess", args->guess, "tries of --guesses that count")
@@ -72,7 +72,7 @@ Command::Run DeclareTasksCases(CLI::App& parser) {
   const auto args = std::make_shared<TasksCasesArgs>();
   parser.add_option("problems", args->problems, "JSON lines: {\"cases\": [INPUT], \"submissions\": [PROGRAM]}")
       ->required();
-  parser.add_option("out", args->out, "the file to write: the problems that stay, with their tests")->required();
+  parser.add_option("out", args->out, "the file to write: the remaining problems, with their tests")->required();
   parser.add_option("--agreeing", args->agreeing, "submissions that must agree on a case")->capture_default_str();
   parser.add_option("--cases", args->cases, "cases that a problem must keep")->capture_default_str();
   parser.add_option("--passing", args->passing, "submissions that must pass every kept case")->capture_default_str();
@@ -81,13 +81,13 @@ Command::Run DeclareTasksCases(CLI::App& parser) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   parser.add_flag("--allow-process", args->allow_process,
-                  "run the programs on the sandbox's isolation level `process` too");
+                  "allow running the programs at the sandbox isolation level `process`");
   return [args] { return TasksCases(*args); };
 }
 
 Command::Run DeclareImport(CLI::App& parser) {
   const auto args = std::make_shared<ImportArgs>();
-  // Overrides stand behind --set alone: words without it are files.
+  // Overrides need --set: words without it are files.
   parser.add_option("config", args->run.config, "the run's YAML file")->required();
   parser.add_option("--set", args->run.overrides, "override one key: --set run.name=imported (repeatable)")
       ->allow_extra_args(false);
@@ -108,9 +108,9 @@ Command::Run DeclareRetrain(CLI::App& parser) {
   const auto args = std::make_shared<RetrainArgs>();
   parser.add_option("run", args->run_dir, "folder of the run whose stored batches are trained on")->required();
   AddRunArgs(parser, args->run);
-  parser.add_option("--steps", args->steps, "greatest number of steps; default: as many as the run's pool has")
+  parser.add_option("--steps", args->steps, "most steps to train; default: all steps in the run's pool")
       ->check(CLI::PositiveNumber);
-  parser.add_flag("--resume", args->run.resume, "go on from the last checkpoint");
+  parser.add_flag("--resume", args->run.resume, "continue from the last checkpoint");
   return [args] { return Retrain(*args); };
 }
 
@@ -119,14 +119,15 @@ Command::Run DeclareRetrain(CLI::App& parser) {
 std::vector<Command> DataCommands() {
   return {
       {.name = "collect",
-       .summary = "run the agents on the training tasks, several samples each, and train nothing",
+       .summary = "run the agents on the training tasks, several samples each, without training",
        .declare = DeclareCollect,
        .computes = true,
        .holds_keys = true},
       {"tasks",
        "measure, filter and try tasks",
        nullptr,
-       {{"check", "try Harbor's tasks: the solution must give 1, and doing nothing must not", DeclareTasksCheck},
+       {{"check", "try Harbor tasks: the solution must score 1, and an agent that does nothing must not",
+         DeclareTasksCheck},
         {"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
         {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
         {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",

@@ -70,7 +70,7 @@ Command::Run DeclareModel(CLI::App& parser) {
           ->check(CLI::TypeValidator<int64_t>("INT"));
     if (option == "dtype")
       parser.add_option("--dtype", args->dtype, "model: the folder's own")->type_name("{fp32,bf16,model}");
-    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not of the last alone");
+    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not only the last");
     if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
     if (option == "micro-batch-tokens") {
       parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "rows of a training pass");
@@ -109,19 +109,18 @@ Command::Run DeclareServe(CLI::App& parser) {
   AddSites(parser, args->allow_hosts, args->allow_origins);
   parser.add_option("--model", args->model_name, "model name in requests; default: the folder's name");
   parser
-      .add_option("--also", args->also,
-                  "NAME=DIR: a further model, with the same tokenizer, under this name (repeatable)")
+      .add_option("--also", args->also, "NAME=DIR: another model with the same tokenizer, under this name (repeatable)")
       ->allow_extra_args(false);
   parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
       ->allow_extra_args(false);
   parser
       .add_option("--rollout-port", args->rollout_port,
-                  "also serve token ids over gRPC here: an `external` model of another run's gateway.models")
+                  "also serve token ids over gRPC on this port, for `external` models of another run's gateway.models")
       ->check(CLI::Range(0, 65535));
   parser.add_option("--token-file", args->token_file,
-                    "file with the token that --rollout-port asks for (`openssl rand -hex 32`), for its owner alone");
+                    "owner-only file with the token that --rollout-port requires (`openssl rand -hex 32`)");
   parser.add_option("--chat-format", args->chat_format, "chat format; default: the folder's");
-  parser.add_option("--chat-template", args->chat_template, "Jinja file in place of the folder's chat template");
+  parser.add_option("--chat-template", args->chat_template, "Jinja file instead of the folder's chat template");
   parser
       .add_option("--template-variable", args->template_variables,
                   "NAME=VALUE: a variable of the chat template for all requests, such as enable_thinking=false "
@@ -129,11 +128,9 @@ Command::Run DeclareServe(CLI::App& parser) {
       ->allow_extra_args(false);
   parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
   parser.add_option("--metrics-socket", args->metrics_socket,
-                    "serve /metrics (Prometheus) on a socket of this file name, for this user alone");
-  parser.add_option("--record", args->record, "folder that stores every call and every request to the engine");
-  parser
-      .add_option("--max-tokens", args->max_tokens,
-                  "greatest number of tokens of an answer; 0: the room in the context")
+                    "serve /metrics (Prometheus) on this socket file, only for this user");
+  parser.add_option("--record", args->record, "folder in which to store every call and every request to the engine");
+  parser.add_option("--max-tokens", args->max_tokens, "most tokens of an answer; 0: what fits into the context")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   parser
@@ -153,7 +150,7 @@ Command::Run DeclareServe(CLI::App& parser) {
 std::vector<Command> ModelFolderCommands() {
   return {
       {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
-      {"model", "look into model folders, and make them from others", nullptr, ModelGroup(), true},
+      {"model", "inspect, convert and merge model folders", nullptr, ModelGroup(), true},
       {.name = "eval",
        .summary = "evaluate a configuration's held-out tasks on a checkpoint",
        .declare = DeclareEval,

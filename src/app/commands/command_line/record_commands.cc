@@ -18,7 +18,7 @@ Command::Run DeclareInspect(CLI::App& parser) {
   parser.add_option("--limit", args->limit,
                     "listed episodes of training, of evaluations and of `ingot serve` each; 0: all; default: 20, with "
                     "--json all");
-  parser.add_flag("--json", args->json, "the stored record as JSON; of a list one record per line, with its calls");
+  parser.add_flag("--json", args->json, "the stored record as JSON; for a list one record per line, with its calls");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
   return [args] { return Inspect(*args); };
 }
@@ -33,14 +33,14 @@ Command::Run DeclareView(CLI::App& parser) {
   parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
   parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
   AddSites(parser, args->allow_hosts, args->allow_origins);
-  parser.add_flag("--files", args->files, "read the run's files, also if its process serves a page");
+  parser.add_flag("--files", args->files, "read the run's files, even if its process serves a page");
   return [args] { return View(*args); };
 }
 
 Command::Run DeclareReport(CLI::App& parser) {
   const auto args = std::make_shared<ReportArgs>();
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
-  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html, if no other file has that name");
+  parser.add_option("out", args->out, "the HTML file to write; default: NAME.html, unless another file has that name");
   return [args] { return Report(*args); };
 }
 
@@ -63,15 +63,14 @@ Command::Run DeclareExport(CLI::App& parser) {
       ->check(CLI::IsMember({"sft", "dpo", "atif"}))
       ->capture_default_str();
   parser.add_option("--above", args->above, "an episode is correct if its outcome is above it")->capture_default_str();
-  parser.add_flag("--shortest", args->shortest, "sft: of each group the shortest correct episode alone");
-  parser.add_option("--recall", args->recall,
-                    "sft: the signal with an episode's recall, which decides in place of the outcome");
+  parser.add_flag("--shortest", args->shortest, "sft: only the shortest correct episode of each group");
+  parser.add_option("--recall", args->recall, "sft: the signal with an episode's recall, used instead of the outcome");
   parser
       .add_option("--recall-high", args->recall_high,
-                  "recall from which on every episode is kept; below, in proportion")
+                  "keep every episode with at least this recall; below it, in proportion")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
-  parser.add_option("--zero-share", args->zero_share, "greatest share of episodes with recall 0")
+  parser.add_option("--zero-share", args->zero_share, "largest share of episodes with recall 0")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();
   return [args] { return Export(*args); };

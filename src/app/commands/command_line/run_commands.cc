@@ -29,7 +29,7 @@ Command::Run DeclareLaunch(CLI::App& parser) {
   const auto args = std::make_shared<LaunchArgs>();
   AddRunArgs(parser, args->run);
   AddResume(parser, args->run);
-  parser.add_flag("--dry-run", args->dry_run, "print what would be started, and start nothing");
+  parser.add_flag("--dry-run", args->dry_run, "print what would start, without starting it");
   return [args] { return Launch(*args); };
 }
 
@@ -47,7 +47,7 @@ Command::Run DeclareNode(CLI::App& parser) {
 }
 
 void AddTokenFd(CLI::App& parser, RunArgs& args) {
-  parser.add_option("--token-fd", args.token_fd, "descriptor with the run's token, in place of cluster.token_file")
+  parser.add_option("--token-fd", args.token_fd, "descriptor with the run's token, instead of cluster.token_file")
       ->check(CLI::NonNegativeNumber);
 }
 

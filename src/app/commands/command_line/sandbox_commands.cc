@@ -25,13 +25,14 @@ Command::Run DeclareSandboxServe(CLI::App& parser) {
   parser.add_option("--sessions", args->sessions, "sessions at a time")->capture_default_str();
   parser.add_option("--session-idle", args->session_idle_s, "seconds after which an unused session ends")
       ->capture_default_str();
-  parser.add_option("--session-memory", args->session_memory_mib, "MiB of a session that asks for no other number")
+  parser
+      .add_option("--session-memory", args->session_memory_mib, "MiB of a session that does not ask for another size")
       ->capture_default_str();
   parser
       .add_option("--memory", args->memory_mib,
-                  "MiB that all sessions may use; 0: no bound, -1: three quarters of the memory that is left")
+                  "MiB that all sessions may use; 0: no limit, -1: three quarters of the free memory")
       ->capture_default_str();
-  parser.add_option("--require", args->sandbox.require, "least isolation level")
+  parser.add_option("--require", args->sandbox.require, "minimum isolation level")
       ->type_name("{none,landlock,namespaces,full}")
       ->capture_default_str();
   parser.add_option("--store", args->store, "folder of images");
@@ -48,11 +49,11 @@ Command::Run DeclareImage(CLI::App& parser) {
                     "oci-archive:FILE, docker-archive:FILE, oci:FOLDER, dockerfile:FOLDER, docker://NAME");
   parser
       .add_option("--build-host", args->build_hosts,
-                  "host that the steps of a Dockerfile may reach, its base image's registry included; default: none")
+                  "host that Dockerfile steps may reach, including the base image's registry; default: none")
       ->type_name("HOST:PORT");
   parser.add_flag("--list", args->list, "list the store's images: digest, size, last use, sources");
   parser.add_option("--remove", args->remove, "remove these images, by digest or source")->type_name("IMAGE");
-  parser.add_option("--prune", args->prune_days, "remove images that nobody used for so many days")
+  parser.add_option("--prune", args->prune_days, "remove images not used for this many days")
       ->type_name("DAYS")
       ->check(CLI::NonNegativeNumber);
   parser.add_option("--store", args->store, "folder of images; default: images/ in the default agents.work_root");
@@ -71,7 +72,7 @@ std::vector<Command> SandboxCommands() {
          .declare = DeclareSandboxServe,
          .holds_keys = true,
          .logs = true}}},
-      {"image", "unpack an image into a folder that sandboxes of agents run on; list and remove images", DeclareImage},
+      {"image", "unpack an image into a folder for agents' sandboxes; list and remove images", DeclareImage},
   };
 }
 

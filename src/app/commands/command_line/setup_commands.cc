@@ -43,7 +43,7 @@ Command::Run DeclareDoctor(CLI::App& parser) {
       ->required(false)
       ->description("a run's YAML file, for its ports and folders; default: the defaults");
   return [args] {
-    // A word with '=' is no file, but an override of the defaults.
+    // A word with '=' is not a file, but an override of the defaults.
     if (args->config.find('=') != std::string::npos) {
       args->overrides.insert(args->overrides.begin(), std::exchange(args->config, ""));
     }
@@ -79,13 +79,13 @@ Command::Run DeclareCompletionWords(CLI::App& parser) {
 std::vector<Command> SetupCommands() {
   return {
       {"config",
-       "check a configuration or explain its keys",
+       "check a configuration, or explain its keys",
        nullptr,
        {{"check", "load a run's YAML, print the effective configuration or the error", DeclareConfigCheck},
         {"explain", "every key with its type, default and meaning", DeclareExplain},
         {"schema", "every key as a JSON Schema, for editors", DeclareConfigSchema}}},
       {"init", "make a folder with a small run, ready to train", DeclareInit},
-      {"doctor", "say what this machine can, and what to do about it", DeclareDoctor},
+      {"doctor", "check what this machine supports, and what to fix", DeclareDoctor},
       {"completion",
        "complete the command line in a shell",
        nullptr,

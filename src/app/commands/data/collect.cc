@@ -1,5 +1,5 @@
-// `ingot collect`: runs the recipes of a configuration on its training tasks, several samples each, without training. The
-// pool is a run's folder, which `export`, `regrade`, `tasks rate` and `inspect` read.
+// `ingot collect`: runs the recipes of a configuration on its training tasks, several samples each, without training.
+// The pool is a run's folder, which `export`, `regrade`, `tasks rate` and `inspect` read.
 #include "app/commands/data/collect.h"
 
 #include <cstdio>
@@ -31,14 +31,14 @@ absl::Status UseModel(const std::string& name, RunConfig& config) {
       config.gateway.stand_in = name;
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--model ", name, ": it is no external model of gateway.models; for ", "weights of your own use --checkpoint"));
+    return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": not an external model of gateway.models; for ",
+                                                   "weights of your own use --checkpoint"));
   }
   return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": gateway.models has no model of this name"));
 }
 
-// Opens ROOT/NAME. A collection that was stopped begins again under kResume: with its old episodes in the pool, the
-// record would name settings that are not theirs. ALREADY_EXISTS: the folder holds something that stays.
+// Opens ROOT/NAME. A collection that was stopped starts over under kResume: with its old episodes in the pool, the
+// record would name the wrong settings for them. ALREADY_EXISTS: the folder holds something to keep.
 absl::StatusOr<RunDir> OpenCollection(RunConfig& config) {
   const std::string path = absl::StrCat(config.root, "/", config.name);
   const absl::StatusOr<std::string> before = base::ReadFile(absl::StrCat(path, "/", kCollection));
@@ -58,7 +58,7 @@ absl::StatusOr<RunDir> OpenCollection(RunConfig& config) {
   if (before.ok() && absl::IsAlreadyExists(dir.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat("'", path,
-                     "' holds a collection that was stopped: begin it again with --set run.if_exists=resume, which "
+                     "' holds a collection that was stopped: start it over with --set run.if_exists=resume, which "
                      "removes its episodes, or choose another run.name"));
   }
   if (dir.ok() && dir->existed()) {
@@ -74,7 +74,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
   if (config.agents.recipes.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(args.run.config, ": agents.recipes is empty, and `ingot collect` starts the agents itself"));
+        absl::StrCat(args.run.config, ": agents.recipes is empty, but `ingot collect` starts the agents itself"));
   }
   if (args.samples < 1) return absl::InvalidArgumentError("--samples must be at least 1");
   if (args.temperature < 0) return absl::InvalidArgumentError("--temperature must be 0 or more");
@@ -90,10 +90,10 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   config.scheduler.total_steps = 0;  // nothing is trained
   config.scheduler.final_eval = true;
   config.rollout.threads = SplitCores(config).total;
-  config.eval.tasks.clear();  // checked as data.tasks, which they are
+  config.eval.tasks.clear();  // checked as data.tasks
   config.eval.sets.clear();
   config.eval.avg_n = args.samples;
-  config.gateway.eval_max_new_tokens = 0;  // these are no held-out tasks
+  config.gateway.eval_max_new_tokens = 0;  // these are not held-out tasks
   config.gateway.eval_sampling.temperature = static_cast<float>(args.temperature);
   INGOT_ASSIGN_OR_RETURN(ModelSetup model, SetUpModel(config.model, device.torch_name));
   if (!args.script.empty()) {

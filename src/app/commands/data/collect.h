@@ -10,7 +10,7 @@ namespace ingot::app {
 struct CollectArgs {
   RunArgs run;
   std::string checkpoint;  // model folder; empty = the configuration's own model
-  std::string model;       // an external model of gateway.models, asked in place of it; empty = none
+  std::string model;       // an external model of gateway.models to ask instead; empty = none
   std::string script;      // file with the calls' answers (gateway/script.h); empty = a model samples them
   int samples = 10;        // of each task
   double temperature = 1;

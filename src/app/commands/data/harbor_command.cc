@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kWorkAt[] = "/app";      // the place of tasks' files without an image
-constexpr int64_t kUsualSeconds = 600;  // where a task names no time
+constexpr char kWorkAt[] = "/app";      // where tasks' files are without an image
+constexpr int64_t kUsualSeconds = 600;  // for a task without a timeout
 
 // A task, as runs have it.
 struct Exam {
@@ -51,12 +51,12 @@ absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
   return exam;
 }
 
-// One attempt at one task: what an agent's episode does, with the solution in place of the agent.
+// One attempt at one task: like an agent's episode, with the solution instead of the agent.
 class Attempt {
  public:
   Attempt(sandbox::Substrate& substrate, const Exam& exam) : substrate_(substrate), exam_(exam) {}
 
-  // The verdict on the solution, or on nothing, in a verifier sandbox of this kind.
+  // The verdict on the solution, or on an unchanged sandbox, in a verifier sandbox of this kind.
   absl::StatusOr<reward::Verdict> Run(bool solves, const std::string& verifier_sandbox) {
     sandbox::SandboxOptions options;
     options.image = exam_.image.rootfs;
@@ -127,7 +127,7 @@ class Attempt {
   const Exam& exam_;
 };
 
-// Whether the verdict is the 0 of a test.sh that left no reward.
+// Whether the verdict is 0 because test.sh left no reward.
 bool IsUnrewarded(const reward::Verdict& verdict) {
   return verdict.signals.at("no_reward") == 1 || verdict.signals.at("tests_timed_out") == 1;
 }
@@ -146,7 +146,7 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
     const auto changed = attempt.Run(true, "changed");
     if (changed.ok() && changed->reward == 1) {
       return Finding{
-          "its tests look at what the solution changed outside of the work folder: recipes need "
+          "its tests check what the solution changed outside the work folder: recipes need "
           "verifier_sandbox: changed",
           ""};
     }
@@ -160,13 +160,14 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
   return Finding{"", IsUnrewarded(*idle) ? absl::StrCat("doing nothing counts as 0: ", idle->detail) : ""};
 }
 
-// What this machine does not hold of the limits that tasks name.
+// The limits of tasks that this machine does not enforce.
 void SayUnheld(const sandbox::ProbeResult& probe_result, const dataset::HarborFolder& read, std::ostream& out) {
   if (probe_result.groups > 0) return;
   for (const v1::Task& task : read.tasks) {
     const auto harbor = reward::ReadHarborTask(task.payload_json());
     if (!harbor.ok() || harbor->cpus == 0) continue;
-    out << "note " << task.task_id() << ": environment.cpus: not held, as this machine grants the isolation level "
+    out << "note " << task.task_id()
+        << ": environment.cpus: not enforced, because this machine allows only the isolation level "
         << sandbox::IsolationLevelName(probe_result.isolation) << "\n";
   }
 }
@@ -196,7 +197,7 @@ int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& erro
     substrate = *std::move(made);
     SayUnheld(substrate->probe_result(), *read, out);
   }
-  // The texts of images are the tasks' own.
+  // Image names come from the tasks.
   sandbox::ImageStore images(ImageStoreFolder(args.store), {.build_hosts = args.build_hosts, .folders = {args.folder}});
   int wrong = 0, tried = 0;
   for (const v1::Task& task : read->tasks) {

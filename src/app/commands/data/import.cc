@@ -1,4 +1,5 @@
-// `ingot import`: trajectories in ATIF become the episodes of a pool, which `export`, `regrade`, `tasks rate` and `inspect` read.
+// `ingot import`: turns ATIF trajectories into the episodes of a pool, which `export`, `regrade`, `tasks rate` and
+// `inspect` read.
 #include "app/commands/data/import.h"
 
 #include <chrono>
@@ -86,7 +87,7 @@ class Importer {
                 static_cast<long>(episodes_), groups_.size(), static_cast<long>(calls_), static_cast<long>(encoded_),
                 folder.c_str());
     if (without_outcome_ > 0) {
-      std::printf("%ld have no number extra.outcome: their outcome is 0\n", static_cast<long>(without_outcome_));
+      std::printf("%ld lack the number extra.outcome: their outcome is 0\n", static_cast<long>(without_outcome_));
     }
   }
 
@@ -123,7 +124,7 @@ class Importer {
   int64_t episodes_ = 0, calls_ = 0, encoded_ = 0, without_outcome_ = 0;
 };
 
-// A file holds one trajectory, over any number of lines, or one on each line.
+// A file holds one trajectory, over any number of lines, or one per line.
 absl::Status AddFile(const std::string& path, Importer& importer) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, INT64_MAX));
   if (const auto whole = base::ParseJson(text); whole.ok()) return base::Annotate(importer.Add(*whole), path);

@@ -1,5 +1,5 @@
-// `ingot regrade`: scores the stored groups of a run again, under other reward terms, without a new rollout. Nothing is
-// written.
+// `ingot regrade`: scores the stored groups of a run again with other reward terms, without a new rollout. It writes
+// nothing.
 #include "app/commands/data/regrade.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace {
 // A group in the journal.
 struct JournalledGroup {
   int64_t admitted_version = 0;
-  int64_t step = -1;  // of its batch; of a dropped group: of the next batch
+  int64_t step = -1;  // of its batch; for a dropped group: of the next batch
 };
 
 struct Journal {
@@ -89,8 +89,8 @@ struct Comparison {
 
 int SignOf(double value) { return value > 1e-9 ? 1 : value < -1e-9 ? -1 : 0; }
 
-// The owner of a return: a sample, or one role of it (trainer.advantage_groups).
-using Owner = std::pair<std::string, int32_t>;  // role and sample; the role "" is a whole sample's, too
+// The owner of a return: a sample, or one role of a sample (trainer.advantage_groups).
+using Owner = std::pair<std::string, int32_t>;  // role and sample; the role "" also means a whole sample
 using Returns = std::map<Owner, double>;
 
 // The signs of the returns less the mean of their role.
@@ -122,7 +122,7 @@ std::map<Owner, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
   return signs;
 }
 
-// The stored grades of a group; where it has none, the posted reward is the one term.
+// The stored grades of a group; without grades, the posted reward is the only term.
 std::map<int32_t, v1::Grade> GradesOf(const v1::Group& group) {
   std::map<int32_t, v1::Grade> stored, posted;
   for (const v1::EpisodeTree& tree : group.episodes()) {
@@ -251,7 +251,7 @@ void Print(const RegradeResult& regraded) {
                 static_cast<long>(mean.count));
   }
   std::printf(
-      "%ld groups: %ld change the sign of an episode's advantage, %ld would teach nothing, %ld that taught nothing "
+      "%ld groups: %ld change the sign of an episode's advantage, %ld would no longer teach, %ld that taught nothing "
       "would teach\n",
       static_cast<long>(all.groups), static_cast<long>(all.turned.size()), static_cast<long>(all.now_equal),
       static_cast<long>(all.now_useful));
@@ -263,7 +263,7 @@ void Print(const RegradeResult& regraded) {
                 regraded.first_ungraded.c_str());
   }
   if (regraded.trimmed > 0) {
-    std::printf("%ld groups are not in the pool any more (datapool.keep_steps)\n", static_cast<long>(regraded.trimmed));
+    std::printf("%ld groups are no longer in the pool (datapool.keep_steps)\n", static_cast<long>(regraded.trimmed));
   }
 }
 
@@ -280,8 +280,8 @@ void PrintAsJson(const RegradeResult& regraded) {
   std::printf("%s\n", base::PrintJson(out).c_str());
 }
 
-// Teachers and judges of gateway.models are asked where they are, if they are external. No engine runs here that could hold a pinned
-// version.
+// External teachers and judges of gateway.models are called at their addresses. Pinned versions do not work: no engine
+// runs here.
 absl::Status CheckReachable(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   for (const reward::TermOptions& term : config.rewards.terms) {
@@ -289,7 +289,7 @@ absl::Status CheckReachable(const RunConfig& config) {
     if (term.kind != "teacher" && (term.kind != "judge" || !term.judge.server.url.empty())) continue;
     if (FindModel(config.gateway, name)->weights != gateway::ModelWeights::kPinned) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "rewards.terms (", term.Name(), "): '", name, "' is a pinned version, and regrade starts no engine: serve its ",
+        "rewards.terms (", term.Name(), "): '", name, "' is a pinned version, but regrade starts no engine: serve its ",
         "weights (`ingot serve MODEL_DIR --rollout-port PORT --token-file FILE`), and name them external with --set ",
         "'gateway.models=[{name: ", name, ", weights: external, address: \"127.0.0.1:PORT\", token_file: FILE}]'"));
   }
@@ -311,7 +311,7 @@ absl::StatusOr<reward::TermParts> PartsOf(const RunConfig& config) {
   return parts;
 }
 
-// What is scored again.
+// What to score again.
 struct Work {
   v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
   std::map<int64_t, JournalledGroup> groups;
@@ -340,8 +340,8 @@ absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   return work;
 }
 
-// A group that this rule judged goes by the measures of its stored grades: an estimate stays as the run fixed it, and one
-// that came later does not count. For other groups the rule makes its own estimates, of the groups in their order.
+// A group that this rule judged uses the measures of its stored grades: an estimate stays as the run fixed it, and a
+// later estimate does not count. For other groups the rule makes its own estimates, in the order of the groups.
 absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
                                             const trainer::TrainerOptions& by, Progress& progress) {
   RegradeResult out;
@@ -362,7 +362,7 @@ absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward
     INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
     facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
     absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
-    if (absl::IsDeadlineExceeded(grades.status())) {  // nobody asks again here
+    if (absl::IsDeadlineExceeded(grades.status())) {  // there is no retry here
       const std::string late(grades.status().message());
       grades = reward::GroupGrades();
       for (const auto& episode : facts.episodes) grades->ungraded[episode.record().ref().sample_index()] = late;
@@ -389,7 +389,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   progress.Clear();
   if (regraded.all.groups == 0) {
     return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
-                                            regraded.trimmed, " are not in the pool any more)"));
+                                            regraded.trimmed, " are no longer in the pool)"));
   }
   if (args.json) {
     PrintAsJson(regraded);

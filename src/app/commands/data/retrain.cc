@@ -1,5 +1,5 @@
-// `ingot retrain`: trains on the stored batches of a run with another configuration, without a rollout. A run folder with
-// record, checkpoints and page comes of it, but there is no gateway, no agent and no engine, and no version is published.
+// `ingot retrain`: trains on the stored batches of a run with another configuration, without a rollout. It makes a run
+// folder with record, checkpoints and page, but without a gateway, agents or engines, and it publishes no versions.
 #include "app/commands/data/retrain.h"
 
 #include <algorithm>
@@ -59,8 +59,8 @@ struct Inputs {
   const RunConfig& config() const { return *loaded.config; }
 };
 
-// Keys that the configuration leaves out and without which it would not fit the batches: they are the run's. A model is
-// one thing, so that one named key of the section leaves none to the run.
+// Keys that the batches depend on and that the configuration leaves out: they come from the run. The section of the
+// model is one unit: if the configuration sets one of its keys, none come from the run.
 void TakeFromRun(const RunConfig& before, LoadedConfig& loaded) {
   const auto named = [&loaded](const std::string& key) { return loaded.schema.Origin(key) != "default"; };
   RunConfig& config = *loaded.config;
@@ -89,7 +89,7 @@ void TakeFromRun(const RunConfig& before, LoadedConfig& loaded) {
 
 absl::Status CheckKey(const char* key, int64_t given, int64_t stored) {
   if (given == stored) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(key, " is ", given, ", and the stored batches were made with ", stored,
+  return absl::InvalidArgumentError(absl::StrCat(key, " is ", given, ", but the stored batches were made with ", stored,
                                                  ": set it to ", stored, ", or leave it out"));
 }
 
@@ -107,7 +107,7 @@ absl::Status CheckConfig(const std::string& run_dir, const RunConfig& before, co
   }
   if (config.trainer.by_role() && before.agents.branching.width > 0) {
     return absl::InvalidArgumentError(
-        "trainer.advantage_groups is role, and the stored groups branch (agents.branching.width): the turns of a trunk "
+        "trainer.advantage_groups is role, but the stored groups branch (agents.branching.width): the turns of a trunk "
         "count for all its leaves, and no role can be credited with them; set it to episode");
   }
   INGOT_RETURN_IF_ERROR(CheckKey("scheduler.group_size", config.scheduler.group_size, before.scheduler.group_size));
@@ -122,7 +122,7 @@ absl::Status CheckLeft(const std::string& run_dir, const StoredBatches& stored) 
         absl::StrCat("'", run_dir, "' has no batch to train on: its journal names no trained step"));
   }
   return absl::NotFoundError(absl::StrCat("'", run_dir, "' has no batch left to train on: the groups of its steps ",
-                                          DescribeSteps(gone), " are not in the pool any more (datapool.keep_steps)"));
+                                          DescribeSteps(gone), " are no longer in the pool (datapool.keep_steps)"));
 }
 
 absl::StatusOr<Inputs> ReadInputs(const RetrainArgs& args) {
@@ -137,7 +137,7 @@ absl::StatusOr<Inputs> ReadInputs(const RetrainArgs& args) {
   return inputs;
 }
 
-// Two spellings of a folder are one.
+// Two spellings of a folder count as one.
 std::string FullPath(const std::string& folder) {
   std::error_code failed;
   const fs::path path = fs::canonical(folder, failed);
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
   const std::string kept(run->get_string().data(), run->get_string().size());
   if (kept != FullPath(run_dir)) {
     return absl::FailedPreconditionError(absl::StrCat("the run '", dir.path(), "' trains on the batches of ", kept,
-                                                      ": go on with that one, or choose another run.name"));
+                                                      ": name that run, or choose another run.name"));
   }
   std::map<int64_t, const StoredBatch*> by_step;
   for (const StoredBatch& batch : stored.trained) by_step[batch.step] = &batch;
@@ -186,7 +186,7 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
   return batches;
 }
 
-// Nobody follows the versions.
+// The versions have no subscribers.
 class NoVersionSink final : public trainer::VersionSink {
  public:
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
@@ -195,7 +195,7 @@ class NoVersionSink final : public trainer::VersionSink {
   absl::Status OnCheckpoint(const trainer::CheckpointInfo&) override { return absl::OkStatus(); }
 };
 
-// Whether the metric tells of a scheduler, of engines, or of tokens that this trainer's own versions sampled.
+// Whether the metric is about a scheduler, engines, or tokens that this trainer's own versions sampled.
 bool IsOfARollout(const std::string& metric) {
   return metric.starts_with("scheduler/") || metric.starts_with("mismatch/") ||
          metric.starts_with("perf/update_weights_");
@@ -291,21 +291,20 @@ absl::Status TrainInView(const Job& job, const RetryPolicy& retry, trainer::Batc
   return absl::OkStatus();
 }
 
-// Says in the log, and on the terminal, which part of the stored run is not trained on.
+// Reports in the log and on the terminal which part of the stored run is not trained on.
 void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
   if (const std::vector<int64_t> gone = inputs.stored.Gone(); !gone.empty()) {
-    INGOT_LOG(warn, "steps {} of {} are not in its pool any more (datapool.keep_steps) and are left out",
+    INGOT_LOG(warn, "steps {} of {} are no longer in its pool (datapool.keep_steps) and are left out",
               DescribeSteps(gone), args.run_dir);
   }
-  if (args.steps > stored) INGOT_LOG(warn, "--steps is {}, and {} steps are stored", args.steps, stored);
+  if (args.steps > stored) INGOT_LOG(warn, "--steps is {}, but only {} steps are stored", args.steps, stored);
   const int64_t wanted = args.steps > 0 ? std::min(args.steps, stored) : stored;
   if (end < wanted) INGOT_LOG(warn, "scheduler.total_steps ends the training after {} of {} stored steps", end, stored);
   if (RewardsText(inputs.config().rewards) != RewardsText(inputs.run.config().rewards)) {
-    INGOT_LOG(
-        warn,
-        "warning: the section rewards is not that of {}, and changes nothing: a retraining takes the rewards that "
-        "are stored",
-        args.run_dir);
+    INGOT_LOG(warn,
+              "warning: the section rewards differs from {} but has no effect: retraining uses the rewards that "
+              "are stored",
+              args.run_dir);
   }
 }
 

@@ -1,5 +1,5 @@
-// `ingot tasks cases`: the filter of test cases of Kimi k1.5 (arXiv 2501.12599, section 2.3.5). It runs submissions that are
-// believed right on generated cases, and keeps the cases on which they agree.
+// `ingot tasks cases`: the filter of test cases of Kimi k1.5 (arXiv 2501.12599, section 2.3.5). It runs submissions
+// that are probably right on generated cases, and keeps the cases on which they agree.
 #include "app/commands/data/tasks_cases.h"
 
 #include <atomic>
@@ -31,7 +31,8 @@ absl::StatusOr<std::vector<std::string>> TextsAt(const value& problem, const std
   std::vector<std::string> texts;
   if (list != nullptr && list->is_array()) {
     for (const value& text : list->get_array()) {
-      if (!text.is_string()) return absl::InvalidArgumentError(absl::StrCat("'", field, "' holds what is no text"));
+      if (!text.is_string())
+        return absl::InvalidArgumentError(absl::StrCat("'", field, "' has an element that is not a string"));
       texts.emplace_back(text.get_string());
     }
   }
@@ -107,9 +108,9 @@ absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
   options.programs = {{"tasks cases", {"python3"}, sandbox::SearchPath(sandbox::InheritedEnvironment({"PATH"}))}};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
   if (substrate->probe_result().isolation == sandbox::IsolationLevel::kProcess && !args.allow_process) {
-    return absl::FailedPreconditionError(absl::StrCat("submissions are programs of others, and this machine grants ",
-                                                      substrate->probe_result().Describe(),
-                                                      "; --allow-process says that it is wall enough"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("submissions are untrusted programs, but this machine allows only ",
+                     substrate->probe_result().Describe(), "; --allow-process accepts that"));
   }
   std::ofstream out(args.out, std::ios::binary | std::ios::trunc);
   if (!out) return absl::InvalidArgumentError(absl::StrCat("'", args.out, "' cannot be written"));
@@ -136,11 +137,11 @@ absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
       }));
   out.close();
   if (!out) return absl::UnavailableError(absl::StrCat("'", args.out, "' could not be written whole"));
-  std::printf("%ld of %ld problems stay, %ld of %ld cases, in %s\n", static_cast<long>(kept),
+  std::printf("kept %ld of %ld problems, %ld of %ld cases, in %s\n", static_cast<long>(kept),
               static_cast<long>(problems), static_cast<long>(cases_kept), static_cast<long>(cases_all),
               args.out.c_str());
   if (kept > 0) return 0;
-  return absl::NotFoundError("no problem stays");
+  return absl::NotFoundError("no problem was kept");
 }
 
 }  // namespace

@@ -70,8 +70,8 @@ absl::Status Close(std::ofstream& out, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("'", path, "' could not be written whole: is the disk full?"));
 }
 
-// Says how the rates were measured, and how they would be worth more: 10 samples at a raised temperature tell a task that is
-// sometimes solved from one that is never.
+// Prints how the rates were measured, and how to improve them: 10 samples at a raised temperature separate tasks that
+// are sometimes solved from tasks that never are.
 void PrintMeasure(const PoolTries& rated) {
   constexpr int64_t kSamples = 10;
   int64_t fewest = rated.tries.begin()->second.tries;
@@ -79,7 +79,7 @@ void PrintMeasure(const PoolTries& rated) {
   std::printf("  at least %ld samples a task, at temperature %g\n", static_cast<long>(fewest),
               static_cast<double>(rated.temperature));
   if (fewest >= kSamples && rated.temperature > 1) return;
-  std::printf("  %ld samples at a raised temperature tell more: ingot collect --samples %ld --temperature 1.2\n",
+  std::printf("  more accurate: %ld samples at a raised temperature: ingot collect --samples %ld --temperature 1.2\n",
               static_cast<long>(kSamples), static_cast<long>(kSamples));
 }
 
@@ -107,14 +107,14 @@ absl::StatusOr<int> RateOrError(const TasksRateArgs& args) {
   return 0;
 }
 
-// The task's own rate as tries; nullopt = it has none. INVALID_ARGUMENT: it is no number from 0 to 1.
+// The task's own rate as tries; nullopt = it has none. INVALID_ARGUMENT: it is not a number from 0 to 1.
 absl::StatusOr<std::optional<TaskTries>> OwnRate(const value& task, const std::string& field) {
   const value* rate = base::Find(task, field);
   if (rate == nullptr) return std::nullopt;
   const double number = rate->is_number() ? rate->to_number<double>() : -1;
   if (!(number >= 0 && number <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", field, "' is ", base::PrintJson(*rate), ": a number from 0 to 1"));
+        absl::StrCat("'", field, "' is ", base::PrintJson(*rate), ": a number from 0 to 1 is expected"));
   }
   constexpr int64_t kTries = 1'000'000'000;
   return TaskTries{kTries, static_cast<int64_t>(number * kTries)};
@@ -163,14 +163,14 @@ absl::StatusOr<int> FilterOrError(const TasksFilterArgs& args) {
   }
   progress.Clear();
   INGOT_RETURN_IF_ERROR(Close(out, args.out));
-  std::printf("%ld of %zu tasks stay, in %s\n", static_cast<long>(kept), tasks.size(), args.out.c_str());
+  std::printf("kept %ld of %zu tasks, in %s\n", static_cast<long>(kept), tasks.size(), args.out.c_str());
   for (const auto& [reason, count] : dropped)
     std::printf("  dropped %-16s %ld\n", reason.c_str(), static_cast<long>(count));
   if (unrated > 0)
     std::printf("  %ld tasks have no pass rate: they are neither trivial nor impossible here\n",
                 static_cast<long>(unrated));
   if (kept > 0) return 0;
-  return absl::NotFoundError("no task stays");
+  return absl::NotFoundError("no task was kept");
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ int TasksRate(const TasksRateArgs& args);
 
 struct TasksFilterArgs {
   std::string tasks;    // JSON lines
-  std::string out;      // the tasks that stay
-  std::string rated;    // run folder with tries of the tasks; empty = their field pass_rate, where they have it
+  std::string out;      // the remaining tasks
+  std::string rated;    // run folder with tries of the tasks; empty = their field pass_rate, if they have it
   std::string guesses;  // run folder with tries without reasoning; empty = none
   int guess = 8;        // tries of it that count
   double above = 0.5;   // an outcome above it is a success

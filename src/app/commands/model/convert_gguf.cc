@@ -32,7 +32,8 @@ json::object TensorsByType(const gguf::File& file) {
 absl::StatusOr<json::value> ConvertGguf(const std::string& file, const std::string& out, const std::string& dtype) {
   INGOT_ASSIGN_OR_RETURN(const at::ScalarType type, TypeNamed(dtype));
   if (std::filesystem::exists(out + "/config.json")) {
-    return absl::AlreadyExistsError(absl::StrCat(out, " has a model already: name another folder, or remove this one"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(out, " already holds a model: name another folder, or remove this one"));
   }
   INGOT_ASSIGN_OR_RETURN(const gguf::File gguf, gguf::File::Open(file));
   INGOT_ASSIGN_OR_RETURN(model::ModelConfig config, model::ConfigFromGguf(gguf));
@@ -42,7 +43,7 @@ absl::StatusOr<json::value> ConvertGguf(const std::string& file, const std::stri
 
   std::error_code error;
   std::filesystem::create_directories(out, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(out, ": making the folder failed: ", error.message()));
+  if (error) return absl::InvalidArgumentError(absl::StrCat(out, ": cannot make the folder: ", error.message()));
   for (const auto& [name, text] : files) {
     INGOT_RETURN_IF_ERROR(base::WriteFileDurably(absl::StrCat(out, "/", name), text));
   }

@@ -1,4 +1,4 @@
-// `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, and trains nothing.
+// `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, without training.
 #include "app/commands/model/evaluate.h"
 
 #include <cstdio>
@@ -52,12 +52,12 @@ std::string LeftOut(int64_t tasks, int64_t left_out) {
   return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
 }
 
-// Prints the figures of view/eval_figures.h and adds them to the record. Of a domain or a set it prints the mean reward
-// alone.
+// Prints the figures of view/eval_figures.h and adds them to the record. For a domain or a set it prints only the mean
+// reward.
 void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
   const auto figures = view::EvalFiguresOf(pool, 0, success);
   if (!figures.ok()) {
-    INGOT_LOG(warn, "the evaluation has its mean reward alone: {}", figures.status().ToString());
+    INGOT_LOG(warn, "the evaluation has only its mean reward: {}", figures.status().ToString());
     return;
   }
   for (const auto& [name, value] : *figures) {
@@ -75,7 +75,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(RequireTasks(config));
   if (config.agents.recipes.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(args.config, ": agents.recipes is empty, and `ingot eval` starts the agents itself"));
+        absl::StrCat(args.config, ": agents.recipes is empty, but `ingot eval` starts the agents itself"));
   }
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));

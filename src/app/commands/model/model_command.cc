@@ -113,13 +113,13 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
                      {"train", need.Describe()}};
 }
 
-// A folder with a model is not written over.
+// Does not overwrite a folder with a model.
 absl::Status CheckOut(const std::string& out) {
   if (!std::filesystem::exists(out + "/config.json")) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(out, " has a model already: name another folder, or remove this one"));
+  return absl::AlreadyExistsError(absl::StrCat(out, " already holds a model: name another folder, or remove this one"));
 }
 
-// Gives the written model the tokenizer and the chat format of the first one, where that one has them.
+// Copies the tokenizer and the chat format of the first model, if it has them.
 absl::Status CopyText(const std::string& from, const std::string& to) {
   if (!std::filesystem::exists(from + "/tokenizer.json")) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(from, ""));
@@ -146,7 +146,7 @@ absl::StatusOr<json::value> Export(const ModelArgs& args) {
   return Written(args, folder);
 }
 
-// The mean of two models is one only if both compute alike: INVALID_ARGUMENT names the first key in which they do not.
+// Two models can be averaged only if both compute the same way: INVALID_ARGUMENT names the first key that differs.
 absl::Status CheckAlike(model::ModelConfig first, model::ModelConfig second) {
   INGOT_RETURN_IF_ERROR(model::Parameters::CheckSameShapes(first, second));
   for (model::ModelConfig* config : {&first, &second}) {
@@ -181,7 +181,8 @@ absl::StatusOr<json::value> Merge(const ModelArgs& args) {
   INGOT_ASSIGN_OR_RETURN(model::ModelConfig other_config, model::ModelConfig::FromFile(args.other + "/config.json"));
   other_config.lora = {};
   const absl::Status same = CheckAlike(folder.config, other_config);
-  if (!same.ok()) return base::Annotate(same, absl::StrCat("--with ", args.other, " is another model than ", args.dir));
+  if (!same.ok())
+    return base::Annotate(same, absl::StrCat("--with ", args.other, " is not the same model as ", args.dir));
   INGOT_ASSIGN_OR_RETURN(model::ModelFolder other, LoadFolder(args.other));
   model::FoldAdapters(&other);
   INGOT_RETURN_IF_ERROR(model::AverageInto(&folder.parameters, other.parameters));

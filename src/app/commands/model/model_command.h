@@ -1,4 +1,4 @@
-// `ingot model NAME`: what one does with a model folder without a run. Each command prints one JSON object to stdout.
+// `ingot model NAME`: commands on a model folder, without a run. Each prints one JSON object to stdout.
 #pragma once
 
 #include <iosfwd>
@@ -27,8 +27,8 @@ struct ModelArgs {
 // A command of the table. To add one, add its entry to ModelCommands and its options to ModelArgs.
 struct ModelCommand {
   std::string_view name, help;
-  // Fields of ModelArgs that it takes: "file" and "out" (required, positional), "model" and "ids" (required), "adapter",
-  // "with", "dtype", "all", "kv-cache-tokens", "micro-batch-tokens".
+  // Fields of ModelArgs that it takes: "file" and "out" (required, positional), "model" and "ids" (required),
+  // "adapter", "with", "dtype", "all", "kv-cache-tokens", "micro-batch-tokens".
   std::vector<std::string_view> options;
   absl::StatusOr<base::json::value> (*run)(const ModelArgs& args);
 };

@@ -1,4 +1,4 @@
-// `ingot serve`: gateway and engine alone, to serve a model.
+// `ingot serve`: serves a model with only a gateway and an engine.
 #include "app/commands/model/serve.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const ServeArgs& a
   return model;
 }
 
-// Adds the further models, each an engine beside the first one's.
+// Adds the other models, each with its own engine.
 absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const rollout::EngineOptions& options,
                        const DeviceChoice& device, gateway::GatewayOptions& gateway_options,
                        gateway::GatewayParts& gateway_parts) {
@@ -70,7 +70,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
     if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
     if (model->text.tokenizer->fingerprint() != first.text.tokenizer->fingerprint()) {
       return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
-                                                     args.model_dir, ": serve it by a process of its own"));
+                                                     args.model_dir, ": serve it in a separate process"));
     }
     gateway_options.models.push_back(
         {.name = name, .weights = gateway::ModelWeights::kExternal, .version = 0, .address = dir});
@@ -79,7 +79,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
   return absl::OkStatus();
 }
 
-// Adds the adapters: each is a version of its own in the model's engine, which shares the base's memory.
+// Adds the adapters: each is a separate version in the model's engine and shares the base's memory.
 absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
                                gateway::GatewayOptions& gateway_options) {
   for (size_t i = 0; i < args.adapters.size(); ++i) {
@@ -113,7 +113,7 @@ absl::StatusOr<base::json::object> TemplateVariables(const ServeArgs& args) {
     absl::StatusOr<base::json::value> value = base::WordValue(given.substr(equals + 1));
     if (!value.ok()) return base::Annotate(value.status(), absl::StrCat(kFlag, " ", name));
     if (!variables.emplace(name, *std::move(value)).second) {
-      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", name, ": it is given twice"));
+      return absl::InvalidArgumentError(absl::StrCat(kFlag, " ", name, ": given twice"));
     }
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(text::CheckTemplateVariables(variables), kFlag));
@@ -163,7 +163,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
   }
-  // Without a limit of its own an answer ends where the model's context does.
+  // Without its own limit an answer ends at the end of the model's context.
   gateway_options.max_new_tokens = args.max_tokens > 0 ? args.max_tokens : std::numeric_limits<int32_t>::max();
   gateway::GatewayParts gateway_parts;
   gateway_parts.engine = model.engine;
@@ -195,7 +195,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   auto started = gateway::HttpServer::Start(http_options, *gateway);
   if (absl::IsFailedPrecondition(started.status())) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--host ", args.host, " is reached by other machines: add --tls-certificate and --tls-key, or ",
+        absl::StrCat("--host ", args.host, " is reached from other machines: add --tls-certificate and --tls-key, or ",
                      "--allow-plaintext where the network is private"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));

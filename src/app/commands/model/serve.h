@@ -15,9 +15,9 @@ struct ServeArgs {
   bool allow_plaintext = false;
   std::vector<std::string> allow_hosts, allow_origins;  // http::Options'
   std::string model_name;                               // empty = the folder's name
-  std::vector<std::string> also;      // NAME=DIR: further models, each with an engine of its own; the same tokenizer
+  std::vector<std::string> also;      // NAME=DIR: more models, each with its own engine; the same tokenizer
   std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
-  // Jinja file in place of the folder's templates; empty = the folder's own.
+  // Jinja file instead of the folder's templates; empty = the folder's own.
   std::string chat_template;
   // NAME=VALUE: variables of the chat template for all requests; VALUE is read by base::WordValue.
   std::vector<std::string> template_variables;
@@ -26,7 +26,7 @@ struct ServeArgs {
   int rollout_port = -1;
   std::string token_file;           // file with the token that this service asks for
   std::string chat_format;          // empty = auto (text_parts.h)
-  int max_tokens = 0;               // of an answer; 0 = as many as the context has room for
+  int max_tokens = 0;               // of an answer; 0 = as many as fit into the context
   int64_t kv_cache_tokens = 65536;  // also bounds the context
   std::string script;               // file with the calls' answers (gateway/script.h); empty = the model samples them
   std::string metrics_socket;       // file of a socket that serves /metrics to this user; empty = none

@@ -51,13 +51,13 @@ absl::StatusOr<json::object> CallJson(const v1::EpisodeTree& tree, const tree::C
                       {"sampled_ids", IdsOf(tree, call.sampled_keys())}};
 }
 
-// Of a run that trains nothing: commands that read a pool learn from it which model's ids these are.
+// The configuration of a run that does not train: it tells commands that read the pool which model's ids it holds.
 std::string ConfigOf(const std::string& model_dir, const std::string& chat_format, const std::string& chat_template) {
   const auto quoted = [](const std::string& text) { return base::PrintJson(json::value(text)); };  // YAML reads JSON
   const auto whole = [&](const std::string& path) {
     return quoted(std::filesystem::absolute(path).lexically_normal().string());
   };
-  return absl::StrCat("# Written by `ingot serve --record`, for `ingot inspect`. No task is behind these calls.\n",
+  return absl::StrCat("# Written by `ingot serve --record`, for `ingot inspect`. These calls have no task.\n",
                       "run: {name: served}\ndata: {tasks: none}\nmodel:\n  path: ", whole(model_dir),
                       "\n  chat_format: ", quoted(chat_format.empty() ? "auto" : chat_format),
                       chat_template.empty() ? "" : "\n  chat_template: " + whole(chat_template), "\n");
@@ -118,7 +118,7 @@ absl::Status ServedRecord::WriteCalls() {
   list.set_last_group(-1);
   list.set_limit(kPage);
   INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse episodes, pool_->ListEpisodes(list));
-  if (episodes.more()) INGOT_LOG(warn, "{} has the calls of the first {} sessions alone", path, kPage);
+  if (episodes.more()) INGOT_LOG(warn, "{} has only the calls of the first {} sessions", path, kPage);
   for (const v1::Episode& episode : episodes.episodes()) {
     v1::GetEpisodeRequest get;
     get.set_episode_id(episode.episode_id());

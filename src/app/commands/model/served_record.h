@@ -1,5 +1,5 @@
-// The record of `ingot serve --record DIR`, for `ingot inspect DIR`, and to compare an engine's requests with the pool id by
-// id:
+// The record of `ingot serve --record DIR`, for `ingot inspect DIR`, and to compare an engine's requests with the pool
+// id by id:
 //
 //   DIR/config.yaml   names the model, whose tokenizer reads the pool's ids
 //   DIR/pool          the pool, as the gateway of a run records it

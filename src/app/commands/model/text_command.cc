@@ -29,7 +29,7 @@ absl::StatusOr<TextLine> MakeDecode(const TextArgs& args) {
     for (const json::value& id : input.get_array()) {
       if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() >= tokenizer->vocab_size()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            base::PrintJson(id), " is no token id: they are integers from 0 to ", tokenizer->vocab_size() - 1));
+            base::PrintJson(id), " is not a token id: ids are integers from 0 to ", tokenizer->vocab_size() - 1));
       }
       ids.push_back(static_cast<int32_t>(id.get_int64()));
     }

@@ -1,5 +1,5 @@
 // `ingot text NAME`: the project's tokenizer, templates and parsers on JSON lines, for comparison with other
-// implementations. Every command prints one JSON line per input line, in order. Needs nothing but ingot_text.
+// implementations. Every command prints one JSON line per input line, in order. Needs only ingot_text.
 #pragma once
 
 #include <functional>
@@ -36,9 +36,9 @@ struct TextCommand {
 };
 const std::vector<TextCommand>& TextCommands();
 
-// Runs a command. A line that is not JSON, or that the command refuses, gives {"error": text, "line": number from 1};
-// the other lines are processed all the same. Empty lines are skipped. Returns the exit code: 0; 1 if a line was
-// refused or the tokenizer cannot be read (with a line on `errors`); 2 if there is no such command.
+// Runs a command. A line that is not JSON, or that the command rejects, gives {"error": text, "line": number from 1};
+// the other lines are still processed. Empty lines are skipped. Returns the exit code: 0; 1 if a line was rejected or
+// the tokenizer cannot be read (with a line on `errors`); 2 if there is no such command.
 int RunTextCommand(std::string_view name, const TextArgs& args, std::istream& in, std::ostream& out,
                    std::ostream& errors);
 

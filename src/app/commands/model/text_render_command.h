@@ -18,7 +18,7 @@ namespace ingot::app {
 //
 // The result is {"text": the rendered text, "ids": its token ids}. In `ids` special tokens in the text of messages and
 // tools are ordinary text, special tokens that the template writes are recognised, and none are added.
-// INVALID_ARGUMENT: the input is no such object, or the template refuses it.
+// INVALID_ARGUMENT: the input is not such an object, or the template rejects it.
 absl::StatusOr<std::function<absl::StatusOr<base::json::value>(const base::json::value& input)>> MakeTextRender(
     const std::string& tokenizer_dir, bool like_transformers);
 

@@ -37,7 +37,7 @@ struct Candidate {
 
 struct Counts {
   int64_t groups = 0, episodes = 0, correct = 0, written = 0;
-  int64_t forked = 0;  // episodes of several rows, which are in no pair
+  int64_t forked = 0;  // episodes of several rows, which cannot be in a pair
 };
 
 class Exporter {
@@ -120,14 +120,14 @@ class Exporter {
     return rows;
   }
 
-  // A training run teaches the policy's turns. A collection teaches the turns of the model that was collected from; names
-  // that the configuration lists are other models, such as sub-agents.
+  // A training run teaches the policy's turns. A collection teaches the turns of the model that was collected from;
+  // names that the configuration lists are other models, such as sub-agents.
   bool IsLearnt(const v1::Episode& episode, const v1::Call& call) const {
     if (episode.purpose() == v1::PURPOSE_TRAIN) return call.weights() == v1::WEIGHTS_FOLLOW;
     return !other_models_.contains(call.model());
   }
 
-  // Every finished episode, right or wrong: whoever reads them has the outcome beside.
+  // Every finished episode, right or wrong: the reader gets the outcome with it.
   absl::Status WriteAtif(const v1::Group& group) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       if (tree.episode().state() != v1::EPISODE_FINISHED || tree.calls().empty()) continue;
@@ -148,7 +148,7 @@ class Exporter {
     return found == episode.signals().end() ? 0 : found->second;
   }
 
-  // Rejection sampling: every correct episode, or the shortest of each group alone (Kimi k1.5, section 2.4).
+  // Rejection sampling: every correct episode, or only the shortest of each group (Kimi k1.5, section 2.4).
   absl::Status WriteRows(const std::vector<Candidate>& candidates) {
     for (const Candidate& candidate : candidates) {
       if (!candidate.correct) continue;
@@ -158,8 +158,8 @@ class Exporter {
     return absl::OkStatus();
   }
 
-  // Kimi k1.5, section 2.4: the shortest correct answer is chosen; every longer wrong one, and every correct one at least
-  // 1.5 times as long, is rejected.
+  // Kimi k1.5, section 2.4: the shortest correct answer is chosen; every longer wrong one, and every correct one at
+  // least 1.5 times as long, is rejected.
   // Pairs are of episodes of one row: an episode that forked has no answer to one prompt.
   absl::Status WritePairs(std::vector<Candidate> candidates) {
     counts_.forked +=
@@ -208,10 +208,10 @@ class Exporter {
 
 absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   if (args.as != "sft" && (args.shortest || !args.recall.empty())) {
-    return absl::InvalidArgumentError("--shortest and --recall choose rows of --as sft alone");
+    return absl::InvalidArgumentError("--shortest and --recall work only with --as sft");
   }
   if (args.shortest && !args.recall.empty()) {
-    return absl::InvalidArgumentError("--shortest and --recall are two choices: give one of them");
+    return absl::InvalidArgumentError("give either --shortest or --recall");
   }
   Progress progress("export");
   progress.Show("reading the run");

@@ -49,7 +49,7 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
 constexpr std::pair<v1::EpisodePurpose, const char*> kKinds[] = {
     {v1::PURPOSE_TRAIN, "train"}, {v1::PURPOSE_EVAL, "eval"}, {v1::PURPOSE_SERVE, "serve"}};
 
-constexpr int kListed = 20;  // of each kind, for people
+constexpr int kListed = 20;  // of each kind, in the printed list
 
 absl::StatusOr<int> List(const OpenRun& run, int limit) {
   std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
@@ -66,7 +66,7 @@ absl::StatusOr<int> List(const OpenRun& run, int limit) {
     INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), print));
     if (more) std::printf("... more %s episodes; --limit shows them\n", kind);
   }
-  if (shown == 0) std::printf("no episodes are stored (datapool.keep_steps says for how long they are)\n");
+  if (shown == 0) std::printf("no episodes are stored (datapool.keep_steps sets how long they are kept)\n");
   return 0;
 }
 
@@ -83,7 +83,7 @@ absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& ep
   return text;
 }
 
-// One line per episode. stdout has records alone; stderr tells which kinds have more.
+// One line per episode. stdout has only records; stderr says which kinds have more.
 absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
   std::vector<std::string> ids;
   std::string left_out;
@@ -101,7 +101,7 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
     std::printf("%s\n", text.c_str());
   }
   if (!left_out.empty()) {
-    std::fprintf(stderr, "inspect: --limit %d leaves out further episodes (%s); --limit 0 prints all\n", limit,
+    std::fprintf(stderr, "inspect: --limit %d leaves out more episodes (%s); --limit 0 prints all\n", limit,
                  left_out.c_str());
   }
   return 0;

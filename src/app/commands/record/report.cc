@@ -48,21 +48,21 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
-// The end of a report's file. It tells reports of one run folder from those of others.
+// The end of a report's file. It identifies the run folder of a report.
 std::string MarkOf(const std::string& folder) {
   std::error_code error;
   return absl::StrCat("<!-- ", base::Hex(base::Checksum64(std::filesystem::weakly_canonical(folder, error).string())),
                       " -->\n");
 }
 
-// NAME.html of the current folder, unless it is another run's report or somebody's own file.
+// NAME.html in the current folder, unless that is another run's report or the user's own file.
 absl::StatusOr<std::string> DefaultOut(const std::string& name, const std::string& mark) {
   const std::string path = name + ".html";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return path;
   const absl::StatusOr<std::string> there = base::ReadFile(path);
   if (there.ok() && there->ends_with(mark)) return path;
-  return absl::AlreadyExistsError(absl::StrCat("'", path, "' is there already, and is no report of this run folder: ",
+  return absl::AlreadyExistsError(absl::StrCat("'", path, "' already exists and is not a report of this run folder: ",
                                                "name another file, ingot report RUN FILE"));
 }
 

@@ -18,7 +18,7 @@
 namespace ingot::app {
 namespace {
 
-// Waits for a line on standard input, at most so long. False: none came, or the input has ended.
+// Waits for a line on standard input, for at most this long. False: none came, or the input has ended.
 bool LineEntered(std::chrono::milliseconds timeout) {
   static bool ended = false;
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -38,7 +38,7 @@ absl::Status ViewOrError(const ViewArgs& args) {
     const absl::StatusOr<std::string> link = AskForLink(args.run_dir);
     if (link.ok()) {
       reading.reset();
-      std::printf("%s\nthe run is going, and this is a new link to its page; --files reads its files instead\n",
+      std::printf("%s\nthe run is active; this is a new link to its page. --files reads its files instead\n",
                   link->c_str());
       return absl::OkStatus();
     }

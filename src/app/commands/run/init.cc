@@ -26,7 +26,7 @@ std::string Question(size_t digit, size_t wording) {
   return wording == 1 ? "Which digit follows " + name + "?" : "Count on from " + name + ".";
 }
 
-// Each digit is asked for in every wording; one of them, another one from digit to digit, is held out for evaluations.
+// Each digit is asked for in every wording; one wording, a different one for each digit, is held out for evaluations.
 bool HeldOut(size_t digit, size_t wording) { return digit % kWordings == wording; }
 
 // Each digit's successor: a task is a line.
@@ -44,7 +44,7 @@ std::string Tasks(bool held_out) {
   return lines;
 }
 
-// Conversations that teach the form of an answer. Every second answer is wrong: the reward alone says which are right.
+// Conversations that teach the form of an answer. Every second answer is wrong: only the reward says which are right.
 std::string Conversations() {
   std::string lines;
   for (size_t asked = 0; asked < kDigits.size() * kWordings; ++asked) {
@@ -68,7 +68,8 @@ std::string WithName(std::string_view text, const std::string& name) {
   return result;
 }
 
-// A run's name from a folder's: letters, digits and dashes. The template quotes it: YAML would read null and - as no name.
+// A run's name from a folder's: letters, digits and dashes. The template quotes it: YAML would not read null and - as
+// names.
 std::string NameOf(const std::string& folder) {
   std::string name = fs::path(folder).lexically_normal().filename().string();
   if (name.empty() || name == ".") name = fs::current_path().filename().string();
@@ -100,8 +101,8 @@ absl::Status WriteInitFiles(const std::string& folder) {
   std::error_code error;
   for (const auto& [name, content] : files) {
     if (fs::exists(fs::path(folder) / name, error)) {
-      return absl::AlreadyExistsError(absl::StrCat((fs::path(folder) / name).string(),
-                                                   " is there already: name another folder, ingot init FOLDER"));
+      return absl::AlreadyExistsError(
+          absl::StrCat((fs::path(folder) / name).string(), " already exists: name another folder, ingot init FOLDER"));
     }
   }
   for (const auto& [name, content] : files) {

@@ -1,4 +1,4 @@
-// `ingot init`: a new folder with all that a first run needs.
+// `ingot init`: a new folder with everything that a first run needs.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& na
 // UNAVAILABLE: the folder or a file cannot be written.
 absl::Status WriteInitFiles(const std::string& folder);
 
-// How to go on, for a shell: "FOLDER holds a small run: cd FOLDER && PROGRAM train run.yaml", with both quoted. `program`:
-// how this program was called. A path is shown as an absolute one, which holds in the folder too.
+// The next step, for a shell: "FOLDER holds a small run: cd FOLDER && PROGRAM train run.yaml", with both quoted.
+// `program`: how this program was called. A path is shown as an absolute one, which holds in the folder too.
 std::string InitHint(const std::string& folder, const std::string& program);
 
 }  // namespace ingot::app

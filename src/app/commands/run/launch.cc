@@ -1,4 +1,4 @@
-// `ingot launch` and `ingot status`: a run by the launcher that its configuration names, and its state.
+// `ingot launch` starts a run by the launcher that its configuration names; `ingot status` prints its state.
 #include "app/commands/run/launch.h"
 
 #include <algorithm>
@@ -56,8 +56,8 @@ namespace {
 // In the run's folder of sockets: answers `ingot status`.
 constexpr char kLaunchSocket[] = "launch.sock";
 
-// Checks that each role can listen at its port. A role would find out only in its own log, several times over, after
-// the run has its folder.
+// Checks that each role can listen on its port. Otherwise the error would appear only in the role's log, several times,
+// after the run has its folder.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   if (cluster.trainer_ranks > 1) {
@@ -145,7 +145,8 @@ class LocalLauncher final : public RunLauncher {
     }
     specs_.emplace(config_, std::move(parts));
     const std::vector<RoleSpec> made = SpecsOf(*specs_);
-    // Printed and, where sandbox.require asks for more, refused here: the agents' role would only end again and again.
+    // Printed and, where sandbox.require asks for more, rejected here: otherwise the agents' role would fail
+    // repeatedly.
     const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
     if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config_, *dir_).status());
     SupervisorOptions options;
@@ -221,8 +222,8 @@ class LocalLauncher final : public RunLauncher {
     if (started.ok()) status_ = *std::move(started);
   }
 
-  // The registry itself may be silent, so the places that it told last serve. The answer names also roles that fall silent
-  // while they are asked.
+  // The registry itself may be silent, so its last known addresses are used. The answer also names roles that become
+  // silent while they are asked.
   std::vector<RoleStatus> Roles() {
     std::vector<RoleStatus> roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
     std::map<std::string, std::string> waits = unresponsive_->Waits();
@@ -277,7 +278,8 @@ JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
   return {std::make_unique<SlurmLauncher>(std::move(script), std::move(options)), "launch.sbatch"};
 }
 
-// The run's folder, with the job's file. A job that waits in its queue holds no folder, so its launcher is asked.
+// The run's folder, with the job's file. A job that waits in its queue does not hold the folder, so its launcher is
+// asked.
 absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());
@@ -296,10 +298,10 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
   return dir;
 }
 
-// After a submission that failed as `failed` tells: the run that the job was to replace is put back, unless something of the
-// job may be there. An error of sbatch or kubectl alone does not tell: the answer of a busy server gets lost.
+// After a submission failed with `failed`: puts back the run that the job was to replace, unless part of the job may
+// exist. An error of sbatch or kubectl does not prove that it does not: the answer of a busy server can get lost.
 absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, RunDir& dir) {
-  constexpr auto kLate = std::chrono::seconds(3);  // a job whose answer got lost may be listed a moment later
+  constexpr auto kLate = std::chrono::seconds(3);  // a job whose answer was lost may be listed a moment later
   if (!dir.replaces()) return failed;
   absl::StatusOr<std::string> present = launcher.Present();
   if (present.ok() && present->empty()) {
@@ -311,14 +313,13 @@ absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, 
   if (back.ok()) return failed;  // the end of `dir` puts it back
   return absl::Status(
       failed.code(),
-      absl::StrCat(
-          failed.message(), "; the run that the job was to replace is kept in ", dir.replaced(),
-          ", since something of the job may be there (", back.message(),
-          "): once nothing of it is left, the next `ingot launch` puts the run back, unless the new one began"));
+      absl::StrCat(failed.message(), "; the run that the job was to replace is kept in ", dir.replaced(),
+                   ", because part of the job may exist (", back.message(),
+                   "): once it is gone, the next `ingot launch` puts the run back, unless the new run has begun"));
 }
 
-// Nobody holds the folder while the job is submitted: its node with the trainer takes it, maybe before the submission's
-// end.
+// No process holds the folder while the job is submitted: its node with the trainer takes it, maybe before the
+// submission ends.
 absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const LaunchLock lock, LaunchLock::Acquire(config.root, config.name));
@@ -346,10 +347,10 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   // Only `cuda` can fail; the roles that compute open the device again.
   if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
-  base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine tells the terminal the rest
+  base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine prints the rest
   RoleWaits waits;
   waits.Follow(nullptr, [&config](const std::string& reported) {
-    PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nobody any more" : reported));
+    PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nothing now" : reported));
   });
   waits.Start();
   JobPlan plan;
@@ -370,7 +371,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   return plan.launcher->Watch(StopFlag());
 }
 
-// Why no role of the run answers, and what to do: one line. `more` ends it, unless the run has ended.
+// Why no role of the run answers, and what to do: one line. `more` is appended, unless the run has ended.
 std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const std::string& more = "") {
   const RunConfig& config = *loaded.config;
   const std::string folder = FolderOf(config);
@@ -392,8 +393,8 @@ std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const
   }
   return absl::StrCat(
       none, "a process holds ", folder,
-      ", and its roles are no processes of their own (ingot train), or are about to start; its terminal and ", folder,
-      "/logs tell its state", more);
+      ", but its roles have no separate processes (ingot train) or are about to start; its terminal and ", folder,
+      "/logs show its state", more);
 }
 
 absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
@@ -424,7 +425,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
     const auto is_unresponsive = [](const RoleStatus& role) { return base::MayAnswerLater(role.state.status()); };
     const absl::StatusOr<LaunchedStatus> launched = asked.get();
     const bool rejected = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
-      return absl::IsUnauthenticated(role.state.status());  // its words name what to mend
+      return absl::IsUnauthenticated(role.state.status());  // its message says what to fix
     });
     if (launched.ok() && !rejected) return *launched;
     if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});
@@ -437,7 +438,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
   if (launched.ok()) return *launched;
   if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
   return absl::UnavailableError(
-      DescribeNoRun(loaded, args, "; roles that were started by hand are asked with cluster.token_file"));
+      DescribeNoRun(loaded, args, "; to reach roles that were started by hand, set cluster.token_file"));
 }
 
 }  // namespace

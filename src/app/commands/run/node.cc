@@ -1,5 +1,6 @@
 // `ingot node`: the agent of one node of a run. It starts the roles that cluster.groups gives to this node, restarts
-// them, and tells the registry what runs. On the node that drives the run it serves the page and feeds the loggers.
+// them, and reports to the registry what runs. On the node that drives the run it serves the page and feeds the
+// loggers.
 #include "app/commands/run/node.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@
 namespace ingot::app {
 namespace {
 
-// The variables in which launchers tell a node its number within its group: ingot's own, Slurm, a Job of Kubernetes,
+// The variables in which launchers give a node its number within its group: ingot's own, Slurm, a Kubernetes Job,
 // SkyPilot, dstack. The first one that is set counts.
 constexpr const char* kNumberVariables[] = {"INGOT_NODE", "SLURM_NODEID", "JOB_COMPLETION_INDEX", "SKYPILOT_NODE_RANK",
                                             "DSTACK_NODE_RANK"};
@@ -58,7 +59,7 @@ absl::StatusOr<int> NodeNumber(int given) {
     int number = 0;
     if (absl::SimpleAtoi(text, &number) && number >= 0) return number;
     return absl::InvalidArgumentError(
-        absl::StrCat(variable, " is '", text, "': a number from 0 on is expected; or give --node"));
+        absl::StrCat(variable, " is '", text, "': a number from 0 is expected; or give --node"));
   }
   return 0;
 }
@@ -114,7 +115,7 @@ class Board {
     std::vector<RoleStatus> statuses;
     for (const RoleState& state : states_) {
       const bool well = state.done || state.pid > 0;
-      absl::StatusOr<std::string> text = absl::UnavailableError("it does not run; its agent starts it again");
+      absl::StatusOr<std::string> text = absl::UnavailableError("not running; its agent restarts it");
       if (well)
         text = state.done ? "done" : absl::StrCat("process ", state.pid, ", restarted ", state.restarts, " times");
       statuses.push_back({state.name, "-", std::move(text)});
@@ -150,14 +151,14 @@ class Agent {
                                                         });
     const absl::Cleanup forget = [this] { waits_.Forget(); };
     waits_.Follow(nullptr, [this](const std::string& waits) {
-      Print(absl::StrCat("waits for ", waits.empty() ? "nobody any more" : waits));
+      Print(absl::StrCat("waits for ", waits.empty() ? "nothing now" : waits));
       ReportRegistry();
     });
     waits_.Start();
     INGOT_ASSIGN_OR_RETURN(RoleSpecs::Parts parts, PartsOf(std::move(secrets)));
     if (NeedsLoadBalancer(config_)) INGOT_RETURN_IF_ERROR(FindLoadBalancer(parts));
     const RoleSpecs specs(config_, parts);
-    parts.existed = true;  // of roles that moved here: the run goes on
+    parts.existed = true;  // of roles that moved here: the run continues
     const RoleSpecs moved(config_, parts);
     const std::unique_ptr<NodeClocks> clocks = WatchClocks();
     if (clocks != nullptr)
@@ -190,7 +191,7 @@ class Agent {
     if (!absl::IsCancelled(code.status())) return code;
     if (drives_) return WithNext(code.status(), *dir_, NextCommand());
     Print(DescribeStop());
-    return 0;  // a node that does not drive the run ends when it is told to
+    return 0;  // a node that does not drive the run ends when it is asked to
   }
 
  private:
@@ -203,10 +204,10 @@ class Agent {
     const std::string ended = DescribeEnd(dir_->path(), config_);
     if (!ended.empty()) return ended;
     const double moves = registry_ == nullptr ? 0 : config_.cluster.takeover_s;
-    return absl::StrCat(
-        "this node is stopped; `", NextCommand(), " --resume` starts it again",
-        moves > 0 ? absl::StrCat("; after ", moves, " s (cluster.takeover_s) other nodes take over what ", "can move")
-                  : "");
+    return absl::StrCat("this node is stopped; `", NextCommand(), " --resume` restarts it",
+                        moves > 0 ? absl::StrCat("; after ", moves, " s (cluster.takeover_s) other nodes take over ",
+                                                 "its roles that can move")
+                                  : "");
   }
 
   void Print(const std::string& line) const {
@@ -235,7 +236,7 @@ class Agent {
     if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {
       INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access));
       if (drives_) INGOT_RETURN_IF_ERROR(registry_->ClaimRun());
-      // An entry of this node's agent of before is there until its lease is over.
+      // The entry of this node's previous agent stays until its lease is over.
       INGOT_RETURN_IF_ERROR(registry_->RegisterNode(name_, "", registry_->ttl() + std::chrono::seconds(3)));
     }
     auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
@@ -272,7 +273,7 @@ class Agent {
   absl::StatusOr<RoleSpecs::Parts> PartsOf(RunSecrets secrets) {
     RoleSpecs::Parts parts;
     parts.folder = dir_->path();
-    // The run's copy: the user's file may have changed by the time that a role is restarted.
+    // The run's copy: the user's file may have changed when a role is restarted.
     parts.config = drives_ ? dir_->path() + "/config.yaml" : args_.run.config;
     parts.existed = drives_ ? dir_->existed() : args_.run.resume;
     INGOT_ASSIGN_OR_RETURN(parts.binary, OwnBinary());
@@ -293,7 +294,7 @@ class Agent {
     const size_t colon = place.rfind(':');
     parts.meeting_host = place.substr(0, colon);
     if (absl::SimpleAtoi(place.substr(colon + 1), &parts.meeting_port)) return parts;
-    return absl::InternalError(absl::StrCat("the ranks' place in the registry is '", place, "'"));
+    return absl::InternalError(absl::StrCat("the ranks' address in the registry is '", place, "'"));
   }
 
   // The load balancer of several gateways, which is on the node that drives the run.
@@ -311,7 +312,7 @@ class Agent {
     return absl::OkStatus();
   }
 
-  // The place that another node registers under this name. CANCELLED: this node is to stop.
+  // The address that another node registers under this name. CANCELLED: this node was asked to stop.
   absl::StatusOr<std::string> Find(const std::string& name, const std::string& who) {
     Print("waits for " + who);
     base::Wait wait(who);
@@ -341,13 +342,13 @@ class Agent {
               ? registry_->ClaimEngine(RoleName(role->role, role->index), registry_->ttl() + std::chrono::seconds(3))
               : absl::OkStatus();
       if (!claimed.ok() && !absl::IsAlreadyExists(claimed)) return claimed;
-      if (!claimed.ok()) Print(absl::StrCat("an engine runs elsewhere, and not here: ", claimed.message()));
+      if (!claimed.ok()) Print(absl::StrCat("an engine runs on another node, not here: ", claimed.message()));
       if (!claimed.ok()) rejected = claimed;
       role = claimed.ok() ? role + 1 : roles_.erase(role);
     }
     if (!roles_.empty() || rejected.ok()) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat("other nodes have taken all engines of node ", name_, " over: ", rejected.message()));
+        absl::StrCat("other nodes have taken over all engines of node ", name_, ": ", rejected.message()));
   }
 
   // The clocks of the other nodes, from now on.
@@ -417,7 +418,7 @@ class Agent {
     ReportRegistry();
   }
 
-  // Roles that this process waits to start, or whose place it waits for, are told as a wait of its own.
+  // Roles that this process waits to start, or whose address it waits for, are reported as its own waits.
   void ReportRegistry() {
     if (registry_ == nullptr) return;
     std::string text = DescribeStates(board_.States(), unresponsive_->Unresponsive(), unresponsive_->Waits());
@@ -433,7 +434,7 @@ class Agent {
   const std::string command_;  // that started this node, without --resume
   std::vector<RoleProcess> roles_;
   const bool drives_;
-  std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the one that drives the run
+  std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the driving node
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
   HeldPort meeting_;                             // of the ranks, where rank 0 is on this node

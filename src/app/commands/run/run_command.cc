@@ -71,8 +71,8 @@ absl::Status WithNext(const absl::Status& status, const RunDir& dir, const std::
       std::max<int64_t>(0, NewestStep(dir.stages() + "/sft")) + std::max<int64_t>(0, NewestStep(dir.stages() + "/dpo"));
   const std::string saved = step >= 0    ? absl::StrCat("saved step ", step)
                             : stages > 0 ? absl::StrCat("saved ", stages, " supervised steps")
-                                         : "saved no step yet";
-  return absl::CancelledError(absl::StrCat(status.message(), "; ", saved, "; `", command, " --resume` goes on"));
+                                         : "no step is saved";
+  return absl::CancelledError(absl::StrCat(status.message(), "; ", saved, "; `", command, " --resume` continues"));
 }
 
 }  // namespace ingot::app

@@ -1,4 +1,5 @@
-// How a run that no process holds goes on: by the command that started it, which its folder keeps in the file `command`.
+// How to continue a run that no process holds: with the command that started it, which its folder keeps in the file
+// `command`.
 #pragma once
 
 #include <string>
@@ -24,7 +25,7 @@ std::string CommandIn(const std::string& folder, const std::string& other);
 // "the run 'a' ended at step 2 of 2"; empty = it did not reach its end. `config`: as the run keeps it.
 std::string DescribeEnd(const std::string& folder, const RunConfig& config);
 
-// A CANCELLED `status` of a run that has begun also says what is saved, and which command goes on.
+// A CANCELLED `status` of a run that has begun also says what is saved, and which command continues it.
 absl::Status WithNext(const absl::Status& status, const RunDir& dir, const std::string& command);
 
 }  // namespace ingot::app

@@ -34,7 +34,7 @@
 namespace ingot::app {
 namespace {
 
-// A run without tasks. It has no gateway and no agents, but the metrics, the page and the loggers of every run.
+// A run without tasks. It has no gateway and no agents, but has the metrics, the page and the loggers of every run.
 absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
                                 base::Metrics& metrics) {
   const RunConfig& config = *loaded.config;
@@ -52,7 +52,7 @@ absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, c
   return absl::OkStatus();
 }
 
-// Before the run opens its pool: one in a database cannot be put back once a new run has taken it.
+// Before the run opens its pool: a pool in a database cannot be put back once a new run has taken it.
 absl::Status CheckPortsFree(const RunConfig& config) {
   if (config.metrics.port != 0) {
     INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port));
@@ -99,7 +99,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   }
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));
-  // Before the engine's cache is made, which may take all memory that there is.
+  // Before the engine's cache is made, which may take all memory.
   INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_point, metrics));
@@ -116,7 +116,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   const absl::StatusOr<TrainingResult> result = RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag());
   INGOT_RETURN_IF_ERROR(WithNext(result.status(), dir, command));
   if (follower != nullptr) follower->End(/*ok=*/true);
-  page.reset();       // before the roles that they show
+  page.reset();       // before the roles that it shows
   endpoints.clear();  // before the metrics that they show
   run->Stop();
   return result->goal_met ? 0 : 1;

@@ -78,7 +78,7 @@ void PrintList(const std::string& store, const std::vector<StoredImage>& images,
   out << images.size() << " images, " << Size(bytes) << ", in " << store << "\n";
 }
 
-// A source with an absolute path that has no "." and "..".
+// A source with an absolute path without "." and "..".
 std::string Normal(const std::string& source) {
   const size_t colon = source.find(':');
   if (colon == std::string::npos || source.starts_with("docker:")) return source;
@@ -93,7 +93,7 @@ bool IsNamed(const StoredImage& image, const std::string& name) {
                                              [&](const std::string& source) { return Normal(source) == Normal(name); });
 }
 
-// The images to remove. NOT_FOUND names the first that is not there.
+// The images to remove. NOT_FOUND names the first image that is not there.
 absl::StatusOr<std::vector<StoredImage>> Chosen(const ImageArgs& args, const std::vector<StoredImage>& images) {
   std::vector<StoredImage> chosen;
   const auto is_old = [&](const StoredImage& image) {
@@ -108,7 +108,7 @@ absl::StatusOr<std::vector<StoredImage>> Chosen(const ImageArgs& args, const std
       const auto is_same = [&](const StoredImage& other) { return other.digest == image.digest; };
       if (std::none_of(chosen.begin(), chosen.end(), is_same)) chosen.push_back(image);
     }
-    if (!found) return absl::NotFoundError(absl::StrCat("no image is named '", name, "'; --list shows them"));
+    if (!found) return absl::NotFoundError(absl::StrCat("no image is named '", name, "'; --list shows all images"));
   }
   return chosen;
 }

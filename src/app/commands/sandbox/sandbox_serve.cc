@@ -27,10 +27,10 @@ namespace {
 // Empty = clients need no key.
 absl::StatusOr<std::string> KeyFileOf(const SandboxServeArgs& args) {
   if (!args.no_key) return args.key_file.empty() ? DefaultKeyFile() : args.key_file;
-  if (!args.key_file.empty()) return absl::InvalidArgumentError("--key-file and --no-key: name one of them");
+  if (!args.key_file.empty()) return absl::InvalidArgumentError("give either --key-file or --no-key");
   if (args.http.host.starts_with("127.") || args.http.host == "::1") return std::string();
   return absl::InvalidArgumentError(absl::StrCat("--no-key: the address ", args.http.host,
-                                                 " is reached from other machines, and the service executes code"));
+                                                 " is reached from other machines, and this service executes code"));
 }
 
 absl::Status Unmade(const std::string& path, const std::string& why) {
@@ -41,7 +41,7 @@ absl::Status Unmade(const std::string& path, const std::string& why) {
 absl::Status Serve(const SandboxServeArgs& args) {
   if (args.slots < 1 || args.sessions < 0 || args.session_idle_s <= 0 || args.session_memory_mib < 1) {
     return absl::InvalidArgumentError(
-        "--slots and --session-memory are at least 1, --sessions at least 0, --session-idle above 0");
+        "--slots and --session-memory must be at least 1, --sessions at least 0, --session-idle above 0");
   }
   execution::ServiceOptions options;
   options.slots = args.slots;
@@ -68,7 +68,7 @@ absl::Status Serve(const SandboxServeArgs& args) {
   server->Serve();
   HandleSignals();
   if (key_file.empty()) {
-    std::printf("sandbox: clients need no key: whoever reaches the address executes code\n");
+    std::printf("sandbox: clients need no key: anyone who reaches the address can execute code\n");
   } else {
     std::printf("sandbox: clients show the key in %s, as Authorization: Bearer or X-API-Key\n", key_file.c_str());
   }
@@ -90,7 +90,7 @@ absl::StatusOr<std::string> DefaultKeyFile() {
   if (state != nullptr && *state == '/') return absl::StrCat(state, "/ingot/sandbox.key");
   if (home != nullptr && *home == '/') return absl::StrCat(home, "/.local/state/ingot/sandbox.key");
   return absl::FailedPreconditionError(
-      "HOME is not set, so there is no place for a key: name its file in --key-file, or go without by --no-key");
+      "HOME is not set, so there is no default key file: give --key-file, or --no-key");
 }
 
 absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
   if (fs::exists(path, error)) return base::ReadSecret(path);
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) return Unmade(path, error.message());
-  // Under another name first: nobody reads half a key.
+  // Under another name first, so that no process reads half a key.
   const std::string made = absl::StrCat(path, ".", base::RandomHex(8));
   const int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return Unmade(path, std::strerror(errno));

@@ -109,7 +109,7 @@ TEST(GrpcAccess, EveryMethodOfEveryServiceAsksForTheToken) {
       const grpc::Status rejected = Call(channel, method);
       EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED) << method << ": " << rejected.error_message();
       // Who, where, and what to do.
-      EXPECT_THAT(rejected.error_message(), HasSubstr("the role at " + roles.address() + " refuses this process"));
+      EXPECT_THAT(rejected.error_message(), HasSubstr("the role at " + roles.address() + " rejects this process"));
       EXPECT_THAT(rejected.error_message(), HasSubstr(wrong.empty() ? "carries no token" : "is not this run's"));
       EXPECT_THAT(rejected.error_message(), HasSubstr("cluster.token_file"));
     }
@@ -117,7 +117,7 @@ TEST(GrpcAccess, EveryMethodOfEveryServiceAsksForTheToken) {
   }
   for (const std::string& method : methods) {
     // The service answers, if only that the message is empty.
-    EXPECT_THAT(Call(right, method).error_message(), Not(HasSubstr("refuses this process"))) << method;
+    EXPECT_THAT(Call(right, method).error_message(), Not(HasSubstr("rejects this process"))) << method;
   }
   EXPECT_EQ(Call(right, "/ingot.v1.Unknown/Method").error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
@@ -172,7 +172,7 @@ TEST(GrpcAccess, AGatewaysOwnRejectionStays) {
   v1::EpisodeRewardResponse response;
   const grpc::Status rejected = stub->RewardEpisode(&context, reward, &response);
   EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(rejected.error_message(), Not(HasSubstr("refuses this process")));
+  EXPECT_THAT(rejected.error_message(), Not(HasSubstr("rejects this process")));
 }
 
 TEST(GrpcAccess, AListenerWithoutATokenIsNotStarted) {

@@ -52,7 +52,7 @@ TEST(SlurmScript, HeterogeneousJobsAreRejectedWhereSlurmTakesNone) {
   const absl::Status rejected = check(script, "sched/builtin");
   EXPECT_TRUE(absl::IsFailedPrecondition(rejected));
   EXPECT_THAT(std::string(rejected.message()),
-              HasSubstr("takes no heterogeneous jobs (its SchedulerType is sched/builtin"));
+              HasSubstr("does not accept heterogeneous jobs (its SchedulerType is sched/builtin"));
 }
 
 TEST(SlurmScript, GroupsWithOptionsOfTheirOwnAreAHeterogeneousJob) {

@@ -119,7 +119,7 @@ TEST_F(UnresponsiveRolesTest, ReportsForWhomARoleWaitsOncePerChange) {
   Look();
   AnswerWaits({});
   Look();
-  EXPECT_THAT(reported_, ElementsAre("trainer waits for datapool (AppendCall)", "trainer waits for nobody any more"));
+  EXPECT_THAT(reported_, ElementsAre("trainer waits for datapool (AppendCall)", "trainer waits for nothing now"));
   EXPECT_THAT(roles_.Waits(), IsEmpty());
 }
 
