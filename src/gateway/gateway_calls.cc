@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
       if (hashes.as_owner != own && hashes.as_caller != own) {
         return ApiError(403, "invalid_api_key", "",
-                        "the API key is not that of the URL's episode: send that episode's key");
+                        "the API key is not for the URL's episode: send that episode's key");
       }
       if (found == by_id_.end()) return EpisodeOver(caller.episode);
       return found->second;
@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
     return ApiError(401, "invalid_api_key", "", "no API key was sent: send an episode's key, or call /s/KEY/v1");
   }
   return ApiError(401, "invalid_api_key", "",
-                  "the API key is that of no open episode: open one with POST /ingot/v1/episodes");
+                  "no open episode has this API key: open one with POST /ingot/v1/episodes");
 }
 
 std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,

@@ -42,7 +42,7 @@ void LostTools::Note(size_t tools) {
     lost_ = !why.empty();
     if (!lost_) return;
     INGOT_LOG(warn,
-              "a call brings tools ({}), and this model cannot use them: {}. Such calls get text, and "
+              "a call has tools ({}), and this model cannot use them: {}. Such calls get text, and "
               "ingot_gateway_lost_tools_total counts them; {}",
               tools, why, kWayToTools);
   });

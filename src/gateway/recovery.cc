@@ -40,7 +40,8 @@ absl::Status Gateway::Recover(const std::string& gone) {
       for (const v1::Episode& episode : page.episodes()) {
         const std::string role = RoleOfGateway(episode.gateway());
         const bool stays = std::find(elsewhere.begin(), elsewhere.end(), role) != elsewhere.end();
-        // A take that the pool stored although its answer was lost has this gateway's name, and nobody serves the episode.
+        // A take that the pool stored although its answer was lost has this gateway's name, and nobody serves the
+        // episode.
         const bool own_name = episode.gateway() == core_.parts.name;
         if (!alone && (own_name ? IsHere(episode.episode_id()) : stays)) continue;
         const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : TakeOver(episode);
@@ -51,7 +52,7 @@ absl::Status Gateway::Recover(const std::string& gone) {
     }
   }
   if (taken + lost > 0) {
-    INGOT_LOG(info, "{} open episodes of an earlier gateway go on here, {} could not be read", taken, lost);
+    INGOT_LOG(info, "{} open episodes of an earlier gateway continue here, {} could not be read", taken, lost);
   }
   return absl::OkStatus();
 }

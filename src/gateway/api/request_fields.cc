@@ -360,16 +360,16 @@ bool MayGoOn(const GatewayRequest& request) {
 
 absl::Status CannotGoOn(const GatewayRequest& request) {
   return BadRequest(request.prompt_field,
-                    absl::StrCat("the model is to go on with the last message of '", request.prompt_field,
-                                 "', which must then be the assistant's, with text and without tool calls"));
+                    absl::StrCat("the model cannot continue the last message of '", request.prompt_field,
+                                 "': it must be the assistant's, with text and without tool calls"));
 }
 
 absl::Status CheckBegun(const GatewayRequest& request) {
   if (!request.conversation.ends_begun) return absl::OkStatus();
   if (!request.raw_prompts.empty()) {
     return BadRequest("continue_final_message",
-                      absl::StrCat("'continue_final_message' goes on with the last message, but '",
-                                   request.prompt_field, "' is no conversation: the model goes on with it anyway"));
+                      absl::StrCat("'continue_final_message' continues the last message, but '", request.prompt_field,
+                                   "' is not a conversation: leave it out, the model continues the prompt anyway"));
   }
   return MayGoOn(request) ? absl::OkStatus() : CannotGoOn(request);
 }

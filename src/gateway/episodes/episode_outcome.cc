@@ -28,7 +28,7 @@ absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
     INGOT_RETURN_IF_ERROR(CheckName("facts", name));
     const auto parsed = base::ParseJson(json);
     if (!parsed.ok()) {
-      return BadRequest("facts", absl::StrCat("fact '", name, "' is no JSON: ", parsed.status().message()));
+      return BadRequest("facts", absl::StrCat("fact '", name, "' is not JSON: ", parsed.status().message()));
     }
   }
   return absl::OkStatus();
@@ -92,8 +92,8 @@ std::string WithoutRejection(const std::string& detail) { return detail.substr(0
 absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
   if (named.call_case() == v1::CallReward::kTurn) {
     if (std::any_of(lost_.begin(), lost_.end(), [&](const auto& lost) { return IsUnsettled(lost.first); })) {
-      return absl::UnavailableError(absl::StrCat("whether a call of episode ", id(),
-                                                 " is recorded is not known yet, and 'turn' counts recorded calls: "
+      return absl::UnavailableError(absl::StrCat("it is not known yet whether a call of episode ", id(),
+                                                 " is recorded, and 'turn' counts recorded calls: "
                                                  "send the reward again"));
     }
     if (std::string call = CallAt(named.turn()); !call.empty()) return call;

@@ -117,11 +117,11 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
   if (!request.from_snapshot().empty() && (request.has_task() || !request.group().empty() || !admission)) {
     return BadRequest("from_snapshot",
                       admission ? "'from_snapshot' joins the group of its episode: leave out 'task' and 'group'"
-                                : "'from_snapshot' needs a run that trains: here are no groups");
+                                : "'from_snapshot' needs a training run: this server has no groups");
   }
   if (admission && request.has_task() == request.group().empty()) {
     return BadRequest(request.has_task() ? "group" : "task",
-                      "'task' and 'group' belong together: a group of one's own has a task of one's own");
+                      "'task' and 'group' belong together: send both or neither");
   }
   if (request.metadata_json().size() > kMaxMetadata) {
     return BadRequest("metadata", absl::StrCat("'metadata' must have at most ", kMaxMetadata, " bytes"));
@@ -213,7 +213,7 @@ absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
   const bool has_reward = field != nullptr && !field->is_null();
   INGOT_ASSIGN_OR_RETURN(auto call, ReadCall(body));
   if (call.has_value()) {
-    if (!has_reward) return BadRequest("reward", "a call is named, but no 'reward' for it");
+    if (!has_reward) return BadRequest("reward", "a call is named, but its 'reward' is missing");
     call->set_reward(reward);
     *request.add_call_rewards() = *std::move(call);
   } else if (has_reward) {

@@ -83,7 +83,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     const auto asked_no_tools = base::KeyOfBytes(call.asked_key_no_tools());
     if (!asked.has_value() || !asked_no_tools.has_value()) {
       return absl::DataLossError(
-          absl::StrCat("the keys of what call ", call.call_id(), " was asked are no content keys"));
+          absl::StrCat("asked_key or asked_key_no_tools of call ", call.call_id(), " is not a content key"));
     }
     INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
     const auto parent = index.find(call.parent_call_id());
@@ -164,7 +164,7 @@ absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id) {
   SnapshotPlace place;
   if (dot == std::string::npos || dot == 0 || !absl::SimpleAtoi(snapshot_id.substr(dot + 1), &place.calls) ||
       place.calls < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("'", snapshot_id, "' is no id of a snapshot: EPISODE.CALLS"));
+    return absl::InvalidArgumentError(absl::StrCat("'", snapshot_id, "' is not a snapshot id: use EPISODE.CALLS"));
   }
   place.episode_id = snapshot_id.substr(0, dot);
   return place;
