@@ -81,10 +81,10 @@ class Episode {
   bool session() const { return session_; }
 
   // ---- The gate. A request passes it before it makes calls. It is shut while a snapshot is taken, and in a trunk from
-  // the call on at which the trunk is forked (EpisodeLimits.fork_at).
+  // the call at which the trunk is forked (EpisodeLimits.fork_at).
 
-  // True: the request goes on, and Leave must follow when its answer is over. False: it waits; `resume` is called once,
-  // when the gate is open again or the episode ends.
+  // True: the request continues, and Leave must follow when its answer is over. False: it waits; `resume` is called
+  // once, when the gate opens again or the episode ends.
   bool Pass(std::function<void()> resume);
   void Leave();
   // A place between two calls, where nothing of the episode is in flight.
