@@ -21,7 +21,7 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
                                                            const std::string& own_host = "");
 
-  // As http::Server::AcceptOn: agents' sandboxes hand in sockets that connect to the gateway.
+  // As http::Server::AcceptOn: sandboxes pass in listening sockets, through which their agents reach the gateway.
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket) { return server_->AcceptOn(listening_socket); }
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
