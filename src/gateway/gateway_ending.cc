@@ -13,12 +13,13 @@ namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
 constexpr size_t kMaxCause = 64;
-constexpr int kReportTries = 600;  // an end that fails again is logged, and then every so many tries
+constexpr int kReportTries = 600;  // an end that keeps failing is logged at first and then every kReportTries tries
 
-// True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
+// True if the same request would always be rejected: pool or scheduler does not know the episode, or has another end of
+// it.
 using datapool::IsRejection;
 
-// INVALID_ARGUMENT: a text that no record may hold.
+// INVALID_ARGUMENT: a text that records cannot hold.
 absl::Status CheckText(const char* field, const std::string& text) {
   if (base::IsValidUtf8(text)) return absl::OkStatus();
   return BadRequest(field, absl::StrCat("'", field, "' is not UTF-8"));
@@ -115,7 +116,7 @@ absl::Status Gateway::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) 
   v1::GetEpisodeRequest get;
   get.set_episode_id(end.episode_id());
   const absl::Status stored = core_.parts.pool->StoreEnd(end);
-  if (stored.ok() && end.has_unless_rewarded()) {  // the pool alone knows which outcome it was
+  if (stored.ok() && end.has_unless_rewarded()) {  // only the pool knows which outcome it was
     const auto outcome = core_.parts.pool->GetEpisode(get);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the outcome of an end could not be read");
     SetOutcome(outcome->episode(), end);
@@ -181,7 +182,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
     call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // on this thread: all workers may be waiting here
   }
-  std::string by_pool, by_scheduler;  // why they refuse the end for good
+  std::string by_pool, by_scheduler;  // why they reject the end for good
   absl::Status status = episode->WaitForCalls(timeout);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
   if (absl::IsAborted(status)) status = GiveUp(episode);

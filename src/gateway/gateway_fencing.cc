@@ -64,7 +64,7 @@ absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::S
 absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
   constexpr char kWhat[] = "it is not known which calls of the episode are recorded: send the reward again";
   for (const v1::AppendCallRequest& lost : episode->LostAppends()) {
-    // Sent again, it is stored for sure or never; a look at the pool would miss one that is still on its way.
+    // Sending it again settles whether it is stored; reading the pool would miss an append that is still on its way.
     const absl::Status again = core_.parts.pool->AppendCall(lost);
     if (absl::IsAborted(again)) return GiveUp(episode);
     if (!again.ok() && !datapool::IsRejection(again)) return base::Annotate(again, kWhat);

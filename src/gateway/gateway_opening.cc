@@ -21,8 +21,8 @@ constexpr std::chrono::seconds kLongOpening(2);
 constexpr size_t kMaxRunner = 256;                                   // bytes
 constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
-// The owner's key. It is made from the idempotency key, since gateway and pool keep only hashes of keys and a repeated
-// request must get the same key.
+// The owner's key. It is derived from the idempotency key, because gateway and pool keep only hashes of keys and a
+// repeated request must get the same key.
 std::string NewOwnerKey(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
   return OwnerKeyOf(request.idempotency_key());
@@ -112,7 +112,7 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
   INGOT_RETURN_IF_ERROR(EndIfAbandoned(episode));
   if (once && core_.parts.clock->Now() - began > kLongOpening) {
-    // This process may have been paused meanwhile, and the opener may have asked another gateway.
+    // This process may have been paused meanwhile, and the client may have asked another gateway.
     const std::string elsewhere = core_.parts.peers == nullptr ? "" : AskForKey(key).role;
     if (!elsewhere.empty()) {
       INGOT_RETURN_IF_ERROR(
@@ -151,7 +151,7 @@ absl::Status Gateway::EndAbandoned(const std::string& runner, const std::string&
     INGOT_LOG(warn, "abandoned episodes of other gateways are not ended: {}", taken.ToString());
   }
   std::vector<std::shared_ptr<Episode>> abandoned;
-  std::string newest;  // by now: its episodes are not abandoned
+  std::string newest;  // its episodes are not abandoned
   {
     base::MutexLock lock(mu_);
     newest = incarnations_.NewestOf(runner).value_or(incarnation);

@@ -11,7 +11,7 @@ namespace ingot::gateway {
 namespace {
 
 constexpr int64_t kMostWaitMs = 60'000;
-constexpr std::chrono::seconds kRoomWait(5);  // of a part of files
+constexpr std::chrono::seconds kRoomWait(5);  // for a part of files
 
 }  // namespace
 
@@ -61,7 +61,7 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::E
   ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
   snapshots_.Post(episode->record().runner(), ask);
   const absl::Status taken = snapshots_.Await(ask.snapshot_id(), core_.parts.clock->Now() + timeout);
-  // While another gateway serves the episode, the shut gate keeps no call from it.
+  // If another gateway serves the episode, the closed gate here does not stop calls.
   const absl::Status served = CheckServed(episode);
   episode->OpenGate();
   INGOT_RETURN_IF_ERROR(served);
@@ -82,7 +82,7 @@ bool Gateway::IsServed(const std::string& episode_id) {
     base::MutexLock lock(mu_);
     episode = FindOpen(episode_id);
   }
-  if (episode != nullptr) (void)CheckServed(episode);  // without an answer the ask goes out: the end carries the token
+  if (episode != nullptr) (void)CheckServed(episode);  // on an error the ask is sent: the end has the token
   if (episode != nullptr && !episode->taken()) return true;
   snapshots_.Forget(episode_id);
   return false;
@@ -166,7 +166,7 @@ absl::Status Gateway::AskAsFork(const std::string& snapshot_id, v1::Episode& rec
 
 absl::StatusOr<Episode::EarlierCalls> Gateway::JoinTrunk(v1::Episode& record) {
   if (!record.has_fork()) return Episode::EarlierCalls();
-  if (record.fork().snapshot_id().empty()) {  // the scheduler names the trunk alone
+  if (record.fork().snapshot_id().empty()) {  // the scheduler names only the trunk
     INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, TrunkOf(record.fork().episode_id()));
     *record.mutable_fork() = ForkOf(trunk, std::nullopt);
   }

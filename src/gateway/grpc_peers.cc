@@ -20,7 +20,7 @@ struct Reading {
   bool asked ABSL_GUARDED_BY(mu) = true;
   bool given_up ABSL_GUARDED_BY(mu) = false;
 
-  // False: nobody waits for the next part any more.
+  // False: the reader of the next part is gone.
   bool AwaitNext() {
     base::MutexLock lock(mu);
     while (!asked && !given_up) changed.Wait(mu);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kProbe[] = "probed_tool";
 
-// Whether a prompt says something else with a tool than without. A template that refuses a conversation loses nothing
+// Whether a prompt with a tool differs from a prompt without. A template that rejects a conversation loses nothing
 // silently.
 bool WritesTools(const text::ChatFormat& format) {
   text::Conversation conversation;

@@ -17,7 +17,7 @@ using base::json::value;
 
 constexpr size_t kMaxStopIds = 1024;
 
-// A field that changes an answer elsewhere and has no effect here.
+// A field that other servers support and that is not supported here.
 struct UnheldField {
   const char* name;
   const char* instead;

@@ -89,7 +89,7 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-// The text fields of `part` among `names`, each with an empty line behind it.
+// The text fields of `part` among `names`, each followed by an empty line.
 std::string Headings(const value& part, std::initializer_list<const char*> names) {
   std::string text;
   for (const char* name : names) {
@@ -99,7 +99,7 @@ std::string Headings(const value& part, std::initializer_list<const char*> names
   return text;
 }
 
-// The text of Anthropic's parts that nest it; nullopt: the part has none.
+// The text of Anthropic's parts that nest it; nullopt = the part has no text.
 absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
                                                       const std::string& path) {
   if (type == "document") {
@@ -350,7 +350,7 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
 
 namespace {
 
-// Whether the model can go on with the last message.
+// Whether the model can continue the last message.
 bool MayGoOn(const GatewayRequest& request) {
   if (!request.raw_prompts.empty() || request.conversation.messages.empty()) return false;
   const text::Message& last = request.conversation.messages.back();
@@ -397,7 +397,7 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   if (request.max_tokens > 0 && request.min_tokens > request.max_tokens) {
     return BadRequest("min_tokens", "'min_tokens' must be at most the largest number of tokens");
   }
-  // A constrained text ends when it is whole.
+  // A constrained text ends when it is complete.
   const bool constrained = request.holds_answer() || request.tool_choice.mode == ToolChoice::Mode::kRequired;
   const std::pair<const char*, bool> ends[] = {{"min_tokens", request.min_tokens > 0},
                                                {"ignore_eos", request.ignore_eos}};

@@ -14,7 +14,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int kMostTrunks = 64;  // on the way from an episode to one that has no trunk
+constexpr int kMostTrunks = 64;  // from an episode to its root trunk
 
 // The segments of a recorded tree by key.
 class Pieces {
@@ -106,8 +106,8 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   return history;
 }
 
-// Puts the calls of the episode's trunk, up to the fork, before those of the episode, and before these the calls of the
-// trunk's own trunk. Returns the number of calls that are not the episode's.
+// Inserts the calls of the episode's trunk, up to the fork, before the episode's calls, and the calls of the trunk's
+// own trunk before them. Returns the number of calls that belong to trunks.
 absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree& tree) {
   const v1::EpisodeFork& fork = tree.episode().fork();
   if (fork.episode_id().empty()) return 0;

@@ -44,7 +44,7 @@ void SnapshotDesk::Settle(std::map<std::string, Ask>::iterator ask) {
     asks_.erase(ask);
     return;
   }
-  ask->second.answer.reset();  // it was an answer to those who waited: the episode has not ended yet
+  ask->second.answer.reset();  // the waiters have their answer, but the episode has not ended yet
   changed_.SignalAll();
 }
 
