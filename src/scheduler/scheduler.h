@@ -214,8 +214,8 @@ class Scheduler final : public Client {
   void WarnOfEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0 = no number of dropped groups ends the run.
   int64_t MostEqual() const { return options_.max_drops_per_batch > 0 ? 0 : options_.give_up_equal; }
-  // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed of their set-up and none has finished.
-  // `all_failed`: no further episode will come, so that one failure is enough.
+  // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed in their set-up and none has finished.
+  // `all_failed`: no more episodes will come, so one failure is enough.
   absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts an episode that was reported as ended. A failure is of the set-up if its runner says so, or if no agent has
   // got as far as a call.
