@@ -1,4 +1,4 @@
-// A client's unary rpc that outlives a restart of its server.
+// A client's unary rpc that survives a restart of its server.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -14,12 +14,13 @@
 namespace ingot::v1 {
 
 struct CallPolicy {
-  std::chrono::milliseconds timeout{30000};  // of the call, its repetitions included
+  std::chrono::milliseconds timeout{30000};  // of the call, including retries
   bool wait = true;                          // waits for a server that cannot be reached; false = UNAVAILABLE at once
-  bool repeat = true;  // repeats on UNAVAILABLE, with growing pauses; false = for calls that must not be repeated
+  bool repeat = true;  // retries on UNAVAILABLE, with growing pauses; false = for calls that must not be repeated
 };
 
-// Makes one unary call and blocks for its answer. Each repetition goes to the role's place at that moment. DEADLINE_EXCEEDED or the last UNAVAILABLE: the timeout has passed.
+// Makes one unary call and blocks for its response. Each retry goes to the role's address at that moment.
+// DEADLINE_EXCEEDED or the last UNAVAILABLE: the timeout has passed.
 template <typename Service, typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> CallUnary(const Stubs<Service>& stubs,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),

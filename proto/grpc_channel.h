@@ -1,4 +1,4 @@
-// The channel to a role that may be started again at another place. Clients ask for it anew for each call.
+// The channel to a role that may restart at another address. Clients ask for it again for each call.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -13,20 +13,20 @@ namespace ingot::v1 {
 // Cheap to copy. Thread safe.
 class RoleChannel {
  public:
-  // A place that never changes.
+  // An address that never changes.
   RoleChannel(std::shared_ptr<grpc::Channel> channel)  // NOLINT(google-explicit-constructor)
       : now_([channel = std::move(channel)] { return channel; }) {}
-  // `now` never blocks. The channels that it has returned outlive the rpcs on them.
+  // `now` never blocks. The channels that it returns outlive the rpcs on them.
   explicit RoleChannel(std::function<std::shared_ptr<grpc::Channel>()> now) : now_(std::move(now)) {}
 
-  // The channel to the role's present place.
+  // The channel to the role's current address.
   std::shared_ptr<grpc::Channel> Now() const { return now_(); }
 
  private:
   std::function<std::shared_ptr<grpc::Channel>()> now_;
 };
 
-// The stub of a service at the role's present place. Thread safe.
+// The stub of a service at the role's current address. Thread safe.
 template <typename Service>
 class Stubs {
  public:

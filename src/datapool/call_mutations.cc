@@ -24,8 +24,8 @@ struct NamedSegments {
   std::vector<std::string> missing;     // in hexadecimal
 };
 
-// The info of a segment that the call names; adds it to the group if it came with the call and is new. NOT_FOUND
-// without a text: neither the group nor the request holds it.
+// The info of a segment that the call names. Adds the segment to the group if it came with the call and is new.
+// NOT_FOUND without a text: neither the group nor the request holds it.
 absl::StatusOr<SegmentInfo> FindOrAdd(GroupSegments& segments, const PreparedCall& prepared, const std::string& key) {
   const auto sent = prepared.segments.find(key);
   absl::StatusOr<SegmentInfo> stored = segments.Find(key);
@@ -117,7 +117,7 @@ absl::Status MissingSegments(const v1::Call& call, const std::vector<std::string
 // The episode is open, and its sequence number is free.
 absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int32_t sequence) {
   if (episode.state() != v1::EPISODE_OPEN) {
-    return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " takes no more calls, it is ",
+    return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " accepts no more calls: it is ",
                                                       v1::EpisodeState_Name(episode.state()), " ", episode.detail()));
   }
   INGOT_ASSIGN_OR_RETURN(const bool taken, batch.Has(kCalls, CallKey(episode.episode_id(), sequence)));

@@ -28,8 +28,8 @@ struct PreparedCall {
 // INVALID_ARGUMENT: the request has a segment that its call does not name. REQUIRES: `request` outlives the result.
 absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request);
 
-// `recent` may know the parent call; otherwise the batch is read. `summary` is set to the entry that RecentCalls gets once
-// the commit is durable; it stays empty if the call was stored before.
+// Looks for the parent call in `recent`, then in the batch. Sets `summary` to the entry for RecentCalls once the commit
+// is durable; it stays empty if the call was stored before.
 absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
                              const RecentCalls& recent, CallSummary& summary);
 

@@ -11,18 +11,18 @@
 
 namespace ingot::datapool {
 
-// The payload of AppendCall's FAILED_PRECONDITION when segments are missing. It holds their content keys in hexadecimal,
-// separated by commas. The call can be sent again with these segments.
+// The payload of AppendCall's FAILED_PRECONDITION when segments are missing. It holds their content keys in
+// hexadecimal, separated by commas. The call can be sent again with these segments.
 inline constexpr char kMissingSegments[] = "ingot.missing_segments";
 
-// The last sentence of an error of a pool that is lost to its run. `folder`: of the pool.
+// The last sentence of an error about a pool that the run has lost. `folder`: of the pool.
 inline std::string WayOn(const std::string& folder = "RUN/pool") {
-  return absl::StrCat(". To go on from the run's last checkpoint with an empty pool: mv ", folder, " ", folder,
+  return absl::StrCat(". To continue from the run's last checkpoint with an empty pool: mv ", folder, " ", folder,
                       ".damaged, then start the run again with --resume");
 }
 
-// Whether a mutation was refused for good: nothing of this request is stored, nor of an earlier one of equal content. After
-// any other error it may be stored, or be stored later.
+// Whether a mutation was rejected for good: neither this request nor an earlier request of equal content is stored.
+// After any other error it may be stored, now or later.
 bool IsRejection(const absl::Status& status);
 
 class Client {
@@ -44,13 +44,13 @@ class Client {
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
 
-// Claims the journal for one writer and returns the token of its appends, > 0: `least`, or more if the pool has seen as
-// large a one. From then on the appends of every earlier writer are refused. `least`: a number that grows with each leader,
-// such as a registry's fencing token; 0 = the pool alone counts leaders.
+// Claims the journal for one writer and returns the token of its appends, > 0: `least`, or more if the pool has seen a
+// token that large. After that the pool rejects the appends of every earlier writer. `least`: a number that grows with
+// each leader, such as a registry's fencing token; 0 = only the pool counts leaders.
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least);
 
-// Every attempt of the groups [first_group, last_group] (last_group < 0: no bound), ordered by (group, sample, attempt),
-// a page at a time. A page may be empty, or end inside a group. Not thread safe.
+// Every attempt of the groups [first_group, last_group] (last_group < 0 = no bound), ordered by (group, sample,
+// attempt), a page at a time. A page may be empty, or end inside a group. Not thread safe.
 //
 //   for (EpisodePages pages(pool, v1::PURPOSE_TRAIN, 0, -1); !pages.done();) {
 //     INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());

@@ -8,7 +8,7 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr size_t kMaxBatchBytes = 16 << 20;  // bounds the memory of a batch; one fsync of so much is efficient
+constexpr size_t kMaxBatchBytes = 16 << 20;  // limits the memory of a batch; one fsync of this size is efficient
 constexpr int64_t kWaitMs = 100;
 
 }  // namespace
@@ -65,7 +65,8 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
       if (const absl::Status status = batch->RollbackToSavePoint(); !status.ok()) waiter.status = status;
     }
   }
-  // An OK to a repeated mutation promises that the first one is durable. Others may have made it, and wait still.
+  // OK for a repeated mutation promises that the first one is durable. Another thread may have made it and may still
+  // wait.
   const bool promises = std::any_of(waiters.begin(), waiters.begin() + static_cast<std::ptrdiff_t>(committed),
                                     [](const Waiter* waiter) { return waiter->status.ok(); });
   const bool changed = !batch->empty() || counters.SerializeAsString() != counters_.SerializeAsString();

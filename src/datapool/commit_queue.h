@@ -1,8 +1,8 @@
 // A queue of mutations from many threads, written together (group commit). The thread at the head of the queue applies
 // all waiting mutations to one batch, one after the other, and writes the batch with one fsync. The others sleep.
 //
-// Mutations are serial: each sees the ones before it, and nobody else writes the database during a batch. Thread safe.
-// Run blocks for at most two fsyncs: the one in progress and its own.
+// Mutations are serial: each sees the earlier mutations, and nothing else writes the database during a batch. Thread
+// safe. Run blocks for at most two fsyncs: the one in progress and its own.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class CommitQueue {
   const size_t max_waiting_;
   base::Mutex mu_;
   std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mu_);
-  // Used by the thread at the head of the queue alone.
+  // Used only by the thread at the head of the queue.
   bool loaded_ = false;              // counters_ equals the stored counters
   v1::PoolStatusResponse counters_;  // after the last commit
 };

@@ -1,4 +1,4 @@
-// One page of ListEpisodes, made of the keys of `order` that a scan visits.
+// One page of ListEpisodes, built from the keys of `order` that a scan visits.
 //
 // REQUIRES: reader and request outlive the listing. Not thread safe.
 #pragma once
@@ -24,14 +24,14 @@ class EpisodeListing {
   v1::ListEpisodesResponse response() && { return std::move(response_); }
 
  private:
-  // `newer_attempt`: the episode replaces that of the key before, an older attempt of its sample.
+  // `newer_attempt`: the episode replaces the episode of the previous key, an older attempt of its sample.
   absl::Status Add(const std::string& episode_id, bool newer_attempt);
 
   const Database::Reader& reader_;
   const v1::ListEpisodesRequest& request_;
   const bool newest_only_;  // lists the newest attempt of each sample
   PageBound bound_;
-  std::string last_;     // the key before
+  std::string last_;     // the previous key
   bool listed_ = false;  // its episode is in the response
   absl::Status status_;
   v1::ListEpisodesResponse response_;

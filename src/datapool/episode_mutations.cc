@@ -47,7 +47,7 @@ absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episo
   return absl::OkStatus();
 }
 
-// Adds rewards to those of the episode. Of one name the later value counts. `earned`: a request with rewards.
+// Adds rewards to the episode. A later value of the same name wins. `earned`: a request with rewards.
 template <typename Earned>
 void AddRewards(v1::Episode& episode, const Earned& earned) {
   if (earned.has_reward()) episode.set_reward(earned.reward());
@@ -56,16 +56,16 @@ void AddRewards(v1::Episode& episode, const Earned& earned) {
   for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
 }
 
-// Of a request that its writer gave up on, and that arrives after later ones.
+// The error for a request that its writer gave up on and that arrives after later requests.
 absl::Status LateReward(const v1::Episode& stored, int64_t number) {
   return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " keeps its rewards: request ", number,
                                                     " came late, number ", stored.reward_number(),
-                                                    " is stored; post the reward again"));
+                                                    " is stored already; post the reward again"));
 }
 
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
 
-// The episode as the request ends it. `by_default`: nobody rewarded it before.
+// The episode as the request ends it. `by_default`: it had no reward before.
 v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool by_default) {
   episode.set_state(request.state());
   if (request.has_reward()) {  // the whole outcome
@@ -79,7 +79,7 @@ v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool 
   episode.set_ended_unix_ns(request.ended_unix_ns());
   if (!request.has_unless_rewarded()) return episode;
   if (!by_default) {
-    episode.set_reward(episode.reward());  // its own is 0 where calls alone were rewarded
+    episode.set_reward(episode.reward());  // its own is 0 if only calls were rewarded
     return episode;
   }
   const v1::DefaultOutcome& outcome = request.unless_rewarded();
@@ -145,7 +145,7 @@ absl::Status DeleteCalls(Database::Batch& batch, v1::PoolStatusResponse& counter
   return absl::OkStatus();
 }
 
-// Whether the store holds an episode of `episode`'s group. An episode that serves is a group of its own.
+// Whether the store holds an episode of `episode`'s group. A serving episode is its own group.
 absl::StatusOr<bool> HasGroup(Database::Batch& batch, const v1::Episode& episode) {
   if (episode.purpose() == v1::PURPOSE_SERVE) return batch.Has(kEpisodes, episode.episode_id());
   bool found = false;
@@ -167,7 +167,7 @@ absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& c
     return absl::AlreadyExistsError(Describe(*stored) + " is in the pool with other content");
   }
   if (!absl::IsNotFound(stored.status())) return stored.status();
-  // Episodes that serve have no samples, so they never fence each other.
+  // Serving episodes have no samples, so they never fence each other.
   if (episode.purpose() != v1::PURPOSE_SERVE) {
     INGOT_RETURN_IF_ERROR(FenceOlderAttempts(batch, episode, unix_ns));
   }
@@ -189,7 +189,7 @@ absl::Status StageStoreReward(Database::Batch& batch, const v1::StoreRewardReque
   const bool changes = DeterministicBytes(rewarded) != DeterministicBytes(stored);
   if (stored.state() != v1::EPISODE_OPEN) {
     if (!changes) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " earns nothing more, it is ",
+    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " accepts no more rewards: it is ",
                                                       v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
   }
   if (request.number() > 0 && request.number() <= stored.reward_number()) {
@@ -226,15 +226,15 @@ absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& re
 absl::Status StageTakeOverEpisode(Database::Batch& batch, const v1::TakeOverEpisodeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(v1::Episode stored, LoadProgress(batch, request.episode_id()));
   if (stored.state() != v1::EPISODE_OPEN) {
-    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " is taken by nobody, it is ",
+    return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " cannot be taken over: it is ",
                                                       v1::EpisodeState_Name(stored.state()), " ", stored.detail()));
   }
   const bool repeated = stored.gateway() == request.gateway() && stored.gateway_token() == request.gateway_token();
   if (repeated) return absl::OkStatus();
   if (request.gateway_token() <= stored.gateway_token()) {
     return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " was taken by ", stored.gateway(),
-                                                      " under token ", stored.gateway_token(), ", and ",
-                                                      request.gateway(), " asks under ", request.gateway_token()));
+                                                      " under token ", stored.gateway_token(), "; ", request.gateway(),
+                                                      " has token ", request.gateway_token()));
   }
   stored.set_gateway(request.gateway());
   stored.set_gateway_token(request.gateway_token());
@@ -251,7 +251,7 @@ absl::Status StageStoreGrades(Database::Batch& batch, const v1::StoreGradesReque
     }
     if (episode.state() != v1::EPISODE_FINISHED) {
       return absl::FailedPreconditionError(
-          absl::StrCat(Describe(episode), " gets no grade, it is ", v1::EpisodeState_Name(episode.state())));
+          absl::StrCat(Describe(episode), " cannot be graded: it is ", v1::EpisodeState_Name(episode.state())));
     }
     if (episode.has_grade()) {
       if (DeterministicBytes(episode.grade()) == DeterministicBytes(grade)) continue;

@@ -1,7 +1,7 @@
 // The two records of an episode in the store. A task may be large, so the opening is written once and read rarely;
-// appends, rewards and ends read and write the small progress alone.
+// appends, rewards and ends read and write only the small progress.
 //
-//   opening    Episode as it was opened, without the fields that only progress has
+//   opening    Episode as it was opened, without the fields of progress
 //   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, facts,
 //              call_rewards, reward_number, detail, cause, grade, ended_unix_ns, gateway, gateway_token
 //
@@ -42,7 +42,7 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   return progress;
 }
 
-// Leaves the fields of an opening.
+// Keeps only the fields of an opening.
 inline void ClearProgress(v1::Episode& episode) {
   episode.clear_state();
   episode.clear_reward();
@@ -58,11 +58,11 @@ inline void ClearProgress(v1::Episode& episode) {
   episode.clear_gateway_token();
 }
 
-// ABORTED: another gateway took the episode since the one with this token served it.
+// ABORTED: another gateway took the episode from the gateway with this token.
 inline absl::Status CheckGateway(const v1::Episode& progress, int64_t token) {
   if (token >= progress.gateway_token()) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat(Describe(progress), " is ", progress.gateway(), "'s by now, under token ",
-                                         progress.gateway_token(), ", and this comes under ", token));
+  return absl::AbortedError(absl::StrCat(Describe(progress), " is now served by ", progress.gateway(), " under token ",
+                                         progress.gateway_token(), "; this request has token ", token));
 }
 
 inline absl::Status NoSuchEpisode(const std::string& episode_id) {

@@ -22,7 +22,7 @@ class GroupSegments {
 
   // NOT_FOUND without a text: the group does not hold the segment with that content key.
   absl::StatusOr<SegmentInfo> Find(const std::string& key) const;
-  // Of a segment that a stored call names. DATA_LOSS: the group does not hold it.
+  // For a segment that a stored call names. DATA_LOSS: the group does not hold it.
   absl::StatusOr<SegmentInfo> Get(const std::string& key) const;
   // ALREADY_EXISTS: the stored segment has other bytes. REQUIRES: Find returned OK.
   absl::Status CheckContent(const std::string& key, std::string_view bytes) const;

@@ -1,6 +1,6 @@
 // A client of a data pool behind a gRPC channel. Every method may be repeated, so the client retries UNAVAILABLE with
-// growing pauses until the deadline, also while the pool cannot be reached. Then it returns the last error. Trees can be
-// large: the channel's maximum message size must allow them. Thread safe.
+// growing pauses until the deadline, even while the pool cannot be reached. Then it returns the last error. Trees can
+// be large: the channel's maximum message size must allow them. Thread safe.
 #pragma once
 
 #include <chrono>

@@ -9,12 +9,12 @@
 namespace ingot::datapool {
 namespace {
 
-// ABORTED: another writer leads by now.
+// ABORTED: another writer leads now.
 absl::Status CheckWriter(const v1::PoolStatusResponse& counters, const v1::AppendJournalRequest& request) {
   const int64_t token = request.fencing_token(), held = counters.writer_token();
   if (token > held || (token == held && !request.records().empty())) return absl::OkStatus();
   return absl::AbortedError(
-      absl::StrCat("another writer leads the journal under token ", held, ", and this append comes under ", token));
+      absl::StrCat("another writer leads the journal under token ", held, "; this append has token ", token));
 }
 
 }  // namespace
@@ -40,8 +40,8 @@ absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& 
   }
   if (!absl::IsNotFound(earlier.status())) return earlier.status();
   if (request.has_expected_index() && request.expected_index() != counters.journal_end()) {
-    return absl::AbortedError(absl::StrCat("the journal ends at ", counters.journal_end(),
-                                           ", and this append was to stand at ", request.expected_index()));
+    return absl::AbortedError(absl::StrCat("the journal ends at ", counters.journal_end(), ", but this append expects ",
+                                           request.expected_index()));
   }
   int64_t index = first_index;
   for (v1::JournalRecord& record : *bare.mutable_records()) {

@@ -13,8 +13,8 @@
 //   journal         index                                  JournalRecord
 //   appends         content key of a journal request       index of its first record
 //
-// Segments belong to a group. No record tells of two groups, so every group can be read and deleted by itself. An
-// episode that serves is a group of its own.
+// Segments belong to a group. No record spans two groups, so every group can be read and deleted by itself. A serving
+// episode is its own group.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ inline uint64_t FromBigEndian(std::string_view text) {
 
 inline std::string EpisodePrefix(const std::string& episode_id) { return episode_id + '\0'; }
 
-// Progress records lie apart from openings, so that a block of progress holds no large task.
+// Progress records are stored apart from openings, so that a block of progress holds no large task.
 inline std::string ProgressKey(const std::string& episode_id) { return '\0' + episode_id; }
 
 inline std::string CallKey(const std::string& episode_id, int32_t sequence) {

@@ -13,7 +13,7 @@ class PageBound {
       : limit_(limit == 0 ? 10'000 : limit), max_bytes_(max_bytes == 0 ? kMaxBytes : std::min(max_bytes, kMaxBytes)) {}
   int64_t max_bytes() const { return max_bytes_; }
   void Add(int64_t bytes) { bytes_ += bytes; }
-  // True: no further entry goes into a page that has `entries`.
+  // True: a page that has `entries` is full.
   bool Full(int entries) const { return entries >= limit_ || bytes_ > max_bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-// A bounded cache of the calls that were appended last, so that an append finds its parent call without the database.
+// A bounded cache of the most recently appended calls, so that an append finds its parent call without the database.
 // Thread safe.
 //
 // The cache agrees with the database. A call is added once its append is durable, and a deletion of calls first forgets

@@ -10,7 +10,7 @@
 
 namespace ingot::datapool {
 
-// Equal messages give equal bytes, also where they have maps.
+// Equal messages give equal bytes, even with maps.
 std::string DeterministicBytes(const google::protobuf::MessageLite& message);
 
 // DATA_LOSS names the damaged record by `name`.

@@ -47,14 +47,14 @@ class ShardPages {
   int taken_ = 0;
 };
 
-// Names the run in the database. The folder of the run has it, so that another run of the same name is told apart. Of
-// several processes that make it at once, one does.
+// The run's id in the database. It is stored in the run's folder, to distinguish another run of the same name. If
+// several processes create it at once, one wins.
 absl::StatusOr<std::string> RunId(const StoreOptions& options) {
   namespace fs = std::filesystem;
   const std::string path = options.path + "/run_id";
   const absl::StatusOr<std::string> stored = base::ReadFile(path);
   if (stored.ok() || !absl::IsNotFound(stored.status())) return stored;
-  if (options.read_only) return absl::NotFoundError(path + " is gone: it names the run in the database");
+  if (options.read_only) return absl::NotFoundError(path + " is missing: it names the run in the database");
   std::error_code error;
   fs::create_directories(options.path, error);
   const std::string draft = absl::StrCat(path, ".", base::RandomHex(8));
@@ -117,7 +117,7 @@ Client& ShardedPool::ShardFor(const v1::Episode& episode) {
 
 void ShardedPool::Remember(const std::string& episode_id, Client* shard) {
   base::MutexLock lock(mu_);
-  // Any entry may go: Find asks the shards for a forgotten episode.
+  // Any entry may be dropped: Find asks the shards for a forgotten episode.
   if (remembered_.size() >= max_remembered_) remembered_.erase(remembered_.begin());
   remembered_[episode_id] = shard;
 }
@@ -160,7 +160,7 @@ absl::Status ShardedPool::StoreEpisode(const v1::StoreEpisodeRequest& request) {
     }
   }
   if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
-  // The shard that holds an episode of this id refuses another one.
+  // The shard that holds an episode of this id rejects another one.
   Client* const shard = known.ok() ? *known : home;
   const absl::Status status = shard->StoreEpisode(request);
   if (status.ok()) Remember(episode_id, shard);
@@ -208,7 +208,7 @@ absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& reque
 
 absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
-  // Merges the shards' pages. Each is a part of a page, so that all together hold about one page.
+  // Merges the shards' pages. Each is a part of a page, so that together they hold about one page.
   PageBound bound(request.limit(), request.max_bytes());
   v1::ListEpisodesRequest part = request;
   part.set_max_bytes(std::max<int64_t>(1, bound.max_bytes() / static_cast<int64_t>(shards_.size())));
@@ -240,7 +240,7 @@ absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::Lis
       bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
     } else {
       INGOT_RETURN_IF_ERROR(shard.Load());
-      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // the shard visited so many bytes
+      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // the bytes that the shard visited
     }
     enter(shard);
   }

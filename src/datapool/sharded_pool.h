@@ -1,9 +1,9 @@
-// A pool over several shards, each a Client in this process or behind a channel. Shard 0 holds the journal. A group
-// lives whole on one shard, where its attempts fence each other and share segments. The id of an episode that serves
-// chooses its shard. Call ids are unique per shard. Thread safe; as durable as its shards.
+// A pool over several shards, each a Client in this process or over a channel. Shard 0 holds the journal. A whole group
+// lives on one shard, where its attempts fence each other and share segments. The id of a serving episode chooses its
+// shard. Call ids are unique per shard. Thread safe; as durable as its shards.
 //
-// Most requests name an episode alone, so the pool remembers the shards of open episodes. It asks all shards for a
-// forgotten one, as after a restart.
+// Most requests name only an episode, so the pool remembers the shards of open episodes. It asks all shards for an
+// episode it does not remember, for example after a restart.
 #pragma once
 
 #include <memory>

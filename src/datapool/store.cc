@@ -85,7 +85,7 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
     return StageAppendCall(batch, counters, prepared, impl_->recent, summary);
   }));
-  // Another process may delete calls of shared records, and this one would not hear of it.
+  // Another process may delete calls of shared records without this process knowing.
   if (impl_->database->shared()) return absl::OkStatus();
   if (!summary.episode_id.empty()) impl_->recent.Add(generation, request.call().call_id(), std::move(summary));
   return absl::OkStatus();
@@ -107,7 +107,7 @@ absl::StatusOr<v1::EpisodeTree> Store::TakeOverEpisode(const v1::TakeOverEpisode
   INGOT_RETURN_IF_ERROR(ValidateTakeOverEpisode(request));
   INGOT_RETURN_IF_ERROR(impl_->queue.Run(
       [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageTakeOverEpisode(batch, request); }));
-  // Nobody else adds to the episode by now.
+  // Nothing else adds to the episode now.
   return impl_->Read(
       [&](const Database::Reader& reader) { return LoadTree(reader, request.episode_id(), /*with_calls=*/true); });
 }

@@ -1,23 +1,23 @@
-// The data pool: one shard, or a pool of them, on RocksDB or over another database. A pool on RocksDB owns a folder, and one
-// process has it open at a time.
+// The data pool: one shard, or a pool of them, on RocksDB or over another database. A pool on RocksDB owns a folder,
+// and one process has it open at a time.
 //
 //   callers --mutation--> commit queue --one batch, one fsync for all that wait--> Database <--snapshots-- readers
 //
 // A mutation is checked against all mutations before it, and returns after the fsync. Reads of RocksDB do not wait for
-// writes; those of PostgreSQL wait for a commit that confirms them (datapool/confirmed_read.h).
-// After a failed write (disk full, I/O error) mutations answer RESOURCE_EXHAUSTED or UNAVAILABLE and store nothing.
-// Reads go on. A later mutation makes the store try to recover, at most every `retry_after_error_s`.
+// writes; reads of PostgreSQL wait for a commit that confirms them (datapool/confirmed_read.h).
+// After a failed write (disk full, I/O error) mutations return RESOURCE_EXHAUSTED or UNAVAILABLE and store nothing.
+// Reads continue. A later mutation makes the store try to recover, at most every `retry_after_error_s`.
 //
 // Invariants beyond proto/datapool.proto:
 //   1. A stored call names stored segments of its group only, and its sampled keys name sampled segments.
-//   2. A segment lives as long as its group has an episode. An episode that serves is a group of its own.
+//   2. A segment lives as long as its group has an episode. A serving episode is its own group.
 //   3. Of one sample of a training or evaluation group at most the newest attempt is open.
 //   4. A repeated StoreEpisode or StoreEnd may have another time; the first time stays.
 //   5. Rewards of calls name calls of their episode.
 // Thread safe.
 //
-// A pool that is open for reading alone takes no lock and writes nothing: it shows a pool that another process writes, or
-// a copy that nobody may write, as it was at the opening. Its mutations are FAILED_PRECONDITION.
+// A read-only pool takes no lock and writes nothing: it shows a pool that another process writes, or a copy without
+// write permission, as it was when opened. Its mutations are FAILED_PRECONDITION.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,7 @@ struct StoreOptions {
   int64_t max_call_bytes = int64_t{64} << 20;      // of one AppendCall with its segments; > 0
   int max_waiting = 4096;                          // mutations per shard that may wait for an fsync; > 0
   double retry_after_error_s = 5.0;                // least time between two attempts to recover; 0 to 86400
-  bool read_only = false;                          // opens an existing pool for reading alone
+  bool read_only = false;                          // opens an existing pool read-only
   std::string backend = "rocksdb";                 // or "postgres": the records are in a database, `path` names the run
   PostgresOptions postgres;                        // run_id is the content of the file `path`/run_id
 
@@ -57,11 +57,11 @@ absl::Status CheckPool(const StoreOptions& options);
 
 // Opens the pool at `options.path`, or makes one. On a full disk an existing pool opens for reading, as after a failed
 // write. Errors:
-//   FAILED_PRECONDITION  made with another schema or another number of shards, or not a pool; PostgreSQL refuses the user,
-//                        its settings can lose acknowledged records, or the pool of this name is another run's
-//   NOT_FOUND            there is no pool, for reading alone
-//   UNAVAILABLE          another process has it open for writing; no PostgreSQL server that writes answers
-//   INVALID_ARGUMENT     postgres.url is no connection string
+//   FAILED_PRECONDITION  made with another schema or another number of shards, or not a pool; PostgreSQL rejects the
+//                        user, its settings can lose acknowledged records, or another run owns the pool of this name
+//   NOT_FOUND            read_only, and there is no pool
+//   UNAVAILABLE          another process has it open for writing; no writable PostgreSQL server answers
+//   INVALID_ARGUMENT     postgres.url is not a connection string
 //   DATA_LOSS            its files are damaged
 //   RESOURCE_EXHAUSTED   the disk is full, and there is no pool to read
 // REQUIRES: `clock` outlives the pool.

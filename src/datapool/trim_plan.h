@@ -1,4 +1,4 @@
-// The training groups that a checkpoint makes superfluous, computed from the journal. Pure.
+// The training groups that a checkpoint makes unnecessary, computed from the journal. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ class TrimPlan {
   // REQUIRES: called with every journal record, in order.
   void Add(const v1::JournalRecord& record);
 
-  // The groups of batches below the checkpoint's step, and the closed groups that were admitted before the last of them.
+  // The groups of batches below the checkpoint's step, and the closed groups that were admitted before the last of
+  // them.
   std::set<int64_t> Groups() const;
 
  private:

@@ -21,8 +21,8 @@ constexpr size_t kMaxIdBytes = 256;
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
 
-// The name of a string field of the message, or of one below it, that holds other bytes than UTF-8; empty = none does.
-// Without maps: reflection would copy each into a list first. ValidateKeysAreUtf8 looks at theirs.
+// The name of a string field of the message or its submessages that is not UTF-8; empty = none. Skips maps: reflection
+// would copy each into a list first. ValidateKeysAreUtf8 checks their keys.
 std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
   using google::protobuf::FieldDescriptor;
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -49,7 +49,7 @@ std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
   return "";
 }
 
-// protobuf writes a string with other bytes, and then refuses to read the record.
+// protobuf writes a string with other bytes, and then fails to read the record.
 absl::Status ValidateStrings(const google::protobuf::Message& message) {
   const std::string field = FieldWithoutUtf8(message);
   if (field.empty()) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Checks of requests that need no stored state. INVALID_ARGUMENT names the field at fault. A string that is not UTF-8 is
-// a fault of each request that is stored: protobuf would write the record and never read it. Pure.
+// Checks of requests that need no stored state. INVALID_ARGUMENT names the invalid field. Every string in a stored
+// request must be UTF-8: protobuf would write any other record and could not read it again. Pure.
 #pragma once
 
 #include "base/status.h"

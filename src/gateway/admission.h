@@ -1,6 +1,6 @@
-// The decision whether an episode may open. The gateway owns the interface. The app puts the scheduler behind it, in
-// process or over gRPC; `ingot serve` has none, and every episode is a served one. Thread safe. May block for a journal
-// write, so the gateway never calls it on I/O threads.
+// Decides whether an episode may open. The gateway owns the interface. The app implements it with the scheduler, in
+// process or over gRPC; `ingot serve` has no Admission, and every episode is served. Thread safe. May block for a
+// journal write, so the gateway never calls it on I/O threads.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace ingot::gateway {
 class Admission {
  public:
   virtual ~Admission() = default;
-  // RESOURCE_EXHAUSTED: no place now (429). FAILED_PRECONDITION: the run is over (410).
+  // RESOURCE_EXHAUSTED: full at the moment (429). FAILED_PRECONDITION: the run is over (410).
   virtual absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) = 0;
   // The episode's end is durable in the pool.
   virtual absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) = 0;

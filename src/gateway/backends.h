@@ -17,23 +17,23 @@ namespace ingot::gateway {
 struct Backend {
   rollout::Client* engine = nullptr;
   TextModel* text =
-      nullptr;  // answers in place of `engine`, whose context bounds its calls too; null = the engine answers
+      nullptr;  // answers in place of `engine`, whose context limits its calls too; null = the engine answers
   v1::WeightsMode weights = v1::WEIGHTS_FOLLOW;
   int64_t version = -1;                            // of WEIGHTS_PINNED; -1 = none is pinned
   mutable std::atomic<int32_t> context_length{0};  // tokens, of the engine; 0 = not asked yet
 };
 
-// Unix nanoseconds at which the engine with this status loaded the weights that the backend stands for; nullopt: the
-// engine does not hold them, or does not say.
+// Unix nanoseconds at which the engine with this status loaded the backend's weights; nullopt = the engine does not
+// hold them, or does not report the time.
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status);
 
-// Constant but for context lengths, which ContextOf fills in. Thread safe.
+// Constant except for context lengths, which ContextOf fills in. Thread safe.
 class Backends {
  public:
   // REQUIRES: parts.external has an engine for each external model of the options.
   Backends(const GatewayOptions& options, const GatewayParts& parts);
 
-  // Names that the options do not list follow training, or are the stand-in's.
+  // Names that the options do not list follow training, or use the stand-in.
   const Backend& Of(const std::string& model) const;
 
  private:

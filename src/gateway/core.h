@@ -5,10 +5,10 @@
 //     planner           prompts of requests
 //     backends          the engine and weights of a model name
 //     counters          for /metrics and Status
-//     lost_tools        calls with tools that the chat format does not carry
+//     lost_tools        calls with tools that the chat format cannot express
 //     started_unix_ns   when the gateway was made
 //     workers           run Answer::Prepare and the blocking calls of Gateway
-//     writers           run ChatCall::Complete, which waits for the pool's disk: a new request never waits for one
+//     writers           run ChatCall::Complete, which waits for the pool's disk: new requests never wait for a writer
 #pragma once
 
 #include "base/executor.h"

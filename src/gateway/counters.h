@@ -20,7 +20,7 @@ struct Counters {
   std::atomic<int64_t> completed{0};    // delivered whole
   std::atomic<int64_t> aborted{0};      // client gone, episode ended or deadline
   std::atomic<int64_t> failed{0};       // anything else
-  std::atomic<int64_t> rejected{0};     // refused for lack of room
+  std::atomic<int64_t> rejected{0};     // rejected because of a limit
   std::atomic<int64_t> spliced{0};
   std::atomic<int64_t> recorded{0};  // calls acknowledged by the pool
   std::atomic<int64_t> record_failures{0};
@@ -36,7 +36,7 @@ struct Counters {
   std::atomic<int64_t> episodes_failed{0};
   std::atomic<int64_t> episodes_fenced{0};
   std::atomic<int64_t> episodes_forked{0};           // trunks
-  std::atomic<int64_t> episodes_ended_elsewhere{0};  // in the pool, not by this gateway
+  std::atomic<int64_t> episodes_ended_elsewhere{0};  // in the pool, by another process
   std::atomic<int64_t> episodes_taken{0};            // that another gateway, or an earlier process, served
   std::atomic<int64_t> episodes_rejected{0};
   std::atomic<int64_t> active_calls{0};

@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
                                              : text != parts.text_models.end() && text->second != nullptr;
     if (!connected) {
       return absl::InvalidArgumentError(
-          absl::StrCat("gateway: nobody is connected to the external model ", model.name));
+          absl::StrCat("gateway: there is no connection to the external model ", model.name));
     }
   }
   if (admin_key->empty()) *admin_key = parts.admin_key;

@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
       const std::string& own = found != by_id_.end() ? found->second->key_hash() : ended->second;
       if (hashes.as_owner != own && hashes.as_caller != own) {
         return ApiError(403, "invalid_api_key", "",
-                        "the API key is not that of the URL's episode: send that episode's key");
+                        "the API key is not for the URL's episode: send that episode's key");
       }
       if (found == by_id_.end()) return EpisodeOver(caller.episode);
       return found->second;
@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Gateway::FindForCall(const Caller& call
     return ApiError(401, "invalid_api_key", "", "no API key was sent: send an episode's key, or call /s/KEY/v1");
   }
   return ApiError(401, "invalid_api_key", "",
-                  "the API key is that of no open episode: open one with POST /ingot/v1/episodes");
+                  "no open episode has this API key: open one with POST /ingot/v1/episodes");
 }
 
 std::shared_ptr<Answer> Gateway::StartAnswer(const Caller& caller, const Dialect& dialect, RawRequest raw,
@@ -139,7 +139,7 @@ void Gateway::NoteAnswer(const Caller& caller, const absl::Status& status) {
     if (!caller.episode.empty()) {
       const auto found = by_id_.find(caller.episode);
       if (found != by_id_.end()) episode = found->second;
-      // Others who know the id tell nothing of its agent.
+      // Requests of others who know the id say nothing about its agent.
       const std::string own = episode != nullptr ? episode->key_hash() : "";
       const bool is_own = own == hashes.as_owner || own == hashes.as_caller;
       if (caller.api_key.empty() ? HttpStatusOf(status) == 401 : !is_own && !IsAdmin(caller.api_key)) return;
@@ -158,7 +158,7 @@ void Gateway::OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer
   NoteAnswer(caller, answer->outcome());
   if (const auto entered = answer->entered()) Leave(entered);
   base::MutexLock lock(mu_);
-  if (answers_.erase(answer) == 0) return;  // the answer was refused: nothing is reserved for it
+  if (answers_.erase(answer) == 0) return;  // the answer was rejected: nothing is reserved for it
   active_calls_ -= 1 + extra;
   core_.counters.active_calls = active_calls_;
   changed_.SignalAll();

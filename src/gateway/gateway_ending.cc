@@ -13,12 +13,13 @@ namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
 constexpr size_t kMaxCause = 64;
-constexpr int kReportTries = 600;  // an end that fails again is logged, and then every so many tries
+constexpr int kReportTries = 600;  // an end that keeps failing is logged at first and then every kReportTries tries
 
-// True if the same request would be refused for good: pool or scheduler knows no such episode, or another end of it.
+// True if the same request would always be rejected: pool or scheduler does not know the episode, or has another end of
+// it.
 using datapool::IsRejection;
 
-// INVALID_ARGUMENT: a text that no record may hold.
+// INVALID_ARGUMENT: a text that records cannot hold.
 absl::Status CheckText(const char* field, const std::string& text) {
   if (base::IsValidUtf8(text)) return absl::OkStatus();
   return BadRequest(field, absl::StrCat("'", field, "' is not UTF-8"));
@@ -88,7 +89,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
-    return BadRequest("status", "only a trunk ends as forked, and this episode is none");
+    return BadRequest("status", "only a trunk ends as forked, and this episode is not a trunk");
   }
   Episode::AskedEnd asked{
       .state = request.state(), .detail = detail, .cause = base::CutText(request.cause(), kMaxCause)};
@@ -115,7 +116,7 @@ absl::Status Gateway::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) 
   v1::GetEpisodeRequest get;
   get.set_episode_id(end.episode_id());
   const absl::Status stored = core_.parts.pool->StoreEnd(end);
-  if (stored.ok() && end.has_unless_rewarded()) {  // the pool alone knows which outcome it was
+  if (stored.ok() && end.has_unless_rewarded()) {  // only the pool knows which outcome it was
     const auto outcome = core_.parts.pool->GetEpisode(get);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the outcome of an end could not be read");
     SetOutcome(outcome->episode(), end);
@@ -132,10 +133,10 @@ absl::Status Gateway::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) 
   end.clear_call_rewards();
   end.clear_cause();
   end.clear_unless_rewarded();
-  end.set_detail("its end was refused: " + rejected);
+  end.set_detail("its end was rejected: " + rejected);
   if (!held.ok()) return absl::OkStatus();
   const v1::Episode& episode = held->episode();
-  if (episode.state() == v1::EPISODE_OPEN) {  // the pool refuses this end's content alone
+  if (episode.state() == v1::EPISODE_OPEN) {  // the pool rejects only this end's content
     const absl::Status lost = core_.parts.pool->StoreEnd(end);
     return IsRejection(lost) ? absl::OkStatus() : base::Annotate(lost, kNotStored);
   }
@@ -157,7 +158,7 @@ absl::Status Gateway::ReportEnd(const Episode& episode, const v1::StoreEndReques
   ended.set_before_first_call(core_.counters.handed_over == 0);
   ended.set_cause(end.cause());
   const absl::Status reported = core_.parts.admission->ReportEpisodeEnd(ended);
-  if (!IsRejection(reported)) return base::Annotate(reported, "the scheduler was not told of the end");
+  if (!IsRejection(reported)) return base::Annotate(reported, "the end was not reported to the scheduler");
   rejected = std::string(reported.message());
   return absl::OkStatus();
 }
@@ -181,7 +182,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
     call->Abort(EpisodeSealed(episode->id()));
     call->Complete();  // on this thread: all workers may be waiting here
   }
-  std::string by_pool, by_scheduler;  // why they refuse the end for good
+  std::string by_pool, by_scheduler;  // why they reject the end for good
   absl::Status status = episode->WaitForCalls(timeout);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
   if (absl::IsAborted(status)) status = GiveUp(episode);
@@ -200,10 +201,10 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
   if (by_pool.empty() && by_scheduler.empty()) return ResponseTo(end.rejection);
   INGOT_LOG(
       warn, "episode {} is given up as {}: {}", episode->id(), v1::EpisodeState_Name(end.request.state()),
-      by_pool.empty() ? "the scheduler does not know it: " + by_scheduler : "the pool refuses its end: " + by_pool);
+      by_pool.empty() ? "the scheduler does not know it: " + by_scheduler : "the pool rejects its end: " + by_pool);
   if (by_pool.empty()) return ResponseTo(end.rejection);  // the end is durable
   return ApiError(409, "episode_over", "",
-                  absl::StrCat("the end of episode ", episode->id(), " is refused: ", by_pool));
+                  absl::StrCat("the end of episode ", episode->id(), " is rejected: ", by_pool));
 }
 
 void Gateway::Remove(const std::shared_ptr<Episode>& episode, EndedEpisode ended, bool free_key) {

@@ -1,10 +1,10 @@
 // Gateway: answers about an episode that another gateway may have taken meanwhile.
 //
-// Writes carry the episode's token, so that the pool refuses those of a gateway that was silent for too long. An answer from
-// memory needs a question to the pool instead, and only where its client would believe it and act on it: a refusal that no
-// client repeats, such as "it has no reward" or "it has recorded no such call". The question follows the decision: if the
-// gateway still serves the episode then, its memory was right before. There is no time within which it could be left out:
-// whoever takes an episode waits for no lease of this gateway's.
+// Writes carry the episode's token, so that the pool rejects writes of a gateway that was unresponsive for too long. An
+// answer from memory needs a check with the pool instead, but only if the client would act on it: an error that no
+// client retries, such as "it has no reward" or "it has recorded no such call". The check follows the decision: if the
+// gateway still serves the episode then, its memory was right before. The check is always needed: a gateway that takes
+// an episode does not wait for a lease of this gateway.
 #include <utility>
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Keys and their rights never change. All other refusals that clients do not repeat may come from what an episode has done.
+// Keys and their rights never change. All other errors that clients do not retry may depend on the episode's state.
 bool IsOfMemory(const absl::Status& rejection) {
   const int http = HttpStatusOf(rejection);
   return !rejection.ok() && !MayRetry(rejection) && http != 401 && http != 403;
@@ -24,7 +24,7 @@ bool IsOfMemory(const absl::Status& rejection) {
 
 absl::Status Gateway::GiveUp(const std::shared_ptr<Episode>& episode) {
   episode->MarkTaken();
-  INGOT_LOG(warn, "episode {} goes on at another gateway; this one was silent for too long", episode->id());
+  INGOT_LOG(warn, "episode {} continues at another gateway; this gateway was unresponsive for too long", episode->id());
   bool replaced = false;  // this gateway has taken it back already
   {
     base::MutexLock lock(mu_);
@@ -41,14 +41,14 @@ absl::Status Gateway::CheckServed(const std::shared_ptr<Episode>& episode) {
   v1::GetEpisodeRequest get;
   get.set_episode_id(episode->id());
   const auto stored = core_.parts.pool->GetEpisode(get);
-  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // its group was deleted: nobody serves it
+  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // its group was deleted: no gateway serves it
   if (absl::IsDataLoss(stored.status())) {
     return base::Annotate(stored.status(), "whether this gateway still serves the episode");
   }
   if (!stored.ok()) {
     return ApiError(503, "pool_unreachable", "",
-                    absl::StrCat("the pool does not tell whether this gateway still serves episode ", episode->id(),
-                                 " (", stored.status().message(), "): send the request again"));
+                    absl::StrCat("the pool cannot say whether this gateway still serves episode ", episode->id(), " (",
+                                 stored.status().message(), "): send the request again"));
   }
   const v1::Episode& record = stored->episode();
   const bool served = record.gateway_token() == episode->gateway_token() && record.gateway() == core_.parts.name;
@@ -62,9 +62,9 @@ absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::S
 }
 
 absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
-  constexpr char kWhat[] = "which calls of the episode are recorded is not known: send the reward again";
+  constexpr char kWhat[] = "it is not known which calls of the episode are recorded: send the reward again";
   for (const v1::AppendCallRequest& lost : episode->LostAppends()) {
-    // Sent again, it is stored for sure or never; a look at the pool would miss one that is still on its way.
+    // Sending it again settles whether it is stored; reading the pool would miss an append that is still on its way.
     const absl::Status again = core_.parts.pool->AppendCall(lost);
     if (absl::IsAborted(again)) return GiveUp(episode);
     if (!again.ok() && !datapool::IsRejection(again)) return base::Annotate(again, kWhat);
@@ -86,7 +86,7 @@ absl::Status Gateway::ReadReward(const std::shared_ptr<Episode>& episode) {
   v1::GetEpisodeRequest get;
   get.set_episode_id(episode->id());
   const auto stored = core_.parts.pool->GetEpisode(get);
-  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // the end will be refused
+  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // the end will be rejected
   if (!stored.ok()) return base::Annotate(stored.status(), "reading the reward of an episode that is to end");
   if (stored->episode().gateway_token() != episode->gateway_token()) return GiveUp(episode);
   episode->NoteStored(stored->episode());

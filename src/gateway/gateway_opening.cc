@@ -21,8 +21,8 @@ constexpr std::chrono::seconds kLongOpening(2);
 constexpr size_t kMaxRunner = 256;                                   // bytes
 constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
-// The owner's key. It is made from the idempotency key, since gateway and pool keep only hashes of keys and a repeated
-// request must get the same key.
+// The owner's key. It is derived from the idempotency key, because gateway and pool keep only hashes of keys and a
+// repeated request must get the same key.
 std::string NewOwnerKey(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
   return OwnerKeyOf(request.idempotency_key());
@@ -54,7 +54,7 @@ absl::Status CheckRequest(const v1::EpisodeOpenRequest& request, bool admission)
   const size_t once = request.idempotency_key().size();
   if (once != 0 && (once < kMinIdempotencyKey || once > kMaxIdempotencyKey)) {
     return BadRequest("idempotency_key", absl::StrCat("'idempotency_key' must have ", kMinIdempotencyKey, " to ",
-                                                      kMaxIdempotencyKey, " bytes that nobody can guess"));
+                                                      kMaxIdempotencyKey, " bytes that cannot be guessed"));
   }
   if (request.can_fork() && request.runner().empty()) {
     return BadRequest("can_fork", "'can_fork' needs the name of a 'runner', which holds the snapshots");
@@ -70,16 +70,16 @@ Episode::AskedEnd LostRunner() {
 // Not FAILED_PRECONDITION, which would say that the run is over.
 absl::Status RunnerReplaced(const std::string& runner) {
   return absl::AbortedError(absl::StrCat("runner '", base::Printable(runner, {.max_bytes = 80}),
-                                         "' was started again: its earlier start opens no more episodes. If that one "
-                                         "still runs, stop it, or give one of both another name"));
+                                         "' was started again, so its earlier start can open no more episodes. If the "
+                                         "earlier start still runs, stop it or rename one of them"));
 }
 
 }  // namespace
 
 absl::Status Gateway::CheckAdmin(const std::string& key) const {
   if (admin_key_.empty() || IsAdmin(key)) return absl::OkStatus();
-  constexpr char kWhose[] = "the gateway's admin key: that in the file that gateway.admin_key_file names";
-  // Without a file the key is one that this run's own runner and gateway alone have.
+  constexpr char kWhose[] = "the gateway's admin key, which is in the file gateway.admin_key_file";
+  // Without a file only this run's own runner and gateway have the key.
   if (core_.options.admin_key_file.empty()) {
     return ApiError(
         key.empty() ? 401 : 403, "invalid_api_key", "",
@@ -87,7 +87,7 @@ absl::Status Gateway::CheckAdmin(const std::string& key) const {
         "set gateway.admin_key_file and send the key in that file");
   }
   if (key.empty()) return ApiError(401, "invalid_api_key", "", absl::StrCat("opening an episode needs ", kWhose));
-  return ApiError(403, "invalid_api_key", "", absl::StrCat("this is not what opening an episode needs, ", kWhose));
+  return ApiError(403, "invalid_api_key", "", absl::StrCat("wrong key: opening an episode needs ", kWhose));
 }
 
 v1::EpisodeLimits Gateway::LimitsFor(const v1::EpisodeLimits& asked) const {
@@ -112,7 +112,7 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
   INGOT_RETURN_IF_ERROR(EndIfAbandoned(episode));
   if (once && core_.parts.clock->Now() - began > kLongOpening) {
-    // This process may have been paused meanwhile, and the opener may have asked another gateway.
+    // This process may have been paused meanwhile, and the client may have asked another gateway.
     const std::string elsewhere = core_.parts.peers == nullptr ? "" : AskForKey(key).role;
     if (!elsewhere.empty()) {
       INGOT_RETURN_IF_ERROR(
@@ -151,7 +151,7 @@ absl::Status Gateway::EndAbandoned(const std::string& runner, const std::string&
     INGOT_LOG(warn, "abandoned episodes of other gateways are not ended: {}", taken.ToString());
   }
   std::vector<std::shared_ptr<Episode>> abandoned;
-  std::string newest;  // by now: its episodes are not abandoned
+  std::string newest;  // its episodes are not abandoned
   {
     base::MutexLock lock(mu_);
     newest = incarnations_.NewestOf(runner).value_or(incarnation);
@@ -227,15 +227,16 @@ absl::Status Gateway::ReserveEpisode() {
     ++opening_;
   }
   if (oldest == nullptr) return absl::OkStatus();
-  const absl::Status ended = End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "made room"}, true).status();
+  const absl::Status ended =
+      End(oldest, {.state = v1::EPISODE_FINISHED, .detail = "closed for a new session"}, true).status();
   base::MutexLock lock(mu_);
   making_room_.erase(oldest->id());
-  const bool gone = !by_id_.contains(oldest->id());  // also where somebody else ended it at the same time
+  const bool gone = !by_id_.contains(oldest->id());  // also if another caller ended it at the same time
   if (gone && !shutdown_) return absl::OkStatus();
   --opening_;
   if (shutdown_) return ShuttingDown();
   // Not the error's own code: callers would read FAILED_PRECONDITION as the end of the run.
-  return absl::UnavailableError(absl::StrCat("no room was made for another episode: ", ended.message()));
+  return absl::UnavailableError(absl::StrCat("an idle session could not be closed for a new one: ", ended.message()));
 }
 
 absl::Status Gateway::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record) {
@@ -272,7 +273,7 @@ void Gateway::ReportHolder(const v1::Episode& rejected) {
   for (datapool::EpisodePages pages(*core_.parts.pool, rejected.purpose(), group, group); !pages.done();) {
     const auto page = pages.Next();
     if (!page.ok()) {
-      INGOT_LOG(error, "the scheduler is not told who holds an attempt of group {}: {}", group,
+      INGOT_LOG(error, "cannot report to the scheduler which episode holds an attempt of group {}: {}", group,
                 page.status().ToString());
       return;
     }

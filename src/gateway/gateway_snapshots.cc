@@ -11,7 +11,7 @@ namespace ingot::gateway {
 namespace {
 
 constexpr int64_t kMostWaitMs = 60'000;
-constexpr std::chrono::seconds kRoomWait(5);  // of a part of files
+constexpr std::chrono::seconds kRoomWait(5);  // for a part of files
 
 }  // namespace
 
@@ -51,8 +51,7 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::E
                                  " was started elsewhere: Ingot holds neither its folder nor its HOME"));
   }
   if (episode->record().purpose() != v1::PURPOSE_TRAIN) {
-    return ApiError(409, "no_group", "",
-                    "only episodes of training are forked: no other may join the group of this one");
+    return ApiError(409, "no_group", "", "only training episodes can be forked");
   }
   const auto timeout = base::FromSeconds(core_.options.end_wait_s);
   const absl::StatusOr<Episode::Place> place = episode->ShutGate(timeout);
@@ -62,12 +61,12 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Gateway::SnapshotEpisode(const v1::E
   ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
   snapshots_.Post(episode->record().runner(), ask);
   const absl::Status taken = snapshots_.Await(ask.snapshot_id(), core_.parts.clock->Now() + timeout);
-  // While another gateway serves the episode, the shut gate keeps no call from it.
+  // If another gateway serves the episode, the closed gate here does not stop calls.
   const absl::Status served = CheckServed(episode);
   episode->OpenGate();
   INGOT_RETURN_IF_ERROR(served);
   if (absl::IsFailedPrecondition(taken)) {
-    return ApiError(409, "no_snapshot", "", absl::StrCat("there is no snapshot of the episode: ", taken.message()));
+    return ApiError(409, "no_snapshot", "", absl::StrCat("the snapshot of the episode failed: ", taken.message()));
   }
   INGOT_RETURN_IF_ERROR(taken);
   v1::EpisodeSnapshotResponse response;
@@ -83,7 +82,7 @@ bool Gateway::IsServed(const std::string& episode_id) {
     base::MutexLock lock(mu_);
     episode = FindOpen(episode_id);
   }
-  if (episode != nullptr) (void)CheckServed(episode);  // without an answer the ask goes out: the end carries the token
+  if (episode != nullptr) (void)CheckServed(episode);  // on an error the ask is sent: the end has the token
   if (episode != nullptr && !episode->taken()) return true;
   snapshots_.Forget(episode_id);
   return false;
@@ -114,13 +113,13 @@ absl::StatusOr<std::shared_ptr<FileTransfer>> Gateway::ReadSnapshotFiles(const C
   INGOT_ASSIGN_OR_RETURN(const auto episode,
                          IsAdmin(caller.api_key) ? FindByKey(caller.episode, caller.api_key) : FindForCall(caller));
   if (episode == nullptr || !episode->record().has_fork()) {
-    return ApiError(404, "no_files", "", "the episode begins at no snapshot, so there are no files of one");
+    return ApiError(404, "no_files", "", "the episode does not start from a snapshot, so it has no snapshot files");
   }
   const v1::EpisodeFork& fork = episode->record().fork();
   INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, TrunkOf(fork.episode_id()));
   if (trunk.episode().runner().empty()) {
     return ApiError(409, "no_room", "",
-                    "the agent of the snapshot's episode was started elsewhere: its files are there");
+                    "the agent of the snapshot's episode was started elsewhere, and its files are there");
   }
   INGOT_ASSIGN_OR_RETURN(auto transfer, transfers_.Open(std::move(wake)));
   v1::NextSnapshotResponse ask;
@@ -135,7 +134,7 @@ absl::Status Gateway::SendSnapshotFiles(const v1::SnapshotFilesPart& part) {
   INGOT_RETURN_IF_ERROR(CheckAdmin(part.admin_key()));
   const auto transfer = transfers_.Find(part.transfer_id());
   snapshots_.ForgetTransfer(part.transfer_id());
-  if (transfer == nullptr) return absl::NotFoundError("nobody reads these files any more");
+  if (transfer == nullptr) return absl::NotFoundError("the reader of these files is gone");
   return transfer->Put(part, kRoomWait);
 }
 
@@ -157,7 +156,7 @@ absl::Status Gateway::AskAsFork(const std::string& snapshot_id, v1::Episode& rec
   }
   INGOT_RETURN_IF_ERROR(trunk.status());
   if (trunk->episode().purpose() != v1::PURPOSE_TRAIN) {
-    return ApiError(409, "no_group", "from_snapshot", "only episodes of training have a group that others may join");
+    return ApiError(409, "no_group", "from_snapshot", "only training episodes have a group that others can join");
   }
   *record.mutable_fork() = ForkOf(*trunk, place->calls);
   ask.clear_task();
@@ -167,7 +166,7 @@ absl::Status Gateway::AskAsFork(const std::string& snapshot_id, v1::Episode& rec
 
 absl::StatusOr<Episode::EarlierCalls> Gateway::JoinTrunk(v1::Episode& record) {
   if (!record.has_fork()) return Episode::EarlierCalls();
-  if (record.fork().snapshot_id().empty()) {  // the scheduler names the trunk alone
+  if (record.fork().snapshot_id().empty()) {  // the scheduler names only the trunk
     INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, TrunkOf(record.fork().episode_id()));
     *record.mutable_fork() = ForkOf(trunk, std::nullopt);
   }

@@ -20,7 +20,7 @@ struct Reading {
   bool asked ABSL_GUARDED_BY(mu) = true;
   bool given_up ABSL_GUARDED_BY(mu) = false;
 
-  // False: nobody waits for the next part any more.
+  // False: the reader of the next part is gone.
   bool AwaitNext() {
     base::MutexLock lock(mu);
     while (!asked && !given_up) changed.Wait(mu);
@@ -64,7 +64,7 @@ class GrpcForwarded final : public Peers::ForwardedCall {
     if (!done) reading.context.TryCancel();
     const grpc::Status status = reader->Finish();
     if (done) return;
-    on_part(status.ok() ? absl::UnavailableError("its answer has no end") : v1::FromGrpc(status));
+    on_part(status.ok() ? absl::UnavailableError("its response stream ended early") : v1::FromGrpc(status));
   }
 
   const std::shared_ptr<Reading> reading_;
@@ -107,7 +107,7 @@ class GrpcPeers final : public Peers {
   absl::StatusOr<std::shared_ptr<v1::Gateway::Stub>> StubOf(const std::string& role) const {
     const auto found = stubs_.find(role);
     if (found != stubs_.end()) return found->second.Now();
-    return absl::UnavailableError(absl::StrCat("'", role, "' is no gateway of this run"));
+    return absl::UnavailableError(absl::StrCat("'", role, "' is not a gateway of this run"));
   }
 
   const GrpcPeersOptions options_;

@@ -7,8 +7,8 @@
 
 namespace ingot::gateway {
 
-// Parsing takes memory by values, not by bytes: two bytes of a list of numbers become fifty. So a body, and a string of
-// JSON within it, is parsed only if it has at most this many values: enough for a list of a million token ids.
+// Parsing uses memory per value, not per byte: two bytes of a list of numbers become fifty. So a body, or a JSON string
+// in it, is parsed only if it has at most this many values: enough for a list of a million token ids.
 inline constexpr size_t kMaxBodyValues = 2'000'000;
 
 // REQUIRES: well-formed JSON.

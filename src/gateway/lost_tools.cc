@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kProbe[] = "probed_tool";
 
-// Whether a prompt says something else with a tool than without. A template that refuses a conversation loses nothing
+// Whether a prompt with a tool differs from a prompt without. A template that rejects a conversation loses nothing
 // silently.
 bool WritesTools(const text::ChatFormat& format) {
   text::Conversation conversation;
@@ -42,7 +42,7 @@ void LostTools::Note(size_t tools) {
     lost_ = !why.empty();
     if (!lost_) return;
     INGOT_LOG(warn,
-              "a call brings tools ({}), and this model cannot use them: {}. Such calls get text, and "
+              "a call has tools ({}), and this model cannot use them: {}. Such calls get text, and "
               "ingot_gateway_lost_tools_total counts them; {}",
               tools, why, kWayToTools);
   });

@@ -1,5 +1,5 @@
-// Tools that a call brings, and that its model cannot use: the chat template does not write them into the prompt, or the
-// output format reads no calls. Agents that always send tools go on, and get text. So the log says it once, and a counter
+// A call's tools that its model cannot use: the chat template does not write them into the prompt, or the output format
+// reads no calls. Agents that always send tools continue, and get text. So the log reports it once, and a counter
 // counts the calls (ingot_gateway_lost_tools_total).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ingot::gateway {
 
-// The way to a chat format with tools, for the words of errors.
+// How to get a chat format with tools, for error messages.
 inline constexpr char kWayToTools[] =
     "set a chat format that has tools: `ingot serve --chat-format hermes`, or model.chat_format: hermes in a run";
 
@@ -25,7 +25,7 @@ class LostTools {
  public:
   explicit LostTools(std::shared_ptr<const text::ChatFormat> format) : format_(std::move(format)) {}
 
-  // Takes note of a call with so many tools. The first one looks at the format, and tells the log.
+  // Notes a call with this number of tools. The first call checks the format and logs the result.
   void Note(size_t tools);
   // Calls that lost their tools.
   int64_t calls() const { return calls_; }

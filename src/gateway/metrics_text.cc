@@ -43,7 +43,7 @@ std::string Gateway::MetricsText() const {
   }
   constexpr char kConcessions[] = "ingot_gateway_concessions_total";
   Family(out, kConcessions, "counter",
-         "Calls whose conversation the chat template refused as it was, by the change with which it was rendered.");
+         "Calls whose conversation the chat template rejected as sent, by the change that made it render.");
   for (size_t i = 0; i < counters.concessions.size(); ++i) {
     absl::StrAppend(&out, kConcessions, "{kind=\"", base::View(text::kConcessionNames[i]), "\"} ",
                     counters.concessions[i].load(), "\n");
@@ -68,14 +68,14 @@ std::string Gateway::MetricsText() const {
   counter("ingot_gateway_episodes_opened_total", "Episodes opened.", counters.episodes_opened);
   counter("ingot_gateway_episodes_finished_total", "Episodes ended as finished.", counters.episodes_finished);
   counter("ingot_gateway_episodes_failed_total", "Episodes ended as failed.", counters.episodes_failed);
-  counter("ingot_gateway_episodes_fenced_total", "Episodes ended as lost by no fault of their own.",
+  counter("ingot_gateway_episodes_fenced_total", "Episodes ended as lost through no fault of the agent.",
           counters.episodes_fenced);
   counter("ingot_gateway_episodes_forked_total", "Trunks ended at their fork.", counters.episodes_forked);
-  counter("ingot_gateway_episodes_ended_elsewhere_total", "Episodes that somebody else ended in the pool.",
+  counter("ingot_gateway_episodes_ended_elsewhere_total", "Episodes that another process ended in the pool.",
           counters.episodes_ended_elsewhere);
   counter("ingot_gateway_episodes_taken_total", "Open episodes taken over from another gateway or an earlier process.",
           counters.episodes_taken);
-  counter("ingot_gateway_episodes_rejected_total", "Episodes not let in.", counters.episodes_rejected);
+  counter("ingot_gateway_episodes_rejected_total", "Episodes not admitted.", counters.episodes_rejected);
   const v1::GatewayStatusResponse status = Status();
   gauge("ingot_gateway_open_episodes", "Episodes and sessions open now.", status.open_episodes());
   gauge("ingot_gateway_open_episodes_limit", "Limit of the above.", core_.options.max_open_episodes);

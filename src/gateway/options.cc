@@ -34,13 +34,13 @@ absl::Status ValidateModels(const GatewayOptions& options) {
       return absl::InvalidArgumentError(absl::StrCat("models[", i, "] ('", model.name, "'): ", what));
     };
     if (model.name.empty()) return fault("it has no name");
-    if (!names.insert(model.name).second) return fault("there is another model of this name");
+    if (!names.insert(model.name).second) return fault("another model has this name");
     if (model.weights == ModelWeights::kPinned && model.version < 0) {
       return fault(absl::StrCat("version is ", model.version, ": it must be 0 or greater"));
     }
     const bool external = model.weights == ModelWeights::kExternal;
     if (external != (model.address.empty() == !model.url.empty()) || (!external && !model.url.empty())) {
-      return fault("external weights, and no others, need an address, e.g. 10.0.0.7:7410, or else a url");
+      return fault("external weights, and only they, need an address, e.g. 10.0.0.7:7410, or a url");
     }
     const bool text_fields = !model.served_model.empty() || !model.key_file.empty() || model.stream;
     if (model.url.empty() && text_fields) return fault("served_model, key_file and stream are for a url");

@@ -21,16 +21,16 @@ namespace ingot::gateway {
 struct GatewayParts {
   std::shared_ptr<rollout::Client> engine;
   std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by name of GatewayOptions::models
-  std::map<std::string, std::shared_ptr<TextModel>> text_models = {};     // of those with a url
+  std::map<std::string, std::shared_ptr<TextModel>> text_models = {};     // of models with a url
   datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)
-  Admission* admission = nullptr;  // null = any key is accepted, and every episode is a served one
+  Admission* admission = nullptr;  // null = any key is accepted, and every episode is served
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
   std::shared_ptr<ScriptedModel> script = nullptr;  // the text that calls sample; null = the engine draws
-  // The admin key if options.admin_key_file names none; empty = whoever reaches the gateway may open episodes.
+  // The admin key if options.admin_key_file is empty; empty = any client may open episodes.
   std::string admin_key = {};
-  // Episode.gateway of this process (GatewayName), and the run's gateways. Null = this is the only one there ever is, and its
-  // episodes carry no token.
+  // Episode.gateway of this process (GatewayName), and the run's gateways. Null = this is always the only gateway, and
+  // its episodes carry no token.
   std::string name = {};
   Peers* peers = nullptr;
   const base::Clock* clock = &base::Clock::Real();

@@ -1,8 +1,8 @@
-// Gateway: finds the one of several gateways that serves an episode, or takes the episode over.
+// Gateway: finds which of several gateways serves an episode, or takes over the episode.
 //
 //   pool: Episode.gateway = "gateway-1:..." ──▶ is it there, and does it answer that it serves the episode?
-//                                                yes: the request is passed on to it (http_forward.h)
-//                                                no:  TakeOverEpisode under the next token; what it still writes is refused
+//                                                yes: the request is forwarded to it (http_forward.h)
+//                                                no:  TakeOverEpisode under the next token; its later writes fail
 #include <algorithm>
 #include <utility>
 
@@ -14,8 +14,8 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr std::chrono::seconds kSilence(5);  // no further question to a gateway that did not answer
-constexpr int kTries = 3;                    // to take an episode over that others take at the same time
+constexpr std::chrono::seconds kSilence(5);  // how long a gateway that did not answer is not asked again
+constexpr int kTries = 3;                    // to take over an episode that other gateways take at the same time
 
 }  // namespace
 
@@ -135,7 +135,7 @@ absl::StatusOr<v1::ServesResponse> Gateway::Ask(const std::string& role, const v
   }
   auto answer = core_.parts.peers->Serves(role, question);
   if (answer.ok()) return answer;
-  INGOT_LOG(warn, "{} does not answer, and its episodes go on here as they are asked for: {}", role,
+  INGOT_LOG(warn, "{} does not answer; this gateway takes over its episodes as requests for them arrive: {}", role,
             std::string(answer.status().message()));
   base::MutexLock lock(mu_);
   silent_until_[role] = clock.Now() + kSilence;
@@ -146,8 +146,8 @@ absl::StatusOr<std::string> Gateway::PlaceOpening(const std::string& idempotency
   const std::string key = OwnerKeyOf(idempotency_key);
   if (!MayBeElsewhere({.api_key = key, .episode = {}})) return std::string();
   const KeyPlace place = AskForKey(key);
-  // A gateway that gives no answer may have opened the episode before: without this its next process, or the gateway itself
-  // when it goes on, would serve an episode that nobody runs.
+  // A gateway that gives no answer may have opened the episode before. Without this, its next process, or the gateway
+  // itself when it resumes, would serve an episode without a runner.
   return place.role.empty() && !place.all_answered ? PlaceByPool(key) : place.role;
 }
 
@@ -174,8 +174,8 @@ Gateway::KeyPlace Gateway::AskForKey(const std::string& key) {
   return place;
 }
 
-// Another gateway answers from its memory, so that the pool has the last word on the episode that it names. An answer "none"
-// is true of a gateway that answers: an episode that it lost is in the memory of the one that took it.
+// Another gateway answers from its memory, so the pool decides about the episode that it names. An answer "none" is
+// true for a gateway that answers: an episode that it lost is in the memory of the gateway that took it.
 absl::StatusOr<std::string> Gateway::PlaceByKey(const std::string& key) {
   const KeyPlace place = AskForKey(key);
   if (!place.episode_id.empty()) return PlaceById(place.episode_id);

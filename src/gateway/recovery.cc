@@ -12,8 +12,8 @@
 namespace ingot::gateway {
 namespace {
 
-// The age that an episode has reached, for sure: the times of its own calls are counted from its opening by clocks that
-// nobody sets. This machine's wall clock may have been set since, or be another one than the opener's.
+// A lower bound on an episode's age: the times of its calls are counted from its opening by monotonic clocks. This
+// machine's wall clock may have been set since, or may differ from the clock of the gateway that opened it.
 std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
   const int64_t opened = tree.episode().opened_unix_ns();
   int64_t reached = opened;
@@ -40,7 +40,8 @@ absl::Status Gateway::Recover(const std::string& gone) {
       for (const v1::Episode& episode : page.episodes()) {
         const std::string role = RoleOfGateway(episode.gateway());
         const bool stays = std::find(elsewhere.begin(), elsewhere.end(), role) != elsewhere.end();
-        // A take that the pool stored although its answer was lost has this gateway's name, and nobody serves the episode.
+        // A takeover that the pool stored although the response was lost has this gateway's name, and no gateway serves
+        // the episode.
         const bool own_name = episode.gateway() == core_.parts.name;
         if (!alone && (own_name ? IsHere(episode.episode_id()) : stays)) continue;
         const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : TakeOver(episode);
@@ -51,7 +52,7 @@ absl::Status Gateway::Recover(const std::string& gone) {
     }
   }
   if (taken + lost > 0) {
-    INGOT_LOG(info, "{} open episodes of an earlier gateway go on here, {} could not be read", taken, lost);
+    INGOT_LOG(info, "{} open episodes of an earlier gateway continue here, {} could not be read", taken, lost);
   }
   return absl::OkStatus();
 }
@@ -62,7 +63,7 @@ absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& 
             why.ToString());
   v1::StoreEndRequest end;
   end.set_episode_id(episode.episode_id());
-  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // of Take
+  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // the token of Take
   end.set_state(v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
@@ -88,7 +89,7 @@ absl::Status Gateway::GoOn(v1::EpisodeTree tree) {
   const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
   auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
                                            core_.parts.clock->Now() - age, *core_.parts.clock);
-  std::shared_ptr<Episode> earlier;  // this gateway may have had it before another one took it for a while
+  std::shared_ptr<Episode> earlier;  // this gateway may have had it before another gateway took it for a while
   {
     base::MutexLock lock(mu_);
     if (const auto found = by_id_.find(episode->id()); found != by_id_.end()) earlier = found->second;

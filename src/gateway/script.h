@@ -1,7 +1,7 @@
 // A scripted model: a file with the text that calls sample. It drives a client through tool calls, malformed calls,
 // long streams and errors, on the real path through engine and record (`ingot serve MODEL_DIR --script FILE`).
 //
-// The file has a JSON object per line. A call uses the first line that is left and matches its request:
+// The file has a JSON object per line. A call uses the first unused line that matches its request:
 //
 //   output       the text to sample, special tokens written out; or instead
 //   content      the answer's text, and
@@ -9,7 +9,7 @@
 //   truncated    true: no end-of-turn id follows, but the call ends as if one did
 //   contains     matches a request whose last message contains this text
 //   tools        matches a request with (true) or without (false) tools
-//   repeat       true: the line stays for further calls
+//   repeat       true: the line stays for more calls
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class ScriptedModel {
   static absl::StatusOr<std::shared_ptr<ScriptedModel>> Parse(std::string_view text, const text::Tokenizer& tokenizer,
                                                               const text::ChatFormat& format);
 
-  // The ids to sample. FAILED_PRECONDITION: no line is left for this request.
+  // The ids to sample. FAILED_PRECONDITION: no line is left that matches this request.
   absl::StatusOr<std::vector<int32_t>> NextAnswer(const GatewayRequest& request);
 
  private:

@@ -1,5 +1,5 @@
 // The scheduler's interface, in process or over gRPC; proto/scheduler.proto documents each call. Thread safe. NextBatch
-// blocks up to its wait_ms, every other call for its journal writes.
+// blocks for up to its wait_ms, every other call for its journal writes.
 #pragma once
 
 #include "base/status.h"

@@ -1,10 +1,10 @@
-// The evaluations that run: held-out tasks, avg_n samples each, on a pinned version.
+// The running evaluations: held-out tasks, avg_n samples each, on a pinned version.
 //
-// One group per task, with the id version * 2^20 + task: ids are unique per version, also through restarts. A failed
-// attempt is tried again, max_attempts in all; then the sample counts as reward 0. A sample that the infrastructure failed
-// as often as max_infrastructure_failures is given up too, and is out of the mean.
+// One group per task, with the id version * 2^20 + task: ids are unique per version, even across restarts. A failed
+// attempt is tried again, max_attempts in all; then the sample counts as reward 0. A sample that the infrastructure
+// failed max_infrastructure_failures times is given up too, and is left out of the mean.
 //
-// Knows no journal: NextResult gives a result to write, RecordResult takes it as written. Not thread safe.
+// Does not touch the journal: NextResult returns a result to write, RecordResult takes it as written. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -37,15 +37,15 @@ class EvalBoard {
   // The groups of the evaluation.
   static v1::StartEvalResponse Groups(const v1::StartEvalRequest& request);
 
-  // Starts an evaluation; its samples begin above the attempts in `used`. Idempotent: a repetition changes nothing
-  // while the evaluation runs, and any request for a version that is done. ALREADY_EXISTS: another request of this
+  // Starts an evaluation; its samples begin above the attempts in `used`. Idempotent: a repetition while the evaluation
+  // runs changes nothing, and neither does any request for a finished version. ALREADY_EXISTS: another request of this
   // version runs. RESOURCE_EXHAUSTED: max_active_evals run. REQUIRES: Validate(request) is OK.
   absl::Status Start(const v1::StartEvalRequest& request, const Attempts& used);
 
-  // A waiting sample of the lowest version that has one; nullopt = none waits.
+  // A waiting sample, of the lowest version possible; nullopt = none waits.
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
-  // An episode ended. False = nothing changed: a repetition, a late end, or one of a forgotten evaluation.
-  // INVALID_ARGUMENT: no such sample or attempt, or no end.
+  // An episode ended. False = nothing changed: a repetition, a late end, or the end belongs to a forgotten evaluation.
+  // INVALID_ARGUMENT: no such sample or attempt, or the state is not an end.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
   std::vector<v1::EpisodeRef> Running() const;
   // Fails the attempts whose deadline has passed.
@@ -58,7 +58,7 @@ class EvalBoard {
 
   // NOT_FOUND: the evaluation was never started, or is forgotten.
   absl::StatusOr<v1::EvalStatusResponse> Status(int64_t version) const;
-  // The run went back to `version`: forgets the evaluations of later versions, which will be made anew.
+  // The run went back to `version`: forgets the evaluations of later versions, which will run again.
   void ForgetAfter(int64_t version);
 
   bool active() const { return !runs_.empty(); }
@@ -74,7 +74,7 @@ class EvalBoard {
     std::vector<std::chrono::nanoseconds> deadlines;  // by sample, of its running attempt
     int32_t finished = 0;                             // samples
     int32_t failed = 0;                               // samples given up
-    int32_t broken = 0;                               // of them those that the infrastructure failed
+    int32_t broken = 0;                               // of those, failed by the infrastructure
     double reward_sum = 0;                            // of finished samples
   };
   // Counts a sample whose state was `before`.

@@ -1,5 +1,5 @@
-// The groups that wait for their reward: whom to ask about next, what was answered, and whose time is over. Knows
-// neither journal nor threads.
+// The groups that wait for their reward: which group to ask about next, the answers, and which deadlines have passed.
+// Knows neither journal nor threads.
 //
 //   complete --> Next: ask --> in flight --> Answer --+--> OK, or an error that stays: the answer
 //                  ^                                  |
@@ -24,16 +24,16 @@ class GradeBoard {
  public:
   explicit GradeBoard(const Grading& grading) : grading_(grading) {}
 
-  // The state of a complete group at this moment. A group that the board does not know enters it.
+  // The current state of a complete group. Adds a group that the board does not know.
   struct Turn {
-    bool ask = false;  // it is to be asked about now; the board counts it as in flight from here on
-    std::optional<absl::StatusOr<v1::GradeResponse>> answer;  // final; DEADLINE_EXCEEDED: its time is over
+    bool ask = false;  // ask about it now; the board counts it as in flight from here on
+    std::optional<absl::StatusOr<v1::GradeResponse>> answer;  // final; DEADLINE_EXCEEDED: its deadline has passed
   };
   Turn Next(int64_t group_id, std::chrono::nanoseconds now);
-  // An answer came. One about a group that the board has forgotten changes nothing. True = it is the group's first failed
-  // attempt, and another one follows.
+  // An answer came. An answer about a forgotten group changes nothing. True = it is the group's first failed attempt,
+  // and another attempt follows.
   bool Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now);
-  // Why the oldest group has no reward that was asked for in vain; empty = there is none.
+  // The error of the oldest group whose request failed; empty = none.
   std::string LastError() const;
   void Forget(int64_t group_id) { groups_.erase(group_id); }
   int64_t size() const { return static_cast<int64_t>(groups_.size()); }

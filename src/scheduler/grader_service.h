@@ -1,5 +1,5 @@
-// The gRPC service of the reward stage: forwards every question to a Grader. Each holds one server thread until it is
-// answered.
+// The gRPC service of the reward stage: forwards every request to a Grader. Each request holds one server thread until
+// it is answered.
 #pragma once
 
 #include <memory>

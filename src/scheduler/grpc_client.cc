@@ -17,7 +17,7 @@ class GrpcClient final : public Client {
       : stubs_(std::move(channel)), deadline_(deadline) {}
 
   absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override {
-    // Not repeated: an Admit whose answer was lost leaves its sample running until its group's deadline.
+    // No retry: an Admit whose response was lost leaves its sample running until its group's deadline.
     auto response =
         v1::CallUnary(stubs_, &v1::Scheduler::Stub::Admit, request, {.timeout = deadline_, .repeat = false});
     if (!response.ok()) return response.status();

@@ -9,9 +9,9 @@
 
 namespace ingot::scheduler {
 
-// `deadline` bounds every call; NextBatch has its wait_ms on top. Until then a call waits for a scheduler that cannot
-// be reached, and is repeated after a lost connection. Admit is not repeated: it returns UNAVAILABLE, and the lost
-// ticket's sample may count as running until its group's deadline. Status neither waits nor is repeated.
+// `deadline` limits every call; NextBatch adds its wait_ms. Until then a call waits for a scheduler that cannot be
+// reached, and retries after a lost connection. Admit does not retry: it returns UNAVAILABLE, and the lost ticket's
+// sample may count as running until its group's deadline. Status neither waits nor retries.
 std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::scheduler

@@ -41,13 +41,15 @@ class GrpcGrader final : public RemoteGrader {
   }
 
  private:
-  static absl::Status Stopped() { return absl::UnavailableError("this process stops, and asks no reward stage"); }
+  static absl::Status Stopped() {
+    return absl::UnavailableError("this process is shutting down: the reward stage is not called");
+  }
 
   const v1::Stubs<v1::Rewards> stubs_;
   const std::chrono::milliseconds deadline_;
   base::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<grpc::ClientContext*> waiting_ ABSL_GUARDED_BY(mu_);  // of the questions without an answer
+  std::set<grpc::ClientContext*> waiting_ ABSL_GUARDED_BY(mu_);  // of the requests in flight
 };
 
 }  // namespace

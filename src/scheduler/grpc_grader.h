@@ -11,13 +11,13 @@ namespace ingot::scheduler {
 
 class RemoteGrader : public Grader {
  public:
-  // Every question is UNAVAILABLE at once from here on, those that wait for an answer too. The stage may finish what it
-  // judges. Thread safe, idempotent.
+  // From here on every request is UNAVAILABLE at once, including requests in flight. The stage may finish judging them.
+  // Thread safe, idempotent.
   virtual void Stop() = 0;
 };
 
-// `deadline` bounds every question. A stage that cannot be reached, or that is lost meanwhile, is UNAVAILABLE at once: the
-// scheduler asks again by itself.
+// `deadline` limits every request. A stage that cannot be reached, or whose connection is lost, is UNAVAILABLE at once:
+// the scheduler asks again by itself.
 std::unique_ptr<RemoteGrader> NewGrpcGrader(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::scheduler

@@ -1,4 +1,4 @@
-// The journal's records and what each of them does, live and in the replay at the next start.
+// The effects of the journal's records, live and in the replay at the next start.
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -144,7 +144,7 @@ absl::Status Scheduler::CheckCheckpoint(int64_t step) const {
 absl::Status Scheduler::ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) {
   INGOT_RETURN_IF_ERROR(CheckCheckpoint(checkpoint.step()));
   checkpoint_ = checkpoint;
-  // A later checkpoint belongs to steps that will be taken again.
+  // A later checkpoint belongs to steps that will run again.
   kept_checkpoints_.erase(kept_checkpoints_.lower_bound(checkpoint.step()), kept_checkpoints_.end());
   kept_checkpoints_.insert(checkpoint.step());
   if (std::ssize(kept_checkpoints_) > options_.keep_checkpoints) kept_checkpoints_.erase(kept_checkpoints_.begin());

@@ -8,14 +8,14 @@ namespace ingot::scheduler {
 
 absl::Status JournalWriter::Foreign() const {
   return absl::AbortedError(absl::StrCat("another scheduler writes the journal of this pool (", rejected_,
-                                         "): stop it, or this one; the next start reads the journal anew"));
+                                         "): stop it, or this one; the next start reads the journal again"));
 }
 
 absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record) {
   if (!rejected_.empty()) return Foreign();
-  if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still in doubt");
-  // The pool takes an append with equal content for a repetition. The nonce makes a repetition of this record equal,
-  // and a record of the same content at another index different.
+  if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still unresolved");
+  // The pool takes an append with equal content as a repetition. The nonce makes a repetition of this record equal, and
+  // a record of the same content at another index different.
   record.set_nonce(base::DeriveSeed(writer_, static_cast<uint64_t>(next_index_)));
   in_doubt_ = std::move(record);
   return Send();

@@ -13,12 +13,12 @@ namespace ingot::scheduler {
 // Which tasks new groups get (scheduler/task_sampler.h); `scheduler.sampling` in the YAML.
 struct SamplingOptions {
   // uniform      shuffled passes over the list
-  // curriculum   from the easiest tasks to all of them; `difficulty_field` or `pass_rate_field` is a number of each
+  // curriculum   from the easiest tasks to all of them, by each task's `difficulty_field` or `pass_rate_field`
   // prioritized  in proportion to 1 - success rate
   std::string order = "uniform";
   std::map<std::string, double> domains = {};   // weight of each domain, >= 0; empty = every task weighs the same
-  bool once = false;                            // no task is used twice in the run, through restarts
-  std::string difficulty_field = "difficulty";  // curriculum: larger = harder; 1 - pass rate where no task has it
+  bool once = false;                            // no task is used twice in the run, even across restarts
+  std::string difficulty_field = "difficulty";  // curriculum: larger = harder; 1 - pass rate if no task has it
   double curriculum_start = 0.2;                // share of the tasks, easiest first, at the run's start; in (0, 1]
   double curriculum_until = 0.6;                // share of the run's steps after which all tasks are in; in (0, 1]
   std::string pass_rate_field = "";             // a number in [0, 1] of every task: its success rate before the run
@@ -28,7 +28,7 @@ struct SamplingOptions {
   int64_t retire_groups = 0;   // ended groups of the run for which it rests
   double success_above = 0.5;  // an episode succeeded if its outcome is above it
 
-  // True = a task depends on the seed and the group alone.
+  // True = a task depends only on the seed and the group.
   bool plain() const { return order == "uniform" && domains.empty() && !once && hard_below == 0 && retire_after == 0; }
   absl::Status Validate() const;
 };
@@ -54,30 +54,30 @@ struct SchedulerOptions {
   // Seconds of a group from its first ticket to its last end (train_groups.h); past them the group fails. Also bounds
   // one attempt of an evaluation.
   double group_deadline_seconds = 1800;
-  // Failed attempts of one sample before its group fails, >= 1. Attempts that a restart lost do not count.
+  // Failed attempts of one sample before its group fails, >= 1. Attempts lost to a restart do not count.
   int32_t max_attempts = 3;
-  // The same of attempts that the infrastructure failed, >= 1.
+  // The same for attempts failed by the infrastructure, >= 1.
   int32_t max_infrastructure_failures = 10;
-  // The run ends with the last failure's reason once, for so many seconds, more than B groups failed and none finished;
-  // 0 = never.
+  // The run ends with the last failure's reason after more than B groups failed and none finished for this many
+  // seconds; 0 = never.
   double give_up_seconds = 3600;
-  // The run ends with the last failure's reason once so many episodes in a row failed of their set-up, and none has
-  // finished; 0 = never. Such failures are the recipe's or the machine's, and come again.
+  // The run ends with the last failure's reason after this many episodes in a row failed in their set-up and none has
+  // finished; 0 = never. Such failures are caused by the recipe or the machine, and repeat.
   int32_t give_up_unstarted = 16;
-  // The run ends once so many groups in a row were dropped, for equal rewards; 0 = never. Failed groups between them
+  // The run ends after this many groups in a row were dropped for equal rewards; 0 = never. Failed groups between them
   // do not count. No effect with max_drops_per_batch, which trains such groups.
   int32_t give_up_equal = 1024;
   int32_t max_concurrent_episodes = 0;  // running at a time, evaluations included; 0 = no limit
 
   // ---- Groups without a signal
   bool drop_zero_variance = true;  // drops groups whose rewards are all equal; no effect with group_size 1
-  // After so many drops since the last batch, groups of equal rewards are finished: a policy that always or never
-  // succeeds does not stall the run. 0 = no limit but give_up_equal.
+  // After this many drops since the last batch, groups of equal rewards are trained: a policy that always or never
+  // succeeds does not stall the run. 0 = no limit except give_up_equal.
   int32_t max_drops_per_batch = 0;
 
   // ---- Storage
-  // Steps below the newest checkpoint whose trees stay in the pool, beside those that a kept checkpoint may replay;
-  // 0 = all trees stay.
+  // Steps below the newest checkpoint whose trees stay in the pool, in addition to the steps that a kept checkpoint may
+  // replay; 0 = all trees stay.
   int64_t keep_steps = 0;
   int64_t keep_checkpoints = 2;  // checkpoints that the trainer keeps, > 0
 
@@ -87,7 +87,7 @@ struct SchedulerOptions {
   SamplingOptions sampling = {};
 
   // ---- Evaluations
-  // True = an evaluation of version total_steps follows the last batch. Until it is done, Admit answers
+  // True = an evaluation of version total_steps follows the last batch. Until it is done, Admit returns
   // RESOURCE_EXHAUSTED instead of FAILED_PRECONDITION.
   bool final_eval = false;
   int32_t max_active_evals = 4;        // started and not done, >= 1

@@ -1,4 +1,4 @@
-// What becomes of a group whose samples have ended: it gets its reward, is dropped, or has failed.
+// Decides what happens to a group whose samples have ended: it gets its reward, is dropped, or fails.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,11 +12,11 @@
 namespace ingot::scheduler {
 namespace {
 
-// Why the first sample that could not be judged has no reward; a message's map has no order of its own.
+// The reason for the lowest sample that could not be judged; a protobuf map has no order.
 std::string WhyUngraded(const v1::GradeResponse& graded) {
   const auto first = std::min_element(graded.ungraded().begin(), graded.ungraded().end(),
                                       [](const auto& a, const auto& b) { return a.first < b.first; });
-  return first == graded.ungraded().end() ? "it has none" : first->second;
+  return first == graded.ungraded().end() ? "no reason was given" : first->second;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ absl::Status Scheduler::DecideOutcomes() {
     CountTerms(*outcome);
     changed = true;
   }
-  // An evaluation whose agents never started says nothing of the policy: its result is not journalled.
+  // An evaluation whose agents never started says nothing about the policy: its result is not journalled.
   while (const auto done = evals_.NextResult()) {
     if (const auto status = evals_.Status(done->version());
         status.ok() && status->failed() == status->total() && !CheckUnstarted(true).ok()) {
@@ -105,7 +105,7 @@ void Scheduler::AskGrader(const EndedGroup& ended) {
     if (shut_down_) return;
     const absl::Status attempt = graded.status();
     if (grades_.Answer(request.group_id(), std::move(graded), clock_.Now())) {
-      INGOT_LOG(warn, "group {} has no reward yet, and is judged again until rewards.deadline_s = {} are over: {}",
+      INGOT_LOG(warn, "group {} has no reward yet; judging is retried until rewards.deadline_s = {} has passed: {}",
                 request.group_id(), grading_.deadline_s, std::string(attempt.message()));
     }
     // A failed write is resolved by the next call.
@@ -130,7 +130,7 @@ absl::Status Scheduler::CheckFailedTerms() const {
     if (grading_.give_up_groups <= 0 || failed.groups < grading_.give_up_groups) continue;
     return absl::FailedPreconditionError(absl::StrCat("the run is given up: the reward term '", term,
                                                       "' has judged nothing in ", failed.groups,
-                                                      " groups in a row (rewards.give_up_groups); mend its server, its "
+                                                      " groups in a row (rewards.give_up_groups); fix its server, its "
                                                       "options in rewards.terms or the tasks, and start "
                                                       "the run again; the last failure: ",
                                                       failed.last));
@@ -145,8 +145,8 @@ absl::Status Scheduler::CheckEqual() const {
       " groups that were judged had no difference between the rewards of their samples ",
       "(scheduler.give_up_equal), and batch ", policy_.next_step(), " has ", policy_.pending(), " of ",
       policy_.groups_per_step(), " groups; ", DescribeEqual(),
-      ": give tasks that the policy solves at times (data.tasks, scheduler.sampling), mend the reward if it cannot "
-      "tell answers apart, or train such groups all the same (scheduler.max_drops_per_batch above 0, or "
+      ": use tasks that the policy solves sometimes (data.tasks, scheduler.sampling), fix the reward if it does not "
+      "distinguish answers, or train such groups anyway (scheduler.max_drops_per_batch above 0, or "
       "scheduler.drop_zero_variance=false)"));
 }
 
@@ -160,7 +160,7 @@ std::string Scheduler::DescribeEqual() const {
 void Scheduler::WarnOfEqual() const {
   if (MostEqual() == 0 || equal_.groups != (MostEqual() + 3) / 4) return;
   INGOT_LOG(warn,
-            "{} groups in a row were dropped, as the samples of each earned the same: {}; after {} the run ends "
+            "{} groups in a row were dropped because all samples of a group earned the same: {}; after {} the run ends "
             "(scheduler.give_up_equal)",
             equal_.groups, DescribeEqual(), MostEqual());
 }

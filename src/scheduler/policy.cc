@@ -111,14 +111,14 @@ void WindowedFifo::Slide() {
 absl::Status WindowedFifo::CheckBatch(int64_t step, std::span<const int64_t> groups) const {
   if (step != next_step()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("batch ", step, " stands where batch ", next_step(), " should stand"));
+        absl::StrCat("batch ", step, " found where batch ", next_step(), " is expected"));
   }
   auto taken = pending_.begin();
   for (size_t i = 0; i < groups.size(); ++i) {
     const int64_t group = groups[i];
     if (i > 0 && group <= groups[i - 1]) {
       return absl::FailedPreconditionError(
-          absl::StrCat("batch ", step, " names group ", group, " behind group ", groups[i - 1], ": ids must ascend"));
+          absl::StrCat("batch ", step, " names group ", group, " after group ", groups[i - 1], ": ids must ascend"));
     }
     while (taken != pending_.end() && *taken < group) ++taken;
     if (taken != pending_.end() && *taken == group) continue;

@@ -1,4 +1,4 @@
-// The windowed FIFO: the law that says when a group may be admitted and which finished groups form the next batch.
+// The windowed FIFO: it decides when a group may be admitted and which finished groups form the next batch.
 //
 //   admission order ->   0  1  2  3   4  5  6  7  8   9 10 11
 //                        T  T  x  T   o  T  o  x  o   F  o  o          W = 5
@@ -10,7 +10,7 @@
 //      is in one                            T and x are terminal
 //
 // The window takes a finished group at once. The head is the oldest group that is not terminal: one slow group holds
-// back only groups that lie W or more behind it. Taken groups wait, oldest first, until P of them form a batch.
+// back only groups W or more places after it. Taken groups wait, oldest first, until P of them form a batch.
 //
 // Slots. B = (S+1)P slots bound the groups that are admitted and not released. A group releases its slot when it is
 // closed, or when the version that its batch made is live.
@@ -26,7 +26,7 @@
 //                                                   none in a batch
 //   version live     SetLiveVersion    yes          0 <= version <= next_step()
 //
-// Each transition is the same live and in the replay of a journal. A transition whose precondition fails returns an
+// Each transition is the same live and in a replay of the journal. A transition whose precondition fails returns an
 // error and changes nothing. Preconditions do not repeat the decisions CanAdmit and ReadyBatch: a live scheduler asks
 // for the decision, journals it and then applies it. A replay may differ, since other options may have decided.
 //
@@ -34,7 +34,7 @@
 // group never keeps another from being taken.
 //
 // Invariants, with version v live and P groups in every batch:
-//   1. Every group in [0, head) is terminal; the one at head is not (or head == next_group()).
+//   1. Every group in [0, head) is terminal; group `head` is not (or head == next_group()).
 //   2. A group that finishes is taken only while it lies in [head, head + W).
 //   3. A group is in at most one batch; batches are numbered 0, 1, 2, ... without gaps; batch s makes version s + 1.
 //   4. open + finished + taken + groups of batches >= v <= B, unless a replay or a lower live version brought the sum
@@ -64,15 +64,15 @@ namespace ingot::scheduler {
 
 // How far past the head the window reaches.
 enum class WindowOrder {
-  kStrict,    // W = 1: batches are the groups in the order of their admission; the slowest one holds back all behind it
+  kStrict,    // W = 1: batches are the groups in admission order; the slowest group holds back all groups after it
   kWindowed,  // W by window_fraction
-  kGreedy     // no window: any finished group may be taken. Quick groups come first, and invariant 5 bounds no age
+  kGreedy     // no window: any finished group may be taken. Quick groups come first, and invariant 5 does not hold
 };
 
 struct WindowOptions {
   int64_t groups_per_step = 1;   // P >= 1
   int64_t max_staleness = 1;     // S >= 0, in versions; 0 = on-policy: each step waits for groups of its own version
-  double window_fraction = 0.3;  // in (0, 1]; 1 = a group waits for none that lies less than B before it
+  double window_fraction = 0.3;  // in (0, 1]; 1 = a group waits for no group less than B places before it
   WindowOrder order = WindowOrder::kWindowed;
 
   static constexpr int64_t kNoWindow = int64_t{1} << 40;  // W of greedy order: more groups than a run has
@@ -95,8 +95,8 @@ class WindowedFifo {
 
   // ---- Transitions: events of the run, live or replayed. The table above has their preconditions.
 
-  // The run goes on at this step and group: batches below `step` hold no slot. FAILED_PRECONDITION: the run has begun;
-  // OUT_OF_RANGE: a negative number.
+  // The run continues at this step and group: batches below `step` hold no slot. FAILED_PRECONDITION: the run has
+  // begun; OUT_OF_RANGE: a negative number.
   absl::Status BeginAt(int64_t step, int64_t group);
   // The group is open and holds a slot. FAILED_PRECONDITION: another id is next.
   absl::Status AdmitGroup(int64_t group);
@@ -109,8 +109,8 @@ class WindowedFifo {
   // was never admitted, is open or closed, or is in a batch.
   absl::Status TakeBatch(int64_t step, std::span<const int64_t> groups);
   // Every engine has loaded `version`: the groups of batches below it release their slots. A version below
-  // live_version() means that the run went back: the batches from it on hold their slots again. OUT_OF_RANGE: negative,
-  // or no batch makes that version yet.
+  // live_version() means that the run went back: batch `version` and later batches hold their slots again.
+  // OUT_OF_RANGE: negative, or the batch that makes that version does not exist yet.
   absl::Status SetLiveVersion(int64_t version);
 
   int64_t budget() const { return budget_; }
@@ -131,7 +131,7 @@ class WindowedFifo {
   // Groups that hold a slot.
   int64_t admitted_unreleased() const { return unbatched() + unreleased_batched_; }
 
-  // Equal in all that decides what happens next.
+  // Equal in everything that affects later decisions.
   friend bool operator==(const WindowedFifo&, const WindowedFifo&) = default;
 
  private:

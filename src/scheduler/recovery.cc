@@ -1,5 +1,5 @@
-// Recovery of a scheduler: the journal tells which groups are rewarded and consumed, the pool's episodes which samples
-// of the others are done.
+// Recovery of a scheduler: the journal shows which groups are rewarded and consumed, the pool's episodes show which
+// samples of the other groups are done.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -50,7 +50,7 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
     }
   }
   journal_.StartAt(end);
-  // A run that was given up and goes on has been mended: only groups behind that end count.
+  // A run that was given up and started again was fixed: only groups after that end count.
   if (MostEqual() > 0) equal_.groups %= MostEqual();
   if (resume.has_value()) {
     if (end == 0 && resume->step > 0) INGOT_RETURN_IF_ERROR(BeginJournal(*resume));
@@ -66,12 +66,12 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
 absl::Status Scheduler::BeginJournal(const ResumePoint& resume) {
   v1::JournalRecord record;
   record.mutable_begun()->set_step(resume.step);
-  // Every step before took its groups, so ids do not clash, and tasks go on behind those of the last step.
+  // Every earlier step took its groups, so ids do not clash, and tasks continue after the last step's tasks.
   record.mutable_begun()->set_group(std::max(resume.next_group, resume.step * options_.groups_per_step));
   INGOT_LOG(
       warn,
-      "the pool is empty: the run goes on from checkpoint {} with an empty journal, at group {}. Groups that were "
-      "admitted and not trained are lost, and the pool has no earlier episode",
+      "the pool is empty: the run continues from checkpoint {} with an empty journal, at group {}. Groups that were "
+      "admitted and not trained are lost, and so are all earlier episodes",
       resume.step, record.begun().group());
   return Write(std::move(record));
 }
@@ -82,7 +82,7 @@ absl::Status Scheduler::BeginsAfter(int64_t step) const {
 }
 
 absl::Status Scheduler::EndLeft(v1::Episode& episode) {
-  v1::StoreEndRequest end;  // without a reward: what was posted stays
+  v1::StoreEndRequest end;  // without a reward: posted values stay
   end.set_episode_id(episode.episode_id());
   end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
@@ -149,7 +149,8 @@ absl::StatusOr<v1::ReconcileResponse> Scheduler::Reconcile(const v1::ReconcileRe
   INGOT_RETURN_IF_ERROR(Reconcile(request.gateway(), v1::PURPOSE_TRAIN, groups_.Running(), found));
   INGOT_RETURN_IF_ERROR(Reconcile(request.gateway(), v1::PURPOSE_EVAL, evals_.Running(), found));
   if (found.ended() + found.lost() > 0) {
-    INGOT_LOG(info, "{} was started or replaced: {} episodes run on, {} had ended, {} are lost and will be tried again",
+    INGOT_LOG(info,
+              "{} was started or replaced: {} episodes continue, {} had ended, {} are lost and will be tried again",
               request.gateway(), found.running(), found.ended(), found.lost());
   }
   INGOT_RETURN_IF_ERROR(DecideOutcomes());

@@ -5,10 +5,10 @@
 //      ^  ^                 |----------------> kForked    a trunk (train_groups.h)
 //      |  kBlocked          |
 //      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have failed
-//      +--------------------+ INFRASTRUCTURE_FAILED: the same, with a bound of its own
+//      +--------------------+ INFRASTRUCTURE_FAILED: the same, with its own limit
 //      +--------------------' lost, or fenced by a run that goes back: attempt + 1
 //
-// A leaf is kBlocked until its trunk ends. If the trunk needs no fork, it stands for one of its leaves (kStoodFor).
+// A leaf is kBlocked until its trunk ends. If the trunk finishes without a fork, it stands for one leaf (kStoodFor).
 //
 // A larger attempt fences the smaller ones: the late end of an older attempt changes nothing.
 #pragma once
@@ -42,11 +42,11 @@ struct Sample {
   int32_t failures = 0;         // attempts that its agent failed
   int32_t broken = 0;           // attempts that the infrastructure failed
   double reward = 0;            // kDone only; its return
-  std::vector<int32_t> fenced;  // attempts that Fence ended, ascending: their own ends count for nothing
+  std::vector<int32_t> fenced;  // attempts that Fence ended, ascending: their own ends are ignored
 
   bool terminal() const { return state == kDone || state == kGivenUp || state == kForked || state == kStoodFor; }
 
-  // A leaf whose trunk is tried again: what its attempts did, and still do, counts no more.
+  // A leaf whose trunk is tried again: past and running attempts no longer count.
   void Withdraw() {
     if (state == kRunning || state == kDone) ++attempt;
     state = kBlocked;
@@ -68,8 +68,8 @@ struct Sample {
     if (state == kWaiting) ++attempt;
   }
 
-  // Fences a running attempt: its end counts for nothing, and the sample waits as the next attempt. False = the attempt
-  // is over already.
+  // Fences a running attempt: its end is ignored, and the sample waits as the next attempt. False = the attempt is over
+  // already.
   bool Fence(int32_t running) {
     if (terminal() || running < attempt) return false;
     fenced.push_back(running);
@@ -79,7 +79,7 @@ struct Sample {
   }
 
   // An episode of this sample ended. A late end, of an older attempt, changes nothing. INVALID_ARGUMENT: the attempt
-  // was never handed out, or the state is no end. A reward that is not finite is a failed attempt: it must not reach
+  // was never handed out, or the state is not an end. A reward that is not finite fails the attempt: it must not reach
   // the trainer.
   absl::Status End(const v1::ReportEpisodeEndRequest& request, const AttemptLimits& limits) {
     const int32_t ended = request.ref().attempt();
@@ -101,7 +101,7 @@ struct Sample {
       case v1::EPISODE_FAILED:
       case v1::EPISODE_INFRASTRUCTURE_FAILED:
         break;
-      case v1::EPISODE_FENCED:  // lost, by no fault of the agent: not counted
+      case v1::EPISODE_FENCED:  // lost through no fault of the agent: not counted
         state = kWaiting;
         ++attempt;
         return absl::OkStatus();
@@ -113,8 +113,8 @@ struct Sample {
     return absl::OkStatus();
   }
 
-  // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is open there runs: its
-  // gateway reports its end or its loss. An attempt below a fence counts only if it failed before.
+  // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is open there is running:
+  // its gateway reports its end or its loss. An attempt below a fence counts only if it failed before.
   void Restore(const v1::Episode& episode, const AttemptLimits& limits) {
     const bool finished = episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
     const bool of_infrastructure = episode.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;

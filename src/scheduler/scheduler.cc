@@ -9,7 +9,7 @@
 namespace ingot::scheduler {
 namespace {
 
-// How often a waiting NextBatch looks at the clock and at deadlines, in real time.
+// How often a waiting NextBatch checks the clock and deadlines, in real time.
 constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 // Journal records whose trees one Tick deletes: a batch or two of a large run.
@@ -61,10 +61,10 @@ absl::Status Scheduler::Reject(const std::string& cause, const std::string& text
 
 absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
   if (request.group().empty() == request.has_task()) {
-    return absl::InvalidArgumentError("a group that is named needs its task, and a task the name of its group");
+    return absl::InvalidArgumentError("'group' and 'task' belong together: set both or neither");
   }
   if (request.has_sample_of() && request.has_task()) {
-    return absl::InvalidArgumentError("a further sample of a group has the group's task");
+    return absl::InvalidArgumentError("'sample_of' uses the group's task: leave out 'group' and 'task'");
   }
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
@@ -83,7 +83,7 @@ absl::StatusOr<v1::Ticket> Scheduler::Admit(const v1::AdmitRequest& request) {
 }
 
 v1::Ticket Scheduler::HandOver(v1::Ticket ticket, const std::string& gateway) {
-  // Attempts may end without a report; entries of those that no longer run go once they are the larger part.
+  // Attempts may end without a report; entries of ended attempts are removed once they are the majority.
   const size_t running = static_cast<size_t>(groups_.running() + evals_.running());
   if (handed_.size() > 2 * running + 64) {
     std::set<AttemptPlace> live;
@@ -98,7 +98,7 @@ v1::Ticket Scheduler::HandOver(v1::Ticket ticket, const std::string& gateway) {
 absl::StatusOr<v1::Ticket> Scheduler::AdmitSampleOf(const v1::AdmitRequest& request) {
   const int64_t group = request.sample_of();
   if (!groups_.contains(group)) {
-    return absl::FailedPreconditionError(absl::StrCat("group ", group, " is over: it takes no further sample"));
+    return absl::FailedPreconditionError(absl::StrCat("group ", group, " is over: it accepts no more samples"));
   }
   if (groups_.branches(group)) {
     return absl::FailedPreconditionError(
@@ -119,7 +119,7 @@ absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitR
                       task.payload_json() == request.task().payload_json();
     if (!same) {
       return absl::InvalidArgumentError(
-          absl::StrCat("group '", request.group(), "' was admitted with another task: all of a group have the same"));
+          absl::StrCat("group '", request.group(), "' was admitted with another task: a group has one task"));
     }
     if (auto ticket = groups_.TicketOf(known->second)) return ticket;
   }
@@ -129,13 +129,12 @@ absl::StatusOr<std::optional<v1::Ticket>> Scheduler::AdmitNamed(const v1::AdmitR
 
 absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& request) {
   if (AllBatchesFed()) {
-    // A resumed trainer may still be on its way to the last batch and evaluate versions meanwhile.
+    // A resumed trainer may not have reached the last batch and may evaluate versions meanwhile.
     const bool fed = last_batch_fed_ || (live_known_ && policy_.live_version() >= options_.total_steps);
     if (!fed) return Reject("last_batches", "all batches are journalled; the trainer is not yet at the last");
     const bool eval_to_come = options_.final_eval && !evals_.done(options_.total_steps);
     if (evals_.active() || eval_to_come) {
-      return Reject("evaluation",
-                    "the run is over but for its last evaluation, whose episodes are opened without naming a group");
+      return Reject("evaluation", "only the run's last evaluation is left: open its episodes without naming a group");
     }
     return absl::FailedPreconditionError("the run is over: its last batch was fed");
   }
@@ -147,7 +146,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   } else if (auto ticket = groups_.NextTicket(AskerOf(request))) {
     return *std::move(ticket);
   }
-  // The last batches need no more groups than this; further ones would never be trained.
+  // The last batches need no more groups than this; more groups would never be trained.
   const int64_t needed = (options_.total_steps - policy_.next_step()) * options_.groups_per_step;
   if (policy_.unbatched() >= needed) {
     return Reject("last_batches", "all groups that the last batches need are running or done");
@@ -169,7 +168,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   admitted.set_name(request.group());
   admitted.set_group_size(options_.group_size);
   admitted.set_admitted_version(policy_.live_version());
-  // An opener that cannot fork gets a group without trunks.
+  // A client that cannot fork gets a group without trunks.
   if (request.group().empty() && !request.runner().empty() && options_.branching.width > 0) {
     admitted.set_branch_width(options_.branching.width);
     admitted.set_branch_at(options_.branching.at);
@@ -195,7 +194,7 @@ absl::Status Scheduler::ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& requ
       changed = evals_.EndEpisode(request);
       break;
     default:
-      return absl::InvalidArgumentError("only training and evaluation episodes are the scheduler's");
+      return absl::InvalidArgumentError("the scheduler handles only training and evaluation episodes");
   }
   INGOT_RETURN_IF_ERROR(changed.status());
   // The first end of an attempt whose group is over counts too, and a repeated report does not.
@@ -254,7 +253,7 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
     }
     if (step < policy_.first_step()) return BeginsAfter(step);
     if (step < policy_.next_step()) return std::nullopt;
-    INGOT_RETURN_IF_ERROR(CheckFailedTerms());  // other terms may go on without it
+    INGOT_RETURN_IF_ERROR(CheckFailedTerms());  // other terms may work without it
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
     INGOT_RETURN_IF_ERROR(CheckFailures());
     INGOT_RETURN_IF_ERROR(CheckEqual());
@@ -301,7 +300,7 @@ absl::Status Scheduler::CheckUnstarted(bool all_failed) const {
   if (!all_failed && unstarted_ < options_.give_up_unstarted) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the run is given up: ", unstarted_,
-      " episodes in a row have failed of their set-up, and none has finished (scheduler.give_up_unstarted); mend "
+      " episodes in a row have failed in their set-up, and none has finished (scheduler.give_up_unstarted); fix "
       "agents.recipes or the machine; the last failure: ",
       last_unstarted_));
 }
@@ -313,8 +312,8 @@ absl::Status Scheduler::CheckTasksLeft() const {
   return absl::FailedPreconditionError(absl::StrCat("the run is over before its last step: ", kUsedUp, ", and ",
                                                     policy_.unbatched(), " groups remain of the ",
                                                     policy_.groups_per_step(), " that batch ", policy_.next_step(),
-                                                    " needs; set scheduler.total_steps to what the tasks allow, less "
-                                                    "the groups that are dropped, or give more tasks"));
+                                                    " needs; set scheduler.total_steps to what the tasks allow, minus "
+                                                    "dropped groups, or add tasks"));
 }
 
 absl::Status Scheduler::CheckFailures() const {
@@ -332,7 +331,7 @@ std::string Scheduler::WhyNoBatch() const {
   return absl::StrCat(
       "batch ", policy_.next_step(), " has ", policy_.pending(), " of ", policy_.groups_per_step(), " groups; ",
       groups_.running(), " episodes are running, ", policy_.admitted_unreleased(), " of ", policy_.budget(),
-      " groups are in use, ", policy_.finished_outside_window(), " finished ones wait behind group ", policy_.head(),
+      " groups are in use, ", policy_.finished_outside_window(), " finished groups wait for group ", policy_.head(),
       grades_.size() == 0 ? "" : absl::StrCat("; ", grades_.size(), " wait for their reward"),
       unjudged.empty() ? "" : absl::StrCat(" (the last attempt: ", unjudged, ")"), "; ", steps_.back().dropped,
       " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
@@ -436,7 +435,7 @@ int64_t Scheduler::TrimEnd() const {
 }
 
 absl::Status Scheduler::Trim() {
-  // After a restart, one call walks over all records whose trees are deleted already.
+  // After a restart, one call skips all records whose trees are already deleted.
   for (int64_t deleted = 0; deleted == 0;) {
     v1::ReadJournalRequest read;
     {
@@ -455,7 +454,7 @@ absl::Status Scheduler::Trim() {
     }
     if (!trim.group_ids().empty()) {
       const absl::StatusOr<v1::TrimResponse> trimmed = pool_.Trim(trim);
-      if (!trimmed.ok()) return base::Annotate(trimmed.status(), "deleting trees that are kept no longer");
+      if (!trimmed.ok()) return base::Annotate(trimmed.status(), "deleting old trees (scheduler.keep_steps)");
       deleted = trimmed->episodes_deleted();
     }
     base::MutexLock lock(mu_);

@@ -1,4 +1,4 @@
-// The scheduler: admits episodes and feeds batches to the trainer. It puts the windowed FIFO (policy.h) behind one lock
+// The scheduler: admits episodes and feeds batches to the trainer. It guards the windowed FIFO (policy.h) with one lock
 // and a journal.
 //
 //   calls                                             members
@@ -10,31 +10,33 @@
 //   MarkVersionLive --> slots released                journal_  the only writer of the pool's journal
 //
 // Journal. Every event that the next start cannot read from the pool's episodes is a journal record: GroupAdmitted,
-// GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect. `Apply` gives it
-// its effect, live and in the replay at the next start. A record that contradicts those before it is an error.
+// GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. A record is durable before its effect.
+// `Apply` gives it its effect, live and in the replay at the next start. A record that contradicts earlier records is
+// an error.
 //
-// The pool's episodes tell which samples are done: those whose largest attempt is FINISHED there, reported or not. An
-// attempt that is open there runs, and its gateway reports its end. So a replayed scheduler decides as the old one did,
-// and hands out no sample that somebody runs.
+// The pool's episodes show which samples are done: a sample is done if its largest attempt is FINISHED there, reported
+// or not. An attempt that is open there is running, and its gateway reports its end. So a replayed scheduler makes the
+// same decisions, and hands out no sample that is running.
 //
 // Branching. The journal's GroupAdmitted says how a group branches; the forks themselves are in the pool's episodes
 // (train_groups.h), which are durable before an end is reported. A restart thus needs no record of a fork.
 //
-// Rewards. A group whose samples are all done is judged as a whole, once (grader.h). Until its GroupRewarded record
-// stands, it is open: no batch takes it. After a restart the stage is asked again and answers from the pool. Without a
-// stage the returns that came with the episodes' ends are journalled at once.
+// Rewards. A group whose samples are all done is judged as a whole, once (grader.h). Until its GroupRewarded record is
+// written, it is open: no batch takes it. After a restart the stage is asked again and answers from the pool. Without a
+// stage the returns reported with the episodes' ends are journalled at once.
 //
-// When the whole run starts again, nobody is left to end the open attempts. Recover ends them in the pool: as FINISHED
-// if their own reward was posted, since somebody judged them, and otherwise as FENCED; those are tried again.
+// When the whole run starts again, no client is left to end the open attempts. Recover ends them in the pool: as
+// FINISHED if their own reward was posted, because that is a judgement, and otherwise as FENCED. Fenced samples are
+// tried again.
 //
-// A write that fails changes nothing, and its call fails. The record is then in doubt: it may be in the journal, or may
-// still get there. The next call sends it again before anything else (journal_writer.h).
+// A write that fails changes nothing, and its call fails. The record is then unresolved: it may be in the journal, or
+// may still get there. The next call sends it again before anything else (journal_writer.h).
 //
 // Resume. A run that goes back to checkpoint c replays the batches c, c + 1, ... from the journal. Versions above c are
-// not live any more, and the groups of those batches hold their slots until they are. The scheduler learns of it from
-// `resume_step`, or, when the trainer alone restarted, from a request for a batch below the live version. Samples of
-// groups that were admitted under a later version wait until that version is live again, since their tokens would be
-// too old. Attempts of such samples that run at that moment are fenced and tried again.
+// no longer live, and the groups of those batches hold their slots until they are. The scheduler learns of it from
+// `resume`, or, if only the trainer restarted, from a request for a batch below the live version. Samples of groups
+// admitted under a later version wait until that version is live again, because their tokens would be too old. Running
+// attempts of such samples are fenced and tried again.
 //
 // Threads: thread safe. Calls block under the lock for the pool: for one journal write, and one more for each group
 // that closes. NextBatch waits for a full batch without the lock. Errors: RESOURCE_EXHAUSTED carries
@@ -77,13 +79,13 @@ class Scheduler final : public Client {
   // scheduler.
   //
   // `resume`: the checkpoint from which the whole run starts; step 0 = a new run. No version is live, and nothing is
-  // admitted, before the first MarkVersionLive. With an empty pool the journal begins at the checkpoint. nullopt = the
-  // scheduler alone restarted: the last live version of the journal is live.
+  // admitted, before the first MarkVersionLive. With an empty pool the journal begins at the checkpoint. nullopt = only
+  // the scheduler restarted: the last live version of the journal is live.
   //
-  // `fencing_token`: of every append (datapool::LeadJournal). 0 = the journal has one writer by other means.
+  // `fencing_token`: of every append (datapool::LeadJournal). 0 = something else ensures one writer of the journal.
   //
-  // Errors: DATA_LOSS names the journal record that contradicts those before it. FAILED_PRECONDITION: the journal lacks
-  // batches below the checkpoint, or begins behind it.
+  // Errors: DATA_LOSS names the journal record that contradicts earlier records. FAILED_PRECONDITION: the journal lacks
+  // batches below the checkpoint, or begins after it.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Recover(const SchedulerOptions& options,
                                                             std::vector<v1::Task> tasks, datapool::Client& pool,
                                                             const base::Clock& clock, std::optional<ResumePoint> resume,
@@ -101,7 +103,7 @@ class Scheduler final : public Client {
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override;
 
   // Fails groups and episodes whose deadline has passed, as every other call does, and deletes the trees of old steps
-  // (keep_steps), some at a time, while other calls go on. The app calls it once a second, from one thread.
+  // (keep_steps), some at a time, while other calls continue. The app calls it once a second, from one thread.
   absl::Status Tick();
 
   // Ends a waiting NextBatch and every later call with CANCELLED.
@@ -112,7 +114,7 @@ class Scheduler final : public Client {
   static AttemptPlace PlaceOf(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref) {
     return {purpose, ref.group_id(), ref.sample_index(), ref.attempt()};
   }
-  // Counts of one batch: of its own groups and of the groups dropped since the batch before.
+  // Counts of one batch: of its groups and of the groups dropped since the previous batch.
   struct Step {
     int64_t journal_index = -1;  // of its Batch record; -1 = not made yet (the last Step), or in a lost journal
     RewardSum rewards;           // of its groups and of the dropped ones
@@ -128,7 +130,7 @@ class Scheduler final : public Client {
                          const std::vector<v1::EpisodeRef>& running, v1::ReconcileResponse& found)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReadEpisodes(bool end_open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends an open episode that nobody drives any more, in the pool and in the record.
+  // Ends an open episode that lost its client, in the pool and in the record.
   absl::Status EndLeft(v1::Episode& episode);
   // Begins an empty journal at the checkpoint.
   absl::Status BeginJournal(const ResumePoint& resume) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -139,7 +141,7 @@ class Scheduler final : public Client {
   // Journals the record, then applies it.
   absl::Status Write(v1::JournalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The effect of a journal record, live and replayed. FAILED_PRECONDITION, NOT_FOUND or OUT_OF_RANGE: the record
-  // contradicts those before it.
+  // contradicts earlier records.
   absl::Status Apply(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBegun(const v1::JournalBegun& begun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyAdmitted(const v1::GroupAdmitted& admitted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -147,14 +149,14 @@ class Scheduler final : public Client {
   absl::Status ApplyClosed(const v1::GroupClosed& closed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyBatch(const v1::JournalRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyLive(const v1::VersionLive& live) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION: the journal begins behind that step.
+  // FAILED_PRECONDITION: the journal begins after that step.
   absl::Status BeginsAfter(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckCheckpoint(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ApplyCheckpoint(const v1::CheckpointSaved& checkpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // The first act of every call: resolves a record in doubt, passes deadlines and decides the outcome of ended groups.
+  // Runs first in every call: resolves an unresolved record, applies deadlines and decides the outcome of ended groups.
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Brings the clock, the live version and the running evaluations to groups_.
+  // Passes the clock, the live version and the running evaluations to groups_.
   void AdvanceGroups() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // outcomes.cc
@@ -166,7 +168,7 @@ class Scheduler final : public Client {
     std::optional<double> success;
     std::string failure;             // empty = the group has its reward
     std::vector<std::string> terms;  // of the reward, which judged the group
-    std::string failed_term;         // why it failed; empty = of something else
+    std::string failed_term;         // the term that failed it; empty = another reason
   };
   // nullopt = the group waits for its reward. Asks the reward stage when it is time.
   std::optional<Outcome> OutcomeOf(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -175,7 +177,7 @@ class Scheduler final : public Client {
   void AskGrader(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOutcome(int64_t group_id, const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountTerms(const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once give_up_groups groups in a row failed of one term.
+  // FAILED_PRECONDITION once give_up_groups groups in a row failed because of one term.
   absl::Status CheckFailedTerms() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // The end of the journal records whose groups' trees may be deleted.
@@ -185,20 +187,20 @@ class Scheduler final : public Client {
   // Notes who got the ticket.
   v1::Ticket HandOver(v1::Ticket ticket, const std::string& gateway) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::Ticket> AdmitTraining(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // A sample of the group that another episode forks in.
+  // A sample of group `sample_of`, for an episode that starts from a snapshot.
   absl::StatusOr<v1::Ticket> AdmitSampleOf(const v1::AdmitRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // A sample of the group that the request names; nullopt = no group has that name yet.
   absl::StatusOr<std::optional<v1::Ticket>> AdmitNamed(const v1::AdmitRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Reject(const std::string& cause, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllBatchesFed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return policy_.next_step() >= options_.total_steps; }
-  // Waits until batch `step` is journalled. The batch if this call made it; nullopt = an earlier one did.
+  // Waits until batch `step` is journalled. Returns the batch if this call made it; nullopt = an earlier call did.
   absl::StatusOr<std::optional<v1::Batch>> AwaitBatch(int64_t step, std::chrono::nanoseconds deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::Batch> WriteBatch(const std::vector<int64_t>& groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The batch that the journal holds at this index; blocks for one rpc, without the lock.
   absl::StatusOr<v1::Batch> ReadBatch(int64_t step, int64_t journal_index) ABSL_LOCKS_EXCLUDED(mu_);
-  // Journals that the run went back to `version`, and fences the running episodes of later ones.
+  // Journals that the run went back to `version`, and fences the running episodes of later versions.
   absl::Status GoBackTo(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION once every task was used and the groups that remain make no batch.
@@ -212,8 +214,8 @@ class Scheduler final : public Client {
   void WarnOfEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // 0 = no number of dropped groups ends the run.
   int64_t MostEqual() const { return options_.max_drops_per_batch > 0 ? 0 : options_.give_up_equal; }
-  // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed of their set-up and none has finished.
-  // `all_failed`: no further episode will come, so that one failure is enough.
+  // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed in their set-up and none has finished.
+  // `all_failed`: no more episodes will come, so one failure is enough.
   absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts an episode that was reported as ended. A failure is of the set-up if its runner says so, or if no agent has
   // got as far as a call.
@@ -254,18 +256,18 @@ class Scheduler final : public Client {
   std::string last_failure_ ABSL_GUARDED_BY(mu_);                // empty = no group has failed
   int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since one finished or was dropped
   std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
-  // Groups dropped in a row, as the journal has them, so that a restart counts on.
+  // Groups dropped in a row, according to the journal, so that the count survives a restart.
   struct EqualGroups {
     int64_t groups = 0;
     double low = 0, high = 0;  // bounds of their samples' returns
     int64_t last = -1;         // id of the last of them
   };
   EqualGroups equal_ ABSL_GUARDED_BY(mu_);
-  // Failed episodes in a row that were of the set-up (CountEnd), and the reason of the last of them. Of no consequence
-  // once an episode has finished since this process's start.
+  // Episodes in a row that failed in their set-up (CountEnd), and the last reason. Ignored once an episode has finished
+  // since this process's start.
   int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;
   std::string last_unstarted_ ABSL_GUARDED_BY(mu_);
-  // Terms of the reward that judged nothing in the last groups that they were asked about, since this process's start.
+  // Reward terms that judged nothing in the last groups they were asked about, since this process's start.
   struct FailedTerm {
     int64_t groups = 0;  // in a row
     std::string last;    // the failure of the last of them

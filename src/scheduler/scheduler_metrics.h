@@ -31,7 +31,7 @@ class SchedulerMetrics {
     Count("ingot_scheduler_groups_total", "Groups by event", "event", "trained", groups);
   }
   void CountRejection(const std::string& cause) {
-    Count("ingot_scheduler_rejected_total", "Admissions refused, by cause", "cause", cause, 1);
+    Count("ingot_scheduler_rejected_total", "Admissions rejected, by cause", "cause", cause, 1);
   }
   void CountFailure(const std::string& cause) {
     Count("ingot_scheduler_failures_total", "Episodes that failed, by cause", "cause", cause, 1);
@@ -43,7 +43,7 @@ class SchedulerMetrics {
   }
   void CountFailedTerm(const std::string& term) {
     Count("ingot_scheduler_failed_terms_total",
-          "Groups that failed of a reward term, which judged none of their episodes", "term", term, 1);
+          "Groups that failed because a reward term judged none of their episodes", "term", term, 1);
   }
   void CountEpisode(v1::EpisodeState state) {
     Count("ingot_scheduler_episodes_total", "Episodes ended, by state", "state", v1::EpisodeState_Name(state), 1);

@@ -14,7 +14,7 @@ namespace {
 
 using v1::ToGrpc;
 
-// The longest that NextBatch goes on after its caller went away.
+// The longest time that NextBatch continues after its caller went away.
 constexpr std::chrono::milliseconds kSlice(200);
 
 class SchedulerService final : public v1::Scheduler::Service {

@@ -1,4 +1,4 @@
-// The scheduler's gRPC service: forwards every rpc to a Client. A waiting NextBatch holds one server thread. It looks
+// The scheduler's gRPC service: forwards every rpc to a Client. A waiting NextBatch holds one server thread. It checks
 // for cancellation several times a second and ends when its caller goes away.
 #pragma once
 

@@ -20,7 +20,7 @@ enum Stream : uint64_t { kTask = 1, kSample, kFactor, kDrop, kShuffle };
 
 constexpr double kNever = 1e300;
 
-// The standard normal value of two uniform ones (Box and Muller).
+// A standard normal value from two uniform values (Box and Muller).
 double Normal(double u, double v) { return std::sqrt(-2 * std::log1p(-u)) * std::cos(2 * std::numbers::pi * v); }
 
 // A distribution of Durations: its name and numbers.
@@ -85,7 +85,7 @@ class DurationBins {
     double kl = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       const double p = counts[i] / static_cast<double>(sample.size());
-      if (p > 0) kl += p * std::log(p / shares_[i]);  // a bin of the sample is one of the submitted
+      if (p > 0) kl += p * std::log(p / shares_[i]);  // a bin of the sample is also a bin of the submitted episodes
     }
     return kl;
   }
@@ -190,7 +190,7 @@ class World {
     step_end_ = now_ + options_.step_seconds;
   }
 
-  // Lets the time pass until the next event, and applies it.
+  // Advances the time to the next event, and applies it.
   void Advance(double next) {
     const double passed = next - now_;
     idle_time_ += passed * idle_;
@@ -245,7 +245,7 @@ class World {
     report.unused_work = std::max(0.0, (busy - dropped - used) / busy);
   }
 
-  // Of the groups that can reach a batch: dropped ones are missing for their rewards, not for their durations.
+  // Of the groups that can reach a batch: dropped groups are missing because of their rewards, not their durations.
   void AddKl(SimulationReport& report) const {
     std::vector<double> submitted, pool;
     for (const Group& group : groups_) {

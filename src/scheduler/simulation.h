@@ -1,6 +1,5 @@
-// A run of the window (policy.h) in simulated time: agents that need as long as given durations, a trainer, and weights
-// that go live later. It answers, before a run is paid for, what an order of groups costs and what it does to the
-// batches.
+// A run of the window (policy.h) in simulated time: agents that take the given durations, a trainer, and weights that
+// go live later. It shows, before you pay for a run, what an order of groups costs and what it does to the batches.
 //
 //   worker      takes the next sample of the oldest admitted group; if there is none, a new group, if a slot is free
 //   group       finishes with its last sample; a share of the groups is dropped then (rewards all equal)
@@ -19,10 +18,10 @@
 
 namespace ingot::scheduler {
 
-// The durations of episodes, in seconds: a distribution, or those of a recorded run.
+// The durations of episodes, in seconds: a distribution, or the durations of a recorded run.
 struct Durations {
-  // constant:SECONDS, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or pareto:LEAST,SHAPE. Without effect if
-  // `recorded` has any.
+  // constant:SECONDS, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or pareto:LEAST,SHAPE. Without effect
+  // if `recorded` has any.
   std::string distribution = "lognormal:60,1";
   // One list for each group that was recorded. A simulated group draws one of the lists, and its samples draw from it:
   // samples of one task stay alike.
@@ -56,10 +55,11 @@ struct SimulationReport {
   // Trained groups by age: the step that trained a group, less the version that was live when it was admitted.
   std::vector<int64_t> ages;
   double mean_age = 0;
-  // The mean over batches of KL(durations of the batch's episodes || those of all submitted episodes), in nats, over ten
-  // bins with equal shares of the submitted ones. An order that prefers short episodes has batches unlike the tasks.
+  // The mean over batches of KL(durations of the batch's episodes || durations of all submitted episodes), in nats,
+  // over ten bins with equal shares of the submitted episodes. An order that prefers short episodes has batches unlike
+  // the tasks.
   double batch_kl = 0;
-  // The same of batches that are drawn from all trained episodes at random: what batches of this size show by chance.
+  // The same for batches drawn at random from all trained episodes: the value that batches of this size have by chance.
   double noise_kl = 0;
   // batch_kl of the first tenth of the batches, at least one: where an order's preference shows first.
   double early_kl = 0;

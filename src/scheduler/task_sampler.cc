@@ -15,7 +15,7 @@ namespace {
 
 // Weight of the newest group in a task's success rate.
 constexpr double kNewest = 0.3;
-// The weight of a task that is always solved: it is drawn now and then, and so noticed when it is solved no longer.
+// The weight of a task that is always solved: it is drawn now and then, to notice when it is no longer solved.
 constexpr double kLeastWeight = 0.02;
 // Streams of the seed.
 constexpr uint64_t kDraws = 1ull << 62;
@@ -35,7 +35,8 @@ absl::Status Lacks(const v1::Task& task, const std::string& number, const std::s
                    " needs; `ingot tasks rate` measures pass rates (scheduler.sampling.pass_rate_field)"));
 }
 
-// How hard each task is for a curriculum, larger = harder: its difficulty, or where no task has one, its rate of failures.
+// How hard each task is for a curriculum, larger = harder: its difficulty, or its failure rate if no task has a
+// difficulty.
 absl::StatusOr<std::vector<double>> Difficulties(const std::vector<v1::Task>& tasks, const SamplingOptions& options) {
   const auto labelled = std::count_if(tasks.begin(), tasks.end(), [&](const v1::Task& task) {
     return NumberOf(task, options.difficulty_field).has_value();

@@ -1,6 +1,6 @@
-// Which task a new group gets. A choice is a function of the seed, the group's id and the history that the journal tells:
-// tasks of earlier groups and their success. A replay of the journal thus restores the sampler, and the next choice is
-// the one that an uninterrupted run would have made.
+// Which task a new group gets. A choice is a function of the seed, the group's id and the journal's history: the tasks
+// of earlier groups and their success. A replay of the journal restores the sampler, and the next choice is the same as
+// in an uninterrupted run.
 //
 //   every task   --> eligible?  not used (once), not retired (adaptive), hard enough (after the warm-up), known enough
 //                               yet (curriculum)
@@ -9,10 +9,10 @@
 //
 // Without any of these settings the choice is a shuffled pass over the list: each pass holds every task once.
 //
-// Sources: curriculum and prioritised sampling, and all tasks first and hard ones later, are Kimi k1.5's (arXiv 2501.12599,
-// section 2.3.4), the pace of the curriculum is the competence of Platanios et al. (arXiv 1903.09848, eq. 7), each task
-// once is Composer 2's (arXiv 2603.24477), and leaving out tasks that are always or never solved is DAPO's (arXiv
-// 2503.14476, section 3.2), across groups.
+// Sources: curriculum and prioritised sampling, and all tasks first and hard ones later, are Kimi k1.5's (arXiv
+// 2501.12599, section 2.3.4), the pace of the curriculum is the competence of Platanios et al. (arXiv 1903.09848, eq.
+// 7), each task once is Composer 2's (arXiv 2603.24477), and leaving out tasks that are always or never solved is
+// DAPO's (arXiv 2503.14476, section 3.2), across groups.
 //
 // Not thread safe. O(tasks) per choice with any of the settings, O(1) amortised without.
 #pragma once
@@ -39,7 +39,7 @@ class TaskSampler {
   // steps. nullptr = no task is left, under `once`.
   const v1::Task* Choose(int64_t group, double progress);
 
-  // Tasks that `once` has left.
+  // Tasks left under `once`.
   int64_t left() const { return left_; }
 
   // A group of this task was admitted. Tasks that are not in the list change nothing.
@@ -60,8 +60,8 @@ class TaskSampler {
   TaskSampler(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed);
   absl::Status ReadTasks();
   const v1::Task& NextOfPass(int64_t group);
-  // The weight of each task for this choice; 0 = not eligible. `stage`: settings to set aside, so that a choice exists: 0
-  // none, 1 retirement, 2 also the curriculum and the hard ones.
+  // The weight of each task for this choice; 0 = not eligible. `stage`: settings to ignore, so that a choice exists: 0
+  // none, 1 retirement, 2 also the curriculum and hard_below.
   std::vector<double> Weights(double progress, int stage) const;
 
   std::vector<v1::Task> tasks_;

@@ -57,7 +57,7 @@ void TrainGroups::FreeLeaves(Group& group, size_t trunk) {
   for (size_t leaf = first; leaf < first + group.width; ++leaf) {
     Sample& sample = group.samples[leaf];
     if (sample.state != Sample::kBlocked) continue;
-    // A leaf that the pool holds an attempt of must have a newer one, since the newest attempts are trained.
+    // A leaf with an attempt in the pool needs a newer attempt, because the newest attempts are trained.
     const bool stands = !forked && leaf == first && sample.attempt == 0;
     sample.state = stands ? Sample::kStoodFor : Sample::kWaiting;
   }
@@ -224,14 +224,14 @@ absl::StatusOr<bool> TrainGroups::EndEpisode(const v1::ReportEpisodeEndRequest& 
   const bool trunk = IsTrunk(group, place);
   if (request.state() == v1::EPISODE_FORKED && (!trunk || request.episode_id().empty() || request.runner().empty())) {
     return absl::InvalidArgumentError(absl::StrCat("group ", group_id, ", sample ", index,
-                                                   " cannot end as FORKED: it is no trunk of a named runner"));
+                                                   " cannot end as FORKED: it is not a trunk of a named runner"));
   }
   if (!group.failure.empty() || group.rewarded.has_value() || ended_.contains(group_id)) return false;
   Sample& sample = group.samples[place];
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
-  // A repeated report: the group may be finished by now, and must not end once more.
+  // A repeated report: the group may be finished already, and must not end again.
   if (sample.state == state && sample.attempt == attempt) return false;
   if (state == Sample::kRunning && sample.state != state) --running_;
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());

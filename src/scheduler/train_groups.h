@@ -1,4 +1,4 @@
-// The samples of the groups that are admitted and in no batch: each waits for an agent, runs, or is done. Knows neither
+// The samples of admitted groups that are not in a batch: each waits for an agent, runs, or is done. Knows neither
 // window nor journal.
 //
 //   Add --> samples: handed out, ended, tried again --> the group ends: all samples are done, or it failed
@@ -6,8 +6,8 @@
 //   ended --> Scheduler decides the outcome --+--> rewarded: MarkRewarded --> in a batch: Remove
 //             (asks the reward stage)         `--> dropped or failed: Remove
 //
-// Branching (GroupAdmitted.branch_width). The samples of a group are then the leaves of trunks, which have the indices
-// behind the leaves:
+// Branching (GroupAdmitted.branch_width). The samples of a group are then the leaves of trunks. The trunks' indices
+// follow the leaves':
 //
 //   group_size 4, width 2     leaf 0  leaf 1  leaf 2  leaf 3   trunk 4  trunk 5
 //                                  of trunk 4       of trunk 5
@@ -16,18 +16,17 @@
 //                       |----FINISHED--> it stands for its first leaf; the others begin anew, without a fork
 //                       '----FAILED, ..--> tried again; its leaves stay blocked
 //
-// The group ends when its leaves are done and its trunks forked or done. A leaf that fails is forked again from the same
-// snapshot. If its runner has lost the snapshot (cause "snapshot"), the trunk is tried again, and what its leaves did
-// counts no more. The pool's episodes hold all of that: a trunk's state, its runner, and the trunk that each leaf left.
-// So a restored group goes on as the one before did, without records of its own in the journal.
+// The group ends when its leaves are done and its trunks forked or done. A leaf that fails is forked again from the
+// same snapshot. If its runner has lost the snapshot (cause "snapshot"), the trunk is tried again, and the results of
+// its leaves no longer count. The pool's episodes hold all of that: a trunk's state, its runner, and each leaf's trunk.
+// So a restored group continues where it was, without its own records in the journal.
 //
-// A group's time is group_deadline_seconds from its first ticket on; past it the group fails. The time runs while one
-// of the group's samples runs or may be handed out. It stands still while evaluations go first: they take every opening
-// that names no group. It begins anew with the next ticket if the run goes back below the version under which the group
-// was admitted.
+// A group's time is group_deadline_seconds from its first ticket; after that the group fails. The time runs while one
+// of the group's samples runs or may be handed out. It stops while evaluations go first: they take every opening that
+// names no group. It starts again with the next ticket if the run goes back below the version under which the group was
+// admitted.
 //
-// Not thread safe. O(log n) per call in the number of groups, plus the group's size; O(n) where Advance brings a
-// change.
+// Not thread safe. O(log n) per call in the number of groups, plus the group's size; O(n) if Advance changes something.
 #pragma once
 
 #include <chrono>
@@ -71,7 +70,7 @@ class TrainGroups {
   explicit TrainGroups(const SchedulerOptions& options) : options_(options) {}
 
   void Add(const v1::GroupAdmitted& admitted);
-  // Forgets the group: its running episodes count no longer. An unknown id changes nothing.
+  // Forgets the group: its running episodes no longer count. An unknown id changes nothing.
   void Remove(int64_t group_id);
   // The group has its reward: it ends, if it has not, and waits for its batch. `returns`: of its judged episodes; they
   // stay until Remove.
@@ -81,24 +80,23 @@ class TrainGroups {
   // The caller advances before any other call, and again when one of the three changes.
   void Advance(std::chrono::nanoseconds now, int64_t live_version, bool evaluating);
 
-  // A waiting sample of the oldest unnamed group that has one; nullopt = none waits. Passes over groups that were
-  // admitted under a version above the live one. After a resume such a group waits for its version, or its tokens would
-  // be older than the window's bound.
-  // `asker`: decides about trunks and leaves.
+  // A waiting sample of the oldest unnamed group that has one; nullopt = none waits. Skips groups that were admitted
+  // under a version above the live version. After a resume such a group waits for its version, or its tokens would be
+  // older than the window allows. `asker`: decides about trunks and leaves.
   std::optional<v1::Ticket> NextTicket(const Asker& asker = {});
   // A waiting sample of this group, under the same conditions; nullopt = none waits.
   std::optional<v1::Ticket> TicketOf(int64_t group_id, const Asker& asker = {});
 
   // An episode ended. False = nothing changed: a repetition, or a late end, of a group or attempt that is over.
-  // INVALID_ARGUMENT: no such sample or attempt, or no end. REQUIRES: the group was admitted once.
+  // INVALID_ARGUMENT: no such sample or attempt, or the state is not an end. REQUIRES: the group was admitted once.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
-  // The running attempts of groups that were admitted under version `admitted_from` or a later one.
+  // The running attempts of groups that were admitted under version `admitted_from` or later.
   std::vector<v1::EpisodeRef> Running(int64_t admitted_from = 0) const;
-  // Fences the attempt: its end counts for nothing, and its sample waits again. Changes nothing if the attempt is over
-  // or its group is gone.
+  // Fences the attempt: its end is ignored, and its sample waits again. Changes nothing if the attempt is over or its
+  // group is gone.
   void Fence(const v1::EpisodeRef& ref);
   // After a restart: Restore takes every episode that the pool holds of these groups, attempts ascending; FinishRestore
-  // ends it. The time of groups with a running sample begins anew. REQUIRES: Advance was called.
+  // ends it. The time of groups with a running sample starts again. REQUIRES: Advance was called.
   void Restore(const v1::Episode& episode);
   void FinishRestore();
 
@@ -130,7 +128,7 @@ class TrainGroups {
     size_t width = 0;             // leaves of a trunk; 0 = the group does not branch
     int32_t fork_at = 0;          // GroupAdmitted.branch_at
     std::vector<Attempt> newest;  // of `samples`, if the group branches
-    // The group's time: it ends at `deadline` while it runs; `left` remains while it stands still. Both nullopt = no
+    // The group's time: it ends at `deadline` while it runs; `left` remains while it is stopped. Both nullopt = no
     // ticket was handed out since the time began.
     std::optional<std::chrono::nanoseconds> deadline, left;
     std::string failure;                // empty = it has not failed
@@ -145,11 +143,11 @@ class TrainGroups {
   static void FreeLeaves(Group& group, size_t trunk);
   // The snapshot of the trunk is lost.
   void TryTrunkAgain(Group& group, size_t trunk);
-  // Brings the leaves in line with their trunk, after a restart.
+  // Updates the leaves from their trunk's state, after a restart.
   static void RestoreLeaves(Group& group, size_t trunk);
-  // Brings the indices in line with the group's samples.
+  // Updates the indices from the group's samples.
   void Update(int64_t group_id, Group& group);
-  // Takes an ended group out of every index but ended_. Its running attempts count no longer.
+  // Takes an ended group out of every index but ended_. Its running attempts no longer count.
   void MarkEnded(int64_t group_id, Group& group);
   // True if a sample runs or could be handed out.
   bool MayRun(const Group& group) const;

@@ -87,7 +87,7 @@ TEST(ReadOnlyPool, ShowsAPoolThatAnotherHoldsAndChangesNothing) {
          {reader.StoreEpisode(Open("new", 9, 0)), reader.StoreEnd(End("e0", v1::EPISODE_FAILED)),
           reader.AppendJournal(BatchRecord(9, {9})).status()}) {
       EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition) << rejected;
-      EXPECT_THAT(std::string(rejected.message()), HasSubstr("open for reading alone"));
+      EXPECT_THAT(std::string(rejected.message()), HasSubstr("open read-only"));
     }
     EXPECT_EQ(FilesOf(dir.path()), before);
     WriteGroup(*writer, 5);

@@ -658,7 +658,7 @@ TEST_P(StoreTest, TheJournalRejectsAnEarlierLeader) {
   for (const auto& late : {BatchRecord(2, {6}), BatchRecord(1, {5})}) {
     const absl::Status rejected = store_->AppendJournal(under(late, first)).status();
     EXPECT_EQ(rejected.code(), absl::StatusCode::kAborted);
-    EXPECT_THAT(std::string(rejected.message()), HasSubstr("under token 8, and this append comes under 7"));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("under token 8; this append has token 7"));
   }
   // Of two that read the same token, one leads.
   EXPECT_EQ(store_->AppendJournal(under({}, second)).status().code(), absl::StatusCode::kAborted);
@@ -705,7 +705,7 @@ TEST_P(StoreTest, ATakenEpisodeRejectsItsEarlierGateway) {
   Reopen();
   const absl::Status call = store_->AppendCall(under(Append("e", 1, {Prompt({1, 2})}, {}), 1));
   EXPECT_EQ(call.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(call.message()), HasSubstr("is b's by now, under token 2, and this comes under 1"));
+  EXPECT_THAT(std::string(call.message()), HasSubstr("is now served by b under token 2; this request has token 1"));
   EXPECT_EQ(store_->StoreReward(under(Reward("e", 1), 1)).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(store_->StoreEnd(under(End("e"), 1)).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Get(*store_, "e")->calls_size(), 1);

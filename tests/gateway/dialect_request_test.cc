@@ -103,7 +103,7 @@ TEST(BegunAnswer, IsTextOfTheAssistant) {
     const absl::Status status = Parse("chat.completions", body(last, asked)).status();
     EXPECT_EQ(HttpStatusOf(status), 400) << last;
     EXPECT_THAT(std::string(status.message()),
-                testing::HasSubstr("the model is to go on with the last message of 'messages'"));
+                testing::HasSubstr("the model cannot continue the last message of 'messages'"));
   }
   const absl::Status raw =
       Parse("completions", R"({"prompt":"x","continue_final_message":true,"add_generation_prompt":false})").status();

@@ -321,8 +321,8 @@ TEST(GoogleRequest, NamesTheFieldAtFault) {
       {Configured(R"("responseModalities":["IMAGE"])"),
        R"('generationConfig.responseModalities[0]' must be "TEXT": the model here writes text only)"},
       {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"name":"f"}}]}]})",
-       "the model is to go on with the last message of 'contents', which must then be the assistant's, with text and "
-       "without tool calls"}};
+       "the model cannot continue the last message of 'contents': it must be the assistant's, with text and without "
+       "tool calls"}};
   for (const auto& [body, message] : cases) {
     for (const char* dialect : {kGenerate, kStream}) {
       const absl::Status status = Parse(body, dialect).status();

@@ -35,8 +35,8 @@ absl::StatusCode CodeOf(std::string_view state) {
 
 std::string OneLine(const char* text) { return absl::StrReplaceAll(absl::StripAsciiWhitespace(text), {{"\n", "; "}}); }
 
-constexpr std::chrono::milliseconds kLook(100);  // between two looks whether the server leads
-constexpr std::chrono::seconds kSlow(1);         // a statement that waits so long asks for a look at the other servers
+constexpr std::chrono::milliseconds kLook(100);  // between two checks that the server leads
+constexpr std::chrono::seconds kSlow(1);         // a statement that waits this long triggers a check of other servers
 
 }  // namespace
 
@@ -138,7 +138,7 @@ absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_poi
       const std::string error =
           absl::StrCat("PostgreSQL at ", host_, " did not answer within ", answer_timeout_.count() / 1000.0,
                        " s: the server hangs, or a commit waits for a standby that is gone");
-      // Other callers wait for the same server, and need not wait in series.
+      // Other callers wait for the same server, and should not wait one after the other.
       if (lead_ != nullptr) {
         lead_->hung = true;
         lead_->End(error);
@@ -199,11 +199,12 @@ absl::Status PostgresConnection::Commit() {
   warned_ = false;
   INGOT_RETURN_IF_ERROR(Execute("commit").status());
   INGOT_RETURN_IF_ERROR(CheckLead());
-  // The only warnings of a commit say that it did not wait for its standby (SyncRepWaitForLSN). It is on this server alone.
+  // The only warnings of a commit say that it did not wait for its standby (SyncRepWaitForLSN). It is on this server
+  // only.
   if (warned_) {
     broken_ = true;
     return absl::UnavailableError(
-        absl::StrCat("PostgreSQL at ", host_, ": a commit was not acknowledged by a standby: it is in doubt"));
+        absl::StrCat("PostgreSQL at ", host_, ": a standby did not acknowledge a commit: it may be lost"));
   }
   return absl::OkStatus();
 }

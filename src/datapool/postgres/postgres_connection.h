@@ -4,11 +4,11 @@
 //   RESOURCE_EXHAUSTED   the server's disk is full
 //   DATA_LOSS            the server found damaged data
 //   FAILED_PRECONDITION  the database is not what the caller expects: no such table, no right to use it
-//   UNAVAILABLE          anything that another try may cure: no server, a failover, a lost connection. The statement may
-//                        have been carried out
+//   UNAVAILABLE          anything that a retry may fix: no server, a failover, a lost connection. The statement may
+//                        have been executed
 //
-// A connection that returned an error is broken: nothing but its destruction is of use. So is one whose server is not the
-// leader any more (PostgresLead): a statement that waits then ends within a tenth of a second. Not thread safe.
+// A connection that returned an error is broken and can only be destroyed. A connection whose server no longer leads
+// (PostgresLead) is broken too: a waiting statement then ends within a tenth of a second. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -66,14 +66,14 @@ absl::Status PostgresError(const pg_result* result, const std::string& text, con
 
 class PostgresConnection {
  public:
-  // Owns `connection`, which is open and not blocking (datapool/postgres/postgres_survey.h). `host`: its server's, for messages.
-  // `answer_timeout`: how long a statement may take; > 0.
+  // Owns `connection`, which is open and not blocking (datapool/postgres/postgres_survey.h). `host`: its server's, for
+  // messages. `answer_timeout`: how long a statement may take; > 0.
   PostgresConnection(pg_conn* connection, std::string host, std::chrono::milliseconds answer_timeout);
   ~PostgresConnection();
   PostgresConnection(const PostgresConnection&) = delete;
   PostgresConnection& operator=(const PostgresConnection&) = delete;
 
-  // From now on the connection is of use as long as its server leads.
+  // From now on the connection works only as long as its server leads.
   void SetLead(std::shared_ptr<PostgresLead> lead) { lead_ = std::move(lead); }
   const std::shared_ptr<PostgresLead>& lead() const { return lead_; }
   const std::string& host() const { return host_; }
@@ -82,9 +82,10 @@ class PostgresConnection {
   absl::StatusOr<PostgresRows> Execute(const std::string& sql);
   // One statement with parameters $1, $2, ...; it is prepared at its first use. REQUIRES: `sql` is a literal.
   absl::StatusOr<PostgresRows> Run(const char* name, const std::string& sql, const std::vector<PostgresValue>& values);
-  // Commits the transaction. OK: durable on this server and on those that its synchronous_standby_names names.
-  // UNAVAILABLE: in doubt. A commit that has no answer in time is not cancelled: it would count as done without a standby.
-  // One that a server acknowledged after it had ceased to lead is in doubt too.
+  // Commits the transaction. OK: durable on this server and on the standbys in its synchronous_standby_names.
+  // UNAVAILABLE: the commit may or may not be durable. A commit without an answer in time is not cancelled: cancelling
+  // would make it succeed without a standby. A commit that the server acknowledged after it stopped leading is
+  // UNAVAILABLE.
   absl::Status Commit();
   bool broken() const { return broken_ || (lead_ != nullptr && lead_->over()); }
   // The name that a quoted identifier has in a statement.
@@ -92,11 +93,11 @@ class PostgresConnection {
 
  private:
   absl::Status ErrorOf(const pg_result* result);
-  // UNAVAILABLE: the server does not lead any more.
+  // UNAVAILABLE: the server no longer leads.
   absl::Status CheckLead();
-  // The answer to what was sent: the last result, or the first error. `sent` is what a PQsend function returned.
+  // The answer to the sent statement: the last result, or the first error. `sent` is the result of a PQsend function.
   absl::StatusOr<PostgresRows> Answer(int sent);
-  // UNAVAILABLE: the connection was lost, `end` came, or the server does not lead any more.
+  // UNAVAILABLE: the connection was lost, `end` has passed, or the server no longer leads.
   absl::Status AwaitResult(std::chrono::steady_clock::time_point end);
 
   pg_conn* const connection_;

@@ -33,7 +33,7 @@ absl::Status CheckDurable(const PostgresConnection& connection, const PostgresRo
                                                       "': acknowledged records could be lost. Set ", wanted));
   };
   if (rows.Value(0, 4) != "f") {
-    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", connection.host(), " is a standby, it only reads"));
+    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", connection.host(), " is a standby: it is read-only"));
   }
   if (rows.Value(0, 0) != "on") return reject("fsync", 0, "fsync = on");
   if (rows.Value(0, 1) != "on") return reject("full_page_writes", 1, "full_page_writes = on");
@@ -71,13 +71,13 @@ class PostgresDatabase final : public Database {
     INGOT_RETURN_IF_ERROR(CheckRun());
     INGOT_RETURN_IF_ERROR(CheckSchema(*this, Place(), layout_, false));
     opened_ = true;
-    // Under the lock: what a process that died had under way is there now, or never.
+    // Under the lock: a dead process's last commit is here now, or never will be.
     const std::unique_ptr<Batch> batch = NewBatch();
     batch->Put(kMeta, kConnected, "");
     return Write(*batch);
   }
 
-  // Whether Open can succeed, without a change.
+  // Whether Open can succeed. Changes nothing.
   absl::Status Check() {
     INGOT_ASSIGN_OR_RETURN(writer_, ConnectWriter());
     INGOT_ASSIGN_OR_RETURN(const bool made, HasTables());
@@ -126,7 +126,7 @@ class PostgresDatabase final : public Database {
 
   absl::Status CheckWritable() const override {
     if (!options_.read_only) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(Place(), " is open for reading alone"));
+    return absl::FailedPreconditionError(absl::StrCat(Place(), " is open read-only"));
   }
 
   absl::Status Recover() override {
@@ -145,17 +145,17 @@ class PostgresDatabase final : public Database {
  private:
   std::string Place() const { return absl::StrCat("the pool in ", sql_.table); }
 
-  // A connection to the server that leads now.
+  // A connection to the current leader.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectWriter() const {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, servers_.ConnectLeader());
-    if (opened_) INGOT_RETURN_IF_ERROR(CheckHolds(*connection));  // first: until then no read from it is believed
+    if (opened_) INGOT_RETURN_IF_ERROR(CheckHolds(*connection));  // first: until then no read from it is trusted
     INGOT_ASSIGN_OR_RETURN(const PostgresRows settings, connection->Execute(kDurability));
     INGOT_RETURN_IF_ERROR(CheckDurable(*connection, settings, options_.allow_single));
     if (opened_) INGOT_RETURN_IF_ERROR(AwaitStandbys(*connection));
     return connection;
   }
 
-  // UNAVAILABLE: the server lacks the last commit that was acknowledged to this process. It does not lead any more.
+  // UNAVAILABLE: the server lacks the last commit that was acknowledged to this process. It no longer leads.
   absl::Status CheckHolds(PostgresConnection& connection) const {
     const std::string value =
         "(select convert_from(value, 'UTF8') from " + sql_.table + " where family = 0 and key = '";
@@ -189,8 +189,8 @@ class PostgresDatabase final : public Database {
     return connection.Commit();
   }
 
-  // Begins the transaction of a batch under the shard's lock. A failover manager that gives up the standbys of a running
-  // run is refused here, and so is a pool that another run took.
+  // Begins the transaction of a batch under the shard's lock. A failover manager that gives up the standbys of a
+  // running run is rejected here, and so is a pool that another run took.
   absl::Status Begin() {
     INGOT_ASSIGN_OR_RETURN(
         const PostgresRows settings,
@@ -206,7 +206,7 @@ class PostgresDatabase final : public Database {
     return fit;
   }
 
-  // A run that goes on waits for its pool: FAILED_PRECONDITION would tell a caller that its mutation was refused.
+  // A running run waits for its pool: FAILED_PRECONDITION would mean to a caller that its mutation was rejected.
   absl::Status WhileRunning(absl::Status status) const {
     if (!opened_ || !absl::IsFailedPrecondition(status)) return status;
     return absl::UnavailableError(status.message());
@@ -228,7 +228,7 @@ class PostgresDatabase final : public Database {
     return CheckSchema(*this, Place(), layout_, /*read_only=*/true);
   }
 
-  // An idle connection may have ended with its server, so that a new one is the last to be tried.
+  // An idle connection may have ended with its server, so a new connection is tried last.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> BeginReading() const {
     while (true) {
       std::unique_ptr<PostgresConnection> connection = TakeIdle();
@@ -242,7 +242,7 @@ class PostgresDatabase final : public Database {
     }
   }
 
-  // nullptr = none is idle. Connections to a server that does not lead any more are dropped.
+  // nullptr = none is idle. Connections to a server that no longer leads are dropped.
   std::unique_ptr<PostgresConnection> TakeIdle() const {
     base::MutexLock lock(mu_);
     std::erase_if(idle_, [](const auto& connection) { return connection->broken(); });
@@ -267,7 +267,7 @@ class PostgresDatabase final : public Database {
     return writer_->Commit();
   }
 
-  // NOT_FOUND without a text: the pool has no owner. FAILED_PRECONDITION: it is another run's.
+  // NOT_FOUND without a text: the pool has no owner. FAILED_PRECONDITION: another run owns it.
   absl::Status CheckOwner() {
     INGOT_ASSIGN_OR_RETURN(const std::string owner, Read()->Get(kMeta, "run"));
     if (owner == options_.run_id) return absl::OkStatus();
@@ -307,7 +307,7 @@ class PostgresDatabase final : public Database {
   bool opened_ = false;        // the tables are there and this run's; constant after Open
   // Used by one thread at a time, the commit queue's.
   std::unique_ptr<PostgresConnection> writer_;
-  int64_t last_commit_ = 0, acknowledged_ = 0;  // numbers of commits: the last that was sent, and that was acknowledged
+  int64_t last_commit_ = 0, acknowledged_ = 0;  // numbers of the last commit sent and the last acknowledged
   std::string acknowledged_by_;                 // the server
   std::chrono::nanoseconds next_attempt_{0};
   absl::Status error_;
@@ -325,7 +325,7 @@ absl::Status PostgresOptions::Validate() const {
   if (const auto wrong = std::find_if_not(
           name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; });
       wrong != name.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("name is '", name, "': letters, digits, '_', '-' and '.' alone"));
+    return absl::InvalidArgumentError(absl::StrCat("name is '", name, "': letters, digits, '_', '-' and '.' only"));
   }
   if (!(answer_timeout_s > 0 && answer_timeout_s <= 3600)) {
     return absl::InvalidArgumentError(

@@ -71,7 +71,8 @@ void PostgresTimelines::Saw(const PostgresAnswer& answer) {
   absl::Status written = base::WriteFileDurably(FileOf(system, timeline), answer.host);
   if (written.ok()) written = base::SyncDir(folder_);
   if (!written.ok())
-    INGOT_LOG(warn, "a restart forgets timeline {} of {}: {}", timeline, answer.host, written.ToString());
+    INGOT_LOG(warn, "timeline {} of {} could not be stored, and a restart forgets it: {}", timeline, answer.host,
+              written.ToString());
 }
 
 std::string PostgresTimelines::Remedy(const std::string& system) const {

@@ -1,9 +1,9 @@
-// Which server of a PostgreSQL cluster leads: pure decisions, and the timelines that were seen.
+// Which server of a PostgreSQL cluster leads: pure decisions, and the timelines seen so far.
 //
-// A promotion gives the promoted server a timeline one higher. A primary that was replaced and comes back without being
-// fenced still says that it writes, on its old timeline:
+// A promotion raises the promoted server's timeline by one. A replaced primary that comes back without being fenced
+// still reports that it writes, on its old timeline:
 //
-//   db-a  primary, timeline 1 ──stopped──────────────────────── back: still "primary", timeline 1   refused
+//   db-a  primary, timeline 1 ──stopped──────────────────────── back: still "primary", timeline 1   rejected
 //   db-b  standby ──────────────────promoted: timeline 2 ─────────────────────────────────────────  leads
 #pragma once
 
@@ -21,22 +21,22 @@
 
 namespace ingot::datapool {
 
-// Tells one run of a server from all others.
+// Identifies one start of a server.
 struct PostgresIdentity {
   std::string system;    // pg_control_system().system_identifier: the same for a primary and its standbys
   int64_t timeline = 0;  // >= 1
-  std::string started;   // pg_postmaster_start_time(), to the microsecond: tells the servers of a cluster apart
+  std::string started;   // pg_postmaster_start_time(), to the microsecond: distinguishes the servers of a cluster
   bool operator==(const PostgresIdentity&) const = default;
 };
 
-// A server's own words on itself.
+// What a server reports about itself.
 struct PostgresAnswer {
   std::string host;  // for messages: "db-a:5432"
   bool standby = false;
   PostgresIdentity identity;
 };
 
-// The server that a pool uses, until it is left for another one or for a new start of the same. Thread safe.
+// The server that a pool uses, until the pool switches to another server or to a new start of this one. Thread safe.
 class PostgresLead final : public ReadSource {
  public:
   PostgresLead(std::string host, PostgresIdentity identity) : host_(std::move(host)), identity_(std::move(identity)) {}
@@ -48,7 +48,7 @@ class PostgresLead final : public ReadSource {
   bool leads() const override { return !over_; }
   bool must_commit() const override { return replicates; }
 
-  // No connection to it is used any more, not even for an answer that is under way. The first reason stays.
+  // No connection to it is used after this, not even for an answer in progress. The first reason stays.
   void End(const std::string& why);
   bool over() const { return over_; }
   std::string why() const;
@@ -65,19 +65,19 @@ class PostgresLead final : public ReadSource {
   std::string why_ ABSL_GUARDED_BY(mu_);
 };
 
-// The highest timeline of each cluster on which a server was seen to write, or which a standby was seen to follow: then one
-// writes there, or did. Thread safe.
+// The highest timeline of each cluster on which a server was seen to write, or which a standby was seen to follow, so
+// that a server writes or wrote there. Thread safe.
 class PostgresTimelines {
  public:
-  // `folder` keeps them over restarts, each as a file timeline-SYSTEM-NUMBER that holds the server's
-  // name. Files are only added, so that several processes may share the folder. Empty = in memory alone.
+  // `folder` keeps them across restarts, each as a file timeline-SYSTEM-NUMBER that holds the server's name. Files are
+  // only added, so that several processes may share the folder. Empty = only in memory.
   explicit PostgresTimelines(std::string folder = "", bool read_only = false)
       : folder_(std::move(folder)), read_only_(read_only) {}
-  // Learns what the folder has by now. A folder that is not there, or cannot be read, has none.
+  // Reads the timelines in the folder. A missing or unreadable folder has none.
   void Load();
   // 0 = none was seen.
   int64_t Highest(const std::string& system) const;
-  // Remembers the timeline of `answer`'s server. A file that cannot be written is a warning.
+  // Remembers the timeline of `answer`'s server. Logs a warning if its file cannot be written.
   void Saw(const PostgresAnswer& answer);
   // Where a higher timeline was seen, and what to do about a server on a lower one.
   std::string Remedy(const std::string& system) const;
@@ -89,7 +89,7 @@ class PostgresTimelines {
   };
 
   std::string FileOf(const std::string& system, int64_t timeline) const;
-  // False: as high a timeline was seen before.
+  // False: an equal or higher timeline was seen before.
   bool Raise(const std::string& system, SeenServer seen);
 
   const std::string folder_;
@@ -98,10 +98,10 @@ class PostgresTimelines {
   std::map<std::string, SeenServer> highest_ ABSL_GUARDED_BY(mu_);
 };
 
-// The index of the server that leads: it writes, on the highest timeline of its cluster that an answer or `timelines` tells.
+// The index of the leading server: it writes, on the highest timeline of its cluster known from answers or `timelines`.
 // `last`: the server that led before; null = none. Errors name the hosts:
-//   UNAVAILABLE          nobody writes; the one that writes is on a lower timeline; two write on the highest timeline, and
-//                        neither is `last`
+//   UNAVAILABLE          no server writes; the server that writes is on a lower timeline; two write on the highest
+//                        timeline, and neither is `last`
 //   FAILED_PRECONDITION  servers of two clusters write
 absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, const PostgresTimelines& timelines,
                                     const PostgresIdentity* last);

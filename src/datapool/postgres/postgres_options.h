@@ -16,10 +16,10 @@ struct PostgresOptions {
   std::string run_id;                        // of the run that owns the pool
   bool replace = false;                      // deletes the pool of another run that has this name
   bool allow_single = false;                 // accepts a server without synchronous standbys
-  bool read_only = false;                    // opens an existing pool for reading alone
-  double answer_timeout_s = 20.0;            // longest time that a statement or commit may take; > 0 and at most 3600
+  bool read_only = false;                    // opens an existing pool read-only
+  double answer_timeout_s = 20.0;            // timeout of a statement or commit; > 0 and at most 3600
   double retry_after_error_s = 1.0;          // least time between two attempts to connect after an error; >= 0
-  std::string folder;                        // remembers the timelines of the servers (PostgresTimelines); empty = not
+  std::string folder;                        // stores the servers' timelines (PostgresTimelines); empty = not stored
   std::shared_ptr<PostgresServers> servers;  // of `url`, shared by the shards; null = the shard makes its own
 
   absl::Status Validate() const;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kScanRows = 256;  // of one round trip
 
-// The least key behind all keys that start with `prefix`; nullopt = there is no bound.
+// The smallest key after all keys that start with `prefix`; nullopt = no bound.
 std::optional<std::string> BoundOf(std::string prefix) {
   while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
   if (prefix.empty()) return std::nullopt;
@@ -26,7 +26,7 @@ absl::StatusOr<std::string> GetRecord(PostgresConnection& connection, const Post
   return std::string(rows.Value(0, 0));
 }
 
-// One page of a scan; `from` becomes the key behind it. False: it was the last page.
+// One page of a scan; `from` becomes the key after it. False: it was the last page.
 using Page = std::vector<std::pair<std::string, std::string>>;
 absl::StatusOr<bool> NextPage(PostgresConnection& connection, const PostgresStatements& sql, Family family,
                               const std::optional<std::string>& bound, std::string& from, Page& page) {
@@ -103,7 +103,7 @@ absl::StatusOr<std::string> PostgresReader::LastKey(Family family) const {
 
 absl::Status PostgresReader::Damaged(const std::string& how) const {
   return absl::DataLossError(absl::StrCat("the pool in ", sql_.table, " is damaged (", how,
-                                          "): restore the database from its backup. To go on from the run's last "
+                                          "): restore the database from its backup. To continue from the run's last "
                                           "checkpoint with an empty pool: set another datapool.postgres.name, then "
                                           "start the run again with --resume"));
 }
@@ -141,7 +141,7 @@ absl::Status PostgresBatch::Scan(Family family, const std::string& prefix, const
   const std::optional<std::string> bound = BoundOf(prefix);
   std::string next = prefix;
   auto changed = changes_.lower_bound({family, prefix});
-  // Visits the changed records before `key`, or all; false = the visitor has enough.
+  // Visits the changed records before `key`, or all; false = the visitor stopped.
   const auto visit_changed = [&](const std::string* key) {
     for (; changed != changes_.end() && changed->first.first == family && changed->first.second.starts_with(prefix) &&
            (key == nullptr || changed->first.second < *key);

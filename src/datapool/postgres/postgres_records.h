@@ -23,7 +23,7 @@ struct PostgresStatements {
   std::string get, scan, last, put, remove;
 };
 
-// Writes records, over those of the same keys. The three are equally long.
+// Writes records, replacing records with the same keys. The three lists are equally long.
 absl::Status PutRecords(PostgresConnection& connection, const PostgresStatements& sql,
                         const std::vector<int16_t>& families, const std::vector<std::string_view>& keys,
                         const std::vector<std::string_view>& values);
@@ -32,8 +32,8 @@ class PostgresReader final : public Database::Reader {
  public:
   using Return = std::function<void(std::unique_ptr<PostgresConnection>)>;
 
-  // `connection`: in a transaction of isolation level repeatable read, or the error that reads answer. `give_back` gets it
-  // after the transaction. REQUIRES: `sql` outlives the reader.
+  // `connection`: in a transaction of isolation level repeatable read, or the error that reads answer. `give_back` gets
+  // it after the transaction. REQUIRES: `sql` outlives the reader.
   PostgresReader(const PostgresStatements& sql, absl::StatusOr<std::unique_ptr<PostgresConnection>> connection,
                  Return give_back);
   ~PostgresReader() override;
@@ -51,7 +51,7 @@ class PostgresReader final : public Database::Reader {
   Return give_back_;
 };
 
-// The changes of a transaction are held here and sent with its commit. A get or scan merges them with the table.
+// Holds the changes of a transaction and sends them with its commit. A get or scan merges them with the table.
 class PostgresBatch final : public Database::Batch {
  public:
   // `ready`: OK = `connection` is in a transaction under the shard's lock. REQUIRES: all outlive the batch.

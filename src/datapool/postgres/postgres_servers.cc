@@ -9,7 +9,8 @@
 namespace ingot::datapool {
 namespace {
 
-// No server that could lead answered. FAILED_PRECONDITION if each of them refused the user or the database.
+// The error if no server that could lead answered. FAILED_PRECONDITION if all of them rejected the user or the
+// database.
 absl::Status NobodyAnswered(const std::vector<PostgresFound>& found) {
   std::string reported;
   bool rejected = true;
@@ -62,7 +63,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectLead
   const absl::StatusOr<size_t> chosen =
       ChooseLeader(answers, timelines_, before == nullptr ? nullptr : &before->identity());
   if (!chosen.ok()) {
-    // The others' silence is a part of why.
+    // The other servers' silence is part of the reason.
     if (answers.size() == found.size()) return chosen.status();
     return absl::Status(chosen.status().code(),
                         absl::StrCat(chosen.status().message(), "; ", NobodyAnswered(found).message()));
@@ -91,7 +92,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectSame
     return std::move(one.connection);
   }
   if (!found.empty() && !found[0].status.ok()) return NobodyAnswered(found);
-  return absl::UnavailableError(absl::StrCat(host.Name(), " has another server than ", lead->name(), " by now"));
+  return absl::UnavailableError(absl::StrCat(host.Name(), " is now another server than ", lead->name()));
 }
 
 void PostgresServers::Reject(PostgresLead& lead, const std::string& why) {
@@ -207,7 +208,7 @@ void PostgresServers::AskHung() {
   if (!hosts.empty() && !closing_) (void)Survey(hosts, Await::kAll);
 }
 
-// Also where a name stands for another address than that of the lead by now.
+// Also true if a name now resolves to another address than the lead's.
 bool PostgresServers::HasSeveral() const {
   if (url_.hosts.size() > 1) return true;
   const std::vector<PostgresFound> found = ResolvePostgres(url_.hosts, options_.resolve);

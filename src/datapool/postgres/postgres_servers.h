@@ -1,13 +1,13 @@
-// The servers that a connection string names, of which one leads. All shards of a pool share the object.
+// The servers that a connection string names. One of them leads. All shards of a pool share the object.
 //
-//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and are of no use once it is over
+//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it is over
 //   watch         ──survey of all──▶ a higher timeline ends the lead
-//                 ──survey of those that hung──▶ one that answers is awaited again
-//   Refuse        ──▶ a server that lacks acknowledged records ends as lead, and does not lead again
+//                 ──survey of hung servers──▶ a server that answers is awaited again
+//   Reject        ──▶ a server that lacks acknowledged records ends as lead, and does not lead again
 //
-// The watch looks once a second while a statement waits, and every few seconds anyway if there are several servers: hosts, or
-// addresses of one name. A server that did not answer is remembered for a while: where another one writes it is asked and not
-// awaited, and the watch, which holds up nobody, awaits it every second. Thread safe.
+// The watch polls once a second while a statement waits. With several servers (hosts, or addresses of one name) it also
+// polls every few seconds. A server that did not answer is remembered for a while: if another server writes, a survey
+// asks it but does not wait for it. The watch, which blocks no caller, waits for it every second. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -35,28 +35,28 @@ class PostgresServers {
     std::chrono::milliseconds answer_timeout{20000};
     std::string folder = "";                      // remembers timelines (PostgresTimelines)
     bool read_only = false;                       // writes nothing there
-    bool watch = true;                            // false for a use that takes a moment
+    bool watch = true;                            // false for a short use
     std::chrono::milliseconds look_every{1000};   // while a statement waits
     std::chrono::milliseconds watch_every{5000};  // anyway, with several servers
-    std::chrono::seconds hung_for{30};            // how long a server that did not answer is not awaited
+    std::chrono::seconds hung_for{30};            // how long surveys do not wait for a server that did not answer
     PostgresResolver resolve = SystemAddresses;
   };
 
-  // INVALID_ARGUMENT: the url is no connection string. Connects to nothing. `clock` outlives the servers.
+  // INVALID_ARGUMENT: the url is not a connection string. Connects to nothing. `clock` outlives the servers.
   static absl::StatusOr<std::shared_ptr<PostgresServers>> Make(Options options,
                                                                const base::Clock& clock = base::Clock::Real());
   ~PostgresServers();
   PostgresServers(const PostgresServers&) = delete;
   PostgresServers& operator=(const PostgresServers&) = delete;
 
-  // A connection to the server that leads; from then on it is lead(). Errors: ChooseLeader's, INVALID_ARGUMENT, and
-  // FAILED_PRECONDITION if every server refuses this user or database. Blocks as long as SurveyPostgres.
+  // A connection to the leading server, which becomes lead(). Errors: ChooseLeader's, INVALID_ARGUMENT, and
+  // FAILED_PRECONDITION if every server rejects this user or database. Blocks as long as SurveyPostgres.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectLeader();
   // Another connection to lead(). UNAVAILABLE: there is none, or its host has another server now.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
-  // The server of `lead`, in this run of it, lacks what another one acknowledged. `why` is the error where no other leads.
+  // This start of `lead`'s server lacks records that another server acknowledged. `why` is the error if no other leads.
   void Reject(PostgresLead& lead, const std::string& why);
-  // null = none was found yet.
+  // null = no leader was found so far.
   std::shared_ptr<PostgresLead> lead() const;
 
  private:
@@ -64,18 +64,18 @@ class PostgresServers {
     PostgresHost host;
     std::chrono::nanoseconds until;
   };
-  // The servers that a survey waits for: a writer and those that have not hung; these without the lead: is there another
-  // one?; all of them.
+  // The servers that a survey waits for. kWriter: a writer and all servers that have not hung. kOthers: the same
+  // without the lead, to find another leader. kAll: all servers.
   enum class Await { kWriter, kOthers, kAll };
 
   PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
 
   std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
-  // Remembers what the answers tell, and ends a lead that they show to be over.
+  // Remembers the answers, and ends a lead that they show to be over.
   void Learn(const std::vector<PostgresFound>& found);
-  // The lead that the identity has; UNAVAILABLE: a higher timeline was seen meanwhile.
+  // The lead of this identity. UNAVAILABLE: a higher timeline was seen meanwhile.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
-  // Turns the answers of refused servers into errors.
+  // Turns the answers of rejected servers into errors.
   void LeaveOutRejected(std::vector<PostgresFound>& found) const;
   absl::Status CheckRejected(const PostgresIdentity& identity) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
@@ -94,7 +94,7 @@ class PostgresServers {
   std::vector<std::pair<PostgresIdentity, std::string>> rejected_ ABSL_GUARDED_BY(mu_);  // and why
   std::map<std::string, int64_t> reported_
       ABSL_GUARDED_BY(mu_);                                   // unfenced hosts and their timelines that the log names
-  std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last look of the watch
+  std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last poll of the watch
   std::unique_ptr<base::Executor> watcher_;                   // null = without a watch
   base::Timer timer_, hung_timer_;                            // last
 };

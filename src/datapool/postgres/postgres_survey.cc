@@ -20,9 +20,9 @@ namespace {
 
 using Time = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kSlice(100);  // after which `stop` is looked at
+constexpr std::chrono::milliseconds kSlice(100);  // `stop` is checked after each slice
 
-// A standby knows the timeline that it follows; the timeline in the control file of a primary may be behind.
+// A standby knows the timeline that it follows; the timeline in a primary's control file may be outdated.
 constexpr char kIdentify[] =
     "select pg_is_in_recovery(), (select system_identifier from pg_control_system()), "
     "case when pg_is_in_recovery() then (select greatest(c.timeline_id, r.min_recovery_end_timeline) "
@@ -34,7 +34,7 @@ std::string OneLine(const char* text) {
   return absl::StrReplaceAll(absl::StripAsciiWhitespace(text == nullptr ? "" : text), {{"\n", "; "}});
 }
 
-// FAILED_PRECONDITION: the server refuses this user or database. libpq has no code for it.
+// FAILED_PRECONDITION: the server rejects this user or database. libpq has no code for it.
 absl::Status ConnectError(const std::string& text) {
   for (const char* sign :
        {"authentication failed", "does not exist", "no pg_hba.conf", "no password", "permission denied"}) {
@@ -58,7 +58,7 @@ class Settings {
     names_.push_back(name);
     values_.push_back(value);
   }
-  // A connection that has begun; null = there is no memory.
+  // A connection in progress; null = out of memory.
   pg_conn* Start() {
     Set(nullptr, nullptr);
     return PQconnectStartParams(names_.data(), values_.data(), 1);
@@ -77,7 +77,7 @@ absl::Status CheckUrl(const std::string& url) {
   return checked;
 }
 
-// The hosts of a list, each with its address and port. libpq takes its default for an empty one.
+// The hosts of a list, each with its address and port. libpq uses its default for an empty value.
 absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::string>& values) {
   const std::vector<std::string> hosts = absl::StrSplit(values["host"], ',');
   const std::vector<std::string> addresses = absl::StrSplit(values["hostaddr"], ',');
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::str
   return made;
 }
 
-// A name with several addresses, such as that of a headless service, stands for a server at each.
+// A name with several addresses, such as a headless service's name, means one server per address.
 void AddAddresses(const PostgresHost& host, const PostgresResolver& resolve, std::vector<PostgresFound>& found) {
   if (host.host.empty() || host.host[0] == '/' || host.host[0] == '@' || !host.address.empty()) {
     found.emplace_back().host = host;
@@ -137,7 +137,7 @@ class Asking {
   const PostgresFound& found() const { return found_; }
   pollfd Awaited() const { return {PQsocket(connection_), events_, 0}; }
 
-  // Goes on after the socket is ready.
+  // Continues once the socket is ready.
   void Step() {
     if (!asked_) {
       const PostgresPollingStatusType state = PQconnectPoll(connection_);
@@ -191,7 +191,7 @@ class Asking {
   void Finish() {
     if (found_.answer.identity.timeline <= 0 || found_.answer.identity.system.empty()) {
       return Fail(absl::FailedPreconditionError(
-          absl::StrCat(found_.host.Name(), " does not tell its system identifier and timeline, as PostgreSQL does")));
+          absl::StrCat(found_.host.Name(), " reports no system identifier and timeline: is it PostgreSQL?")));
     }
     done_ = true;
     found_.connection =
@@ -210,7 +210,7 @@ class Asking {
   bool asked_ = false, done_ = false;
 };
 
-// Whether each missing answer is that of a server that need not be awaited.
+// Whether every server that has not answered may be left out.
 bool Enough(const std::vector<std::unique_ptr<Asking>>& all, const PostgresSurvey& survey) {
   bool writes = !survey.await_writer;
   for (const auto& one : all) {
@@ -220,7 +220,7 @@ bool Enough(const std::vector<std::unique_ptr<Asking>>& all, const PostgresSurve
   return writes;
 }
 
-// Steps those that are ready; false = none is left to wait for.
+// Advances the ready servers; false = no server is left to wait for.
 bool StepReady(const std::vector<std::unique_ptr<Asking>>& all, std::chrono::milliseconds wait) {
   std::vector<pollfd> sockets;
   std::vector<Asking*> waiting;
@@ -273,7 +273,7 @@ std::string PostgresHost::Name() const {
 absl::StatusOr<PostgresUrl> PostgresUrl::Parse(const std::string& text) {
   INGOT_RETURN_IF_ERROR(CheckUrl(text));
   PostgresUrl url{text, {}, std::chrono::seconds(2)};
-  // The environment and a service file may add settings: libpq tells the sum for a connection alone.
+  // The environment and a service file may add settings: libpq reports the combined settings only for a connection.
   pg_conn* const connection = Settings(url.text).Start();
   std::map<std::string, std::string> values;
   PQconninfoOption* const options = PQconninfo(connection);

@@ -1,4 +1,4 @@
-// Asks all servers of a connection string at once who they are. One deadline is shared by all, so that servers that hang
+// Asks all servers of a connection string at once to identify themselves. All share one deadline, so that hung servers
 // cost it once.
 //
 //   url ──▶ hosts ──▶ addresses ──▶ connect, ask ──▶ answer and connection, or an error
@@ -29,7 +29,7 @@ struct PostgresUrl {
   std::vector<PostgresHost> hosts;            // at least one
   std::chrono::milliseconds connect_timeout;  // of all together
 
-  // INVALID_ARGUMENT: `text` is no connection string of libpq, or names a service that is unknown.
+  // INVALID_ARGUMENT: `text` is not a connection string of libpq, or names an unknown service.
   static absl::StatusOr<PostgresUrl> Parse(const std::string& text);
 };
 
@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<std::string>> SystemAddresses(const std::string& name
 
 struct PostgresFound {
   PostgresHost host;
-  absl::Status status;    // UNAVAILABLE, or FAILED_PRECONDITION: the server refuses user or database
+  absl::Status status;    // UNAVAILABLE, or FAILED_PRECONDITION: the server rejects user or database
   bool hung = false;      // it did not answer within the whole time
   PostgresAnswer answer;  // set if status is OK
   std::unique_ptr<PostgresConnection> connection;

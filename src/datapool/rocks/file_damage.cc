@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBlock = 32768;
 constexpr size_t kHeader = 7;
-constexpr unsigned kReusedTypes = 5;  // types from here on are of records in logs that RocksDB writes a second time
+constexpr unsigned kReusedTypes = 5;  // types from here on mark records in logs that RocksDB reuses
 constexpr int64_t kFooter = 53;
 constexpr uint64_t kTableMagic = 0x88e241b785f4cff7;
 
@@ -44,7 +44,7 @@ std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool 
     const size_t length = LittleEndian(block.substr(at + 4, 2));
     const unsigned type = static_cast<unsigned char>(block[at + 6]);
     if (type >= kReusedTypes) return absl::StrCat(place(), " has type ", type, ", of logs that are written twice");
-    if (type == 0 && length == 0) return "";  // space that was set aside
+    if (type == 0 && length == 0) return "";  // preallocated space
     if (at + kHeader + length <= block.size()) {
       if (checksums && !sound(at, length)) return absl::StrCat(place(), " has a wrong checksum");
       at += kHeader + length;
@@ -61,7 +61,7 @@ std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool 
   return "";
 }
 
-// The last bytes of a table; empty = the file does not end as one.
+// The last bytes of a table; empty = the file does not end like a table.
 std::string FooterOf(const std::string& path) {
   const int64_t size = SizeOf(path);
   if (size < kFooter) return "";
@@ -94,8 +94,8 @@ std::string DamagedFooter(const std::string& path) {
   const std::string_view footer = read;
   const uint64_t format = LittleEndian(footer.substr(kFooter - 12, 4)), checksum = LittleEndian(footer.substr(0, 1));
   if (format == kTableFormat && checksum == kTableChecksum) return "";
-  return absl::StrCat("it says format ", format, " and checksum type ", checksum, ", and all tables have ",
-                      kTableFormat, " and ", kTableChecksum);
+  return absl::StrCat("it has format ", format, " and checksum type ", checksum, ", but all tables have ", kTableFormat,
+                      " and ", kTableChecksum);
 }
 
 }  // namespace ingot::datapool

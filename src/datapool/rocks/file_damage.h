@@ -1,4 +1,4 @@
-// Damage that RocksDB takes for something else: one flipped bit would make it forget records or end the process.
+// Damage that RocksDB mistakes for something else: one flipped bit would make it drop records or end the process.
 //
 //   log     blocks of 32 KiB, the last one shorter: NUMBER.log, and the list of tables, MANIFEST-NUMBER
 //   record  checksum (4) | length (2) | type (1) | bytes       of a block; the checksum covers type and bytes
@@ -13,21 +13,22 @@ namespace ingot::datapool {
 inline constexpr unsigned kTableFormat = 5;
 inline constexpr unsigned kTableChecksum = 4;  // rocksdb::kXXH3
 
-// Says which record of a log is damaged so that RocksDB would take it for the log's end; empty = none, or the log is
-// unreadable. RocksDB then forgets the record with all that follow:
+// Returns which record of a log is damaged in a way that RocksDB mistakes for the log's end; empty = none, or the log
+// is unreadable. RocksDB then drops that record and all records after it:
 //
-// - A record of the last block that goes on behind the log's end is for RocksDB one that a crash cut, and that was never
-//   acknowledged. The checksum of a whole record tells that its length alone is damaged.
-// - A record with the type of logs that are written a second time is one of the first time. The pool's logs never are.
+// - If a record of the last block extends past the log's end, RocksDB assumes that a crash cut it before it was
+//   acknowledged. The checksum of a whole record shows that only its length is damaged.
+// - If a record has the type of reused logs, RocksDB assumes it is left over from the first use. The pool reuses no
+// log.
 //
-// `checksums`: names records with a wrong checksum too. RocksDB finds them, and does not say in which log.
+// `checksums`: also reports records with a wrong checksum. RocksDB finds them, but does not say in which log.
 std::string DamagedLog(const std::string& path, bool checksums);
 
-// True if the file ends as a table does. One that does not is a table that RocksDB was still writing, or a damaged one.
+// True if the file ends like a table. Otherwise RocksDB was still writing it, or it is damaged.
 bool EndsAsTable(const std::string& path);
 
-// Says how the end of a table differs from that of all tables; empty = it does not, or the file is no whole table. RocksDB
-// reads the blocks of a table by the format that its end names, and asserts that they are so.
+// Returns how a table's footer differs from every other table's; empty = it does not, or the file is not a whole table.
+// RocksDB reads the blocks of a table in the format that its footer names, and asserts that they match.
 std::string DamagedFooter(const std::string& path);
 
 }  // namespace ingot::datapool

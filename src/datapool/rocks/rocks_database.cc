@@ -23,10 +23,10 @@ constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes",      "o
 
 constexpr auto kUnlockedTimeout = std::chrono::seconds(60);
 
-// The file that names the present list of tables.
+// The file that names the current list of tables.
 std::string CurrentFile(const std::string& folder) { return folder + "/CURRENT"; }
 
-// The name of the present list of tables.
+// The name of the current list of tables.
 std::string TablesName(const std::string& folder) {
   std::string name;
   std::ifstream file(CurrentFile(folder));
@@ -223,7 +223,7 @@ absl::Status RocksDatabase::CheckFiles(bool thorough) const {
     std::string damage;
     if (kind == ".log" || name.starts_with("MANIFEST-")) damage = DamagedLog(file.path().string(), thorough);
     if (kind == ".sst") damage = DamagedFooter(file.path().string());
-    // RocksDB names a listed table without an end by itself; others it was still writing.
+    // RocksDB itself reports a listed table without a footer; it was still writing the others.
     if (kind == ".sst" && damage.empty() && thorough && EndsAsTable(file.path().string())) {
       rocksdb::SstFileReader table(RocksOptions(options_, env_));
       if (const rocksdb::Status opened = table.Open(file.path().string()); opened.IsCorruption()) {
@@ -253,7 +253,7 @@ absl::Status RocksDatabase::OpenFiles(bool read_only) {
                                                  "path (",
                                                  status.ToString(), ")"));
     }
-    // RocksDB names the list of tables where it means a table, and no log at all.
+    // RocksDB names the list of tables when it means a table, and never names a log.
     if (status.IsCorruption()) INGOT_RETURN_IF_ERROR(CheckFiles(/*thorough=*/true));
     return base::Annotate(Translate(status), "opening the pool at " + options_.path);
   }
@@ -275,8 +275,8 @@ absl::Status RocksDatabase::OpenUnlocked() {
     if (unreadable) return absl::UnavailableError(absl::StrCat(options_.path, ": ", unreadable.message()));
     return absl::NotFoundError(absl::StrCat("there is no pool at ", options_.path));
   }
-  // A writer that moves its log to a table meanwhile deletes the log before it is read, or a table before it is opened.
-  // A busy machine opens files more slowly than a busy writer changes them: the timeout is a time, not a count.
+  // A writer that flushes its log meanwhile may delete the log before it is read, or a table before it is opened. A
+  // busy machine opens files more slowly than a busy writer changes them: the timeout is a time, not a count.
   const auto deadline = std::chrono::steady_clock::now() + kUnlockedTimeout;
   while (std::chrono::steady_clock::now() < deadline) {
     const std::string before = TablesState();
@@ -300,7 +300,7 @@ void RocksDatabase::CloseFiles() {
 
 absl::Status RocksDatabase::CheckWritable() const {
   if (!options_.read_only) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the pool at ", options_.path, " is open for reading alone"));
+  return absl::FailedPreconditionError(absl::StrCat("the pool at ", options_.path, " is open read-only"));
 }
 
 absl::Status RocksDatabase::Write(Batch& batch) {
@@ -358,14 +358,13 @@ absl::Status RocksDatabase::Translate(const rocksdb::Status& status) const {
   const std::string text = status.ToString();
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::SubCode::kSpaceLimit) {
     return absl::ResourceExhaustedError(absl::StrCat("the disk of the pool at ", options_.path,
-                                                     " is full: free space, and it goes on by itself (", text, ")"));
+                                                     " is full: free space, and it continues by itself (", text, ")"));
   }
-  // RocksDB names each of its files in another one, so that a file that is not there was lost or is misnamed.
+  // RocksDB names each of its files in another file, so a missing file was lost or renamed.
   if (status.IsCorruption() || status.IsPathNotFound()) return Damaged(text);
   if (status.IsIOError()) {
-    return absl::UnavailableError(absl::StrCat("input or output of the pool at ", options_.path,
-                                               " failed: check its disk and limits, it tries again by itself (", text,
-                                               ")"));
+    return absl::UnavailableError(absl::StrCat(
+        "I/O of the pool at ", options_.path, " failed: check its disk and limits; it retries by itself (", text, ")"));
   }
   if (status.IsInvalidArgument() || status.IsNotSupported()) return absl::InternalError(text);
   return absl::UnavailableError(text);

@@ -1,5 +1,5 @@
-// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write Recover closes the
-// files and opens them again, for reading alone as long as they cannot be written. With StoreOptions::read_only they are
+// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write Recover closes
+// the files and opens them again, read-only as long as they cannot be written. With StoreOptions::read_only they are
 // never written: the database shows the files as they were at one moment of the opening.
 //
 // Thread safe. A Reader or Batch holds the files open. Recover waits for the present ones to end, and new ones wait for
@@ -47,7 +47,8 @@ class RocksDatabase final : public Database {
   // Names the state of the tables: it changes with every table that RocksDB adds or deletes.
   std::string TablesState() const;
   void CloseFiles();
-  // FAILED_PRECONDITION: the files have tables that this schema does not know. Names the schema that they were made with.
+  // FAILED_PRECONDITION: the files have tables that this schema does not know. Names the schema that they were made
+  // with.
   absl::Status CheckTables(const rocksdb::Options& rocks) const;
   std::string Place() const { return "the pool at " + options_.path; }
   // Makes writes return `error` until Recover succeeds.
@@ -56,20 +57,20 @@ class RocksDatabase final : public Database {
   std::shared_lock<std::shared_mutex> Enter() const;
   absl::Status Translate(const rocksdb::Status& status) const;
   absl::Status Damaged(const std::string& how) const;
-  // DATA_LOSS: the folder's files have lost records, and RocksDB would begin without them. `thorough`: or
-  // RocksDB refuses a file. It reads what RocksDB reads of all files to open them.
+  // DATA_LOSS: the folder's files have lost records, and RocksDB would start without them. `thorough`: also if RocksDB
+  // rejects a file. It reads everything that RocksDB reads to open the files.
   absl::Status CheckFiles(bool thorough) const;
 
   const StoreOptions options_;
   const base::Clock& clock_;
   rocksdb::Env* const env_;
-  mutable base::Mutex entry_;     // taken before mu_: a waiting Recover holds it, so that new readers wait behind it
+  mutable base::Mutex entry_;     // taken before mu_: a waiting Recover holds it, so that new readers wait for it
   mutable std::shared_mutex mu_;  // exclusive: db_ is replaced
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};
   std::atomic<bool> failed_{false};
   bool read_only_ = false;
-  absl::Status error_;  // answers writes while failed_
+  absl::Status error_;  // the result of writes while failed_
   std::chrono::nanoseconds next_attempt_{0};
 };
 

@@ -18,8 +18,8 @@
 namespace ingot::datapool {
 namespace {
 
-// Sends RocksDB's log messages to the program's log. RocksDB's own log file would end the process where it cannot be
-// written, as on a full disk.
+// Sends RocksDB's log messages to the program's log. RocksDB's own log file would end the process if it cannot be
+// written, for example on a full disk.
 class RocksLogger final : public rocksdb::Logger {
  public:
   explicit RocksLogger(std::string path) : Logger(rocksdb::InfoLogLevel::WARN_LEVEL), path_(std::move(path)) {}
@@ -41,15 +41,15 @@ class RocksLogger final : public rocksdb::Logger {
   const std::string path_;
 };
 
-// Keeps RocksDB from recovering by itself from a full disk. max_bgerror_resume_count does not cover that error. The
-// thread of its recovery wakes nobody who closes the files meanwhile, so that closing them could take forever.
+// Keeps RocksDB from recovering by itself from a full disk. max_bgerror_resume_count does not cover that error. Its
+// recovery thread does not wake a thread that closes the files meanwhile, so closing them could take forever.
 class RecoversNothing final : public rocksdb::EventListener {
  public:
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
     *auto_recovery = false;
   }
-  // A compaction that finds the disk full is tried again a second later. Its error would stay, and make a write of a later
-  // day fail that need only have waited.
+  // A compaction that finds the disk full is retried a second later. Otherwise its error would stay and make a much
+  // later write fail that only needed to wait.
   void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
     const bool soft = error->severity() <= rocksdb::Status::Severity::kSoftError;
     if (reason == rocksdb::BackgroundErrorReason::kCompaction && soft) *error = rocksdb::Status::OK();
@@ -72,7 +72,7 @@ rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env) {
   rocks.write_buffer_size = options.write_buffer_bytes / 2;
   rocks.max_background_jobs = 2;
   // Without a bound every table file of a long run is open at once, more than a process may open.
-  // A reader holds all of them: the process that writes deletes those that it has compacted.
+  // A reader holds all of them open: the writing process deletes tables that it has compacted.
   rocks.max_open_files = options.read_only ? -1 : std::max(32, 512 / options.shards);
   rocks.max_file_opening_threads = 1;  // a pool has too few files to start threads for them
   rocks.max_bgerror_resume_count = 0;  // Recover decides when to try again

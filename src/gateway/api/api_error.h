@@ -24,15 +24,15 @@ std::string ErrorCodeOf(const absl::Status& status);
 std::string ErrorParamOf(const absl::Status& status);
 // The HTTP status of any error: ApiError's, otherwise by its absl code (RESOURCE_EXHAUSTED is 429, ...).
 int HttpStatusOf(const absl::Status& status);
-// The next two go by the HTTP status alone, as clients do. It may say other than the code, by which the callers of roles
-// go (base/retry.h): an INTERNAL error may be one engine's, so a client may retry it, and no role does.
-// True if waiting may help; the reply then carries Retry-After.
+// The next two use only the HTTP status, as clients do. It may differ from the absl code, which roles use
+// (base/retry.h): an INTERNAL error may be specific to one engine, so a client may retry it, but no role does. True if
+// waiting may help; the reply then carries Retry-After.
 bool ShouldRetryLater(const absl::Status& status);
-// False if the same request would get the same error. The reply says so, since client libraries repeat a 409 or 5xx
-// unless told otherwise.
+// False if the same request would get the same error. The reply says so, because client libraries retry a 409 or 5xx by
+// default.
 bool MayRetry(const absl::Status& status);
-// A copy that shares nothing with `status`, for another thread. TSan reports two threads that release one shared status
-// as a race, since Debian's Abseil is not instrumented.
+// A copy that shares nothing with `status`, for another thread. TSan reports a race when two threads release a shared
+// status, because Debian's Abseil is not instrumented.
 absl::Status Unshared(const absl::Status& status);
 // {"error":{"message":...,"type":...,"code":...,"param":...}}
 std::string ErrorJson(const absl::Status& status);

@@ -1,5 +1,5 @@
-// Tools of the Responses API that clients declare by type alone and run themselves. The model knows each as a function;
-// its calls go out and come back as items of a type of their own. Pure functions.
+// Tools of the Responses API that clients declare only by type and run themselves. The model knows each as a function;
+// its calls go out and come back as items with their own type. Pure functions.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct ClientTool {
   const char* blank;        // that field's value if the arguments cannot be read
 };
 
-// nullptr: there is no such tool.
+// nullptr = no such tool.
 const ClientTool* FindClientTool(std::string_view type);
 const ClientTool* FindClientTool(ToolKind kind);
 const ClientTool* ClientToolOfCall(std::string_view call_type);
@@ -36,8 +36,8 @@ std::string ArgumentsOf(const ClientTool& tool, const base::json::object& asked)
 // The text of a result's item.
 absl::StatusOr<std::string> ResultText(const ClientTool& tool, Fields& item);
 
-// The arguments of a call as a client sends them back. For custom tools, client tools and arguments that are delivered
-// as an object, these are other words than the model's, and they do not contain all that the model wrote.
+// The arguments of a call as a client sends them back. For custom tools, client tools and arguments delivered as an
+// object, they differ from the model's text and do not contain everything that the model wrote.
 std::string EchoedArguments(const GatewayRequest& request, const text::ToolCall& call);
 
 }  // namespace ingot::gateway

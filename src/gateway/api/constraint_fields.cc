@@ -17,7 +17,7 @@ using base::json::value;
 
 constexpr size_t kMaxStopIds = 1024;
 
-// A field that changes an answer elsewhere and has no effect here.
+// A field that other servers support and that is not supported here.
 struct UnheldField {
   const char* name;
   const char* instead;
@@ -121,7 +121,7 @@ void ReadStructuredOutputs(Fields& body, GatewayRequest& request) {
     const std::string name(key);
     bool known = Lists(kForms, name) || Lists(kIdle, name) || field.is_null();
     for (const UnheldField& unheld : kUnheldInStructuredOutputs) known = known || name == unheld.name;
-    if (!known) fields.Wrong(name, "left out: it is no constraint that is known here");
+    if (!known) fields.Wrong(name, "left out: this constraint is not supported");
   }
   body.Fail(fields.status());
 }

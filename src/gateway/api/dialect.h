@@ -3,8 +3,8 @@
 //
 //   body --Dialect::Parse--> GatewayRequest --calls--> Event... --Renderer--> WireEvent... | one JSON reply
 //
-// The code between Parse and Renderer does not ask for the dialect. It passes the GatewayRequest on, in which some
-// fields are set and read by one dialect alone; request.h names it at each of them.
+// The code between Parse and Renderer does not depend on the dialect. It passes on the GatewayRequest, in which some
+// fields are set and read by only one dialect; request.h names the dialect at each such field.
 //
 // Dialects are immutable and live as long as the program. A body that breaks the dialect's rules gives an error that
 // names the field; unknown fields are ignored. Sampling fields are the same in all dialects (request_fields.h), so each
@@ -26,8 +26,8 @@ namespace ingot::gateway {
 
 // One event of a stream.
 struct WireEvent {
-  std::string name;           // behind "event:"; empty = no such line
-  std::string data;           // behind "data:"
+  std::string name;           // after "event:"; empty = no such line
+  std::string data;           // after "data:"
   std::vector<Token> tokens;  // that the event covers, if RawRequest::token_events asks for them
 
   void AppendSse(std::string& out) const;
@@ -37,7 +37,7 @@ struct WireEvent {
 // How the events of a stream follow each other over HTTP.
 struct Framing {
   const char* content_type = "text/event-stream; charset=utf-8";
-  const char* filler = ": keep-alive\n\n";  // bytes between two events that no client of the stream shows to anyone
+  const char* filler = ": keep-alive\n\n";  // bytes between two events that clients ignore
   bool is_array = false;                    // the events are the elements of one JSON array; false = server-sent
 };
 
@@ -69,10 +69,10 @@ class Renderer {
   void Close();
   // The stream's events since the last call.
   std::vector<WireEvent> TakeEvents();
-  // The one reply of a request without a stream. REQUIRES: Close was called.
+  // The single reply to a request without a stream. REQUIRES: Close was called.
   virtual std::string Whole() = 0;
   virtual Framing framing() const { return {}; }
-  // The end of an HTTP stream, framed; with an error it says in the dialect's way that the stream broke off.
+  // The end of an HTTP stream, framed; with an error it reports in the dialect's format that the stream broke off.
   virtual std::string Trailer(const absl::Status& status) = 0;
 
  protected:
@@ -104,7 +104,7 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
-  // Behind "/v1": "/chat/completions", ... A path with "{model}" has a model's name in that place.
+  // The path after "/v1": "/chat/completions", ... A path with "{model}" has a model's name in that place.
   virtual std::string_view path() const = 0;
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,
@@ -116,19 +116,20 @@ class Dialect {
     std::string body;
   };
   virtual Error ErrorOf(const absl::Status& status) const;
-  // The reply with one model, and that with all: with the fields of OpenAI's and of Anthropic's unless the dialect
-  // differs. REQUIRES: there is a model.
+  // The replies with one model and with all models: with OpenAI's and Anthropic's fields unless the dialect differs.
+  // REQUIRES: there is a model.
   virtual std::string ModelJson(const ServedModel& model) const;
   virtual std::string ModelsJson(std::span<const ServedModel> models) const;
 };
 
 std::span<const Dialect* const> Dialects();
-// By name or by path; nullptr: there is none. `model`: the name in the path, unchanged if the path has none.
+// By name or by path; nullptr = no such dialect. `model`: the name in the path, unchanged if the path has none.
 const Dialect* FindDialect(std::string_view name);
 const Dialect* DialectAt(std::string_view path, std::string& model);
 const Dialect& ChatDialect();
 const Dialect& GenerateContentDialect();
-// The dialect for errors of requests to other paths: chat completions, or Anthropic's or Google's if the headers say so.
+// The dialect for errors of requests to other paths: chat completions, or Anthropic's or Google's if the headers say
+// so.
 const Dialect& DefaultDialect(const Headers& headers);
 
 }  // namespace ingot::gateway

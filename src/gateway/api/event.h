@@ -3,7 +3,7 @@
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
 // Parts do not overlap and come in the order in which the model wrote them. A stream that breaks off has no AnswerEnd;
-// a Status beside it says why.
+// a separate Status says why.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ struct PartBegin {
   std::string id;    // of a tool call, globally unique
   std::string name;  // of a tool call, as the model knows it
 };
-// A tool call's text is its arguments as the model wrote them, which need not be JSON. `tokens`: those since the last
-// event with tokens.
+// A tool call's text is its arguments as the model wrote them, which need not be JSON. `tokens`: since the last event
+// with tokens.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;
@@ -65,7 +65,7 @@ struct AnswerEnd {
 };
 using Event = std::variant<AnswerBegin, PartBegin, PartDelta, PartEnd, AnswerEnd>;
 
-// A part and a choice, put together from their events.
+// A part and a choice, assembled from their events.
 struct Part {
   PartKind kind = PartKind::kContent;
   std::string id, name, text;

@@ -14,16 +14,16 @@ namespace ingot::gateway {
 
 class Fields {
  public:
-  // `json` outlives this object; a value that is no object has no fields. `path` precedes field names in errors.
+  // `json` outlives this object; a value that is not an object has no fields. `path` precedes field names in errors.
   explicit Fields(const base::json::value& json, std::string path = "");
 
   // nullptr: the field is missing or null.
   const base::json::value* Get(std::string_view name) const;
-  // The same; a fault if the field is no object, or no list of at most `max` entries.
+  // The same; a fault if the field is not an object, or not a list of at most `max` entries.
   const base::json::object* Object(std::string_view name);
   const base::json::array* List(std::string_view name, size_t max);
 
-  // Each Read leaves `out` as it is if the field is missing or has a fault.
+  // Each Read leaves `out` unchanged if the field is missing or has a fault.
   void Read(std::string_view name, bool& out);
   void Read(std::string_view name, std::string& out);  // any length
   void Read(std::string_view name, double low, double high, std::optional<double>& out);

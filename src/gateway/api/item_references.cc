@@ -7,13 +7,13 @@
 namespace ingot::gateway {
 namespace {
 
-// Bytes of text that all references together may stand for: a short one may name a long text, any number of times.
+// Limit in bytes on the text of all references together: a short reference may name a long text, any number of times.
 constexpr size_t kMaxReferredBytes = 64 << 20;
 
 }  // namespace
 
 absl::Status ResolveReferences(const FindDelivered& find_delivered, GatewayRequest& request) {
-  // From the last to the first, so that an insertion moves no place of a reference that is still to come.
+  // From last to first, so that an insertion does not move the places of the remaining references.
   absl::Status unknown;
   size_t bytes = 0;
   for (auto reference = request.references.rbegin(); reference != request.references.rend(); ++reference) {

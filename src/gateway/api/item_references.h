@@ -10,7 +10,7 @@
 
 namespace ingot::gateway {
 
-// The delivered message of the call with this id; nullopt: unknown.
+// The delivered message of the call with this id; nullopt = unknown.
 using FindDelivered = std::function<std::optional<text::Message>(std::string_view call_id)>;
 
 // Puts the delivered parts in place of request.references. 400 names the first reference whose call is unknown.

@@ -26,14 +26,14 @@ class Headers {
   std::vector<std::pair<std::string, std::string>> fields_;  // names in lower case
 };
 
-// The value of a parameter in a URL's query, as it is written there. Empty: there is none.
+// The value of a parameter in a URL's query, as written there. Empty = no such parameter.
 std::string_view QueryValue(std::string_view query, std::string_view name);
 
 // A request as the client sent it.
 struct RawRequest {
   std::string body;
   Headers headers;
-  std::string model = {};     // that the URL names, any bytes; empty = the body names it, or nothing does
+  std::string model = {};     // named by the URL, any bytes; empty = the body may name it
   std::string query = {};     // of the URL, without the question mark
   bool token_events = false;  // every event of the answer carries the tokens that it covers (gRPC)
 };
@@ -64,7 +64,7 @@ struct ToolChoice {
     kRequired,  // sampling is constrained to calls
   };
   Mode mode = Mode::kAuto;
-  std::vector<std::string> names;  // of the tools that may be called, as the model knows them; empty = all
+  std::vector<std::string> names;  // tools that may be called, as the model knows them; empty = all
 };
 
 // The fields of a request that its reply repeats.
@@ -74,15 +74,15 @@ struct RepeatedFields {
 };
 
 struct GatewayRequest {
-  std::string model;          // empty = none was named
+  std::string model;          // empty = none
   std::string branch;         // the sub-agent's thread; empty = the main thread
   std::string parent_branch;  // the thread that started this one; empty = not said
-  std::string role;           // of the episode's roles, such as a player; empty = none was named
+  std::string role;           // role within the episode, such as a player; empty = none
 
   text::Conversation conversation;
   EchoedIds echoed_ids;  // one entry per message
-  // Responses API: a part of an earlier answer that the client names instead of sending it. The part is missing in the
-  // conversation until ResolveReferences (item_references.h).
+  // Responses API: a part of an earlier answer that the client names instead of sending it. The conversation lacks the
+  // part until ResolveReferences (item_references.h).
   struct ItemReference {
     size_t message = 0;  // index of the message to which the part belongs
     PartKind kind = PartKind::kContent;
@@ -92,7 +92,7 @@ struct GatewayRequest {
     std::string path;     // of the reference in the request, for errors
   };
   std::vector<ItemReference> references;
-  // A prompt that is not rendered and is answered on its own. If there are any, the conversation is ignored.
+  // A prompt that is not rendered and is answered separately. If there are any, the conversation is ignored.
   struct RawPrompt {
     std::string text;          // encoded with special tokens recognized; ignored if there are ids
     std::vector<int32_t> ids;  // empty = the prompt is `text`
@@ -103,15 +103,16 @@ struct GatewayRequest {
   std::vector<Tool> tools;  // of conversation.tools, in the same order
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;  // false: the turn ends after its first call
-  // At most one of these constrains the answer: to one JSON value that the schema allows, to a text that all of the
+  // At most one of these constrains the answer: to one JSON value that the schema allows, to a text that the whole
   // expression matches (grammar/regex.h), or to one of the texts.
   std::optional<std::string> json_schema, regex;
   std::vector<std::string> choice_texts;
   std::string format_field = "response_format";   // the field with the constraint, for errors
   std::string tool_choice_field = "tool_choice";  // the dialect's field with tool_choice, for errors
-  std::optional<bool> thinking;                   // with or without reasoning; nullopt: the template decides
+  std::optional<bool> thinking;                   // with or without reasoning; nullopt = the template decides
   bool emits_reasoning = true;                    // false: reasoning is recorded, but not part of the reply
-  // Messages and Google: a call's arguments are delivered as an object, as far as they can be read (text::ReadableObject).
+  // Messages and Google: a call's arguments are delivered as an object, as far as they can be read
+  // (text::ReadableObject).
   bool object_arguments = false;
 
   int32_t n = 1;           // answers per prompt
@@ -121,10 +122,10 @@ struct GatewayRequest {
   std::optional<uint64_t> seed;
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::vector<std::string> stop;
-  std::vector<int32_t> stop_token_ids;  // extension: ids that end the answer, beside the end of the turn
+  std::vector<int32_t> stop_token_ids;  // extension: ids that end the answer, in addition to the end of the turn
   bool emits_stop = false;              // extension: the answer's text includes the stop string that ended it
   bool ignore_eos = false;              // extension: the end of the turn does not end the answer
-  int32_t min_tokens = 0;               // extension: nothing but max_tokens ends the answer before so many tokens
+  int32_t min_tokens = 0;               // extension: only max_tokens ends the answer before this many tokens
 
   bool stream = false;
   bool streams_array = false;     // Google: the stream is one JSON array, not server-sent events
@@ -133,7 +134,7 @@ struct GatewayRequest {
   bool token_events = false;      // RawRequest::token_events
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  bool raw_output = false;       // completions: the sampled text is delivered as it stands, without calls or reasoning
+  bool raw_output = false;       // completions: the sampled text is delivered unchanged, without calls or reasoning
   bool echo_prompt = false;      // completions: the prompt's text precedes the answer's
   bool count_only = false;       // count_tokens: the prompt's tokens are counted, and nothing is sampled
   bool seals_reasoning = false;  // Responses API: reasoning items carry encrypted_content

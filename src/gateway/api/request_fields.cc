@@ -89,7 +89,7 @@ constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-// The text fields of `part` among `names`, each with an empty line behind it.
+// The text fields of `part` among `names`, each followed by an empty line.
 std::string Headings(const value& part, std::initializer_list<const char*> names) {
   std::string text;
   for (const char* name : names) {
@@ -99,7 +99,7 @@ std::string Headings(const value& part, std::initializer_list<const char*> names
   return text;
 }
 
-// The text of Anthropic's parts that nest it; nullopt: the part has none.
+// The text of Anthropic's parts that nest it; nullopt = the part has no text.
 absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
                                                       const std::string& path) {
   if (type == "document") {
@@ -350,7 +350,7 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
 
 namespace {
 
-// Whether the model can go on with the last message.
+// Whether the model can continue the last message.
 bool MayGoOn(const GatewayRequest& request) {
   if (!request.raw_prompts.empty() || request.conversation.messages.empty()) return false;
   const text::Message& last = request.conversation.messages.back();
@@ -360,16 +360,16 @@ bool MayGoOn(const GatewayRequest& request) {
 
 absl::Status CannotGoOn(const GatewayRequest& request) {
   return BadRequest(request.prompt_field,
-                    absl::StrCat("the model is to go on with the last message of '", request.prompt_field,
-                                 "', which must then be the assistant's, with text and without tool calls"));
+                    absl::StrCat("the model cannot continue the last message of '", request.prompt_field,
+                                 "': it must be the assistant's, with text and without tool calls"));
 }
 
 absl::Status CheckBegun(const GatewayRequest& request) {
   if (!request.conversation.ends_begun) return absl::OkStatus();
   if (!request.raw_prompts.empty()) {
     return BadRequest("continue_final_message",
-                      absl::StrCat("'continue_final_message' goes on with the last message, but '",
-                                   request.prompt_field, "' is no conversation: the model goes on with it anyway"));
+                      absl::StrCat("'continue_final_message' continues the last message, but '", request.prompt_field,
+                                   "' is not a conversation: leave it out, the model continues the prompt anyway"));
   }
   return MayGoOn(request) ? absl::OkStatus() : CannotGoOn(request);
 }
@@ -397,7 +397,7 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   if (request.max_tokens > 0 && request.min_tokens > request.max_tokens) {
     return BadRequest("min_tokens", "'min_tokens' must be at most the largest number of tokens");
   }
-  // A constrained text ends when it is whole.
+  // A constrained text ends when it is complete.
   const bool constrained = request.holds_answer() || request.tool_choice.mode == ToolChoice::Mode::kRequired;
   const std::pair<const char*, bool> ends[] = {{"min_tokens", request.min_tokens > 0},
                                                {"ignore_eos", request.ignore_eos}};

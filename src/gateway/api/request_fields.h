@@ -23,19 +23,19 @@ absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 void ReadArguments(Fields& call, std::string& out);
 
 // Reads model, sampling, limits, stop strings, seed, penalties, logit_bias, constraints (constraint_fields.h), stream,
-// token ids in and out, thread, role and template variables, under all names that any dialect has for them: max_tokens = max_completion_tokens =
-// max_output_tokens (the last one present wins), stop = stop_sequences, metadata.branch, metadata.ingot_role,
-// reasoning_effort, chat_template_kwargs.
+// token ids in and out, thread, role and template variables, under the names of all dialects: max_tokens =
+// max_completion_tokens = max_output_tokens (the last present wins), stop = stop_sequences, metadata.branch,
+// metadata.ingot_role, reasoning_effort, chat_template_kwargs.
 void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request);
 
-// Reads a list of token ids; false: it is no such list, or empty.
+// Reads a list of token ids; false: it is not such a list, or empty.
 bool ReadIds(const base::json::value& list, std::vector<int32_t>& ids);
 
 // Reads logprobs (true or false) and top_logprobs.
 inline constexpr int kMaxTopLogprobs = 20;
 void ReadLogprobs(Fields& body, GatewayRequest& request);
 
-// Sets the template variables for thinking, which each model names in its own way. Effort "none" switches thinking off.
+// Sets the template variables for thinking, which each model names differently. Effort "none" switches thinking off.
 void SetEffort(const std::string& effort, GatewayRequest& request);
 void SetThinking(bool on, GatewayRequest& request);
 
@@ -44,7 +44,7 @@ void SetThinking(bool on, GatewayRequest& request);
 struct ToolDeclaration {
   ToolKind kind = ToolKind::kFunction;
   std::string name, name_space, description;
-  base::json::value parameters;  // JSON schema; null: none
+  base::json::value parameters;  // JSON schema; null = none
   bool strict = false;
 };
 absl::Status AddTool(ToolDeclaration tool, const std::string& path, GatewayRequest& request);
@@ -56,15 +56,16 @@ std::string CustomInput(const std::string& arguments_json);
 
 // "auto", "none", "required" or "any"; 400 for others.
 absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);
-// Requires a call of one of these tools, by the model's names. 400: a name is not among the tools, or there is none.
+// Requires a call of one of these tools, by the model's names. 400: a name is not among the tools, or there are no
+// names.
 absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request);
 
-// Leaves the other tools out. Nothing else restricts a model to some tools if it need not call any.
+// Leaves out the other tools. This is the only way to restrict the tools of a model that need not call any.
 void KeepTools(const std::vector<std::string>& names, GatewayRequest& request);
 
 // Reads the answer's format: {"type":"text"|"json_object"|"json_schema", ...} with the schema in `schema` or, in chat
-// completions, in json_schema.schema. `strict_unless_said`: without a field `strict` the schema is strict. A json_object
-// may have a schema, too, as llama.cpp's.
+// completions, in json_schema.schema. `strict_unless_said`: without a field `strict` the schema is strict. A
+// json_object may have a schema, too, as llama.cpp's.
 void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, GatewayRequest& request);
 // The schema of a JSON object.
 inline constexpr char kAnyObject[] = R"({"type":"object"})";
@@ -79,12 +80,12 @@ absl::StatusOr<std::string> ContentText(const base::json::value* content, const 
 // The text of one part.
 absl::StatusOr<std::string> PartText(const base::json::value& part, const std::string& path);
 
-// Messages and Google: the model goes on with a text of the assistant that ends the conversation. CheckEnd: 400 if it
-// ends with another turn of the assistant, behind which nothing can be sampled.
+// Messages and Google: the model continues an assistant's text at the end of the conversation. CheckEnd: 400 if the
+// conversation ends with any other turn of the assistant, after which nothing can be sampled.
 void BeginAnswer(GatewayRequest& request);
 absl::Status CheckEnd(const GatewayRequest& request);
 
-// The last step of every dialect; 400 for fields that contradict each other.
+// The last step of every dialect; 400 if fields contradict each other.
 absl::Status CheckRequest(const GatewayRequest& request);
 
 }  // namespace ingot::gateway

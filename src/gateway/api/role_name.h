@@ -1,5 +1,5 @@
-// The role of a call, such as one player of a game, as its client names it: the record keeps it, and rewards may be compared
-// by it (trainer.advantage_groups). Pure.
+// The role of a call, such as one player of a game, as its client names it: the record keeps it, and rewards may be
+// compared by it (trainer.advantage_groups). Pure.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace ingot::gateway {
 
 inline constexpr std::string_view kRoleHeader = "x-ingot-role";
 
-// Takes the role off a key of the form KEY:role=NAME and leaves KEY. Empty = the key names none, and stays as it is. So a
-// client that can be told nothing but its key has a role, too.
+// Takes the role off a key of the form KEY:role=NAME and leaves KEY. Empty = the key has no role, and stays unchanged.
+// This gives a role to clients that can configure only a key.
 std::string TakeRole(std::string& key);
 
 // Sets request.role. The first of these places that has a name gives it:
 //   1. the body's metadata.ingot_role
-//   2. the header kRoleHeader; over HTTP, the role of the key stands behind it
-// A name of another type than a string counts as missing.
+//   2. the header kRoleHeader; over HTTP, then the role of the key
+// A name that is not a string counts as missing.
 void ReadRole(const Headers& headers, Fields& body, GatewayRequest& request);
 
 }  // namespace ingot::gateway

@@ -16,13 +16,13 @@ using base::json::value;
 
 enum class Place {
   kHeader,
-  kBody,  // a field of the body; a dot stands between a field and its member
+  kBody,  // a field of the body; a dot separates a field and its member
   kUser,  // a field of the body with Claude Code's user id, which contains the session's
 };
 
 // The names of one client. `thread` names the request's thread, `parent` the thread that started it, `session` the main
-// thread, which is the parent of threads that name none, and `kind` the kind of sub-agent. null = the client has no such
-// name. The first row with a thread or a session decides.
+// thread, which is the parent of threads that name no parent, and `kind` the kind of sub-agent. null = the client has
+// no such name. The first row with a thread or a session decides.
 //
 // Left out are names of a request, of a user or of a machine: x-irid (Inspect) and x-client-request-id name a request.
 struct ThreadNames {
@@ -49,7 +49,7 @@ constexpr ThreadNames kThreadNames[] = {
     {Place::kBody, "litellm_session_id"},                           // LiteLLM
     {Place::kBody, "session_id"},                                   // OpenRouter's clients
     {Place::kUser, "metadata.user_id"},                             // Claude Code
-    {Place::kUser, "user"},                                         // the same behind LiteLLM
+    {Place::kUser, "user"},                                         // the same through LiteLLM
     {Place::kBody, "prompt_cache_key"},  // Codex, OpenCode, pi; sub-agents may share their parent's
 };
 
@@ -61,7 +61,7 @@ std::string BodyName(const Fields& body, std::string_view path) {
 }
 
 // The session in {"device_id":..,"account_uuid":..,"session_id":..}, or in the older user_.._account_.._session_...
-// Empty: this is another user's name.
+// Empty = this is an ordinary user name.
 std::string SessionOfUser(const std::string& user) {
   constexpr std::string_view kSession = "_session_";
   if (user.starts_with('{')) {
@@ -95,11 +95,12 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
     request.parent_branch = parent;
     const bool main = thread.empty() || thread == session;
     if (main && !kind.empty()) {
-      // A sub-agent that is named by its kind alone ("review", "compact") is a thread of its own beside the main thread.
+      // A sub-agent that is named only by its kind ("review", "compact") is a separate thread next to the main thread.
       request.branch = base::CutText(absl::StrCat(session, "/", kind), kMaxName);
       if (parent.empty()) request.parent_branch = session;
     } else if (!main && parent.empty()) {
-      // The session is the parent of Claude Code's agents that name none, and of Codex's threads that name their kind.
+      // The session is the parent of Claude Code's agents that name no parent, and of Codex's threads that name their
+      // kind.
       if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
     }
     break;

@@ -1,5 +1,5 @@
-// The name of the conversation to which a request belongs, as its client gives it. Conversations that share one key are
-// kept apart by it in the record: it is the call's branch. Pure.
+// The client's name for the conversation of a request. It separates conversations with the same key in the record: it
+// is the call's branch. Pure.
 #pragma once
 
 #include "gateway/api/fields.h"
@@ -11,7 +11,7 @@ namespace ingot::gateway {
 //   1. the body's metadata.branch, the gateway's own field
 //   2. headers of clients, in the order of kThreadNames
 //   3. fields of the body, in the order of kThreadNames
-// A name of another type than a string counts as missing.
+// A name that is not a string counts as missing.
 void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request);
 
 }  // namespace ingot::gateway

@@ -11,7 +11,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Adds the run's variables that the client did not set. Its grammar lets a model think that the run told to.
+// Adds the run's variables that the client did not set. The output grammar must allow thinking when the run enables it.
 void AddRunVariables(const base::json::object& variables, GatewayRequest& request) {
   const base::json::value* thinking = variables.if_contains("enable_thinking");
   const bool clients = request.conversation.template_variables.contains("enable_thinking");
@@ -164,7 +164,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
                                                                                    const GatewayRequest& request) {
   INGOT_RETURN_IF_ERROR(CheckToolChoice(*core_.parts.format, request));
   INGOT_RETURN_IF_ERROR(CheckStopIds(*core_.parts.tokenizer, request));
-  // A prompt without an engine that answers is still refused for its own faults first.
+  // Even if no engine answers, a prompt is first rejected for its own faults.
   const absl::StatusOr<int64_t> context = ContextOf(core_.backends.Of(request.model));
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {
@@ -175,7 +175,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
     }
     plans.push_back(std::make_shared<const PromptPlan>(std::move(plan)));
   }
-  // A model of text gets the tools as they are.
+  // A text model gets the tools unchanged.
   const bool rendered = request.raw_prompts.empty() && core_.backends.Of(request.model).text == nullptr;
   if (rendered && request.tools_enabled()) core_.lost_tools.Note(request.conversation.tools.size());
   return plans;

@@ -1,12 +1,12 @@
 // One request being answered, from its body to its last event.
 //
 //   kQueued --worker--> kPreparing --its calls are started--> kRunning --the last of them is over--> kDone
-//      |                    |  parse, find the episode, plan the prompt, refuse                        ^
-//      `-- Abort, Refuse ---'-------------------------------------------------------------------------'
+//      |                    |  parse, find the episode, plan the prompt, reject                        ^
+//      `-- Abort, Reject ---'-------------------------------------------------------------------------'
 //
 // An answer makes a ChatCall per choice and words their events with its dialect's Renderer. It fails as a whole: when
-// one call fails, the others are aborted and recorded. Thread safe. The connection that asked owns it and, until kDone,
-// the gateway, which outlives it.
+// one call fails, the others are aborted and recorded. Thread safe. The client's connection owns it, and so does the
+// gateway until kDone. The gateway outlives it.
 #pragma once
 
 #include <chrono>
@@ -30,14 +30,14 @@ class Answer : public std::enable_shared_from_this<Answer> {
  public:
   // Functions of the gateway.
   struct Hooks {
-    // `find`: the caller's episode, asked for before the body is read; null: `open` opens a served session once the
+    // `find`: the caller's episode, called before the body is read; null = `open` opens a served session once the
     // request is read, and may block.
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> find;
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> open;
-    // Reserves room for so many calls beside the first one; RESOURCE_EXHAUSTED: there is none.
+    // Reserves places for this many calls in addition to the first. RESOURCE_EXHAUSTED: there are too few.
     std::function<absl::Status(int)> reserve;
-    // An error that an answer of the episode would end with, or the error that takes its place. Not asked of a request that
-    // cannot be read. May block. `episode`: null = none was found.
+    // The error that an answer of the episode should end with: this error, or a replacement. Not called for unreadable
+    // requests. May block. `episode`: null = none was found.
     std::function<absl::Status(const std::shared_ptr<Episode>& episode, absl::Status why)> confirm;
     // Called once, when the answer is over, with the number of reserved calls.
     std::function<void(const std::shared_ptr<Answer>&, int)> on_done;
@@ -52,21 +52,21 @@ class Answer : public std::enable_shared_from_this<Answer> {
     bool stream = false;            // the request asked for a stream; valid once there is an event
     Framing framing;                // of an HTTP stream; valid once there is an event
     bool done = false;
-    absl::Status status;  // if done: why no further event comes
+    absl::Status status;  // if done: why no more events come
     std::string trailer;  // if done: the end of an HTTP stream (Renderer::Trailer)
   };
-  // The output since the last call. Each call confirms that the output of the call before was sent. Never blocks.
+  // The output since the last call. Each call confirms that the previous output was sent. Never blocks.
   Output TakeOutput();
 
-  // Stops sampling and records the ids so far. `why`: CANCELLED if the client is gone, or the limit that was passed.
+  // Stops sampling and records the ids so far. `why`: CANCELLED if the client is gone, or the limit that was exceeded.
   // Does not wait.
   void Abort(absl::Status why);
 
   // For the gateway:
   void SetHooks(Hooks hooks) { hooks_ = std::move(hooks); }  // before all other functions
-  // The answer passed the gate of this episode. False: it is over already.
+  // The answer passed the gate of this episode. False: the answer is already over.
   bool Enter(std::shared_ptr<Episode> episode);
-  std::shared_ptr<Episode> entered() const {  // null = it passed none
+  std::shared_ptr<Episode> entered() const {  // null = it passed no gate
     base::MutexLock lock(mu_);
     return entered_;
   }
@@ -89,15 +89,15 @@ class Answer : public std::enable_shared_from_this<Answer> {
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
-  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's. A text that surely passes
-  // `context` is not encoded. `episode` null: no call is continued.
+  // The prompt of the conversation, or of one of the raw prompts. Errors are the client's fault. A text that certainly
+  // exceeds `context` is not encoded. `episode` null = no call is continued.
   absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt,
                                         const absl::StatusOr<int64_t>& context) const;
   absl::Status CountTokens(std::shared_ptr<const GatewayRequest> request);
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);
   bool Begin();  // false: it was aborted
-  // False: the request itself cannot be read, whatever its episode has done.
+  // False: the request itself is unreadable, whatever the state of its episode.
   bool MayDependOnEpisode() const {
     base::MutexLock lock(mu_);
     return !unreadable_;

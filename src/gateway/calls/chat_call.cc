@@ -48,7 +48,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   ++core_.counters.handed_over;
-  // The callback must not own the call, since the call owns the handle, which owns the callback.
+  // The callback must not own the call, because the call owns the handle, which owns the callback.
   const auto on_chunk = [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
     if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
   };
@@ -89,7 +89,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     if (chunk.ok()) {
       engine_error_ = generation_.Append(*chunk, UnixNow());
       const auto ends = delivery_->EndsAfter(generation_);
-      // One id behind the tool call is the turn's own end. (Complete drops the handle, which stops the engine.)
+      // One id after the tool call is the turn's own end. (Complete drops the handle, which stops the engine.)
       const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
       if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
     } else {
@@ -225,7 +225,7 @@ absl::Status ChatCall::Outcome() {
   }
   if (!engine_error_.ok()) return base::Annotate(engine_error_, "the engine ended the call");
   if (generation_.finish == v1::FINISH_ABORTED || generation_.finish == v1::FINISH_ERROR) {
-    return absl::UnavailableError("the engine gave the call up: send it again");
+    return absl::UnavailableError("the engine gave up the call: send it again");
   }
   delivery_->End(generation_);
   echoed_arguments_ = EchoedOf(delivery_->message());

@@ -52,11 +52,11 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     std::vector<Event> events;
     bool done = false;
   };
-  // The events since the last call. Each call confirms that the events of the call before were sent. Never blocks.
+  // The events since the last call. Each call confirms that the previous events were sent. Never blocks.
   Output TakeOutput();
 
   // Stops sampling and records the ids so far, unless the last chunk has come. Does not wait. `why`: CANCELLED if the
-  // client is gone, or the limit that was passed.
+  // client is gone, or the limit that was exceeded.
   void Abort(absl::Status why);
   // Records an ended generation. Of several callers the first does it: a writer, or a thread that ends the episode.
   void Complete();
@@ -70,7 +70,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   int64_t UnixNow() const { return setup_.episode->UnixNanosAt(core_.parts.clock->Now()); }
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
-  // Lets a writer run Complete. Requests that may continue the call can wait for it from now on.
+  // Lets a writer run Complete. After this, requests that may continue the call can wait for it.
   void SubmitComplete();
   // Complete's steps.
   absl::Status Outcome();

@@ -229,7 +229,7 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   if (field == "sampling.logit_bias") return "logit_bias";
   if (!sent.has_grammar()) return "";
   if (request.tool_choice.mode == ToolChoice::Mode::kRequired) return "tools";
-  // In GrammarOf the answer's alternatives are the last ones, behind the tools'.
+  // In GrammarOf the answer's alternatives come last, after the tools'.
   constexpr std::string_view kAlternative = "grammar.alternatives[";
   const size_t answers = std::max<size_t>(request.choice_texts.size(), 1);
   const size_t of_tools = sent.grammar().alternatives_size() - answers;

@@ -95,7 +95,7 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, U
     if (left.lost.has_value()) lost_.insert_or_assign(sequence, *std::move(left.lost));
   }
   for (; returned_.erase(next_sequence_ - 1) > 0; --next_sequence_) --unrecorded_;
-  resumed.requests = TakeWaiting();  // a trunk may stand before its fork again
+  resumed.requests = TakeWaiting();  // a trunk may be before its fork again
 }
 
 std::vector<v1::AppendCallRequest> Episode::LostAppends() const {
@@ -108,7 +108,7 @@ std::vector<v1::AppendCallRequest> Episode::LostAppends() const {
 }
 
 void Episode::TakeNumber(int32_t sequence) {
-  // It may have become the next one since the append was sent again.
+  // It may have become the next number since the append was sent again.
   for (; next_sequence_ <= sequence; ++next_sequence_, ++unrecorded_) returned_.insert(next_sequence_);
   returned_.erase(sequence);
   --unrecorded_;
@@ -191,7 +191,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   found.following = history_.following(parent);
   found.parent_call_id = history_.call_id(parent);
   found.parent_turn = history_.Sampled(parent);
-  constexpr size_t kTurnIds = 2048;  // room for the tail of most turns, so that appending it copies nothing
+  constexpr size_t kTurnIds = 2048;  // capacity for the tail of most turns, so that appending it copies nothing
   const std::vector<int32_t>& ids = history_.PathIds(parent);
   found.ids.reserve(ids.size() + kTurnIds);
   found.ids = ids;

@@ -17,7 +17,7 @@ constexpr size_t kDigestBytes = 32;
 void Digest(const std::string& text, unsigned char (&digest)[kDigestBytes]) {
   static EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   if (algorithm == nullptr || EVP_Digest(text.data(), text.size(), digest, nullptr, algorithm, nullptr) != 1) {
-    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it keys could not be told apart
+    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it keys could not be distinguished
     std::abort();
   }
 }

@@ -8,7 +8,7 @@
 
 namespace ingot::gateway {
 
-// Keys of episodes begin so, and no id does: a part of a URL is one or the other.
+// Keys of episodes begin with this prefix and ids do not, which distinguishes them in a URL.
 inline constexpr std::string_view kKeyPrefix = "ingot-";
 inline bool LooksLikeKey(std::string_view text) { return text.starts_with(kKeyPrefix); }
 

@@ -28,13 +28,13 @@ absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
     INGOT_RETURN_IF_ERROR(CheckName("facts", name));
     const auto parsed = base::ParseJson(json);
     if (!parsed.ok()) {
-      return BadRequest("facts", absl::StrCat("fact '", name, "' is no JSON: ", parsed.status().message()));
+      return BadRequest("facts", absl::StrCat("fact '", name, "' is not JSON: ", parsed.status().message()));
     }
   }
   return absl::OkStatus();
 }
 
-// 400: an episode has fewer.
+// 400: the episode would have too many.
 absl::Status CheckCounts(size_t signals, const google::protobuf::Map<std::string, std::string>& facts) {
   if (signals > tree::kMaxSignals) {
     return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
@@ -92,8 +92,8 @@ std::string WithoutRejection(const std::string& detail) { return detail.substr(0
 absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
   if (named.call_case() == v1::CallReward::kTurn) {
     if (std::any_of(lost_.begin(), lost_.end(), [&](const auto& lost) { return IsUnsettled(lost.first); })) {
-      return absl::UnavailableError(absl::StrCat("whether a call of episode ", id(),
-                                                 " is recorded is not known yet, and 'turn' counts recorded calls: "
+      return absl::UnavailableError(absl::StrCat("it is not known yet whether a call of episode ", id(),
+                                                 " is recorded, and 'turn' counts recorded calls: "
                                                  "send the reward again"));
     }
     if (std::string call = CallAt(named.turn()); !call.empty()) return call;
@@ -130,7 +130,7 @@ absl::Status Episode::CheckRoom(const v1::StoreRewardRequest& posted) const {
   google::protobuf::Map<std::string, std::string> facts = earned_.facts();
   for (const auto& [name, json] : posted.facts()) facts[name] = json;
   INGOT_RETURN_IF_ERROR(CheckCounts(earned_.signals().size() + added(earned_.signals(), posted.signals()), facts));
-  // Only a session can pass this limit, since it begins new histories.
+  // Only a session can exceed this limit, because it begins new histories.
   const auto calls = earned_.call_rewards().size() + added(earned_.call_rewards(), posted.call_rewards());
   if (calls > static_cast<size_t>(limits_.max_calls())) {
     return BadRequest("calls", absl::StrCat("an episode has rewards for at most ", limits_.max_calls(),
@@ -197,7 +197,7 @@ void Episode::NoteStored(const v1::Episode& stored) {
   *earned.mutable_facts() = stored.facts();
   *earned.mutable_call_rewards() = stored.call_rewards();
   base::MutexLock lock(mu_);
-  earned.MergeFrom(earned_);  // what was posted since `stored` was read is newer
+  earned.MergeFrom(earned_);  // values posted since `stored` was read are newer
   earned_ = std::move(earned);
   reward_number_ = std::max(reward_number_, stored.reward_number());
 }
@@ -212,7 +212,7 @@ absl::Status Episode::WaitForStoring(std::chrono::nanoseconds timeout) {
     if (!late) clock_.WaitUntil(changed_, mu_, deadline);
   }
   waiting_storers_.erase(place);
-  changed_.SignalAll();  // the next one may be first now
+  changed_.SignalAll();  // the next waiter may be first now
   if (!late) return absl::OkStatus();
   return absl::DeadlineExceededError(
       absl::StrCat("another request's reward or end of episode ", id(), " is still being stored: try again later"));
@@ -248,7 +248,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
     end_.set_state(state);
     if (by_default) {
       *end_.mutable_unless_rewarded() = *asked.unless_rewarded;
-    } else if (finished) {  // otherwise the pool keeps what was posted
+    } else if (finished) {  // otherwise the pool keeps the posted values
       end_.set_reward(earned_.reward());
       *end_.mutable_signals() = earned_.signals();
       *end_.mutable_facts() = earned_.facts();

@@ -33,8 +33,8 @@ absl::StatusOr<double> NumberField(const value& body, const char* name) {
   return field->to_number<double>();
 }
 
-// 400: the object `body` has a field that is not in `known`, since a misspelled name would otherwise be ignored. `of`:
-// the prefix of its fields in errors.
+// 400: the object `body` has a field that is not in `known`. A misspelled name would otherwise be ignored. `of`: the
+// prefix of its fields in errors.
 absl::Status CheckFields(const value& body, std::initializer_list<std::string_view> known, const std::string& of = "") {
   for (const auto& field : body.get_object()) {
     const std::string_view name(field.key().data(), field.key().size());
@@ -64,7 +64,7 @@ absl::Status ReadLimits(const value& body, v1::EpisodeOpenRequest& open) {
   return absl::OkStatus();
 }
 
-// Reads the task, {"task_id":..,"domain":..,"payload":{..}}; "domain" may stand beside it.
+// Reads the task, {"task_id":..,"domain":..,"payload":{..}}; "domain" may also be next to "task".
 absl::Status ReadTask(const value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open) {
   INGOT_ASSIGN_OR_RETURN(const std::string domain, StringField(body, "domain"));
   const value* task = base::Find(body, "task");
@@ -85,7 +85,7 @@ absl::Status ReadTask(const value& body, const base::JsonText& text, v1::Episode
   return absl::OkStatus();
 }
 
-// The call that an object names; nullopt: none.
+// The call that an object names; nullopt = none.
 absl::StatusOr<std::optional<v1::CallReward>> ReadCall(const value& body) {
   v1::CallReward call;
   INGOT_ASSIGN_OR_RETURN(const std::string id, StringField(body, "call_id"));
@@ -117,11 +117,11 @@ absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission) {
   if (!request.from_snapshot().empty() && (request.has_task() || !request.group().empty() || !admission)) {
     return BadRequest("from_snapshot",
                       admission ? "'from_snapshot' joins the group of its episode: leave out 'task' and 'group'"
-                                : "'from_snapshot' needs a run that trains: here are no groups");
+                                : "'from_snapshot' needs a training run: this server has no groups");
   }
   if (admission && request.has_task() == request.group().empty()) {
     return BadRequest(request.has_task() ? "group" : "task",
-                      "'task' and 'group' belong together: a group of one's own has a task of one's own");
+                      "'task' and 'group' belong together: send both or neither");
   }
   if (request.metadata_json().size() > kMaxMetadata) {
     return BadRequest("metadata", absl::StrCat("'metadata' must have at most ", kMaxMetadata, " bytes"));
@@ -213,7 +213,7 @@ absl::Status ReadReward(const value& body, v1::EpisodeRewardRequest& request) {
   const bool has_reward = field != nullptr && !field->is_null();
   INGOT_ASSIGN_OR_RETURN(auto call, ReadCall(body));
   if (call.has_value()) {
-    if (!has_reward) return BadRequest("reward", "a call is named, but no 'reward' for it");
+    if (!has_reward) return BadRequest("reward", "a call is named, but its 'reward' is missing");
     call->set_reward(reward);
     *request.add_call_rewards() = *std::move(call);
   } else if (has_reward) {

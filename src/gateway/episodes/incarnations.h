@@ -1,6 +1,6 @@
-// The starts of the runners that open episodes. A runner that is started again names another incarnation. The one before is
-// past for good: a late request of it is told apart from one more start. Remembers the kMostRunners runners that were seen
-// last, with the last kMostPast past incarnations of each. Not thread safe: the gateway calls it under its lock.
+// The starts of the runners that open episodes. A restarted runner names a new incarnation, and the old incarnation is
+// over for good: its late requests do not look like another start. Remembers the last kMostRunners runners seen, with
+// the last kMostPast past incarnations of each. Not thread safe: the gateway calls it under its lock.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class Incarnations {
   static constexpr size_t kMostPast = 16;
 
   enum class Start {
-    kSame,   // the newest one that was seen. Also an empty incarnation of a runner that was not seen before
-    kNewer,  // it was not seen before, and is the newest from now on
-    kPast,   // a newer one was seen since
+    kSame,   // the newest incarnation seen. Also an empty incarnation of a runner that was not seen before
+    kNewer,  // it was not seen before, and is now the newest
+    kPast,   // a newer incarnation was seen since
   };
   // Notes a request of this incarnation.
   Start See(const std::string& runner, const std::string& incarnation);
-  // The newest one that was seen; nullopt = none of this runner is remembered.
+  // The newest incarnation seen; nullopt = the runner is not remembered.
   std::optional<std::string> NewestOf(const std::string& runner) const;
 
   size_t runners() const { return runners_.size(); }

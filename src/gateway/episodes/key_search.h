@@ -1,5 +1,5 @@
-// The search of the pool for the open episode of a key, which knows episodes by their ids alone: it reads all that are open.
-// Questions that come while it reads share the next reading. Thread safe; blocks for the pool.
+// Finds the open episode of a key in the pool. The pool knows episodes only by id, so the search reads all open
+// episodes. Requests that come during a scan share the next scan. Thread safe; blocks for the pool.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class KeySearch {
   // `pool` outlives it; null = it finds nothing.
   explicit KeySearch(datapool::Client* pool) : pool_(pool) {}
 
-  // The id of the open episode for training or evaluation with one of these hashes (Episode.key_hash); empty = there was
-  // none after the question came.
+  // The id of the open training or evaluation episode with one of these hashes (Episode.key_hash); empty = a scan that
+  // began after the call found none.
   absl::StatusOr<std::string> Find(const std::vector<std::string>& hashes);
 
  private:
@@ -30,7 +30,7 @@ class KeySearch {
   datapool::Client* const pool_;
   base::Mutex mu_;
   base::CondVar changed_;
-  int64_t begun_ ABSL_GUARDED_BY(mu_) = 0, ended_ ABSL_GUARDED_BY(mu_) = 0;  // readings, one at a time
+  int64_t begun_ ABSL_GUARDED_BY(mu_) = 0, ended_ ABSL_GUARDED_BY(mu_) = 0;  // scans, one at a time
   bool reading_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<const absl::StatusOr<Found>> last_ ABSL_GUARDED_BY(mu_);  // of the reading that ended last
 };

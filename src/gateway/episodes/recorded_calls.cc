@@ -14,7 +14,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int kMostTrunks = 64;  // on the way from an episode to one that has no trunk
+constexpr int kMostTrunks = 64;  // from an episode to its root trunk
 
 // The segments of a recorded tree by key.
 class Pieces {
@@ -83,7 +83,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     const auto asked_no_tools = base::KeyOfBytes(call.asked_key_no_tools());
     if (!asked.has_value() || !asked_no_tools.has_value()) {
       return absl::DataLossError(
-          absl::StrCat("the keys of what call ", call.call_id(), " was asked are no content keys"));
+          absl::StrCat("asked_key or asked_key_no_tools of call ", call.call_id(), " is not a content key"));
     }
     INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
     const auto parent = index.find(call.parent_call_id());
@@ -106,8 +106,8 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   return history;
 }
 
-// Puts the calls of the episode's trunk, up to the fork, before those of the episode, and before these the calls of the
-// trunk's own trunk. Returns the number of calls that are not the episode's.
+// Inserts the calls of the episode's trunk, up to the fork, before the episode's calls, and the calls of the trunk's
+// own trunk before them. Returns the number of calls that belong to trunks.
 absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree& tree) {
   const v1::EpisodeFork& fork = tree.episode().fork();
   if (fork.episode_id().empty()) return 0;
@@ -164,7 +164,7 @@ absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id) {
   SnapshotPlace place;
   if (dot == std::string::npos || dot == 0 || !absl::SimpleAtoi(snapshot_id.substr(dot + 1), &place.calls) ||
       place.calls < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("'", snapshot_id, "' is no id of a snapshot: EPISODE.CALLS"));
+    return absl::InvalidArgumentError(absl::StrCat("'", snapshot_id, "' is not a snapshot id: use EPISODE.CALLS"));
   }
   place.episode_id = snapshot_id.substr(0, dot);
   return place;

@@ -1,5 +1,5 @@
-// Recorded calls as an episode's history: of an episode that an earlier gateway opened, and of the trunk from whose
-// snapshot an episode begins. Internal to the folder.
+// Recorded calls as an episode's history: of an episode that an earlier gateway opened, and of the trunk whose snapshot
+// an episode starts from. Internal to the folder.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace ingot::gateway {
 
-// The calls of `tree`, and before them those of its trunk (Episode.fork) up to the fork, which are read from the pool and
-// added to `tree`. A history that cannot be read is logged and empty: later prompts are rendered anew. Blocks for one rpc
-// per trunk. DATA_LOSS: a trunk does not hold the call at which the episode left it.
+// The calls of `tree`, preceded by the trunk's calls (Episode.fork) up to the fork, which are read from the pool and
+// added to `tree`. A history that cannot be read is logged and empty: later prompts are rendered again. Blocks for one
+// rpc per trunk. DATA_LOSS: a trunk does not hold the call at which the episode branched off.
 absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1::EpisodeTree& tree);
 
-// The id of a snapshot says where it was taken: behind so many calls of the episode. So a gateway that was started again
-// knows the place without any record of its own.
+// The id of a snapshot says where it was taken: after this many calls of the episode. So a restarted gateway knows the
+// place without a record.
 std::string SnapshotId(const std::string& episode_id, int32_t calls);
 struct SnapshotPlace {
   std::string episode_id;
-  int32_t calls = 0;  // the episode's calls with smaller sequence numbers lie before it
+  int32_t calls = 0;  // the snapshot follows the episode's calls with smaller sequence numbers
 };
 absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id);
 
-// The fork at that place of a trunk; nullopt: behind its last call.
+// The fork at that place of a trunk; nullopt = after its last call.
 v1::EpisodeFork ForkOf(const v1::EpisodeTree& trunk, std::optional<int32_t> calls);
 
 }  // namespace ingot::gateway

@@ -44,7 +44,7 @@ void SnapshotDesk::Settle(std::map<std::string, Ask>::iterator ask) {
     asks_.erase(ask);
     return;
   }
-  ask->second.answer.reset();  // it was an answer to those who waited: the episode has not ended yet
+  ask->second.answer.reset();  // the waiters have their answer, but the episode has not ended yet
   changed_.SignalAll();
 }
 
@@ -72,7 +72,7 @@ std::optional<v1::NextSnapshotResponse> SnapshotDesk::Next(const std::string& ru
 absl::Status SnapshotDesk::Taken(const v1::SnapshotTakenRequest& taken) {
   base::MutexLock lock(mu_);
   const auto ask = asks_.find(taken.snapshot_id());
-  if (ask == asks_.end()) return absl::NotFoundError("nobody waits for this snapshot any more");
+  if (ask == asks_.end()) return absl::NotFoundError("this snapshot is no longer needed");
   if (ask->second.what.ends() && ask->second.waiters == 0) return absl::OkStatus();  // the episode's end answers it
   ask->second.answer = taken.error();
   changed_.SignalAll();

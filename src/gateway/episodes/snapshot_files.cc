@@ -24,13 +24,13 @@ absl::Status FileTransfer::Put(const v1::SnapshotFilesPart& part, std::chrono::n
       if (clock_.Now() >= deadline) return absl::ResourceExhaustedError("the client has not read what it was sent");
       clock_.WaitUntil(emptied_, mu_, deadline);
     }
-    if (done_ || abandoned_) return absl::NotFoundError("nobody reads these files any more");
+    if (done_ || abandoned_) return absl::NotFoundError("the reader of these files is gone");
     if (part.offset() > received_) return absl::InvalidArgumentError("a part before this one is missing");
     const size_t known = std::min(static_cast<size_t>(received_ - part.offset()), part.data().size());
     buffer_.append(part.data(), known);
     received_ += static_cast<int64_t>(part.data().size() - known);
     done_ = part.done() || !part.error().empty();
-    // A runner without the snapshot says that it is done: there is nothing to ask for again.
+    // A runner without the snapshot reports `done`: asking again is pointless.
     if (!part.error().empty()) {
       status_ = part.done() ? absl::NotFoundError(part.error()) : absl::UnavailableError(part.error());
     }

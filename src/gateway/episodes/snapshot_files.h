@@ -1,5 +1,5 @@
-// A FileTransfer carries the archive of a snapshot's files from the runner that holds them to one HTTP client. Neither waits
-// for the other for long: the runner's parts wait in a small buffer, which the client's connection empties.
+// A FileTransfer carries the archive of a snapshot's files from the runner that holds them to one HTTP client. Neither
+// waits for the other for long: the runner's parts wait in a small buffer, which the client's connection empties.
 //
 //   GET .../files --Open--> ask --NextSnapshot--> runner --SendSnapshotFiles--> Put --> Take --> client
 //
@@ -25,23 +25,24 @@ class FileTransfer {
   struct News {
     std::string data;  // the next bytes
     bool done = false;
-    absl::Status status;  // with `done`: an error if the archive lacks its end
+    absl::Status status;  // with `done`: an error if the archive is incomplete
   };
 
   FileTransfer(const base::Clock& clock, std::string id, std::function<void()> wake)
       : clock_(clock), id_(std::move(id)), wake_(std::move(wake)), last_(clock.Now()) {}
 
   const std::string& id() const { return id_; }
-  // For the runner. Blocks while the buffer is full, at most `wait`: RESOURCE_EXHAUSTED. NOT_FOUND: the client is gone, or
-  // the archive is complete. INVALID_ARGUMENT: a part is missing before this one, or it is too large.
+  // For the runner. Blocks while the buffer is full, then fails after `wait` with RESOURCE_EXHAUSTED. NOT_FOUND: the
+  // client is gone, or the archive is complete. INVALID_ARGUMENT: an earlier part is missing, or this part is too
+  // large.
   absl::Status Put(const v1::SnapshotFilesPart& part, std::chrono::nanoseconds wait);
-  // For the connection: whatever came since the last call.
+  // For the connection: the data since the last call.
   News TakeNews();
-  // Nobody reads any more.
+  // The reader is gone.
   void Abandon();
-  // The archive lacks its end, unless it is complete.
+  // Ends the transfer with an error, unless the archive is complete.
   void Break(absl::Status why);
-  // Breaks a transfer whose runner has sent nothing since `before`, though there was room.
+  // Breaks a transfer whose runner has sent nothing since `before` although the buffer was not full.
   void BreakIfSilentSince(std::chrono::nanoseconds before);
 
  private:
@@ -55,10 +56,10 @@ class FileTransfer {
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::chrono::nanoseconds last_ ABSL_GUARDED_BY(mu_);  // that the runner sent, or the client took
+  std::chrono::nanoseconds last_ ABSL_GUARDED_BY(mu_);  // time that the runner sent or the client read
 };
 
-// The transfers that go on. Thread safe.
+// The running transfers. Thread safe.
 class FileTransfers {
  public:
   static constexpr size_t kMost = 64;

@@ -40,13 +40,13 @@ http::Reply Json(int status, const value& body) {
   return {.status = status, .content_type = "application/json", .body = base::PrintJson(body)};
 }
 
-// Adds the two names that vendors' clients know a request's id by.
+// Adds the request's id under the two names that vendors' clients use.
 void AddRequestId(std::string_view id, http::Fields& fields) {
   for (const char* name : {"x-request-id", "request-id"})
     fields.emplace_back(name, absl::StrCat("req_", base::View(id)));
 }
 
-// An error in its dialect's words, with the headers that tell vendors' clients whether to try again.
+// An error in its dialect's format, with the headers that tell vendors' clients whether to retry.
 http::Reply ErrorReply(const Dialect& dialect, const absl::Status& status, double retry_after_s) {
   Dialect::Error error = dialect.ErrorOf(status);
   http::Reply reply;
@@ -69,7 +69,7 @@ absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   return ParseBody(request.body);
 }
 
-// No client packs a body unless it is told to.
+// No client compresses a body by default.
 bool IsEncoded(const Headers& headers) {
   const std::string_view encoding = headers.Get("content-encoding");
   return !encoding.empty() && encoding != "identity";
@@ -84,7 +84,7 @@ HttpRequest RequestOf(const http::RequestHead& head) {
   HttpRequest request;
   for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
   request.route = HttpRoute::Of(head.target, request.headers);
-  // A client that can be told nothing but a URL may send any word for its key.
+  // A client that can configure only a URL may send any text as its key.
   request.key = request.route.path_key.empty() ? head.Key() : request.route.path_key;
   if (request.key.empty()) request.key = request.route.key;
   if (const std::string role = TakeRole(request.key); !role.empty()) request.headers.Add(kRoleHeader, role);
@@ -185,7 +185,7 @@ std::string TaskJson(const v1::Task& task) {
   return absl::StrCat(json, ",\"payload\":", payload ? task.payload_json() : "null", "}");
 }
 
-// Beside the URL of the episode's models.
+// Next to the URL of the episode's models.
 std::string FilesUrl(const v1::EpisodeOpenResponse& opened) {
   const size_t path = opened.base_url().rfind("/s/");
   return absl::StrCat(opened.base_url().substr(0, path), "/ingot/v1/episodes/", opened.episode_id(), "/files");
@@ -313,7 +313,7 @@ class AnswerExchange final : public http::Exchange {
   bool streams_ = false;     // the head of the stream was sent
 };
 
-// An answer of a function that blocks, on a worker of the gateway's. The function runs to its end though the client
+// The answer of a blocking function, on one of the gateway's workers. The function runs to its end even if the client
 // goes away.
 using Function = std::function<http::Reply(const HttpRequest&)>;
 

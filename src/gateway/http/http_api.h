@@ -1,14 +1,16 @@
-// The gateway's HTTP API: an http::Handler that turns requests into calls of Gateway, and errors into a dialect's words.
+// The gateway's HTTP API: an http::Handler that turns requests into calls of Gateway, and errors into a dialect's
+// words.
 //
 //   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}, and
 //                                                                                       under Google's /v1beta
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
 //   GET /ingot/v1/status   GET /healthz and /health   GET /version
 //
-// Clients join their base URL and a path, and differ in which of the two has the /v1 and the slash: /v1 may be left
-// out, or stand twice, and so may a slash. Every answer names its request in x-request-id and request-id: a call's id where a model answers.
+// Clients join their base URL and a path, and differ in which of the two has the /v1 and the slash: /v1 and the slash
+// may be missing or doubled. Every answer names its request in x-request-id and request-id: a call's id if a model
+// answers.
 //
-// With several gateways a request for another one's episode is passed on to it (http_forward.h).
+// With several gateways a request for another gateway's episode is forwarded to it (http_forward.h).
 //
 // Thread safe. Work that blocks runs on the gateway's workers.
 #pragma once
@@ -26,7 +28,7 @@ class HttpApi final : public http::Handler {
   explicit HttpApi(Gateway& gateway) : gateway_(gateway) {}
 
   http::Opening Head(http::RequestHead head) override;
-  // As Head, for a request that is to be answered here: it was passed on, or its episode is served here.
+  // As Head, for a request that must be answered here: it was forwarded, or its episode is served here.
   http::Opening Answer(http::RequestHead head);
   http::Reply Reject(std::string_view target, const http::Rejection& why) override;
 

@@ -15,7 +15,7 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
       : gateway_(gateway), caller_(std::move(caller)), reject_(std::move(reject)) {}
   ~FilesExchange() override { Abandon(); }
 
-  // The gateway may ask the pool and other gateways, so a worker does it.
+  // The gateway may ask the pool and other gateways, so it runs on a worker.
   void Body(std::string, std::function<void()> wake) override {
     const bool posted = gateway_.RunOnWorker([self = shared_from_this(), wake] {
       auto transfer = self->gateway_.ReadSnapshotFiles(self->caller_, wake);

@@ -94,7 +94,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
     wake_();
   }
 
-  // The other gateway died. A client sends a request without an answer again, and one whose stream breaks off too.
+  // The other gateway died. A client retries a request without an answer, and a request whose stream breaks off.
   http::Output Broken(const absl::Status& why) const {
     http::Output output;
     if (streams_) {
@@ -118,7 +118,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
   std::optional<absl::StatusOr<v1::ForwardResponse>> part_ ABSL_GUARDED_BY(mu_);
 };
 
-// Finds the gateway of its episode on a worker, and then is that gateway's answer.
+// Finds the gateway of its episode on a worker, and then streams that gateway's answer.
 class PlacedExchange final : public http::Exchange, public std::enable_shared_from_this<PlacedExchange> {
  public:
   PlacedExchange(Gateway& gateway, PlacedParts parts) : gateway_(gateway), parts_(std::move(parts)) {}

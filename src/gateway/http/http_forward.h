@@ -1,10 +1,10 @@
-// Requests for episodes that another gateway serves. The gateway that a request reaches passes it on; the other one
-// answers it as its own, and the answer streams back part by part.
+// Requests for episodes that another gateway serves. The gateway that a request reaches forwards it; the other gateway
+// answers it like a local request, and the answer streams back part by part.
 //
 //   client ─▶ PlacedExchange ─ Gateway::Place ─┬ here ───▶ HttpApi's exchange
 //                                              └ a role ─▶ Peers::Forward ──rpc──▶ ForwardedRequest ─▶ HttpApi's exchange
 //
-// A part is asked for once the client's system took the one before it, so that a slow client fills no memory here.
+// Each part is requested once the client's system took the previous part, so that a slow client fills no memory here.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@
 
 namespace ingot::gateway {
 
-// What the exchange of a request that may be for another gateway needs from HttpApi.
+// What an exchange needs from HttpApi if its request may be for another gateway.
 struct PlacedParts {
   http::RequestHead head;
-  // The role of the gateway that is to answer, as Gateway::Place; may block.
+  // The role of the gateway that should answer, as Gateway::Place; may block.
   std::function<absl::StatusOr<std::string>()> place;
   // The answer of this gateway.
   std::function<http::Opening(http::RequestHead head)> here;
@@ -32,14 +32,14 @@ struct PlacedParts {
 // REQUIRES: `gateway`, with peers, outlives the exchange.
 std::shared_ptr<http::Exchange> MakePlacedExchange(Gateway& gateway, PlacedParts parts);
 
-// A request that another gateway passed on. Thread safe for one caller of Take and Abort.
+// A request forwarded by another gateway. Thread safe for one caller of Take and Abort.
 class ForwardedRequest {
  public:
   // Begins the answer. `wake`: Take has something new; called by any thread. REQUIRES: `gateway` outlives it.
   ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<void()> wake);
   ~ForwardedRequest();
 
-  // The news since the last call; nothing, if it has neither status nor bytes nor an end.
+  // The news since the last call; nothing new = no status, no bytes and no end.
   v1::ForwardResponse TakePart();
   // The client went away.
   void Abort();

@@ -8,10 +8,10 @@ namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxEpisodeId = 64;
-constexpr size_t kMaxPathKey = 256;  // a role may stand behind the key
+constexpr size_t kMaxPathKey = 256;  // a role may follow the key
 constexpr std::string_view kVersions[] = {"/v1", "/v1beta", "/v1alpha", "/v1beta1"};
 
-// Replaces each %XX by the byte that it stands for. Other percent signs stay.
+// Replaces each %XX with its byte. Other percent signs stay.
 std::string PercentDecoded(std::string_view text) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -27,7 +27,7 @@ std::string PercentDecoded(std::string_view text) {
   return decoded;
 }
 
-// Without the slashes that follow another one, or that end the path.
+// Without repeated slashes and slashes at the end of the path.
 std::string CleanPath(std::string_view path) {
   std::string clean;
   for (const char c : path) {
@@ -71,7 +71,7 @@ void HttpRoute::Set(Kind what, const char* how) {
   method = how;
 }
 
-// Removes the API's version from the path. Every version but /v1 is one of Google's API.
+// Removes the API's version from the path. Every version except /v1 belongs to Google's API.
 bool HttpRoute::RemoveVersion(std::string_view& path) {
   const std::string_view version = path.substr(0, path.find('/', 1));
   if (std::find(std::begin(kVersions), std::end(kVersions), version) == std::end(kVersions)) return false;
@@ -92,7 +92,7 @@ void HttpRoute::Match(std::string_view path) {
     dialect = spoken;
     return Set(Kind::kDialect, "POST");
   }
-  for (const Dialect* spoken : Dialects()) {  // a path below a dialect's own: not found, in its words
+  for (const Dialect* spoken : Dialects()) {  // a path below a dialect's path: not found, in its format
     if (path.starts_with(spoken->path()) && path[spoken->path().size()] == '/') dialect = spoken;
   }
   if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");

@@ -26,11 +26,11 @@ struct HttpRoute {
   };
   Kind kind = Kind::kNone;
   const char* method = "GET";
-  const Dialect* dialect = nullptr;  // of kDialect; otherwise the one that words errors
+  const Dialect* dialect = nullptr;  // of kDialect; otherwise the dialect that words errors
   std::string episode;               // of /s/{episode} or /ingot/v1/episodes/{id}
   std::string path_key;              // of /s/{key}, for clients that can send no header
   std::string name;                  // the model's, of /v1/models/{name} and of paths like /v1/models/{name}:method
-  std::string query;                 // behind the question mark
+  std::string query;                 // after the question mark
   std::string key;                   // of the query's key=
 
   static HttpRoute Of(std::string_view target, const Headers& headers);

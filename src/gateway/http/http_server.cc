@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::seconds(1);
 
-// With the configuration's keys for the options that an error names.
+// Adds the configuration keys of the options that an error is about.
 absl::Status NameKeys(const absl::Status& status) {
   if (!absl::IsFailedPrecondition(status)) return base::Annotate(status, "gateway");
   return absl::FailedPreconditionError(
@@ -18,7 +18,7 @@ absl::Status NameKeys(const absl::Status& status) {
                    " (gateway.tls.certificate and gateway.tls.key, or gateway.tls.allow_plaintext: true)"));
 }
 
-// The URL of a server at which other machines reach it: at 0.0.0.0 none does.
+// The URL at which other machines reach the server: they cannot reach 0.0.0.0.
 std::string ReachedAt(const http::Server& server, const http::Options& options, const std::string& own_host) {
   const bool every = options.host == "0.0.0.0" || options.host == "::";
   if (!every || own_host.empty()) return server.url();

@@ -1,4 +1,4 @@
-// The gateway's HTTP server: an http::Server whose handler is HttpApi. It tells the gateway its address, unless
+// The gateway's HTTP server: an http::Server whose handler is HttpApi. It reports its address to the gateway, unless
 // public_url names one, and ticks it every second.
 //
 // Stop (and destruction) lets the requests in flight finish for shutdown_grace_s, then aborts them.
@@ -16,17 +16,17 @@ namespace ingot::gateway {
 
 class HttpServer {
  public:
-  // Listens and serves at once; errors are those of http::Server::Listen. `gateway` outlives the server. `own_host`: this
-  // machine's name or address in base_url(), where the server listens on every address; empty = 0.0.0.0 stands there.
+  // Listens and serves at once; errors: http::Server::Listen's. `gateway` outlives the server. `own_host`: this
+  // machine's name or address in base_url() if the server listens on every address; empty = base_url() has 0.0.0.0.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
                                                            const std::string& own_host = "");
 
-  // As http::Server::AcceptOn: rooms of agents hand in their way to the gateway.
+  // As http::Server::AcceptOn: sandboxes pass in listening sockets, through which their agents reach the gateway.
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket) { return server_->AcceptOn(listening_socket); }
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
   std::string url() const { return server_->url(); }  // listened on
-  // For agents: public_url, or the one listened on.
+  // For agents: public_url, or the address it listens on.
   const std::string& base_url() const { return base_url_; }
   int connections() const { return server_->connections(); }
 

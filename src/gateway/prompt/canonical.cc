@@ -10,7 +10,7 @@
 namespace ingot::gateway {
 namespace {
 
-// LiteLLM's proxy puts this in the place of an empty text, since Messages takes none.
+// LiteLLM's proxy replaces an empty text with this, because Messages rejects empty text.
 constexpr std::string_view kNothingSaid = "[System: Empty message content sanitised to satisfy protocol]";
 
 // An error means that the text is compared as it is written.
@@ -35,7 +35,7 @@ std::string Canonical(const base::json::value& json) {
   for (size_t at = 0; at < printed.size(); ++at) {
     if (std::string_view(printed).substr(at).starts_with("\\r\\n")) at += 2;
     text += printed[at];
-    if (printed[at] == '\\') text += printed[++at];  // an escape in one piece, since \\r\n begins none
+    if (printed[at] == '\\') text += printed[++at];  // an escape in one piece, because \\r\n begins no escape
   }
   return text;
 }

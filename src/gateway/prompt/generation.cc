@@ -52,7 +52,7 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   finish = chunk.finish();
   stop_string = chunk.stop_string();
   cached_tokens = chunk.cached_tokens();
-  // The engine's clock may be another machine's: its times count from the call's arrival there.
+  // The engine may be on another machine with another clock: its times count from the call's arrival there.
   const int64_t ahead = chunk.times().queued_unix_ns() - times.queued_unix_ns();
   if (chunk.times().first_token_unix_ns() != 0) {
     times.set_first_token_unix_ns(chunk.times().first_token_unix_ns() - ahead);

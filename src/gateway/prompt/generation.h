@@ -1,4 +1,4 @@
-// The chunks of one call put together, and the segments made of ids. Plain values and pure functions.
+// The assembled chunks of one call, and segments built from ids. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Generation {
   // INTERNAL, and nothing is added: log-probs, versions or routes do not cover the chunk's ids. Such a call cannot be
   // trained on, so it is not delivered.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
-  // Ends the turn behind its first `count` ids. Later ids are dropped and not recorded.
+  // Ends the turn after its first `count` ids. Later ids are dropped and not recorded.
   // REQUIRES: 0 < count <= size().
   void StopAfter(int count);
 

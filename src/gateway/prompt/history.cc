@@ -224,7 +224,7 @@ int History::Choose(const std::vector<int>& candidates, const text::Conversation
                     const ConversationKeys& keys, size_t message, const EchoedIds& echoed) const {
   const text::Message& sent = conversation.messages[message];
   const auto said = [&](int call) {
-    // Another thread's client changed that answer; this one's may have changed its own so.
+    // The client of another thread changed that answer; this thread's client may have made the same change.
     if (calls_[call].adopted_from >= 0 && calls_[call].thread != keys.thread) return false;
     return SameReasoning(sent.reasoning, calls_[call].delivered_reasoning) &&
            SameReasoningBefore(message, conversation, keys, call);
@@ -303,7 +303,7 @@ int History::Add(const AskedKey& asked, const std::optional<text::Message>& deli
   entry.prefill = std::move(call.prefill);
   entry.asked = asked.key;
   entry.asked_reasoning = std::move(call.reasoning);
-  if (call.parent >= 0 && calls_[call.parent].asked == asked.key) {  // it goes on with its parent's answer
+  if (call.parent >= 0 && calls_[call.parent].asked == asked.key) {  // it continues its parent's answer
     entry.turn_before = calls_[call.parent].turn_before;
     entry.asked_reasoning = calls_[call.parent].asked_reasoning;
   }
@@ -361,7 +361,7 @@ std::vector<const SegmentRef*> History::Path(int call) const {
 }
 
 const std::vector<int32_t>& History::PathIds(int asked) {
-  std::vector<const SegmentRef*> following;  // behind the remembered path, the last first
+  std::vector<const SegmentRef*> following;  // after the remembered path, the last first
   int call = asked;
   for (; call >= 0 && call != path_call_; call = calls_[call].parent) {
     const auto& refs = calls_[call].refs;

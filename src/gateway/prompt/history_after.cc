@@ -1,5 +1,5 @@
-// Messages that go on behind an answer: a client writes the answer's stop string back, and may write more behind it. So
-// do text agents, which let the tool's result follow "Observation:" in the same message, and agents that complete a
+// Messages that extend an answer: a client writes back the answer's stop string, and may write more after it. Text
+// agents do this, which put the tool's result after "Observation:" in the same message, and agents that complete a
 // closing tag.
 //
 //   delivered    Thought: add.\nAction: 1+2            by stop: ["Observation:"]
@@ -8,7 +8,7 @@
 //                `--------------- sampled ids -----------'`-' the tail begins
 //
 // An answer that another token ended is continued in the same way, without that token. Then the stop string itself
-// stands behind the sampled ids.
+// follows the sampled ids.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -27,8 +27,8 @@ std::string_view WithoutSpaceBefore(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
 }
 
-// The bytes of `text` that equal `beginning`, where either may have carriage returns before its line feeds. npos: it
-// begins otherwise.
+// The number of bytes of `text` that equal `beginning`; both may have carriage returns before line feeds. npos = `text`
+// does not begin with it.
 size_t BytesThatBegin(std::string_view text, std::string_view beginning) {
   size_t at = 0;
   for (size_t i = 0; i < beginning.size(); ++i, ++at) {
@@ -39,7 +39,8 @@ size_t BytesThatBegin(std::string_view text, std::string_view beginning) {
   return at;
 }
 
-// Where `text` goes on behind the stop string with which it begins, apart from white space. npos: it begins otherwise.
+// The offset in `text` after the stop string that it begins with, ignoring white space. npos = it does not begin with
+// it.
 size_t AfterStop(std::string_view text, std::string_view stop) {
   const std::string_view visible = Trim(stop);
   const std::string_view begin = visible.empty() ? text : WithoutSpaceBefore(text);
@@ -53,7 +54,7 @@ std::optional<History::GrownAnswer> History::GrownAnswerOf(int call, const text:
   const Entry& entry = calls_[call];
   const std::string& answer = entry.delivered.content;
   if (!sent.tool_calls.empty() || !entry.delivered.tool_calls.empty()) return std::nullopt;
-  // Behind the answer as it was delivered, or as the client trimmed it.
+  // After the answer as it was delivered, or as the client trimmed it.
   const std::string_view text = WithoutSpaceBefore(sent.content);
   size_t said = BytesThatBegin(text, WithoutSpaceBefore(answer));
   if (said == std::string_view::npos) said = BytesThatBegin(text, Trim(answer));

@@ -1,4 +1,4 @@
-// Puts the parts of a turn together that a client sent as messages of their own: History::JoinTurns.
+// Joins the parts of a turn that a client sent as separate messages: History::JoinTurns.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -10,9 +10,9 @@
 namespace ingot::gateway {
 namespace {
 
-// Parts of a turn, among which delivered ones are looked for.
+// Parts of a turn that are compared with delivered messages.
 constexpr size_t kMaxParts = 16;
-// Stands between the texts of two parts that no answer is known to have had. A known answer's parts follow directly.
+// Separates the texts of two parts that match no known answer. A known answer's parts follow directly.
 constexpr char kEmptyLine[] = "\n\n";
 
 void JoinTo(text::Message& turn, const text::Message& part, std::string_view between) {

@@ -1,4 +1,4 @@
-// Puts back what clients change of a conversation: History::Restored.
+// Undoes clients' changes to a conversation: History::Restored.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Whether a message that matched the delivered one is spelled like it, too. REQUIRES: equally many calls.
+// Whether a message that matched the delivered message is also spelled like it. REQUIRES: equally many calls.
 bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) {
   const auto same = [](const text::ToolCall& a, const text::ToolCall& b) {
     return a.name == b.name && a.arguments_json == b.arguments_json && a.written_id == b.written_id;

@@ -12,7 +12,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kGenerationPromptIds = 32;  // ids at a prompt's end in which its prefill is looked for
+constexpr size_t kGenerationPromptIds = 32;  // ids at a prompt's end that are searched for its prefill
 
 text::Conversation WithoutReasoning(text::Conversation conversation) {
   for (text::Message& message : conversation.messages) message.reasoning.clear();
@@ -66,9 +66,9 @@ absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, 
   return absl::OkStatus();
 }
 
-// By default the conversation has its reasoning, even where the client dropped it, and the parent is continued only as
-// long as the template writes that reasoning. With keeps_reasoning_ the conversation has none, and sampled turns stay
-// as they are whatever the template does with reasoning.
+// By default the conversation has its reasoning, even if the client dropped it, and the parent is continued only as
+// long as the template writes that reasoning. With keeps_reasoning_ the conversation has no reasoning, and sampled
+// turns stay unchanged no matter how the template treats reasoning.
 absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& conversation, size_t most_ids,
                                                     PromptPlan& plan) const {
   Continuation& continued = plan.continued;
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
   return "";
 }
 
-// The prefill of a prompt that came as ids, as far as its last ids tell.
+// The prefill of a prompt that came as ids, as far as its last ids show it.
 std::string PromptPlanner::PrefillIn(std::span<const int32_t> prompt) const {
   prompt = prompt.last(std::min(prompt.size(), kGenerationPromptIds));
   for (const int32_t id : format_->end_of_turn_ids()) {
@@ -155,7 +155,7 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
       content += WithLineFeeds((within ? "\r" : "") + delta.text);
     }
   }
-  // Text of the last ids may be held back until further ids come, so fewer ids than were pushed are delivered.
+  // Text of the last ids may be held back until more ids come, so fewer ids may be delivered than were pushed.
   History::KeptPrefix kept;
   kept.ids = static_cast<size_t>(streamed.delivered_tokens());
   TurnText whole = reader();

@@ -18,7 +18,7 @@ struct DeliveredMessage {
 };
 
 std::string DeliveredJson(const DeliveredMessage& delivered);
-// INVALID_ARGUMENT: `json` is no message.
+// INVALID_ARGUMENT: `json` is not a message.
 absl::StatusOr<DeliveredMessage> ReadDelivered(std::string_view json);
 
 }  // namespace ingot::gateway

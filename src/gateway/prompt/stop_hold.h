@@ -29,7 +29,7 @@ class StopHold {
     }
   }
 
-  // Bytes of the text that surely stand before the stop string.
+  // Bytes of the text that are certainly before the stop string.
   size_t clear() const { return seen_ - matched_; }
   // Bytes of the text up to the end of the stop string, if it was found; all bytes if it was not.
   size_t seen() const { return seen_; }

@@ -67,7 +67,7 @@ void TurnText::Finish(const std::string& stop_string) {
   if (!ids_.empty()) ids_.back().end = text_.size();
   if (!stop_string.empty()) {
     // The turn ended as soon as the stop string was complete: it does not occur earlier, and at most the rest of its
-    // last token stands behind it.
+    // last token follows it.
     const size_t cut = text_.find(stop_string, stop_begin_);
     if (cut != std::string::npos) text_.resize(cut + (options_.emits_stop ? stop_string.size() : 0));
     for (Id& id : ids_) {
@@ -100,7 +100,7 @@ void TurnText::Read(std::string_view text, bool is_token) {
 }
 
 void TurnText::Emit(text::OutputDelta delta) {
-  // The rest of a call that was begun before stands before everything else.
+  // The rest of a call in progress comes before everything else.
   if (!delta.calls.empty() && !delta.calls[0].begins) {
     Emit(PartKind::kCall, std::move(delta.calls[0].arguments), &delta.calls[0]);
     delta.calls.erase(delta.calls.begin());
@@ -114,7 +114,7 @@ void TurnText::Emit(text::OutputDelta delta) {
   }
 }
 
-// The stream returns content as it was written. Behind it, the settled text has at most the delimiter that closed it.
+// The stream returns content as it was written. After it, the settled text has at most the delimiter that closed it.
 void TurnText::MarkContent(std::string_view content) {
   const size_t settled = finished_ ? text_.size() : std::min(stream_->settled_bytes(), text_.size());
   const size_t last = settled - std::min(settled, content.size());

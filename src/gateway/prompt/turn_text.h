@@ -24,7 +24,7 @@ class TurnText {
     std::vector<int32_t> ends = {};                         // end-of-turn ids: no text if they are the last id
     std::shared_ptr<const text::OutputFormat> format = {};  // null = all text is content
     text::ParseOptions reading = {};                        // only the constructor reads the memory it refers to
-    std::vector<std::string> stop = {};                     // stop strings, which are no part of the text
+    std::vector<std::string> stop = {};                     // stop strings, which are not part of the text
     bool emits_stop = false;                                // the stop string that ends the turn is part of its text
     int stop_from = 0;                                      // ids whose text has no stop string
     bool marks_content = false;                             // is_content will be called
@@ -32,7 +32,7 @@ class TurnText {
   explicit TurnText(const Options& options);
 
   void Push(std::span<const int32_t> ids);
-  // No more ids come. `stop_string`: the one that ended the turn, at which the text is cut; empty = none.
+  // No more ids come. `stop_string`: the stop string that ended the turn, where the text is cut; empty = none.
   void Finish(const std::string& stop_string);
 
   // A piece of the message.
@@ -77,7 +77,7 @@ class TurnText {
   text::ParsedOutput raw_;  // used if there is no stream_
   std::vector<StopHold> stops_;
   text::DecodeStream decode_;
-  std::optional<int32_t> held_end_;  // an end-of-turn id, which is text only if further ids follow
+  std::optional<int32_t> held_end_;  // an end-of-turn id, which is text only if more ids follow
 
   std::string text_;
   std::vector<Id> ids_;

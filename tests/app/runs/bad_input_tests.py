@@ -212,7 +212,7 @@ def case_unstarted(ingot):
         code, output = ingot.run("train", {"run.name": name}, timeout=120)
         ended = output.strip().splitlines()[-1]
         # One that fails while the run is being given up counts too.
-        failed = re.search(r"(\d+) episodes in a row have failed of their set-up", ended)
+        failed = re.search(r"(\d+) episodes in a row have failed in their set-up", ended)
         check(code == 1 and failed and 16 <= int(failed[1]) <= 20, f"exit code {code}: {output}")
         check({"crashing": "crash: ", "unverified": "verifier: "}[name] in ended, ended)
         spent = ingot.inspect(name, "--limit", "10000").count(" failed ")

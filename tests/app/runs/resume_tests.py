@@ -358,7 +358,7 @@ def case_damage(ingot):
         check([row["step"] for row in rows] == list(range(steps)), f"{kind}: steps {[row['step'] for row in rows]}")
         journal = ingot.journal(name)
         begun = journal[0]["begun"]
-        check(f"goes on from checkpoint {begun['step']} with an empty journal" in output, f"{kind}: {output}")
+        check(f"continues from checkpoint {begun['step']} with an empty journal" in output, f"{kind}: {output}")
         batches = [record["batch"] for record in journal if "batch" in record]
         check([int(b["step"]) for b in batches] == list(range(int(begun["step"]), steps)), f"{kind}: {batches}")
         groups = [int(group) for batch in batches for group in batch["groupIds"]]

@@ -223,7 +223,7 @@ TEST_F(PostgresServersTest, ReadersConnectToTheWritersServerAlone) {
   a_.Say(Server(1, "9"), /*standby=*/false);  // another start of it
   const absl::Status rejected = servers->ConnectSame().status();
   EXPECT_TRUE(absl::IsUnavailable(rejected));
-  EXPECT_THAT(Text(rejected), HasSubstr("has another server than"));
+  EXPECT_THAT(Text(rejected), HasSubstr("is now another server than"));
   a_.Say(Server(1, "1"), /*standby=*/false);
   b_.Say(Server(2, "2"), /*standby=*/false);
   const auto moved = servers->ConnectLeader().value();

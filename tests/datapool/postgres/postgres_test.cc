@@ -288,7 +288,7 @@ TEST_F(PostgresTest, ACancelledWaitForTheStandbyIsNoAcknowledgement) {
   while (admin->Execute(kCancelWaits)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   appending.join();
   EXPECT_TRUE(absl::IsUnavailable(appended)) << appended;
-  EXPECT_THAT(std::string(appended.message()), HasSubstr("in doubt"));
+  EXPECT_THAT(std::string(appended.message()), HasSubstr("it may be lost"));
   EXPECT_TRUE(absl::IsUnavailable(other->AppendCall(append)));
   SetStandbys(*admin, "''");
   EXPECT_EQ(other->AppendCall(append), absl::OkStatus());

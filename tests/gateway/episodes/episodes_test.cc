@@ -240,7 +240,7 @@ TEST(Rewards, RejectFactsThatAreNoJsonTooManyOrTooLarge) {
     request.mutable_facts()->insert(facts.begin(), facts.end());
     return world.gateway().RewardEpisode(request);
   };
-  EXPECT_THAT(std::string(post({{"seen", "[1,"}}).message()), ::testing::HasSubstr("fact 'seen' is no JSON"));
+  EXPECT_THAT(std::string(post({{"seen", "[1,"}}).message()), ::testing::HasSubstr("fact 'seen' is not JSON"));
   EXPECT_EQ(HttpStatusOf(post({{"a\n", "1"}})), 400);
   EXPECT_EQ(HttpStatusOf(post({{"", "1"}})), 400);
   const std::string large = '"' + std::string(200000, 'x') + '"';

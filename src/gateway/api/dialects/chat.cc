@@ -49,7 +49,7 @@ absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
     if (const value* parameters = fields.Get("parameters")) tool.parameters = *parameters;
     INGOT_RETURN_IF_ERROR(fields.status());
     INGOT_RETURN_IF_ERROR(AddTool(std::move(tool), absl::StrCat("functions[", i, "]"), request));
-    request.parallel_tool_calls = false;  // a message has room for one
+    request.parallel_tool_calls = false;  // a message can hold only one
   }
   const value* choice = body.Get("function_call");
   if (choice == nullptr) return absl::OkStatus();
@@ -102,7 +102,7 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
   return absl::OkStatus();
 }
 
-// A function_call has no id of its own: it gets one from the index of its message.
+// A function_call has no id: it gets one from the index of its message.
 std::string FunctionCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
 
 // Reads message `place`. `function_call`: the id of the last function_call, which a result of it gets, too.

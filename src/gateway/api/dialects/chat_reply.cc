@@ -27,7 +27,7 @@ class ChatRenderer final : public Renderer {
   std::string Trailer(const absl::Status& status) override { return DoneOrError(status); }
 
  private:
-  // Whether tools were declared in the older form, which has room for one call.
+  // Whether tools were declared in the older form, which holds one call.
   bool OldCalls() const { return !request().tools.empty() && request().tools[0].kind == ToolKind::kOldFunction; }
   const char* FinishText(const Choice& choice) const {
     if (choice.end.finish == v1::FINISH_LENGTH) return "length";
@@ -83,7 +83,7 @@ class ChatRenderer final : public Renderer {
     const Tool* tool = request().FindTool(call.name);
     return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
-  // Whether the last part is a call for which the older form has no room.
+  // Whether the last part is a call that the older form cannot hold.
   bool Dropped(const Choice& choice) const { return OldCalls() && CallIndex(choice) > 0; }
   static int CallIndex(const Choice& choice) {
     int index = -1;
@@ -117,8 +117,8 @@ class ChatRenderer final : public Renderer {
   static std::string CallsText(std::string_view call) {
     return absl::StrCat(R"({"tool_calls":[)", base::View(call), "]}");
   }
-  // Writes the chunk as text, since most chunks of a stream differ in one string. `tokens` null: the chunk has no token
-  // fields. `more`: further fields behind all others.
+  // Writes the chunk as text, because most chunks of a stream differ in one string. `tokens` null = the chunk has no
+  // token fields. `more`: more fields, after all others.
   void SendChunk(const Choice& choice, std::string_view delta, const char* finish, const std::vector<Token>* tokens,
                  const object& more = {}) {
     // All chunks have the same head, which is printed once.

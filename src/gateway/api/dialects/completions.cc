@@ -84,7 +84,7 @@ class Completions final : public Dialect {
 // Counts the characters of a text that comes in pieces. A piece may end within a character.
 class CharacterCount {
  public:
-  // Returns the number of characters before the first one with bytes of `piece`.
+  // Returns the number of characters before the first character with bytes of `piece`.
   int64_t Push(std::string_view piece) {
     const bool breaks_off = text_.holds() && (piece.empty() || !base::IsContinuation(piece[0]));
     const int64_t before = count_ + (breaks_off ? 1 : 0);
@@ -139,7 +139,7 @@ class CompletionsRenderer final : public Renderer {
     return json;
   }
   // Writes the older form of log-probs, parallel lists. A token's offset is the number of the answer's characters
-  // before its first character. Beside ids, the end of the turn has its log-prob too.
+  // before its first character. With ids in the reply, the end of the turn has its log-prob too.
   void AddTokens(const std::vector<Token>& tokens, int index, object& choice) {
     if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
     if (!request().logprobs) return;

@@ -23,7 +23,7 @@ std::unique_ptr<Renderer> NewCompletionsRenderer(ReplyHead head, std::shared_ptr
 std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewGoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
-// Replies with the number of the prompt's tokens in `field`, beside the members of `more`.
+// Replies with the number of the prompt's tokens in `field`, and with the members of `more`.
 std::unique_ptr<Renderer> NewCountRenderer(std::shared_ptr<const GatewayRequest> request, const char* field,
                                            base::json::object more = {});
 
@@ -35,7 +35,7 @@ Dialect::Error GoogleError(const absl::Status& status);
 std::string GoogleModelJson(const ServedModel& model);
 std::string GoogleModelsJson(std::span<const ServedModel> models);
 
-// The text of an object with a further member, whose value is JSON text. REQUIRES: the object has a member.
+// The text of an object with one more member, whose value is JSON text. REQUIRES: the object has a member.
 std::string WithMember(const base::json::object& json, std::string_view name, std::string_view text);
 
 // The end of an OpenAI stream: [DONE], or the error as an event.
@@ -55,7 +55,7 @@ base::json::object UsageJson(const Usage& usage, const UsageNames& names);
 
 // {"token", "logprob", "bytes", "top_logprobs"} of the content's tokens. `all`: of all of them, as in IdsJson.
 base::json::array LogprobsJson(const std::vector<Token>& tokens, bool all = false);
-// {"content": LogprobsJson} of a reply, with all tokens if the reply has their ids. So each id has its log-prob: also
+// {"content": LogprobsJson} of a reply, with all tokens if the reply has their ids. Then each id has its log-prob, even
 // the end of the turn, thoughts, calls and delimiters.
 base::json::object LogprobsBeside(const GatewayRequest& request, const std::vector<Token>& tokens);
 // The bytes of a token as UTF-8, which JSON requires.

@@ -26,15 +26,15 @@ using base::json::value;
 constexpr char kContents[] = "contents";
 constexpr char kBetweenParts[] = "\n";
 
-// The fields of one message. JSON of protocol buffers spells a name in two ways, such as "topP" and "top_p", and a list
-// of one entry may stand without brackets.
+// The fields of one message. Protobuf's JSON spells a name in two ways, such as "topP" and "top_p", and a list with one
+// entry may have no brackets.
 class ProtoFields {
  public:
   explicit ProtoFields(const value& json, std::string path = "") : fields_(json, std::move(path)) {}
 
   const value* Get(std::string_view name) const { return fields_.Get(Spelling(name)); }
   std::string PathOf(std::string_view name) const { return fields_.PathOf(Spelling(name)); }
-  // nullptr: the field is missing, or a fault since it is no object.
+  // nullptr = the field is missing, or not an object, which is a fault.
   const value* Object(std::string_view name) {
     return fields_.Object(Spelling(name)) == nullptr ? nullptr : fields_.Get(Spelling(name));
   }
@@ -64,7 +64,7 @@ class ProtoFields {
   }
 
  private:
-  // "topP", unless the message has "top_p" alone.
+  // "topP", unless the message has only "top_p".
   std::string Spelling(std::string_view name) const {
     if (fields_.Get(name) != nullptr) return std::string(name);
     std::string other;
@@ -81,7 +81,7 @@ class ProtoFields {
 
 // ---- Contents -----------------------------------------------------------------------------------------------------
 
-// The id in a signature of this gateway's. Others are of another server, or a client's own: they have no meaning here.
+// The id in a signature that this gateway made. Signatures of other servers or clients have no meaning here.
 std::string IdInSignature(ProtoFields& part) {
   std::string signature, id;
   part.Read("thoughtSignature", signature);
@@ -131,7 +131,7 @@ absl::StatusOr<std::string> SystemText(const value& instruction, const std::stri
   return text;
 }
 
-// A result's text: that of {"output": text} or {"result": text}, otherwise the object as JSON.
+// A result's text: `text` of {"output": text} or {"result": text}, otherwise the object as JSON.
 std::string ResultText(const object& response) {
   for (const char* name : {"output", "result"}) {
     const value* output = response.size() == 1 ? response.if_contains(name) : nullptr;
@@ -141,8 +141,8 @@ std::string ResultText(const object& response) {
   return text::PythonJson(response);
 }
 
-// Reads the contents of a request. Neighbours of one role are one turn. A result of a call is a message, and so is the
-// text between results.
+// Reads the contents of a request. Adjacent contents of one role are one turn. A result of a call is a message, and so
+// is the text between results.
 class Turns {
  public:
   explicit Turns(GatewayRequest& request) : builder_(request) {}
@@ -230,7 +230,7 @@ class Turns {
     builder_.Add(std::move(message));
     return absl::OkStatus();
   }
-  // The id of the call that a result answers: its own, or that of the first open call of this name.
+  // The id of the call that a result answers: the result's own id, or the id of the first open call of this name.
   std::string TakeCall(const std::string& id, const std::string& name) {
     for (auto call = open_calls_.begin(); call != open_calls_.end(); ++call) {
       if (id.empty() ? call->name != name : call->id != id) continue;
@@ -362,7 +362,7 @@ void ReadStops(ProtoFields& config, GatewayRequest& request) {
   config.Fail(read);
 }
 
-// Thoughts are part of the reply only where the client asks for them.
+// Thoughts are part of the reply only if the client asks for them.
 void ReadThinking(ProtoFields& config, GatewayRequest& request) {
   request.emits_reasoning = false;
   const value* json = config.Object("thinkingConfig");

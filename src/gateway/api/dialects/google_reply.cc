@@ -1,4 +1,4 @@
-// The replies of Google's generateContent and streamGenerateContent, errors and models in its words.
+// The replies of Google's generateContent and streamGenerateContent, and errors and models in its format.
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -41,9 +41,9 @@ const char* StatusName(int http) {
 }
 
 // Libraries take the arguments of a call whole, so a call is one event. The last character of a text is held back until
-// more text, another part or the end comes. So the event with the reason of the end has a part that is not empty.
-// Clients keep an empty part in their history, or drop the whole answer. A stream that breaks off tells it before the
-// error.
+// more text, another part or the end comes. So the event with the finish reason has a part that is not empty: clients
+// keep an empty part in their history, or drop the whole answer. A stream that breaks off sends the held text before
+// the error.
 class GoogleRenderer final : public Renderer {
  public:
   GoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
@@ -93,9 +93,9 @@ class GoogleRenderer final : public Renderer {
  private:
   // What the next event carries.
   struct HeldEvent {
-    std::string text;           // of the last part, if that is no call
+    std::string text;           // of the last part, if that is not a call
     std::string call;           // JSON of the last part, if that is a call that ended
-    std::vector<Token> tokens;  // that no event carried yet
+    std::vector<Token> tokens;  // not sent in an event yet
   };
 
   static void AddTo(std::string& list, std::string_view json) {
@@ -109,8 +109,8 @@ class GoogleRenderer final : public Renderer {
     if (kind == PartKind::kReasoning) json["thought"] = true;
     return base::PrintJson(json);
   }
-  // The signature names the call a second time, for clients that leave out its id. As in the vendor's answers a thought
-  // has none: Inspect takes a thought with a signature for text.
+  // The signature repeats the call's id, for clients that leave it out. As in the vendor's answers, a thought has no
+  // signature: Inspect takes a thought with a signature as text.
   static std::string CallText(const Part& part) {
     return WithMember({{"thoughtSignature", absl::Base64Escape(part.id)}}, "functionCall",
                       WithMember({{"id", part.id}, {"name", part.name}}, "args", text::ReadableObjectText(part.text)));
@@ -156,7 +156,7 @@ class GoogleRenderer final : public Renderer {
     return absl::StrCat(R"({"content":{"parts":[)", parts.empty() ? empty : parts, R"(],"role":"model"},)",
                         base::View(std::string_view(base::PrintJson(json)).substr(1)));
   }
-  // `candidates`: like `parts`. `prompt`: the choice whose prompt's ids are told; null = none.
+  // `candidates`: like `parts`. `prompt`: the choice whose prompt ids are sent; null = none.
   std::string Response(const std::string& candidates, bool last, const Choice* prompt) const {
     object json;
     if (last) json["usageMetadata"] = UsageJson(TotalUsage());
@@ -167,7 +167,7 @@ class GoogleRenderer final : public Renderer {
                         base::View(std::string_view(base::PrintJson(json)).substr(1)));
   }
 
-  // The JSON of the held part, which is of this kind; empty: nothing is held.
+  // The JSON of the held part, which is of this kind; empty = nothing is held.
   static std::string HeldPart(const HeldEvent& held, PartKind kind) {
     return held.text.empty() ? held.call : PartText(kind, held.text);
   }

@@ -6,7 +6,7 @@
 namespace ingot::gateway {
 
 // The same schema as JSON Schema: types in lower case, "nullable" as the type "null", bounds as numbers, properties in
-// their propertyOrdering. A schema that is JSON Schema already stays as it is, but for these members.
+// their propertyOrdering. A schema that is already JSON Schema stays unchanged except for these members.
 base::json::value JsonSchemaOf(const base::json::value& schema);
 
 }  // namespace ingot::gateway

@@ -18,7 +18,7 @@ constexpr char kMessages[] = "messages";
 constexpr size_t kMaxMessages = 1 << 20;
 constexpr char kBetweenBlocks[] = "\n";
 
-// Claude Code's first system block names its build and changes between calls: it is no part of the prompt.
+// Claude Code's first system block names its build and changes between calls: it is not part of the prompt.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
 // Client-side tools whose schema is given by their type, so clients send none. Other typed tools run on the vendor's
@@ -197,7 +197,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
   return absl::OkStatus();
 }
 
-// Reads the messages of a request. Neighbours of one role are one turn.
+// Reads the messages of a request. Adjacent messages of one role are one turn.
 class Turns {
  public:
   explicit Turns(GatewayRequest& request) : builder_(request), user_(builder_) {}
@@ -251,7 +251,7 @@ class Turns {
   std::string role_;  // of the last message
 };
 
-// Sends thinking only to clients that asked for it: others take the first block for the text.
+// Sends thinking only to clients that asked for it: other clients read the first block as the text.
 void ReadThinking(Fields& body, GatewayRequest& request) {
   bool adaptive = false;  // the template decides
   if (const object* thinking = body.Object("thinking")) {

@@ -15,7 +15,7 @@ std::string StringIn(const value& json, std::string_view name) {
   return field != nullptr && field->is_string() ? std::string(field->get_string()) : "";
 }
 
-// The model's name for the chosen tool; empty: none is named.
+// The model's name for the chosen tool; empty = none is named.
 std::string ChosenName(const value& choice) {
   for (const char* type : {"function", "custom"}) {
     if (const value* inner = base::Find(choice, type)) return StringIn(*inner, "name");

@@ -1,5 +1,6 @@
-// POST /v1/responses and /v1/responses/input_tokens. Responses are not stored. A request that continues a conversation sends all of it (store: false),
-// or refers to items that this session delivered. previous_response_id and the like get a 400 that says so.
+// POST /v1/responses and /v1/responses/input_tokens. Responses are not stored. A request that continues a conversation
+// sends all of it (store: false), or refers to items that this session delivered. previous_response_id and similar
+// fields get a 400 that says so.
 #include <utility>
 
 #include "absl/strings/escaping.h"

@@ -16,7 +16,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The events and fields for one kind of part: text in a list of typed parts, or the text of a call. nullptr: no such
+// The events and fields for one kind of part: text in a list of typed parts, or the text of a call. nullptr = no such
 // event.
 struct Wording {
   const char* item_type;
@@ -168,7 +168,7 @@ class ResponsesRenderer final : public Renderer {
     if (const ClientTool* own = ClientToolOf(part)) return {own->call_type, own->id_prefix};
     return IsCustom(part) ? kCustomCall : kFunctionCall;
   }
-  // nullptr: the part is no call, or one of a function or custom tool.
+  // nullptr = the part is not a call, or a call of a function or custom tool.
   const ClientTool* ClientToolOf(const Part& part) const {
     const Tool* tool = part.kind == PartKind::kCall ? request().FindTool(part.name) : nullptr;
     return tool == nullptr ? nullptr : FindClientTool(tool->kind);
@@ -187,7 +187,7 @@ class ResponsesRenderer final : public Renderer {
     if (part.kind == PartKind::kCall) return WordingOf(part).id_prefix + part.id.substr(part.id.find('_'));
     return EchoedId(WordingOf(part).id_prefix, head().id, static_cast<int>(index));
   }
-  // The text of a part in the words of the client.
+  // The text of a part as the client knows it.
   std::string WireText(const Part& part) const { return IsCustom(part) ? CustomInput(part.text) : part.text; }
   object TextPart(const Part& part, const std::string& text, bool with_tokens) const {
     object json{{"type", WordingOf(part).part_type}, {"text", text}};
