@@ -1,4 +1,4 @@
-// A Door lets the commands of a sandbox reach the gateway, where the sandbox has a network of its own. Thread safe.
+// A Door lets a sandbox's commands reach the gateway if the sandbox has its own network. Thread safe.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace ingot::agents {
 class Door {
  public:
   virtual ~Door() = default;
-  // Serves the listening socket of a sandbox until the returned object goes. `base_url`: of the episode, outside the sandbox.
+  // Serves a sandbox's listening socket until the returned object is destroyed. `base_url`: the episode's, outside the
+  // sandbox.
   virtual absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace ingot::agents {
 namespace {
 
-constexpr char kEndTaker[] = "a gateway that takes the end of an episode";
+constexpr char kEndTaker[] = "a gateway that accepts the end of an episode";
 
 const std::string& OwnersKey(const v1::EpisodeOpenResponse& episode) {
   return episode.owner_key().empty() ? episode.api_key() : episode.owner_key();
@@ -22,7 +22,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     if (ended.ok()) return ended;
     report.fork = nullptr;
     report.cause = base::IsTransientOrMoved(ended) && retry_.stopped() ? kStopped : "gateway";
-    report.detail = absl::StrCat("the fork was not taken: ", ended.message());
+    report.detail = absl::StrCat("the gateway did not accept the fork: ", ended.message());
   } else if (report.cause.empty()) {
     // Without a verdict here, the agent posted its own reward, which must stand.
     const bool verdict = report.has_reward && !report.by_default;
@@ -31,7 +31,8 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     if (posted.ok() && ended.ok()) return ended;
     const absl::Status& rejected = posted.ok() ? ended : posted;
     report.cause = base::IsTransientOrMoved(rejected) && retry_.stopped() ? kStopped : "gateway";
-    report.detail = absl::StrCat("the ", posted.ok() ? "end" : "reward", " was not taken: ", rejected.message());
+    report.detail =
+        absl::StrCat("the gateway did not accept the ", posted.ok() ? "end" : "reward", ": ", rejected.message());
   }
   if (ended.ok() ||
       !base::IsTransientOrMoved(ended)) {  // after a transient error the gateway may have accepted the end
@@ -65,7 +66,7 @@ absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const E
   outcome.mutable_signals()->insert(report.signals.begin(), report.signals.end());
   outcome.mutable_facts()->insert(report.facts.begin(), report.facts.end());
   outcome.set_detail(base::ToUtf8(report.detail));
-  if (!report.has_reward) {  // the agent was to post one and has posted none: its own doing, like a missing answer
+  if (!report.has_reward) {  // the agent should have posted one and did not: its own fault, like a missing answer
     (*outcome.mutable_signals())["answer_malformed"] = 1;
     outcome.set_detail("the agent has posted no reward");
   }

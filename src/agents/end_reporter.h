@@ -1,4 +1,4 @@
-// The EndReporter tells the gateway the end of an episode: its reward and its state. Thread safe.
+// The EndReporter reports the end of an episode to the gateway: its reward and its state. Thread safe.
 #pragma once
 
 #include <map>
@@ -17,10 +17,10 @@ class EndReporter {
   // Both outlive it.
   EndReporter(Episodes& episodes, GatewayRetry& retry) : episodes_(episodes), retry_(retry) {}
 
-  // Posts the verifier's reward and the end. Any other reward goes with the end as EpisodeEndRequest.unless_rewarded, so that
-  // it never replaces one that was posted. An episode that cannot be ended as finished is ended as failed. Afterwards the
-  // report has the cause under which the episode is counted and, beside a failure, the gateway's last refusal. An error:
-  // the gateway did not take the end.
+  // Posts the verifier's reward and the end. Any other reward goes with the end as EpisodeEndRequest.unless_rewarded,
+  // so that it never replaces a posted one. An episode that cannot be ended as finished is ended as failed. Afterwards
+  // the report has the cause under which the episode is counted and, with a failure, the gateway's last rejection. An
+  // error: the gateway did not accept the end.
   absl::Status Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
 
  private:

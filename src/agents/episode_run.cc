@@ -53,7 +53,7 @@ class EpisodeRunner {
     ReportWhatSandboxesSee();
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (sandbox_ != nullptr) {
-      if (report_.fork == nullptr) CleanUp();  // leaves go on with what set-up took, and each gives it back
+      if (report_.fork == nullptr) CleanUp();  // leaves keep using what set-up acquired, and each releases it
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
         PreserveFolder();
     }
@@ -62,7 +62,7 @@ class EpisodeRunner {
   }
 
  private:
-  // A failure for want of a file that the sandbox does not show says how to show it.
+  // If a file is missing because the sandbox does not show it, the failure says how to show it.
   void ReportWhatSandboxesSee() {
     const bool failed = !report_.cause.empty() || report_.signals["agent/crash"] > 0;
     if (!failed || !wish_.image.empty() || !context_.substrate->probe_result().root_folder) return;
@@ -73,7 +73,7 @@ class EpisodeRunner {
     if (!episode_.task().payload_json().empty()) task_ = episode_.task().payload_json();
     const auto payload = base::ParseJson(task_);
     if (!payload.ok()) return Trouble{"task", absl::StrCat("the task's payload is ", Message(payload.status()))};
-    if (!payload->is_object()) return Trouble{"task", "the task's payload is no JSON object"};
+    if (!payload->is_object()) return Trouble{"task", "the task's payload is not a JSON object"};
     wish_.takes_snapshots = HasVerifierSandbox() || episode_.fork_at() > 0;
     wish_.from = context_.from;
     if (!recipe_.options.work_at.empty()) wish_.binds = {{"work", recipe_.options.work_at}};
@@ -124,7 +124,7 @@ class EpisodeRunner {
         VariablesOf(episode_, task_, {.work = "", .home = "", .tmp = "", .cwd = context_.cwd, .base_url = ""});
     const auto source = recipe_.image.Render(variables);
     if (!source.ok()) return Trouble{"task", absl::StrCat("image: ", Message(source.status()))};
-    if (context_.images == nullptr) return Trouble{"sandbox", "there is no store of images"};
+    if (context_.images == nullptr) return Trouble{"sandbox", "there is no image store"};
     const bool is_tasks = recipe_.image.Uses("task") || recipe_.image.Uses("task_id");
     auto image = is_tasks ? context_.images->ResolveStrangers(*source) : context_.images->Resolve(*source);
     if (!image.ok())
@@ -145,7 +145,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // No command runs between these servers and the agent: its end would end them.
+  // No other command runs between the start of these servers and the agent: its end would end them.
   std::optional<Trouble> StartServers() {
     const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
     const absl::Status started = servers_.Start(recipe_, like, *sandbox_, context_.cancel);
@@ -158,7 +158,7 @@ class EpisodeRunner {
     auto environment = EnvironmentOf(recipe_, episode_, places_, variables_);
     if (!environment.ok()) return Trouble{"task", Message(environment.status())};
     env_ = *std::move(environment);
-    // The image's PATH is of its own files.
+    // The image's PATH names the image's own files.
     for (const auto& [name, value] : image_.env) {
       if (!recipe_.options.env.contains(name) && (name == "PATH" || !env_.contains(name))) env_[name] = value;
     }
@@ -167,7 +167,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // A leaf keeps the files as its trunk left them, but for those that name the episode, its key or its folders.
+  // A leaf keeps the files as its trunk left them, except files that name the episode, its key or its folders.
   std::optional<Trouble> WriteFiles() {
     v1::EpisodeOpenResponse nobody = episode_;
     for (std::string* own : {nobody.mutable_episode_id(), nobody.mutable_api_key()}) own->clear();
@@ -215,7 +215,7 @@ class EpisodeRunner {
     return healthy.ok() ? std::nullopt : std::optional(Trouble{"setup", Message(healthy)});
   }
 
-  // Nobody knows who filled it, so that no agent fails for it.
+  // It is unknown what filled it, so no agent fails for it.
   static Trouble FullDisk(const Outcome& outcome) {
     return {"disk",
             absl::StrCat("a command ", sandbox::Describe(outcome, {}), DescribeExitOutput("stderr", outcome.err))};
@@ -226,7 +226,7 @@ class EpisodeRunner {
     auto files = sandbox_->TakeSnapshot();
     if (!files.ok()) {
       const std::string cause = CauseOf(files.status(), "sandbox");
-      return Trouble{cause, absl::StrCat("no snapshot of the trunk: ", Message(files.status()))};
+      return Trouble{cause, absl::StrCat("cannot take a snapshot of the trunk: ", Message(files.status()))};
     }
     report_.fork = *std::move(files);
     return std::nullopt;
@@ -240,7 +240,7 @@ class EpisodeRunner {
     auto outcome =
         sandbox_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
     if (!outcome.ok()) {
-      // Of a leaf, the files are those that the trunk's agent left.
+      // A leaf's files are the ones that the trunk's agent left.
       const std::string cause = context_.from != nullptr ? CauseOf(outcome.status(), "sandbox") : "sandbox";
       return Trouble{cause, absl::StrCat("the agent did not start: ", Message(outcome.status()))};
     }
@@ -281,13 +281,13 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // Whether the verifier has a sandbox of its own.
+  // True if the verifier has its own sandbox.
   bool HasVerifierSandbox() const {
     const std::string kind = VerifierSandboxOf(recipe_.options);
     return kind == "changed" || kind == "pristine";
   }
 
-  // The agent's files keep its verifier from a verdict. A second try would only repeat it.
+  // The agent's files keep the verifier from reaching a verdict. A second try would only repeat that.
   std::optional<Trouble> Unjudgeable(const absl::Status& why) {
     const std::string what = absl::StrCat("the files that the agent left cannot be judged: ", Message(why));
     if (recipe_.options.on_crash == "fail") return Trouble{"crash", what};
@@ -406,7 +406,7 @@ class EpisodeRunner {
 EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context) {
   try {
     return EpisodeRunner(recipe, episode, context).Run();
-  } catch (const std::exception& error) {  // out of memory: a failure of this episode alone
+  } catch (const std::exception& error) {  // out of memory: only this episode fails
     EpisodeReport report;
     report.cause = "sandbox";
     report.detail = absl::StrCat("exception: ", error.what());

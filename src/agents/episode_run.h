@@ -1,5 +1,5 @@
 // RunEpisode runs one admitted episode and returns its report: folders, files, set-up, agent, verifier, clean-up. It
-// does not know the gateway. When it returns, no process of the episode runs any more.
+// does not know the gateway. When it returns, no process of the episode is left.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 namespace ingot::agents {
 
 // The result of an episode, for the gateway and for metrics. Causes of a failure:
-//   task      the task's payload is no JSON object, or lacks a field that a template names
+//   task      the task's payload is not a JSON object, or lacks a field that a template names
 //   sandbox   a sandbox, file or process could not be made, or broke
 //   setup     a set-up command did not exit with 0
 //   mcp       an MCP server did not start or answer
@@ -37,12 +37,12 @@ struct EpisodeReport {
   std::string detail;  // for people: the reason of the failure, or the verifier's remark
   bool has_reward = false;
   double reward = 0;
-  // True: the reward is no verdict, but the 0 of an agent that misbehaved. It counts if nobody has posted one.
+  // True: the reward is not a verdict but a 0 for an agent that misbehaved. It counts if no reward was posted.
   bool by_default = false;
   // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
   std::map<std::string, double> signals;
   std::map<std::string, std::string> facts;  // of the verdict: JSON by name
-  // Of a trunk that was ended at its fork: the files that it left. Then there is neither a cause nor a reward.
+  // For a trunk that was ended at its fork: the files that it left. Then there is neither a cause nor a reward.
   std::shared_ptr<const sandbox::Snapshot> fork;
   bool agent_ran = false;
   double completion_s = 0;  // wall time of the agent
@@ -56,7 +56,7 @@ struct EpisodeContext {
   McpBridge* mcp = nullptr;                 // null = sandboxes reach MCP servers elsewhere themselves, or have none
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
-  LiveEpisode* live = nullptr;                    // null = nobody else takes snapshots or ends the agent
+  LiveEpisode* live = nullptr;                    // null = no other thread takes snapshots or ends the agent
   // The files on which a leaf begins; null = with empty folders. Set-up has run in the trunk.
   std::shared_ptr<const sandbox::Snapshot> from;
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.

@@ -14,7 +14,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr int kPauseMs = 20;  // between two requests to a server that does not listen yet
+constexpr int kPauseMs = 20;  // between two requests to a server that is not listening
 constexpr std::chrono::milliseconds kOneTry{10'000};
 constexpr off_t kReadOutput = 1024;
 
@@ -26,7 +26,7 @@ std::string EndOfOutput(const sandbox::Companion& companion) {
   return text;
 }
 
-// Waits a moment. True: the companion is gone.
+// Waits a moment. True: the companion has ended.
 bool IsGoneAfterPause(const sandbox::Companion* companion) {
   pollfd fds{companion == nullptr ? -1 : companion->input.get(), 0, 0};
   return poll(&fds, 1, kPauseMs) == 1;
@@ -34,7 +34,7 @@ bool IsGoneAfterPause(const sandbox::Companion* companion) {
 
 using Greeting = EpisodeServers::Greeting;
 
-// Asks until the server answers, is gone, or its time is over.
+// Asks until the server answers, has ended, or its time is over.
 absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Sandbox& sandbox,
                          const sandbox::Cancellation* cancel, Greeting greet) {
   http::ClientRequest request{.url = server.url, .headers = server.headers, .uses_proxies = true};
@@ -56,7 +56,7 @@ absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companio
   }
 }
 
-// `like` with the program and further variables of the server.
+// `like` with the server's program and its additional variables.
 sandbox::Command CommandOf(const StartedMcpServer& server, const sandbox::Command& like) {
   sandbox::Command command = like;
   command.argv = server.argv;
@@ -65,8 +65,7 @@ sandbox::Command CommandOf(const StartedMcpServer& server, const sandbox::Comman
 }
 
 constexpr char kListensInside[] =
-    " listens inside the sandbox, which needs a network of its own (sandbox.require: namespaces, sandbox.network: "
-    "none); "
+    " listens inside the sandbox, which needs its own network (sandbox.require: namespaces, sandbox.network: none); "
     "agents have the ";
 
 }  // namespace
@@ -86,8 +85,7 @@ absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Probe
     }
     if (probe_result.landlock > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
-          who, " has an address that sandboxes cannot reach; the isolation levels namespaces and process reach it",
-          have));
+          who, " has an address that sandboxes cannot reach at this isolation level; use namespaces or process", have));
     }
   }
   return absl::OkStatus();
@@ -115,7 +113,8 @@ absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command&
     const std::string& shown = server.argv.empty() ? server.url : server.argv[0];
     return base::Annotate(why, absl::StrCat("the ", what, " '", server.name, "' (", shown, ") did not start"));
   };
-  // Servers of stdin first: their start is a command, whose end ends companions. Servers that listen may need a service.
+  // Servers over stdin first: their start is a command, whose end ends companions. Servers that listen may need a
+  // service.
   for (const bool listens : {false, true}) {
     for (size_t i = 0; listens && i < services_.size(); ++i) {
       failed_kind_ = "service";

@@ -13,10 +13,10 @@ class Episodes {
   virtual absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) = 0;
   virtual absl::Status Reward(const v1::EpisodeRewardRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) = 0;
-  // The next snapshot that the runner is to take. Blocks, at most wait_ms.
+  // The next snapshot for the runner to take. Blocks for at most wait_ms.
   virtual absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) = 0;
   virtual absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) = 0;
-  // Blocks while the reader of the files has no room, for some seconds.
+  // Blocks for some seconds while the reader of the files is full.
   virtual absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The end of a program's output, in one line, for the reason why it failed.
+// The end of a program's output in one line, for its failure reason.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace ingot::agents {
 
-// "; WHAT ends: LAST 400 BYTES" with control characters as spaces; nothing if there is no output but spaces.
+// "; WHAT ends: LAST 400 BYTES" with control characters as spaces; empty if the output is only spaces.
 std::string DescribeExitOutput(std::string_view what, std::string_view output);
 
-// What may be missing, where `reason` tells of a command that was not found or lacked a file, in a sandbox with a root folder
-// of its own; else nothing.
+// What may be missing, if `reason` says that a command was not found or lacked a file, in a sandbox with its own root
+// folder; otherwise empty.
 std::string MissingFilesHint(std::string_view reason);
 
 }  // namespace ingot::agents

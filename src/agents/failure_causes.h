@@ -9,7 +9,7 @@ namespace ingot::agents {
 inline constexpr char kStopped[] = "stopped";
 inline constexpr char kNoSnapshot[] = "snapshot";
 
-// A failure of the machine or the configuration, not of this one agent: others will fail likewise.
+// A failure of the machine or the configuration, not of this one agent: others will fail the same way.
 inline bool IsOfSetup(const std::string& cause) {
   return cause == "sandbox" || cause == "disk" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" ||
          cause == "service" || cause == "task" || cause == "verifier" || cause == "gateway";

@@ -1,4 +1,4 @@
-// A runner's patience with its gateway: calls that are repeated while the gateway cannot be reached, and waits. The stop of
+// A runner's retry policy for its gateway: it repeats calls while the gateway cannot be reached, and waits. Stopping
 // the runner ends both. Thread safe.
 #pragma once
 
@@ -22,8 +22,8 @@ class GatewayRetry {
 
   // Waits until `moment` of the clock, or until Stop.
   void WaitUntil(std::chrono::nanoseconds moment);
-  // base::Persist while no gateway can be reached, for report_retry_s. After Stop, a call that fails is the last one. A
-  // gateway that is being ended answers CANCELLED, and one whose episodes another has taken over ABORTED.
+  // base::Persist while no gateway can be reached, for report_retry_s. After Stop, a failed call is the last one. A
+  // gateway that is shutting down answers CANCELLED; a gateway whose episodes another has taken over answers ABORTED.
   absl::Status Persist(const char* waits_for, const std::function<absl::Status()>& call);
 
  private:

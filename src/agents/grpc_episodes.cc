@@ -48,7 +48,7 @@ class GrpcEpisodes final : public Episodes {
     return ended;
   }
 
-  // Each gateway asks for snapshots of the episodes that it serves: they are listened to in turn.
+  // Each gateway asks for snapshots of the episodes that it serves, so this listens to them in turn.
   absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) override {
     v1::NextSnapshotRequest named = request;
     named.set_runner(options_.runner);
@@ -85,7 +85,7 @@ class GrpcEpisodes final : public Episodes {
                          std::chrono::milliseconds(static_cast<int64_t>((options_.timeout_s + wait_s) * 1e3)));
   }
 
-  // Asks `gateway`, and then each other one, until one answers, and sets it to that one.
+  // Asks `gateway`, then each other one, until one answers. Sets `gateway` to the one that answered.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(size_t& gateway, const Request& request,
                                grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&,
@@ -104,8 +104,8 @@ class GrpcEpisodes final : public Episodes {
     return failed;
   }
 
-  // Tells the gateway that asked: no other one knows of the matter. Of an ask that is not known any more, such as one whose
-  // answer is sent twice, each gateway is told until one takes it. `last`: nothing follows about the ask.
+  // Reports to the gateway that asked, since no other one knows the ask. If the ask is no longer known, such as when
+  // its answer is sent twice, reports to each gateway until one accepts it. `last`: nothing follows about the ask.
   template <typename Request, typename Response>
   absl::Status Report(const std::string& ask, bool last, const Request& request,
                       grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
@@ -124,7 +124,7 @@ class GrpcEpisodes final : public Episodes {
     return reported;
   }
 
-  // An ask's id: that of its transfer, else that of its snapshot.
+  // An ask's id: its transfer's, otherwise its snapshot's.
   static std::string KeyOf(const std::string& snapshot_id, const std::string& transfer_id) {
     return transfer_id.empty() ? absl::StrCat("snapshot ", snapshot_id) : absl::StrCat("transfer ", transfer_id);
   }
@@ -157,8 +157,8 @@ class GrpcEpisodes final : public Episodes {
   std::atomic<size_t> next_{0};           // that opens
   std::atomic<size_t> next_listened_{0};  // for snapshots
   base::Mutex mu_;
-  std::map<std::string, size_t> opened_at_ ABSL_GUARDED_BY(mu_);  // of several gateways: by id of an open episode
-  std::map<std::string, size_t> asked_by_ ABSL_GUARDED_BY(mu_);  // of several gateways: by ask that is not answered yet
+  std::map<std::string, size_t> opened_at_ ABSL_GUARDED_BY(mu_);  // with several gateways: by id of an open episode
+  std::map<std::string, size_t> asked_by_ ABSL_GUARDED_BY(mu_);   // with several gateways: by unanswered ask
   const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());  // this process
 };
 

@@ -12,7 +12,7 @@
 namespace ingot::agents {
 
 struct GrpcEpisodesOptions {
-  // Seconds that a call may take, > 0. After them it is DEADLINE_EXCEEDED, and the runner repeats it.
+  // Seconds that a call may take, > 0. After that it fails with DEADLINE_EXCEEDED, and the runner repeats it.
   double timeout_s = 10;
   // The name of this runner. The gateway ends episodes that an earlier process of the same name left open.
   std::string runner = "agents";
@@ -22,8 +22,8 @@ struct GrpcEpisodesOptions {
 };
 
 // Thread safe. UNAVAILABLE, at once: no gateway can be reached; the channels reconnect by themselves. Status codes and
-// payloads (Retry-After) arrive as the gateway made them. Gateways open episodes in turn. A later request goes to the one
-// that opened its episode, then to the others: the episode may go on there. REQUIRES: at least one channel.
+// payloads (Retry-After) arrive as the gateway made them. Gateways open episodes in turn. A later request goes to the
+// one that opened its episode, then to the others: the episode may continue there. REQUIRES: at least one channel.
 std::unique_ptr<Episodes> MakeGrpcEpisodes(std::vector<v1::RoleChannel> channels,
                                            const GrpcEpisodesOptions& options = {});
 

@@ -1,5 +1,5 @@
-// The snapshots that a runner holds, by id: of trunks, and of episodes whose owners asked for one. They are kept until
-// their group is in a batch or closed, since until then a leaf may be forked again. Thread safe.
+// The snapshots that a runner holds, by id: of trunks, and of episodes whose owners asked for one. The runner keeps
+// them until their group is in a batch or closed, since until then a leaf may be forked again. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class HeldSnapshots {
 
   explicit HeldSnapshots(size_t most) : most_(most) {}
 
-  // RESOURCE_EXHAUSTED: there are `most` of them.
+  // RESOURCE_EXHAUSTED: it already holds `most`.
   absl::Status Add(const std::string& id, int64_t group_id, Files files) {
     base::MutexLock lock(mu_);
     if (held_.size() >= most_ && !held_.contains(id)) {

@@ -1,5 +1,5 @@
-// A LiveEpisode is the runner's hold on an episode that runs: its sandbox, for snapshots, and its agent, which can be ended.
-// Thread safe.
+// A LiveEpisode is the runner's handle to a running episode: its sandbox, for snapshots, and its agent, which can be
+// ended. Thread safe.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace ingot::agents {
 
 class LiveEpisode {
  public:
-  // For the episode's own thread: null before the sandbox goes. Waits for a snapshot that is being taken.
+  // For the episode's own thread: null before the sandbox is destroyed. Waits for a snapshot in progress.
   void SetSandbox(sandbox::Sandbox* sandbox) {
     base::MutexLock lock(mu_);
     sandbox_ = sandbox;
@@ -22,7 +22,7 @@ class LiveEpisode {
   // Ends the agent, and nothing else of the episode.
   const sandbox::Cancellation& end_of_agent() const { return end_of_agent_; }
 
-  // FAILED_PRECONDITION: the episode has no room yet, or no more.
+  // FAILED_PRECONDITION: the episode has no sandbox at the moment.
   absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() {
     base::MutexLock lock(mu_);
     if (sandbox_ == nullptr) return absl::FailedPreconditionError("the episode has no sandbox at the moment");

@@ -1,5 +1,5 @@
 // The OpenGate decides when a slot may ask the gateway for the next episode. While the gateway admits, the gate is open
-// to every slot. A refusal closes it: one slot asks at a time, at the moment that the refusal named or after a wait
+// to every slot. A rejection closes it: one slot asks at a time, at the moment that the rejection named or after a wait
 // that doubles; an admission opens it again. Pure: the time is an argument. Not thread safe; Runner calls it under its
 // lock.
 #pragma once
@@ -17,8 +17,8 @@ class OpenGate {
   // REQUIRES: 0 < initial <= longest.
   OpenGate(nanoseconds initial, nanoseconds longest) : initial_(initial), longest_(longest), wait_(initial) {}
 
-  // True: the caller may ask now, and reports the answer by OnAdmitted or OnRejected. A closed gate lets one caller at a
-  // time pass.
+  // True: the caller may ask now, and must report the answer with OnAdmitted or OnRejected. A closed gate lets one
+  // caller pass at a time.
   bool TryPass(nanoseconds now) {
     if (!closed_) return true;
     if (asking_ || now < next_) return false;
@@ -32,10 +32,10 @@ class OpenGate {
     wait_ = initial_;
   }
 
-  // `retry_after`: the wait that the refusal named; nullopt = it named none.
+  // `retry_after`: the wait that the rejection named; nullopt = none.
   void OnRejected(nanoseconds now, std::optional<nanoseconds> retry_after) {
     asking_ = false;
-    // Slots that asked before the gate closed are refused too: these refusals count as one.
+    // Slots that asked before the gate closed are rejected too: these rejections count as one.
     if (closed_ && now < next_) return;
     closed_ = true;
     next_ = now + std::min(longest_, retry_after.value_or(wait_));

@@ -45,8 +45,7 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
   INGOT_RETURN_IF_ERROR(OneOfFates("on_flood", recipe.on_flood));
   if (recipe.verifier.kind == "harbor" && recipe.verifier_sandbox == "agent") {
     return absl::InvalidArgumentError(
-        "verifier_sandbox is agent: tests of harbor come into a sandbox of their own, so it is auto, pristine or "
-        "changed");
+        "verifier_sandbox is agent, but harbor's tests need their own sandbox: set auto, pristine or changed");
   }
   if (recipe.answer_from != "stdout" && recipe.answer_from != "file") {
     return absl::InvalidArgumentError(absl::StrCat("answer_from is '", recipe.answer_from, "': stdout or file"));
@@ -55,7 +54,7 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
     return absl::InvalidArgumentError("answer_file must be set with answer_from: file, and only then");
   }
   if (!recipe.work_at.empty() && (recipe.work_at != "/app" || !recipe.image.empty())) {
-    return absl::InvalidArgumentError("work_at is empty or /app, and of a recipe without image");
+    return absl::InvalidArgumentError("work_at must be empty or /app, and needs a recipe without an image");
   }
   std::set<std::string> domains;
   for (const std::string& domain : recipe.domains) domains.insert(base::DomainOf(domain));
@@ -102,7 +101,7 @@ absl::Status RunnerOptions::Validate() const {
   if (max_snapshots < 1) return absl::InvalidArgumentError("agents.max_snapshots must be at least 1");
   if (branching.width > 0 && !recipes.empty() && (recipes.size() > 1 || !recipes[0].resumes)) {
     return absl::InvalidArgumentError(
-        "agents.branching needs one recipe, whose agent goes on where another one was: set its `resumes`");
+        "agents.branching needs exactly one recipe, whose agent resumes where another stopped: set its `resumes`");
   }
   return NotNegative("agents.keep_failed_max", keep_failed_max);
 }

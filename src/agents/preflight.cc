@@ -50,7 +50,7 @@ struct NamedTemplate {
   const Template* text;
 };
 
-// The templates that are rendered for every episode, but for the verifier's.
+// The templates that are rendered for every episode, except the verifier's.
 std::vector<NamedTemplate> TemplatesOf(const Recipe& recipe) {
   std::vector<NamedTemplate> all;
   for (const auto& [name, text] : recipe.env) all.push_back({absl::StrCat("env.", name), &text});
@@ -88,7 +88,7 @@ class FieldCheck {
     const std::string payload = PayloadOf(task);
     const auto parsed = base::ParseJson(payload);
     if (!parsed.ok()) return base::Annotate(parsed.status(), "the task's payload");
-    if (!parsed->is_object()) return absl::InvalidArgumentError("the task's payload is no JSON object");
+    if (!parsed->is_object()) return absl::InvalidArgumentError("the task's payload is not a JSON object");
     sandbox::Variables variables = VariablesOf(EpisodeOf(task), payload, places_);
     INGOT_ASSIGN_OR_RETURN(const EpisodeMcp mcp, McpOf(recipe_, variables));
     variables.json.emplace("mcp", base::JsonText(mcp.text));
@@ -172,7 +172,7 @@ class Programs {
   std::vector<std::string> TakeWarnings() { return std::move(warnings_); }
 
  private:
-  // The script of an interpreter: the first argument, without options before it, if its name is that of a script.
+  // An interpreter's script: the first argument that is not an option, if its name looks like a script's.
   static absl::Status FindScript(const sandbox::Command& command) {
     static constexpr std::array kInterpreters = {"python", "node", "bash", "sh", "ruby", "perl", "deno", "bun"};
     static constexpr std::array kEndings = {".py", ".js", ".mjs", ".ts", ".sh", ".rb", ".pl"};
@@ -188,13 +188,13 @@ class Programs {
       std::error_code none;
       const fs::path path = fs::path(command.working_dir) / word;  // an absolute word stays
       if (fs::exists(path, none)) return absl::OkStatus();
-      return absl::NotFoundError(absl::StrCat("there is no '", word, "' for ", command.argv[0], " to run",
+      return absl::NotFoundError(absl::StrCat("cannot find '", word, "' for ", command.argv[0], " to run",
                                               word.front() == '/' ? "" : "; relative paths begin in ${workdir}"));
     }
     return absl::OkStatus();
   }
 
-  // Whether the command's program may lie in the episode's folder: by its path, its PATH, or an argument of it.
+  // True if the command's program may lie in the episode's folder: by its path, its PATH, or one of its arguments.
   bool MayBeMade(const sandbox::Command& command) const {
     const auto inside = [this](const std::string& path) { return IsInside(path, folder_.path()); };
     for (const std::string& word : command.argv) {
@@ -262,7 +262,7 @@ void WarnOfNoExec(const RunnerOptions& options, std::vector<std::string>& warnin
   if (statvfs(options.work_root.c_str(), &info) != 0 || (info.f_flag & ST_NOEXEC) == 0) return;
   warnings.push_back(
       absl::StrCat("agents.work_root is ", options.work_root,
-                   ", on a file system that runs no programs (noexec): agents cannot start files of their "
+                   ", on a file system that runs no programs (noexec): agents cannot execute files in their "
                    "work folder; choose another folder if they must"));
 }
 

@@ -41,7 +41,7 @@ struct Recipe {
   sandbox::Limits LimitsFor(double seconds) const;
 };
 
-// The programs of `recipes`, with the arguments that are the same in every episode. `cwd`: the folder in which ingot was
+// The programs of `recipes`, with the arguments that are the same in every episode. `cwd`: the folder where ingot was
 // started. REQUIRES: the recipes are valid.
 std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recipes, const std::string& cwd);
 

@@ -1,12 +1,12 @@
-// A RecipeMix decides which recipe runs the next episode. The domain of its task is known only when the episode is open, so
-// a Choice names a recipe for each domain; the runner takes one of them.
+// A RecipeMix decides which recipe runs the next episode. The domain of its task is known only when the episode is
+// open, so a Choice names a recipe for each domain; the runner takes one of them.
 //
 //   Choose ──▶ Choice ──admitted──▶ Take (the task's domain) ──▶ Ended
-//                 └─────refused────▶ Drop
+//                 └────rejected────▶ Drop
 //
-// Recipes that name a domain share its tasks by their weights; recipes without domains share all others. A choice holds a
-// place of every recipe in it, so that no recipe runs more than its max_concurrent episodes. Pure and not thread safe;
-// Runner calls it under its lock.
+// Recipes that name a domain share its tasks by their weights; recipes without domains share all others. A choice holds
+// a place of every recipe in it, so that no recipe runs more than its max_concurrent episodes. Pure and not thread
+// safe; Runner calls it under its lock.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,12 @@ class RecipeMix {
 
   // False: in a domain every recipe has as many episodes as it may.
   bool HasRoom() const { return Pick().has_value(); }
-  // For each domain the recipe furthest behind its share; nullopt without room.
+  // For each domain, the recipe furthest below its share; nullopt if HasRoom is false.
   std::optional<Choice> Choose();
-  // The recipe of `choice` for a task of `domain` (its field: empty = `default`), whose episode begins; the places of the others are free again.
+  // The recipe of `choice` for a task of `domain` (its field: empty = `default`), whose episode begins; the places of
+  // the others are free again.
   int TakeRecipe(const Choice& choice, const std::string& domain);
-  // No episode begins. A recipe that was passed over for the choice is not behind because of it.
+  // No episode begins. The choice does not count against recipes that were passed over for it.
   void Drop(const Choice& choice);
   void Ended(int recipe) { --running_[static_cast<size_t>(recipe)]; }
 
@@ -59,7 +60,7 @@ class RecipeMix {
   std::vector<int64_t> running_;  // episodes and held places, by recipe
 };
 
-// True: the recipe may run a task of `domain` beside `recipes`.
+// True: the recipe may run a task of `domain`, given the other `recipes`.
 bool TakesDomain(const std::vector<RecipeOptions>& recipes, const RecipeOptions& recipe, const std::string& domain);
 
 }  // namespace ingot::agents

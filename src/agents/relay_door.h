@@ -1,4 +1,5 @@
-// The door to a gateway of another process: a thread of this one relays the connections of sandboxes (sandbox/egress/relay.h).
+// The door to a gateway in another process: a thread of this process relays sandboxes' connections
+// (sandbox/egress/relay.h).
 #pragma once
 
 #include <memory>

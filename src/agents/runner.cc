@@ -289,7 +289,7 @@ EpisodeReport Runner::RunLive(const Recipe& recipe, const v1::EpisodeOpenRespons
 void Runner::Settle(int recipe, const v1::EpisodeOpenResponse& episode, EpisodeReport& report) {
   const absl::Status reported = reporter_.Report(episode, report);
   if (!reported.ok()) {
-    INGOT_LOG(error, "the end of episode {} was not taken: {}", episode.episode_id(), reported.ToString());
+    INGOT_LOG(error, "the gateway did not accept the end of episode {}: {}", episode.episode_id(), reported.ToString());
   }
   base::MutexLock lock(mu_);
   changed_.SignalAll();

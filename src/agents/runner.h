@@ -8,15 +8,15 @@
 //     '--the run is over (FAILED_PRECONDITION)--> the slot ends
 //
 // A failure inside an episode is that episode's failure; only Stop and the end of the run end a slot. A failure that is
-// not the agent's doing (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer
-// each time, so that a broken recipe does not use up the run's tasks. So does every failure before the first episode
-// that finishes. The gateway is told which failures are not the agent's doing (EPISODE_INFRASTRUCTURE_FAILED).
+// not the agent's fault (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer
+// each time, so that a broken recipe does not use up the run's tasks. So does every failure before the first finished
+// episode. The runner marks such failures for the gateway (EPISODE_INFRASTRUCTURE_FAILED).
 //
 // An agent's processes are gone before the end of its episode is reported. The episode's metadata says how strong the
 // wall around it was.
 //
-// Snapshots (snapshots.h). A leaf begins on the files that its trunk left; a slot opens it like any episode. Held snapshots
-// live in this process: a leaf that finds none fails with the cause "snapshot", and its trunk is tried again.
+// Snapshots (snapshots.h). A leaf begins on the files that its trunk left; a slot opens it like any episode. Held
+// snapshots live in this process: a leaf that finds none fails with the cause "snapshot", and its trunk is tried again.
 //
 // Threads: a slot is one long task of the runner's executor, which has a thread per slot, and waits for its commands.
 // Deadlines and waits are counted on `clock`. Thread safe; one thread calls Start and the destructor.
@@ -52,7 +52,7 @@ namespace ingot::agents {
 
 class Runner {
  public:
-  // INVALID_ARGUMENT: RunnerOptions::Validate refuses the options, or there is no recipe. `episodes`, `clock`,
+  // INVALID_ARGUMENT: RunnerOptions::Validate rejects the options, or there is no recipe. `episodes`, `clock`,
   // `metrics` (null = none) and `door` (null = connections of sandboxes are relayed) outlive the runner.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options,
                                                       std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
@@ -63,7 +63,7 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Starts the slots. To be called once. RESOURCE_EXHAUSTED: the machine gives too few threads; no slot was started.
+  // Starts the slots. Call it once. RESOURCE_EXHAUSTED: the machine gives too few threads; no slot was started.
   absl::Status Start();
 
   // Kills the running agents and ends the slots. The episodes are reported as FENCED, cause "stopped": an attempt that
@@ -88,22 +88,23 @@ class Runner {
     std::string idempotency_key;
     int recipe = RecipeMix::kNone;  // once it is open
   };
-  // Waits until the slot may open an episode, and for recipes with room unless `opening` has them. False: the slot ends.
+  // Waits until the slot may open an episode and, unless `opening` has a choice, for a free recipe. False: the slot
+  // ends.
   bool AwaitTurn(Opening& opening);
   v1::EpisodeOpenRequest RequestOf(const Opening& opening) const;
   // Records the answer to an Open; true: there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
-  // An error: the runner waits for a gateway that answers.
+  // On an error the runner waits for a gateway that answers.
   void NoteGateway(const absl::Status& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `recipe`: kNone = the mix has none for the task's domain.
   EpisodeReport RunOne(int recipe, const v1::EpisodeOpenResponse& episode);
-  // RunOne of an episode that others may take snapshots of.
+  // RunOne for an episode that other threads may take snapshots of.
   EpisodeReport RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context);
   std::string NameOf(int recipe) const;
-  // Tells the gateway the end of the episode, and counts it.
+  // Reports the end of the episode to the gateway, and counts it.
   void Settle(int recipe, const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
-  // A failure that other episodes would have likewise: the slot waits before the next one. As long as no agent has
-  // finished, a crash may be such a failure too.
+  // A failure that other episodes would share: the slot waits before the next one. Until one agent has finished, a
+  // crash may be such a failure too.
   bool MayBeOfSetup(const EpisodeReport& report) const;
   // Waits until no slot lives; false: the deadline passed first.
   bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -116,7 +117,7 @@ class Runner {
   const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may hold sandboxes of the substrate
   Episodes& episodes_;
   const base::Clock& clock_;
-  const std::unique_ptr<Door> own_door_;  // null: another one is used
+  const std::unique_ptr<Door> own_door_;  // null: uses another one
   Door* const door_;
   std::unique_ptr<McpBridge> bridge_;  // null: no recipe has an MCP server elsewhere, or sandboxes share the network
   const std::unique_ptr<sandbox::ImageStore> images_;
@@ -130,7 +131,7 @@ class Runner {
   EndReporter reporter_;
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;                              // the gate, room for a recipe, the end of a slot, Stop
+  base::CondVar changed_;                              // the gate, a free recipe, the end of a slot, Stop
   bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot waits for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<base::Wait> no_gateway_

@@ -10,7 +10,7 @@ struct RunnerTally::Series {
   base::Metrics& metrics;
   base::Gauge& running = metrics.GetGauge("agents/running", "Episodes open now");
   base::Counter& opened = metrics.GetCounter("agents/opened", "Episodes opened");
-  base::Counter& rejected = metrics.GetCounter("agents/rejected", "Admissions refused for lack of room");
+  base::Counter& rejected = metrics.GetCounter("agents/rejected", "Admissions rejected for lack of capacity");
   base::Counter& open_errors = metrics.GetCounter("agents/open_errors", "Admissions that failed otherwise");
   base::Counter& cpu_s = metrics.GetCounter("agents/cpu_seconds", "CPU time of agents");
 

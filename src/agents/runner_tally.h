@@ -1,4 +1,4 @@
-// The counts of a runner since its start: its statistics, and its metrics. Not thread safe; Runner calls it under its lock.
+// A runner's counts since its start: its statistics and metrics. Not thread safe; Runner calls it under its lock.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class RunnerTally {
   ~RunnerTally();
 
   void CountOpened();
-  void CountRejected();   // for lack of room
+  void CountRejected();   // for lack of capacity
   void CountOpenError();  // an admission that failed otherwise
   // An episode that was open. Logs the first failures of each cause.
   void CountEnded(const std::string& scaffold, const EpisodeReport& report);

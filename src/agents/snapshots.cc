@@ -72,7 +72,7 @@ void Snapshots::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
   if (ask.ends()) {
     base::MutexLock lock(mu_);
     const auto live = live_.find(ask.episode_id());
-    // Otherwise the episode ends anyway, which the gateway is told.
+    // Otherwise the episode ends anyway, and the gateway hears of that.
     if (live != live_.end()) live->second.episode->Fork(ask.snapshot_id());
     return;
   }
@@ -126,7 +126,7 @@ void Snapshots::SendFilesOf(const v1::NextSnapshotResponse& ask) {
     if (retry_.stopped()) return absl::CancelledError("the runner was stopped");
     return retry_.Persist("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
   });
-  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or was told
+  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or got the error
     INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());
   }
 }

@@ -1,5 +1,6 @@
-// The snapshots of a runner. A thread asks the gateway for snapshots that are to be taken, takes them of the sandboxes of running
-// episodes, and ends the agents of trunks at their forks. Others send the files of held snapshots to readers. Thread safe.
+// The snapshots of a runner. A thread asks the gateway which snapshots to take, takes them from the sandboxes of
+// running episodes, and ends the agents of trunks at their forks. Other threads send held snapshots' files to readers.
+// Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ class Snapshots {
  public:
   // All arguments outlive it.
   Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayRetry& retry, const base::Clock& clock);
-  ~Snapshots();  // REQUIRES: the patience is stopped
+  ~Snapshots();  // REQUIRES: the GatewayRetry is stopped
 
   // Starts to ask the gateway. To be called once.
   void Start();
-  // Ends the agents of running episodes, and of those that come later.
+  // Ends the agents of running and later episodes.
   void StopEpisodes();
 
   // The episode runs from here on, until Leave: snapshots of it may be taken.
@@ -47,9 +48,9 @@ class Snapshots {
 
   void TakeAll();
   void TakeSnapshot(const v1::NextSnapshotResponse& ask);
-  // The error that the gateway is told.
+  // The error to report to the gateway.
   absl::Status HoldOne(const v1::NextSnapshotResponse& ask);
-  // Has a thread of its own run SendFilesOf, or tells the reader at once that none is free.
+  // Runs SendFilesOf on another thread, or tells the reader at once that none is free.
   void PostFilesOf(const v1::NextSnapshotResponse& ask);
   // For a reader of a snapshot that is held.
   void SendFilesOf(const v1::NextSnapshotResponse& ask);

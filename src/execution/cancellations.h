@@ -9,10 +9,11 @@
 
 namespace ingot::execution {
 
-// The cancellations of a service's requests. Each ends one request; CancelAll ends those that are still used. Thread safe.
+// The cancellations of a service's requests. Each ends one request; CancelAll ends all that are still in use. Thread
+// safe.
 class Cancellations {
  public:
-  // Behind CancelAll it is cancelled from the start.
+  // After CancelAll it is cancelled from the start.
   std::shared_ptr<sandbox::Cancellation> New();
   void CancelAll();
 

@@ -1,4 +1,4 @@
-// Answers that come in parts. A Feed makes an answer from something that goes on elsewhere, such as a program's output.
+// Answers that come in parts. A Feed makes an answer from an ongoing activity elsewhere, such as a program's output.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,13 @@ class Feed {
   virtual ~Feed() = default;
   // As Exchange::Send; it must not block.
   virtual http::Output Next() = 0;
-  // Nobody reads the rest. It must not block.
+  // The rest will not be read. Must not block.
   virtual void Closed() {}
 };
 
 using Answer = std::variant<http::Reply, std::shared_ptr<Feed>>;
 
-// Begins an answer, on a thread of the service's, where it may block. `wake`: to be called when Next has something new.
+// Begins an answer, on one of the service's threads, where it may block. Call `wake` when Next has something new.
 using Opener = std::function<Answer(std::string body, std::function<void()> wake)>;
 
 // An answer that is made as a whole on some thread. A client that goes away cancels `cancel`.
@@ -36,7 +36,7 @@ class PostedFeed final : public Feed {
       : cancel_(std::move(cancel)), wake_(std::move(wake)) {}
 
   const sandbox::Cancellation& cancel() const { return *cancel_; }
-  // Nobody waits for the answer any more.
+  // True: the client gave up waiting for the answer.
   bool is_unwanted() const { return cancel_->cancelled(); }
   // On any thread, once.
   void Set(http::Reply reply);
@@ -52,11 +52,12 @@ class PostedFeed final : public Feed {
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
 };
 
-// Gives a task to a thread where it may block. It must not block itself. False: there is none, and the task is dropped.
+// Gives a task to a thread where it may block. Must not block itself. False: no thread is free, and the task is
+// dropped.
 using Poster = std::function<bool(base::Task task)>;
 
-// An exchange that `open` answers, on a thread of `post`. `busy`: the answer where there is none. A request whose client has
-// gone before is not opened.
+// An exchange that `open` answers, on a thread of `post`. `busy`: the answer if no thread is free. A request is not
+// opened if its client left before.
 std::shared_ptr<http::Exchange> MakeFeedExchange(Poster post, Opener open, http::Reply busy);
 
 }  // namespace ingot::execution

@@ -1,4 +1,4 @@
-// Typed fields of JSON requests. Every error is INVALID_ARGUMENT, and names the field, its value and the wanted one.
+// Typed fields of JSON requests. Every error is INVALID_ARGUMENT, and names the field, its value and what it must be.
 #pragma once
 
 #include <map>
@@ -19,12 +19,12 @@ absl::StatusOr<base::json::value> ParseObject(const std::string& body);
 inline constexpr size_t kMostValues = 1'000'000;
 inline constexpr size_t kMostNames = 4096;  // of an object of strings: files, variables
 
-// The keys that one kind of request may have, and those of its object "limits".
+// The keys that one kind of request and its object "limits" may have.
 struct Keys {
   std::string kind;  // for errors: "a batch"
   std::vector<std::string> request, limits;
 };
-// Refuses keys that are not of `keys`, with the nearest one that is.
+// Rejects keys that are not in `keys`, and suggests the nearest one.
 absl::Status CheckKeys(const base::json::value& request, const Keys& keys);
 
 // "'NAME' is VALUE: it must be WANTED"

@@ -73,7 +73,8 @@ std::string Entry::permissions() const {
 absl::StatusOr<std::vector<Entry>> ReadEntries(const std::string& bytes) {
   std::vector<std::string> fields = absl::StrSplit(bytes, '\0');
   if (!fields.empty()) fields.pop_back();
-  if (fields.size() % kFileFields != 0) return absl::InvalidArgumentError("the session's guest agent lists no files");
+  if (fields.size() % kFileFields != 0)
+    return absl::InvalidArgumentError("the session's guest agent sent an invalid list of files");
   std::vector<Entry> entries;
   for (size_t i = 0; i < fields.size(); i += kFileFields) {
     Entry entry;
@@ -81,7 +82,7 @@ absl::StatusOr<std::vector<Entry>> ReadEntries(const std::string& bytes) {
     entry.mode = static_cast<uint32_t>(std::strtoul(fields[i + kMode].c_str(), nullptr, 8));
     if (!absl::SimpleAtoi(fields[i + kSize], &entry.size) || !absl::SimpleAtoi(fields[i + kSeconds], &entry.seconds) ||
         !absl::SimpleAtoi(fields[i + kNanos], &entry.nanos)) {
-      return absl::InvalidArgumentError("the session's guest agent lists no files");
+      return absl::InvalidArgumentError("the session's guest agent sent an invalid list of files");
     }
     entry.owner = std::move(fields[i + kOwner]);
     entry.group = std::move(fields[i + kGroup]);
@@ -102,7 +103,7 @@ absl::StatusOr<Entry> StatFile(Session& session, const std::string& path) {
   const FileAnswer answer = session.Ask(FileOp::kStat, {}, path);
   INGOT_RETURN_IF_ERROR(answer.status);
   INGOT_ASSIGN_OR_RETURN(std::vector<Entry> entries, ReadEntries(answer.bytes));
-  if (entries.size() != 1) return absl::InvalidArgumentError("the session's guest agent lists no file");
+  if (entries.size() != 1) return absl::InvalidArgumentError("the session's guest agent sent an invalid file entry");
   return std::move(entries[0]);
 }
 

@@ -29,7 +29,7 @@ absl::StatusOr<Entry> StatFile(Session& session, const std::string& path);
 // Writes a whole file, in parts.
 absl::Status WriteWhole(Session& session, const std::string& path, std::string_view bytes);
 
-// Sends a file's bytes; one part of it is in memory at a time. Blocks for the first part: an error of it is returned.
+// Sends a file's bytes; one part of it is in memory at a time. Blocks for the first part, and returns its error.
 absl::StatusOr<std::shared_ptr<Feed>> MakeDownload(std::shared_ptr<HeldSession> held, const std::string& path,
                                                    std::function<void()> wake);
 

@@ -1,15 +1,16 @@
 // The messages between the service and the guest agent (guest_agent/main.cc), a small program of Ingot's that runs in a
-// session's room for as long as the session. Commands share the sandbox with it, have its uid and may stop it: the service
-// takes its messages for text of a stranger.
+// session's sandbox for as long as the session. Commands share the sandbox with it, have its uid and may stop it: the
+// service treats its messages as a stranger's text.
 //
 //   service ── kStart, kInput, kSignal, .. ──▶ guest agent ── fork, exec ──▶ processes of the session
 //   service ◀── kStarted, kOutput, kEnded, .. ── guest agent ◀── pipes ──────┘
 //
-// Both directions are frames over one stream socket: a FrameHeader, then `size` bytes. The two ends are of one build, so
-// numbers have the machine's byte order. This header has plain values alone, for a program without exceptions.
+// Both directions are frames over one stream socket: a FrameHeader, then `size` bytes. The two ends are of one build,
+// so numbers have the machine's byte order. This header has only plain values, for a program without exceptions.
 //
-// A process starts with a window of kWindowBytes. A frame of its output takes its bytes and kFrameCost from it; kCredit gives
-// them back. The guest agent reads no more of its pipes than the window has, but for what is there at the end and before notes.
+// A process starts with a window of kWindowBytes. A frame of its output takes its bytes and kFrameCost from it; kCredit
+// returns them. The guest agent reads no more of its pipes than the window has, except what is there at the end and
+// before notes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ enum class FrameKind : uint32_t {
   // To the guest agent. `id` names a process, or a file order; the service counts both up.
   kStart = 1,   // StartFacts, then strings with a NUL each: working folder, arguments, variables. `number`: StartFlags
   kInput,       // bytes for stdin
-  kCloseInput,  // stdin ends behind the bytes so far
+  kCloseInput,  // stdin ends after the bytes so far
   kSignal,      // `number`: the signal, for the process and the rest of its process group
   kCredit,      // `number`: bytes of output that the service let go
   kFile,        // FileFacts, then one or two paths with a NUL each, then bytes. `number`: FileOp
@@ -49,7 +50,7 @@ inline constexpr uint32_t kFrameCost = 64;
 inline constexpr uint32_t kMostUntaken = 1 << 20;  // bytes of input that a process has not taken
 
 enum StartFlags : uint32_t {
-  kHasInput = 1 << 0,  // stdin is a pipe; else it is empty
+  kHasInput = 1 << 0,  // stdin is a pipe; otherwise it is empty
   kHasNotes = 1 << 1,  // descriptor 3 is a pipe to the service
 };
 

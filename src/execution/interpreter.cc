@@ -54,7 +54,7 @@ absl::StatusOr<std::shared_ptr<Cell>> Interpreter::Run(CellRequest request, std:
   {
     base::MutexLock lock(mu_);
     if (waiting_.size() >= kMostWaiting)
-      return absl::ResourceExhaustedError(absl::StrCat(kMostWaiting, " cells wait already"));
+      return absl::ResourceExhaustedError(absl::StrCat(kMostWaiting, " cells already wait: try again later"));
     waiting_.push_back(cell);
     if (running_ == nullptr) Next();
     if (process_ != nullptr || std::exchange(starts_, true)) return cell;
@@ -65,7 +65,7 @@ absl::StatusOr<std::shared_ptr<Cell>> Interpreter::Run(CellRequest request, std:
   return started;
 }
 
-// Without mu_: the session's loop thread, which reports the start, takes it for news.
+// Without mu_: the session's loop thread, which reports the start, locks it for news.
 absl::Status Interpreter::StartProcess() {
   Program program;
   program.argv = {"python3", "-c", std::string(kKernelText)};
@@ -79,7 +79,7 @@ absl::Status Interpreter::StartProcess() {
   base::MutexLock lock(mu_);
   starts_ = false;
   if (!started.ok()) {
-    const absl::Status status = base::Annotate(started.status(), "no interpreter of Python");
+    const absl::Status status = base::Annotate(started.status(), "cannot start a Python interpreter");
     for (const auto& cell : std::exchange(waiting_, {})) {
       Post(cell, ErrorEvent("InterpreterDied", std::string(status.message())));
       Post(cell, {.kind = CellEvent::kDone});
@@ -143,7 +143,7 @@ void Interpreter::TakeChunk(const std::shared_ptr<const Chunk>& chunk) {
   if (chunk->stream != Stream::kNotes) {
     const bool is_out = chunk->stream == Stream::kOut;
     std::string text = (is_out ? out_ : err_).Push(chunk->bytes);
-    if (running_ == nullptr || text.empty()) return;  // of a thread that a cell left behind
+    if (running_ == nullptr || text.empty()) return;  // from a thread that outlived its cell
     Post(running_,
          {.kind = is_out ? CellEvent::kOut : CellEvent::kErr, .text = std::move(text), .value = {}, .holds = chunk});
     return;
@@ -158,7 +158,7 @@ void Interpreter::TakeChunk(const std::shared_ptr<const Chunk>& chunk) {
   if (note_.size() > kLongestNote) session_.Signal(*process_, SIGKILL);
 }
 
-// A cell may write notes of its own: it can spoil no more than its own answer.
+// A cell may write its own notes: it can spoil only its own answer.
 void Interpreter::TakeNote(std::string_view line, const std::shared_ptr<const Chunk>& chunk) {
   const auto note = base::ParseJson(line);
   if (!note.ok() || !note->is_object() || running_ == nullptr) return;

@@ -1,10 +1,11 @@
-// An Interpreter runs cells of Python in one process of a session (kernel.py), whose state stays between cells. Cells run
-// one at a time, in the order in which they came. The process starts with the first cell. If it dies, the cells that wait
+// An Interpreter runs Python cells in one process of a session (kernel.py), whose state stays between cells. Cells run
+// one at a time, in the order in which they came. The process starts with the first cell. If it dies, the waiting cells
 // fail with the error InterpreterDied, and the next one starts a process without the old state.
 //
 //   Run ──▶ cells that wait ──stdin──▶ kernel.py ──stdout, stderr, notes──▶ the cell that runs ──▶ Cell::TakeEvents
 //
-// A client that takes no events holds its cell back, as process.h says. Thread safe; must go before its session.
+// A client that takes no events holds its cell back, as process.h says. Thread safe; must be destroyed before its
+// session.
 #pragma once
 
 #include <chrono>
@@ -37,7 +38,7 @@ struct CellEvent {
 struct CellRequest {
   std::string code = {};
   std::map<std::string, std::string> env = {};  // for this cell
-  // Until SIGINT; a cell that goes on two seconds later loses its interpreter. 0 = no limit.
+  // Until SIGINT; a cell that still runs two seconds later loses its interpreter. 0 = no limit.
   std::chrono::nanoseconds wall_time{0};
 };
 
@@ -62,12 +63,12 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   // `folder`: where cells begin; "" = the session's.
   Interpreter(Session& session, std::string folder) : session_(session), folder_(std::move(folder)) {}
 
-  // `news` runs after each event, on any thread; it must not block. Blocks until the process runs. RESOURCE_EXHAUSTED: too
-  // many cells wait; other errors are Session::Start's.
+  // `news` runs after each event, on any thread; it must not block. Blocks until the process runs. RESOURCE_EXHAUSTED:
+  // too many cells wait; other errors are Session::Start's.
   absl::StatusOr<std::shared_ptr<Cell>> Run(CellRequest request, std::function<void()> news);
-  // A cell that runs gets SIGINT; one that waits ends with the error Cancelled.
+  // A running cell gets SIGINT; a waiting cell ends with the error Cancelled.
   void Cancel(const Cell& cell);
-  // Interrupts the cell that runs, if one does.
+  // Interrupts the running cell, if any.
   void Interrupt();
   // Ends the process and its state; cells end as if it had died.
   void Restart();
@@ -76,7 +77,7 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
 
  private:
   absl::Status StartProcess();
-  // Gives the process the first cell that waits.
+  // Gives the process the first waiting cell.
   void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteBegin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void InterruptRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

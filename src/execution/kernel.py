@@ -4,7 +4,7 @@
 #   descriptor 3  notes, one line of JSON each: {"begun"}, {"result"}, {"error"}, then {"done"} for every cell
 #   stdout, stderr  what cells, and the programs that they start, print
 #
-# Cells share __main__ and may use await. SIGINT interrupts a cell. Needs Python 3.8 and its standard library alone.
+# Cells share __main__ and may use await. SIGINT interrupts a cell. Needs only Python 3.8 and its standard library.
 import ast
 import asyncio
 import base64

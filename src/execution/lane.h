@@ -1,7 +1,9 @@
-// The threads of one session. Its requests wait here, for the guest agent and for programs, so that a session whose guest agent
-// does not answer delays nobody else's requests. A thread starts with work and ends after some seconds without any.
+// The threads of one session. Its requests wait here, for the guest agent and for programs, so that a session whose
+// guest agent does not answer does not delay other sessions' requests. A thread starts with work and ends after some
+// seconds without any.
 //
-// TryPost never blocks. The destructor blocks until the tasks that were taken are done: no task may run it. Thread safe.
+// TryPost never blocks. The destructor blocks until the tasks that were taken are done: no task may run it. Thread
+// safe.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +27,7 @@ class Lane {
 
  private:
   void Run();
-  // Null: there is nothing to do any more, and the thread has left.
+  // Null: there is nothing left to do, and the thread has left.
   base::Task NextTask();
 
   const int most_threads_;

@@ -18,9 +18,10 @@ namespace ingot::execution {
 class Outbox {
  public:
   explicit Outbox(sandbox::Fd wake) : wake_(std::move(wake)) {}
-  // RESOURCE_EXHAUSTED: too much waits.
+  // RESOURCE_EXHAUSTED: too many bytes wait.
   absl::Status Add(FrameKind kind, uint32_t id, uint32_t number, std::string_view payload);
-  // Calls `write` with the waiting bytes, and drops as many as it took. `write` returns -1 for a broken socket, then Flush is false.
+  // Calls `write` with the waiting bytes, and drops as many as it took. False: `write` returned -1, for a broken
+  // socket.
   bool Flush(const std::function<ssize_t(std::string_view)>& write);
   bool is_empty() const;
   void Wake() const;

@@ -1,10 +1,10 @@
-// A Process is one program of a Session: the request, the output as it comes, and the end.
+// A Process is one program of a Session: the request, the output as it arrives, and the end.
 //
 //   guest agent ──kOutput──▶ Session ──▶ Process ──▶ Subscription, Subscription, ..  each takes every chunk
-//       ◀──────────────── kCredit ─────────────── the last holder of a chunk lets it go
+//       ◀──────────────── kCredit ─────────────── the last holder of a chunk releases it
 //
-// Chunks hold the process back: it may have kWindowBytes of output that somebody still holds. Output that nobody subscribed
-// to is let go at once. All classes are thread safe.
+// Chunks hold the process back: at most kWindowBytes of its output may be held. Output without a subscription is
+// released at once. All classes are thread safe.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ struct Program {
 
 enum class Stream { kOut, kErr, kNotes };
 
-// Bytes of output. Its destructor gives them back to the process's window.
+// Bytes of output. The destructor returns them to the process's window.
 class Chunk {
  public:
   Chunk(Stream stream, std::string bytes, std::function<void()> let_go)
@@ -63,12 +63,12 @@ struct ProcessEnd {
 // The output of one process from one moment on. Dropping it ends the subscription.
 class Subscription {
  public:
-  // `news` runs after each change, on a thread of the session's; it must not block.
+  // `news` runs after each change, on one of the session's threads; it must not block.
   explicit Subscription(std::function<void()> news) : news_(std::move(news)) {}
 
   struct News {
     std::vector<std::shared_ptr<const Chunk>> chunks;
-    std::optional<ProcessEnd> end;  // set once, behind all chunks
+    std::optional<ProcessEnd> end;  // set once, after all chunks
   };
   News TakeNews();
 
@@ -108,15 +108,15 @@ class Process {
   std::vector<std::weak_ptr<Subscription>> subscribers_ ABSL_GUARDED_BY(mu_);
   std::optional<ProcessEnd> end_ ABSL_GUARDED_BY(mu_);
 
-  // The cost of the chunks that somebody holds. Chunks may outlive the process.
+  // The cost of the chunks that are held. Chunks may outlive the process.
   const std::shared_ptr<std::atomic<int64_t>> held_ = std::make_shared<std::atomic<int64_t>>(0);
 
   // Guarded by the session's lock.
   int64_t untaken_ = 0;  // bytes of input that the process has not taken
   std::chrono::steady_clock::time_point deadline_{};
-  int deadline_signal_ = 0;  // 0 = there is no deadline
+  int deadline_signal_ = 0;  // 0 = no deadline
   bool timed_out_ = false;
-  bool was_killed_ = false;  // the deadline is that of its end
+  bool was_killed_ = false;  // the deadline is for its end
 };
 
 }  // namespace ingot::execution

@@ -1,4 +1,4 @@
-// Answers made of a program's or a cell's output, in the words of an API.
+// Answers made from a program's or a cell's output, in an API's format.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<Feed>> MakeWholeCell(std::shared_ptr<HeldSession>
                                                     std::shared_ptr<Interpreter> interpreter, CellRequest request,
                                                     size_t output_bytes, std::function<void()> wake);
 
-// Words of the service's own streams (service.h).
+// Texts of the service's own streams (service.h).
 ProgramWords OwnProgramWords();
 CellWords OwnCellWords();
 

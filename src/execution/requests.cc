@@ -64,7 +64,7 @@ absl::StatusOr<Code> CodeOf(const value& request) {
     if (!command->is_array() || command->get_array().empty())
       return WrongType("command", *command, "a list of strings that is not empty");
     if (language != nullptr || text != nullptr)
-      return absl::InvalidArgumentError("a request has 'command', or 'language' and 'code': not both");
+      return absl::InvalidArgumentError("a request has either 'command' or 'language' and 'code', not both");
     for (const value& word : command->get_array()) {
       const size_t at = code.argv.size();
       INGOT_ASSIGN_OR_RETURN(std::string argument, TextOf(word, absl::StrCat("command[", at, "]")));
@@ -78,7 +78,7 @@ absl::StatusOr<Code> CodeOf(const value& request) {
   INGOT_ASSIGN_OR_RETURN(code.text, TextOf(*text, "code"));
   if (name != "python" && name != "shell") {
     return absl::InvalidArgumentError(
-        absl::StrCat("'language' is '", name, "': python or shell; others run as 'command'"));
+        absl::StrCat("'language' is '", name, "': use python or shell; run other programs as 'command'"));
   }
   code.file = name == "python" ? "main.py" : "main.sh";
   code.argv = {name == "python" ? "python3" : "sh", code.file};

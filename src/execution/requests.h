@@ -15,7 +15,7 @@ namespace ingot::execution {
 
 // "limits" of each program: wall_s, output_bytes, memory_bytes, cpu_s.
 absl::StatusOr<sandbox::Limits> LimitsOf(const base::json::value& request);
-// "limits" of a sandbox: memory_bytes, processes, cpus. `most`: 0 = no bound of the service's.
+// "limits" of a sandbox: memory_bytes, processes, cpus. `most`: 0 = the service sets no limit.
 absl::StatusOr<sandbox::GroupLimits> TotalsOf(const base::json::value& request, const sandbox::GroupLimits& most);
 
 // The program of a request: `argv`, and a file with the code that the sandbox needs before; "" = none.
@@ -25,11 +25,11 @@ struct Code {
 };
 absl::StatusOr<Code> CodeOf(const base::json::value& request);
 
-// The stdin of each case, which is {"stdin": TEXT} or TEXT alone; one without stdin where the request has no "cases".
+// The stdin of each case, which is {"stdin": TEXT} or just TEXT; one case without stdin if the request has no "cases".
 absl::StatusOr<std::vector<std::string>> CasesOf(const base::json::value& request);
 
-// The image that a request names; "" = none. A client names registries, digests and the archives in the service's folders; other
-// folders of the machine, and builds on it, are not the client's to name.
+// The image that a request names; "" = none. A client may name registries, digests and archives in the service's
+// folders, but neither other folders of the machine nor builds on it.
 absl::StatusOr<std::string> ImageOf(const base::json::value& request);
 
 std::string_view EndingName(sandbox::Ending ending);

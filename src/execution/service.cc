@@ -27,11 +27,11 @@ constexpr int kOpeningThreads = 16;  // sessions that open at a time
 constexpr int kPullingThreads = 16;  // openings that wait for their image at a time
 
 http::Reply Busy() {
-  return ErrorReply(429, "too_many", "as many requests run and wait as may: try again when some have ended");
+  return ErrorReply(429, "too_many", "too many requests run and wait: try again when some have ended");
 }
 
 http::Reply NoSession() {
-  return ErrorReply(404, "not_found", "there is no such session: it ended, or nobody used it for too long");
+  return ErrorReply(404, "not_found", "no such session: it ended, or it was idle for too long");
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions o
       quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMostQuick}) {}
 
 Service::~Service() {
-  // Programs and image tools that requests wait for end, and the requests with them.
+  // Ends the programs and image tools that requests wait for, and the requests with them.
   requests_.CancelAll();
   images_.Stop();
   for (base::Executor* const threads : {&bodies_, &pulls_, &opens_}) threads->Shutdown();
@@ -98,15 +98,16 @@ http::Opening Service::Head(http::RequestHead head) {
   }
   const bool is_e2b = E2bSandboxes::Owns(target);
   if (!options_.key.empty() && !base::SameSecret(head.Key(), options_.key)) {
-    const auto why = absl::UnauthenticatedError("show the service's key as X-API-Key");
+    const auto why = absl::UnauthenticatedError("send the service's key as X-API-Key");
     return {.exchange = nullptr,
             .rejection = is_e2b ? E2bError(why)
-                                : ErrorReply(401, "invalid_key", "show the service's key as Authorization: Bearer")};
+                                : ErrorReply(401, "invalid_key", "send the service's key as Authorization: Bearer")};
   }
   if (is_e2b) return OpenControl(head, target);
   if (target.path.starts_with(kPrefix)) return OpenOwn(head);
   return {.exchange = nullptr,
-          .rejection = ErrorReply(404, "not_found", "there is /ingot/v1/execute, /ingot/v1/sessions and E2B's API")};
+          .rejection = ErrorReply(
+              404, "not_found", "unknown path: this service has /ingot/v1/execute, /ingot/v1/sessions and E2B's API")};
 }
 
 http::Reply Service::Reject(std::string_view, const http::Rejection& why) {
@@ -116,7 +117,7 @@ http::Reply Service::Reject(std::string_view, const http::Rejection& why) {
 }
 
 http::Opening Service::OpenSandbox(const http::RequestHead& head, const Target& target) {
-  const bool is_health = target.path == "/health";  // whether the sandbox lives, though its threads wait
+  const bool is_health = target.path == "/health";  // says if the sandbox lives, even while its threads wait
   Poster post =
       is_health ? On(quick_) : OnSession([this, head] { return FindSandbox(store_, head).value_or(nullptr); });
   const auto open = [this, head, target](const std::string& body, std::function<void()> wake) -> Answer {

@@ -1,50 +1,54 @@
 // A service that executes code in sandboxes, over HTTP (`ingot sandbox serve`). Its own API:
 //
-//   POST   /ingot/v1/execute                   one room for the request; its cases run one after another
-//   POST   /ingot/v1/sessions                  {"id", "folder"}: a sandbox that stays, with programs that go on
+//   POST   /ingot/v1/execute                   a sandbox for the request; its cases run one after another
+//   POST   /ingot/v1/sessions                  {"id", "folder"}: a sandbox that stays, with programs that keep running
 //   GET    /ingot/v1/sessions[/ID]             what is open
-//   POST   /ingot/v1/sessions/ID/execute       the same request in that sandbox; with "stream" a stream of one program's output
+//   POST   /ingot/v1/sessions/ID/execute       the same request there; with "stream", streams a program's output
 //   POST   /ingot/v1/sessions/ID/cells         {"code"}: Python in an interpreter that keeps its state
-//   POST   /ingot/v1/sessions/ID/interrupt     stops the cell that runs; /restart forgets the interpreter's state
-//   GET    /ingot/v1/sessions/ID/files/PATH    the bytes of a file, or {"entries"} of a folder; PATH begins in "folder",
-//                                              %2FPATH at the root
+//   POST   /ingot/v1/sessions/ID/interrupt     stops the running cell; /restart forgets the interpreter's state
+//   GET    /ingot/v1/sessions/ID/files/PATH    the bytes of a file, or {"entries"} of a folder; PATH begins in
+//                                              "folder", %2FPATH at the root
 //   PUT    /ingot/v1/sessions/ID/files/PATH    writes the body; DELETE removes a file, or a folder with its files
 //   DELETE /ingot/v1/sessions/ID
-//   GET    /health                             {"isolation level"}
+//   GET    /health                             {"isolation"}
 //
-// The API of E2B (e2b_*.h) is beside it: /sandboxes, /process.Process, /filesystem.Filesystem, /files, /execute, /contexts.
-// Both see the same sessions.
+// It also serves E2B's API (e2b/e2b_*.h): /sandboxes, /process.Process, /filesystem.Filesystem, /files, /execute,
+// /contexts. Both see the same sessions.
 //
 // A request to execute: {"language": "python" | "shell", "code": TEXT} or {"command": [..]}, and, if wanted, "files":
-// {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits": {"wall_s", "output_bytes", "memory_bytes",
-// "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without cases there is one
-// without stdin. For a sandbox of its own also "image": SOURCE (sandbox/image/image.h), and of "limits" {"processes", "cpus"}. The answer:
-// {"cases": [{"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own
-// failure is an answer of 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full",
-// "disk_full", "no_space", "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its request.
+// {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits": {"wall_s", "output_bytes",
+// "memory_bytes", "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without
+// cases there is one case without stdin. A request with its own sandbox may also have "image": SOURCE
+// (sandbox/image/image.h), and "limits" {"processes", "cpus"}. The answer: {"cases": [{"stdout", "stderr", "ending",
+// "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own failure is an answer with status 200.
+// An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full", "disk_full", "no_space",
+// "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its
+// request.
 //
 // A request for a session: {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
 //
-// A cell: {"code", "env", "stream", "limits": {"wall_s", "output_bytes"}}. The answer: {"stdout", "stderr", "results": [{"text",
-// "html", ..}], "error": null | {"name", "value", "traceback"}, "ending": "done" | "timeout" | "output_overflow" | "died",
-// "count"}.
+// A cell: {"code", "env", "stream", "limits": {"wall_s", "output_bytes"}}. The answer: {"stdout", "stderr", "results":
+// [{"text", "html", ..}], "error": null | {"name", "value", "traceback"}, "ending": "done" | "timeout" |
+// "output_overflow" | "died", "count"}.
 //
-// "stream": true answers with server-sent events, one JSON object each: {"stdout"}, {"stderr"}, {"result"}, {"error"}, and
-// last {"end": {..}}. A client that goes away ends its program, and interrupts its cell. A stream bounds no output.
+// "stream": true answers with server-sent events, one JSON object each: {"stdout"}, {"stderr"}, {"result"}, {"error"},
+// and last {"end": {..}}. A client that goes away ends its program, and interrupts its cell. A stream has no output
+// limit.
 //
-// Errors are {"error": {"code", "message"}}: 400 for the request, unknown keys and wrong types too, 401 without the key, 404, 429 while all slots are taken, 503
-// if the sandbox failed. Answers are JSON, so bytes that are not UTF-8 become U+FFFD.
+// Errors are {"error": {"code", "message"}}: 400 for a bad request, also for unknown keys and wrong types; 401 without
+// the key; 404; 429 while all slots are taken; 503 if the sandbox failed. Answers are JSON, so bytes that are not UTF-8
+// become U+FFFD.
 //
 // Thread safe. No thread that requests share waits for a client, a guest agent or an image. Who waits for what:
 //
-//   slots    batches in sandboxes of their own, each for its sandbox and its cases
-//   Lane     of each session: for its guest agent, and another one for its batches
+//   slots    batches with their own sandbox, for the sandbox and the cases
+//   Lane     of each session: for its guest agent; a second one for its batches
 //   opens    sessions, for their sandboxes
 //   pulls    both kinds of openings that name an image, for that image, before they get a thread above
 //   bodies   nothing; they parse bodies of batches, which may be large
 //   quick    nothing; everything else
 //
-// A session's end is not waited for by a thread: its sandbox goes on a thread of the session's.
+// No thread waits for a session's end: one of the session's own threads removes its sandbox.
 #pragma once
 
 #include <memory>
@@ -67,8 +71,8 @@
 namespace ingot::execution {
 
 struct ServiceOptions {
-  std::string key;  // clients show it as a bearer, or as X-API-Key; empty = nobody has to
-  int slots = 4;    // whole requests that run at a time
+  std::string key;  // clients send it as a bearer token, or as X-API-Key; empty = no key is needed
+  int slots = 4;    // batches that run at a time
   StoreOptions store;
   std::string images;                      // the folder of images
   std::vector<std::string> image_folders;  // with archives that clients may name (sandbox/image/image_source.h)
@@ -92,16 +96,16 @@ class Service final : public http::Handler {
   http::Opening OpenControl(const http::RequestHead& head, const Target& target);
   http::Opening OpenOwn(const http::RequestHead& head);
   http::Opening OpenSession(const http::RequestHead& head, const std::string& rest);
-  // An answer that needs no wait, to a small body.
+  // An answer that does not wait, to a small body.
   http::Opening Quick(std::function<http::Reply(std::string body)> answer);
   http::Opening Parts(Poster post, Opener open, int64_t max_body_bytes);
 
   Poster On(base::Executor& threads);
-  // The threads of a session. Without it the quick ones say that there is none.
+  // The threads of a session. Without a session, the quick threads answer that there is none.
   Poster OnSession(std::function<std::shared_ptr<HeldSession>()> find);
 
-  // An answer that `answer` makes on a thread of `post`, with the image unpacked; "" = none. The client's departure and the
-  // service's end cancel it.
+  // An answer that `answer` makes on a thread of `post`, with the image unpacked; "" = none. The client's departure and
+  // the service's end cancel it.
   Answer Post(Poster post, const std::string& image,
               std::function<http::Reply(const Image& image, const sandbox::Cancellation& cancel)> answer,
               std::function<void()> wake);

@@ -35,10 +35,10 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(sandbox::Substrate& subst
   INGOT_RETURN_IF_ERROR(session->Begin(std::move(sandbox)));
   // The threads hold the session too: its parts go after them.
   std::shared_ptr<Session> handle(session.get(), [session](Session*) {
-    session->End("nobody uses the session any more");
+    session->End("the session is no longer used");
     session->Join();
   });
-  // The guest agent answers, or the session's first request would wait for it in vain.
+  // Checks that the guest agent answers; otherwise the session's first request would wait for it in vain.
   const FileAnswer answer = session->Ask(FileOp::kStat, FileFacts(), session->folder());
   if (!answer.status.ok()) return base::Annotate(answer.status, "a session does not begin");
   return handle;
@@ -81,7 +81,7 @@ absl::StatusOr<Session::StartedProgram> Session::Start(Program program, std::fun
   INGOT_RETURN_IF_ERROR(
       sandbox::CheckCommand({.argv = program.argv, .env = program.env, .working_dir = "", .stdin_text = ""}));
   program.folder = Absolute(program.folder);
-  if (program.folder.find('\0') != std::string::npos) return absl::InvalidArgumentError("a folder with a NUL byte");
+  if (program.folder.find('\0') != std::string::npos) return absl::InvalidArgumentError("the folder has a NUL byte");
   std::map<std::string, std::string> env = env_;
   for (const auto& [name, value] : program.env) env[name] = value;
   const std::string payload = StartPayload(program, env);
@@ -94,7 +94,8 @@ absl::StatusOr<Session::StartedProgram> Session::Start(Program program, std::fun
     base::MutexLock lock(mu_);
     if (why_.has_value()) return absl::UnavailableError(*why_);
     if (std::ssize(processes_) >= options_.processes)
-      return absl::ResourceExhaustedError(absl::StrCat(options_.processes, " programs of the session run already"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the session already runs ", options_.processes, " programs: end one first"));
     id = next_id_++;
     starting.process = started.process = std::make_shared<Process>(id, std::move(program));
     if (news != nullptr) started.subscription = started.process->Subscribe(std::move(news));
@@ -123,7 +124,7 @@ absl::Status Session::Send(Process& process, std::string_view bytes) {
   if (!processes_.contains(process.id())) return absl::NotFoundError("the process has ended");
   if (process.untaken_ + static_cast<int64_t>(bytes.size()) > kMostUntaken) {
     return absl::ResourceExhaustedError(absl::StrCat("the process has not read ", process.untaken_,
-                                                     " bytes of its stdin yet, ", kMostUntaken, " at most"));
+                                                     " bytes of its stdin: at most ", kMostUntaken, " may wait"));
   }
   INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kInput, process.id(), 0, bytes));
   process.untaken_ += static_cast<int64_t>(bytes.size());  // under the lock, so before an answer takes them off
@@ -142,7 +143,7 @@ void Session::Signal(const Process& process, int signal) {
 void Session::SetDeadline(Process& process, nanoseconds after, int signal) {
   {
     base::MutexLock lock(mu_);
-    if (process.was_killed_) return;  // its deadline is that of its end
+    if (process.was_killed_) return;  // its deadline is for its end
     process.deadline_ = SteadyClock::now() + after;
     process.deadline_signal_ = signal;
   }
@@ -184,7 +185,7 @@ void Session::Order(FileOp op, const FileFacts& facts, const std::string& first,
   for (const std::string* const path : {&first, &second}) {
     if (path == &second && op != FileOp::kMove) continue;
     if (path->find('\0') != std::string::npos || path->size() > 4095)
-      return done({absl::InvalidArgumentError("a path is at most 4,095 bytes without a NUL"), ""});
+      return done({absl::InvalidArgumentError("a path must be at most 4,095 bytes, without a NUL byte"), ""});
     const std::string absolute = Absolute(*path);
     payload.append(absolute.c_str(), absolute.size() + 1);
   }

@@ -1,15 +1,15 @@
-// A Session is a sandbox that stays, with a guest agent in it (guest_agent_messages.h): programs run side by side, keep running
-// between requests, and files stay.
+// A Session is a sandbox that stays, with a guest agent in it (guest_agent_messages.h). Programs run in parallel and
+// keep running between requests, and files stay.
 //
 //   request threads ── Start, Send, Signal, Ask ──▶ orders ──▶ loop thread ──socket──▶ guest agent, in the sandbox
 //   subscriptions  ◀──────────────────────────────── news ◀──      │
-//                                                   keeper thread: Sandbox::Run of the guest agent, until the session ends
+//                                                   keeper thread: Sandbox::Run of the guest agent, to its end
 //
-// The session ends by End, with the last pointer that Open gave out, when the guest agent is gone (programs of the sandbox may
-// kill it), when it breaks the protocol, and when the sandbox's disk is full. Its processes then end with Ending::kCancelled
-// and the reason. Programs of the sandbox may also stop the guest agent. An order that it does not answer fails after
-// SessionOptions::timeout, and the session ends if a program that was killed does not end within that time. The last
-// pointer's end blocks until the sandbox's last process is gone. Thread safe.
+// The session ends by End, with the last pointer that Open returned, when the guest agent is gone (the sandbox's
+// programs may kill it) or breaks the protocol, and when the sandbox's disk is full. Its processes then end with
+// Ending::kCancelled and the reason. Programs may also stop the guest agent. An order that it does not answer fails
+// after SessionOptions::timeout, and the session ends if a killed program does not end within that time. Dropping the
+// last pointer blocks until the sandbox's last process is gone. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -57,26 +57,26 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   static absl::StatusOr<std::shared_ptr<Session>> Open(sandbox::Substrate& substrate, SessionOptions options);
 
-  // Begins a program. `news`: of the subscription that sees its output from the first byte; null = nobody does. Blocks
-  // until the program runs. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it cannot; RESOURCE_EXHAUSTED: too many run;
-  // UNAVAILABLE: the session has ended.
+  // Starts a program. `news`: of a subscription that sees its output from the first byte; null = no subscription.
+  // Blocks until the program runs. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT: it cannot run; RESOURCE_EXHAUSTED:
+  // too many run; UNAVAILABLE: the session has ended.
   struct StartedProgram {
     std::shared_ptr<Process> process;
     std::shared_ptr<Subscription> subscription;
   };
   absl::StatusOr<StartedProgram> Start(Program program, std::function<void()> news);
-  // Bytes for stdin. RESOURCE_EXHAUSTED: the process has not taken the last ones, or too many orders wait, and these bytes
-  // count for nothing; FAILED_PRECONDITION: it has no stdin.
+  // Bytes for stdin. RESOURCE_EXHAUSTED: the process has not taken the last ones, or too many orders wait; these bytes
+  // were not sent. FAILED_PRECONDITION: it has no stdin.
   absl::Status Send(Process& process, std::string_view bytes);
   absl::Status CloseInput(Process& process);
   void Signal(const Process& process, int signal);
   // Signals the process after a while, and kills it two seconds later; 0 = forget it.
   void SetDeadline(Process& process, std::chrono::nanoseconds after, int signal);
-  std::vector<std::shared_ptr<Process>> Processes() const;  // that run, oldest first
+  std::vector<std::shared_ptr<Process>> Processes() const;  // the running ones, oldest first
   std::shared_ptr<Process> FindPid(uint32_t pid) const;     // null = none such runs
 
-  // `first` and `second` are paths as commands see them; relative ones begin in folder(). Ask blocks; Order calls `done` once,
-  // on the loop thread, or at once where the session has ended. UNAVAILABLE: the guest agent does not answer.
+  // `first` and `second` are paths as commands see them; relative ones begin in folder(). Ask blocks; Order calls
+  // `done` once, on the loop thread, or at once if the session has ended. UNAVAILABLE: the guest agent does not answer.
   FileAnswer Ask(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second = "",
                  std::string_view bytes = "");
   void Order(FileOp op, const FileFacts& facts, const std::string& first, const std::string& second,
@@ -89,7 +89,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void End(const std::string& why);
   bool has_ended() const;
-  std::string why() const;  // it has ended
+  std::string why() const;  // why it has ended
   // Calls `call` once the sandbox is gone, on the keeper thread, or at once if it is gone already.
   void WhenGone(std::function<void()> call);
 
@@ -111,7 +111,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void RunKeeper();  // the keeper thread
   void RunGuestAgent();
   void Loop();  // the loop thread
-  // Takes the bytes that came. False: the socket has ended.
+  // Reads the bytes that arrived. False: the socket has ended.
   bool Read();
   // False: the frame breaks the protocol.
   bool HandleFrame(const FrameHeader& header, std::string_view payload);
@@ -119,7 +119,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool TakeOutput(const FrameHeader& header, std::string_view payload);
   // Fires deadlines, and returns the milliseconds until the next one; -1 = none.
   int FireDeadlines();
-  // Each fires those of its kind, and returns the next one.
+  // These fire the deadlines of their kind, and return the next one.
   SteadyClock::time_point FireProcesses(SteadyClock::time_point now);
   SteadyClock::time_point FireOrders(SteadyClock::time_point now);
   void FinishAll(const std::string& why);
@@ -133,7 +133,7 @@ class Session : public std::enable_shared_from_this<Session> {
   sandbox::Fd far_link_;                       // the guest agent's end; of the keeper thread
   sandbox::Cancellation cancel_;
   std::string incoming_;    // of the loop thread
-  bool is_broken_ = false;  // of the loop thread: frames count no more
+  bool is_broken_ = false;  // of the loop thread: it ignores frames from here on
   std::shared_ptr<Outbox> outbox_;
 
   mutable base::Mutex mu_;

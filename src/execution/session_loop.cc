@@ -27,7 +27,7 @@ using std::chrono::nanoseconds;
 constexpr int64_t kMostBeyondWindow = 4 << 20;   // three pipes of the largest size that a program may set
 constexpr std::chrono::seconds kSignalGrace(2);  // from a deadline's signal to SIGKILL
 
-// The guest agent's program as a sealed file in memory, made once. -1: the machine refuses it.
+// The guest agent's program as a sealed file in memory, made once. -1: the machine does not allow it.
 int ProgramFile() {
   static const int file = [] {
     const int fd = memfd_create("ingot-guest-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -86,7 +86,7 @@ std::string EndOfSandbox(const absl::StatusOr<sandbox::Outcome>& outcome) {
     case sandbox::Ending::kNoSpace:
       return "the disk of this machine is full";
     case sandbox::Ending::kTimedOut:
-      return "the session's longest life is over";
+      return "the session reached its longest lifetime";
     default:
       return "the session's guest agent was killed, by a program of the session or because its memory was full";
   }
@@ -169,7 +169,7 @@ bool Session::HandleFrame(const FrameHeader& header, std::string_view payload) {
     case FrameKind::kRejected: {
       base::MutexLock lock(mu_);
       const auto found = starting_.find(header.id);
-      if (found == starting_.end()) return true;  // nobody waits any more
+      if (found == starting_.end()) return true;  // the caller gave up waiting
       Starting& starting = *found->second;
       starting_.erase(found);
       starting.process->pid_ = header.number;

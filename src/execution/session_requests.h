@@ -1,5 +1,5 @@
-// Requests of the service's own API to a session (service.h). Each begins its answer on a thread of the session's, where it
-// may block.
+// Requests of the service's own API to a session (service.h). Each begins its answer on a thread of the session's,
+// where it may block.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,8 @@
 
 namespace ingot::execution {
 
-// A request for a session. `most`: of a sandbox, for processes and CPUs. The store bounds the memory of all sessions together.
+// A request for a session. `most`: a sandbox's limits of processes and CPUs. The store limits the memory of all
+// sessions together.
 absl::StatusOr<OpenRequest> OpenRequestOf(const base::json::value& request, const sandbox::GroupLimits& most);
 
 // {"id", "folder", "started_at", "ends_at", "memory_bytes", "programs"}. Does not block.

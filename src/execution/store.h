@@ -1,5 +1,6 @@
-// The sessions that stay between requests, of every API. Each has an end: a moment, or a time without use. Past it nobody
-// finds the session any more. It counts until its sandbox is gone, and no thread of a request waits for that. Thread safe.
+// The sessions that stay between requests, of every API. Each has an end: a moment, or a time without use. After it,
+// requests no longer find the session. It counts until its sandbox is gone, and no request thread waits for that.
+// Thread safe.
 #pragma once
 
 #include <chrono>
@@ -24,8 +25,8 @@ namespace ingot::execution {
 
 struct StoreOptions {
   int sessions = 64;                         // at a time
-  int64_t memory_bytes = 0;                  // that all of them may use together; 0 = no bound
-  int64_t session_bytes = int64_t{1} << 30;  // a session's share, unless its opener asks for another one
+  int64_t memory_bytes = 0;                  // that all of them may use together; 0 = no limit
+  int64_t session_bytes = int64_t{1} << 30;  // a session's share, unless its opener asks for a different one
   std::chrono::nanoseconds idle = std::chrono::seconds(600);
   std::chrono::nanoseconds longest = std::chrono::hours(24);  // life of a session
   std::chrono::nanoseconds timeout = SessionOptions().timeout;
@@ -39,7 +40,7 @@ struct OpenRequest {
   sandbox::GroupLimits totals;           // 0 = the store's share, or the substrate's
   std::chrono::nanoseconds idle{0};      // 0 = the store's; negative = it may be idle
   std::chrono::nanoseconds lifetime{0};  // 0 = the store's longest
-  std::string template_name;             // the client's words, for its lists
+  std::string template_name;             // the client's text, for its lists
   std::map<std::string, std::string> metadata;
 };
 
@@ -55,7 +56,7 @@ class HeldSession {
   const Clock::time_point started_at;
   const std::shared_ptr<Session> session;
 
-  // "" = the first one, which is made when it is asked for. Null = there is none.
+  // "" = the first one, which is made on first use. Null = no such interpreter.
   std::shared_ptr<Interpreter> FindInterpreter(const std::string& name);
   std::string AddInterpreter(const std::string& folder);  // its name. "" = too many
   bool RemoveInterpreter(const std::string& name);
@@ -74,7 +75,8 @@ class HeldSession {
   std::map<std::string, std::shared_ptr<Interpreter>> interpreters_ ABSL_GUARDED_BY(mu_);
 
  public:
-  // Where requests of this session wait. Batches have their own, as they may take hours. Last: their tasks use the rest.
+  // Where requests of this session wait. Batches have their own, as they may take hours. Last: their tasks use the
+  // rest.
   Lane orders{4, 64}, batches{4, 16};
 };
 
@@ -83,18 +85,18 @@ class SessionStore {
   SessionStore(sandbox::Substrate& substrate, StoreOptions options) : substrate_(substrate), options_(options) {}
   ~SessionStore() { Close(); }
 
-  // Ends all sessions, and blocks until the last pointer to one is gone, and its sandbox. Open is not called any more.
+  // Ends all sessions, and blocks until the last pointer to one is gone, and its sandbox. Do not call Open afterwards.
   void Close();
 
-  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; CANCELLED: nobody waits for the session any
-  // more, and it is gone.
+  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; CANCELLED: the caller gave up waiting,
+  // and the session is gone.
   absl::StatusOr<std::shared_ptr<HeldSession>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // A use from now until the pointer's last copy goes. The store outlives it. Null = there is no such session, or its end has
-  // come. None of the functions below blocks, nor does the end of a pointer.
+  // A use from now until the pointer's last copy is dropped. The store outlives it. Null = no such session, or it has
+  // ended. None of the functions below blocks, nor does dropping a pointer.
   std::shared_ptr<HeldSession> Find(const std::string& id);
-  // False: there is none. Calls `gone`, on any thread, once the session's sandbox is gone too; null = nobody asks.
+  // False: no such session. Calls `gone`, on any thread, once the session's sandbox is gone too; null = not wanted.
   bool Remove(const std::string& id, std::function<void()> gone = nullptr);
-  // Removes a session that no request has found yet: its opener did not get its id.
+  // Removes a session that no request has found: its opener did not get its id.
   void RemoveUnused(const std::string& id);
   // Removes sessions whose end has come.
   void RemoveEnded();
@@ -112,7 +114,7 @@ class SessionStore {
   base::CondVar changed_;
   std::map<std::string, std::shared_ptr<HeldSession>> held_ ABSL_GUARDED_BY(mu_);
   int owned_ ABSL_GUARDED_BY(mu_) = 0;               // Held that are not destroyed
-  int sandboxes_ ABSL_GUARDED_BY(mu_) = 0;           // that open, are open, or end
+  int sandboxes_ ABSL_GUARDED_BY(mu_) = 0;           // opening, open, or ending
   int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of these sandboxes
   // Destroys sessions, which waits for their threads. Last: it ends before the rest.
   base::Executor ends_{{.name = "session ends", .threads = 1}};

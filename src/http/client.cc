@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr int kCancelCheckMs = 100, kLongestPollMs = 1000;
 constexpr size_t kMostHead = 256 * 1024;  // bytes of all heads of an answer
-constexpr long kAskFirstMs = 300;         // for a server that answers no Expect
+constexpr long kAskFirstMs = 300;         // for a server that does not answer Expect
 
 template <auto Free>
 struct Freed {
@@ -41,7 +41,7 @@ struct Transfer {
   absl::Status no_socket = {};
 };
 
-// A further head begins anew: the one before was such as 100 Continue.
+// Another head starts over: the head before it was an interim one, such as 100 Continue.
 size_t OnHeader(char* data, size_t size, size_t count, void* context) {
   auto& transfer = *static_cast<Transfer*>(context);
   const std::string line(data, size * count);
@@ -82,14 +82,14 @@ curl_socket_t OnSocket(void* context, curlsocktype, curl_sockaddr*) {
   return CURL_SOCKET_BAD;
 }
 
-// The URL as libcurl reads it, so that nobody reads it otherwise.
+// Parses the URL with libcurl, so that every reader agrees on it.
 absl::StatusOr<Url> UrlOf(const std::string& text) {
   const size_t host = text.starts_with("http://") ? 7 : text.starts_with("https://") ? 8 : text.size();
   Url url(curl_url());
   const bool good = host < text.size() && text[host] != '/' && base::IsPrintable(text) && url != nullptr &&
                     curl_url_set(url.get(), CURLUPART_URL, text.c_str(), CURLU_DISALLOW_USER | CURLU_PATH_AS_IS) == 0;
   if (good) return url;
-  return absl::InvalidArgumentError("this is no URL of http:// or https:// without a user");
+  return absl::InvalidArgumentError("the URL must begin with http:// or https:// and name no user");
 }
 
 bool IsLoopback(const Url& url) {
@@ -108,7 +108,7 @@ absl::Status AddHeader(const std::string& name, const std::string& value, Header
   const auto in_value = [](unsigned char c) { return !absl::ascii_iscntrl(c) || c == '\t'; };
   if (name.empty() || !std::ranges::all_of(name, in_name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", base::Printable(name, {.max_bytes = 80}), "' is no name of a header"));
+        absl::StrCat("'", base::Printable(name, {.max_bytes = 80}), "' is not a header name"));
   }
   if (!std::ranges::all_of(value, in_value)) {
     return absl::InvalidArgumentError(
@@ -129,7 +129,7 @@ absl::StatusOr<HeaderList> HeadersOf(const ClientRequest& request) {
   return list;
 }
 
-// Sets options, and keeps the first error: a request never goes out with half of them.
+// Sets options and keeps the first error, so that a request never goes out with only half of them.
 class CurlOptions {
  public:
   explicit CurlOptions(CURL* curl) : curl_(curl) {}
@@ -168,7 +168,7 @@ void SetTimes(const ClientRequest& request, CurlOptions& options) {
 CURLcode SetRequest(Transfer& transfer, const Url& url, const HeaderList& headers, CurlOptions& options) {
   const ClientRequest& request = transfer.request;
   options.Set(CURLOPT_NOSIGNAL, 1L);
-  options.Set(CURLOPT_QUICK_EXIT, 1L);  // no end waits for a name that is being resolved
+  options.Set(CURLOPT_QUICK_EXIT, 1L);  // cleanup does not wait for a name lookup
   options.Set(CURLOPT_PROTOCOLS_STR, "http,https");
   options.Set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   options.Set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
@@ -206,11 +206,11 @@ CURLcode SetRequest(Transfer& transfer, const Url& url, const HeaderList& header
 }
 
 absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::string& reason) {
-  if (transfer.too_large) return absl::ResourceExhaustedError("the answer is larger than it may be");
-  if (transfer.cancelled) return absl::CancelledError("nobody waits any more");
+  if (transfer.too_large) return absl::ResourceExhaustedError("the response is over the size limit");
+  if (transfer.cancelled) return absl::CancelledError("the caller gave up waiting");
   if (!transfer.no_socket.ok()) return transfer.no_socket;
   const bool ended = code == CURLE_OK || transfer.ended_by_caller;
-  if (ended && transfer.answer.status == 0) return absl::UnavailableError("the answer has no status");
+  if (ended && transfer.answer.status == 0) return absl::UnavailableError("the response has no status");
   if (ended) return std::move(transfer.answer);
   const std::string why = reason.empty() ? curl_easy_strerror(code) : reason;
   if (code == CURLE_OPERATION_TIMEDOUT) return absl::DeadlineExceededError(why);
@@ -222,7 +222,7 @@ absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::str
 }  // namespace
 
 struct Client::Session {
-  // The loop is here because libcurl's own asks whether to go on only once a second.
+  // libcurl's own loop checks for cancellation only once a second, so this one replaces it.
   CURLcode Run(Transfer& transfer) const {
     const auto& cancelled = transfer.request.cancelled;
     CURLMcode fault = curl_multi_add_handle(multi.get(), easy.get());

@@ -1,5 +1,5 @@
-// A client of HTTP/1.1: one request, and what the server answers. It follows no redirect, and speaks http and https alone.
-// Certificates are verified against the system's, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+// An HTTP/1.1 client: sends one request and returns the server's answer. It follows no redirects and speaks only http
+// and https. It verifies certificates against the system's, or against SSL_CERT_FILE and SSL_CERT_DIR.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct Answer {
   std::string body = {};
 };
 
-// AWS's Signature 4, of a request without its body.
+// AWS Signature Version 4 of a request, without the body.
 struct RequestSignature {
   std::string service;  // as CURLOPT_AWS_SIGV4 has it: "aws:amz:REGION:s3"
   std::string key_id, secret;
@@ -34,27 +34,27 @@ struct ClientRequest {
   std::string url = {};  // http:// or https://, without a user
   std::string method = "GET";
   std::map<std::string, std::string> headers = {};
-  std::string_view body = {};  // of POST and PUT; the caller's until Send returns
+  std::string_view body = {};  // for POST and PUT; must live until Send returns
   std::string key = {};        // bearer; empty = none
   std::optional<RequestSignature> signature = {};
 
-  std::string unix_socket = {};  // path of the socket file that is connected in place of the URL's host; empty = none
+  std::string unix_socket = {};  // path of a socket file to connect to instead of the URL's host; empty = none
   std::function<absl::StatusOr<base::Fd>()> make_socket = nullptr;  // makes the IPv4 socket; null = the client does
-  std::string ca = {};        // PEM file of the trusted certificates, in place of SSL_CERT_FILE's; empty = none
-  bool uses_proxies = false;  // those of http_proxy, https_proxy, all_proxy and no_proxy; never to this machine
-  bool asks_first = false;    // a server may refuse a body of over 1 MiB by its headers
+  std::string ca = {};        // PEM file of trusted certificates, instead of SSL_CERT_FILE's; empty = none
+  bool uses_proxies = false;  // reads http_proxy, https_proxy, all_proxy and no_proxy; never for this machine
+  bool asks_first = false;    // lets the server reject a body over 1 MiB from its headers
 
-  std::chrono::milliseconds timeout{0};           // of all phases together; 0 = none
-  std::chrono::milliseconds connect_timeout{0};   // of the name, the connection and TLS; 0 = `timeout` alone
+  std::chrono::milliseconds timeout{0};           // for all phases together; 0 = none
+  std::chrono::milliseconds connect_timeout{0};   // for name lookup, connection and TLS; 0 = only `timeout`
   std::chrono::seconds stall_timeout{0};          // without a byte; 0 = none
   int64_t max_answer_bytes = 16 * 1024 * 1024;    // of a body that is not streamed
-  std::function<bool()> cancelled = nullptr;      // asked several times a second: nobody waits for the answer any more
+  std::function<bool()> cancelled = nullptr;      // polled several times a second; true = the caller gave up waiting
   std::function<void(Answer head)> on_head = {};  // has no body yet
   std::function<bool(std::string_view bytes)> on_bytes = {};  // streams the body; may block; false ends the request
 };
 
-// Thread safe. Each request in flight has a connection of its own, which stays open for a later one of this client. Callbacks
-// run on the thread of Send.
+// Thread safe. Each request in flight has its own connection, which stays open for a later request of this client.
+// Callbacks run on the thread that called Send.
 class Client {
  public:
   Client();
@@ -62,10 +62,10 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Blocks. The server's answer, whatever its status; where its bytes are streamed it has no body. INVALID_ARGUMENT: no such URL,
-  // or a header that is none, such as one with a line break. UNAVAILABLE: nobody answered, or the answer was cut.
-  // DEADLINE_EXCEEDED: a timeout. CANCELLED. PERMISSION_DENIED: the certificate is not trusted. RESOURCE_EXHAUSTED: the answer is
-  // larger than it may be. An error of make_socket. No error has the URL, a key or a header.
+  // Blocks. Returns the server's answer, whatever its status; a streamed answer has no body. INVALID_ARGUMENT: the URL
+  // or a header is invalid, such as a header with a line break. UNAVAILABLE: no answer, or the answer was cut off.
+  // DEADLINE_EXCEEDED: a timeout. CANCELLED. PERMISSION_DENIED: the certificate is not trusted. RESOURCE_EXHAUSTED: the
+  // answer is larger than max_answer_bytes. An error of make_socket. No error shows the URL, a key or a header's value.
   absl::StatusOr<Answer> Send(const ClientRequest& request);
 
  private:

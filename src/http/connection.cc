@@ -23,7 +23,7 @@ using boost::system::error_code;
 constexpr size_t kReadAheadBytes = 16 * 1024;
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
 constexpr double kLingerSeconds = 2;        // for a client that does not begin or end its side of TLS
-constexpr std::chrono::seconds kUnread(5);  // a reset within them says that the client closed with the answer unread
+constexpr std::chrono::seconds kUnread(5);  // a reset this soon means that the client closed without reading the answer
 
 }  // namespace
 
@@ -43,7 +43,7 @@ struct Connection::Waker : std::enable_shared_from_this<Waker> {
     });
   }
 
-  // Either may be gone. A posted wake does not hold its loop: a loop that runs no more drops it.
+  // Either may be gone. A posted wake does not keep its loop alive: a stopped loop drops it.
   const std::weak_ptr<Loop> loop;
   const std::weak_ptr<Connection> connection;
   std::atomic<bool> pending{false};
@@ -120,13 +120,13 @@ std::function<void()> Connection::MakeWake() {
 
 // ---- Watching -----------------------------------------------------------------------------------------------------
 
-// Notices that the client closed while nothing is read. Stops at the first byte of a further request.
+// Notices that the client closed while nothing is read. Stops at the first byte of another request.
 void Connection::WatchForClose() {
   if (tls_.has_value()) return ReadAhead();
   if (!gone_ && !half_closed_ && !readable_) Watch();
 }
 
-// Notices that there is something to read: bytes, or the end of them.
+// Notices that there is something to read: bytes or end of file.
 void Connection::Watch() {
   if (watching_) return;
   watching_ = true;
@@ -147,7 +147,7 @@ void Connection::Peek() {
   (got > 0 ? readable_ : got == 0 ? half_closed_ : gone_) = true;
 }
 
-// After a client closed its side: notices that it is gone altogether.
+// Notices that a client which closed its sending side is gone altogether.
 void Connection::WatchForReset() {
   if (watching_for_reset_) return;
   watching_for_reset_ = true;

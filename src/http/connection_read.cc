@@ -23,9 +23,9 @@ namespace beast_http = boost::beast::http;
 using boost::system::error_code;
 
 constexpr size_t kReadBytes = 16 * 1024;
-constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was only announced
+constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was announced and has not arrived
 constexpr size_t kIdleBytes = 64 * 1024;        // most that an idle connection's buffer holds
-constexpr double kLingerSeconds = 2;            // for a client that still sends a refused body
+constexpr double kLingerSeconds = 2;            // for a client that still sends a rejected body
 
 Rejection NoRoom() { return {503, "overloaded", "the bodies of the requests in flight fill max_buffered_bytes"}; }
 
@@ -108,7 +108,7 @@ LoopTask<error_code> Connection::Invite(const Parser& parser) {
   co_return error_code();
 }
 
-// The body is charged as it comes, not as it is announced: an announcement costs a client nothing.
+// Charges the body as it arrives, not as announced: announcing a large body costs a client nothing.
 LoopTask<error_code> Connection::ReadLength(const Parser& parser, std::string& body, BodyCharge& charge,
                                             std::optional<Rejection>& rejected) {
   const size_t length = parser.content_length().value();
@@ -129,7 +129,7 @@ LoopTask<error_code> Connection::ReadLength(const Parser& parser, std::string& b
   }
 }
 
-// Reads straight into the body's own string, which grows by the bytes that the socket has.
+// Reads straight into the body's string, which grows by the bytes that the socket has.
 LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, BodyCharge& charge,
                                              std::optional<Rejection>& rejected) {
   size_t turn = 0;  // bytes read since other connections had their turn
@@ -241,7 +241,7 @@ void Connection::Open(const Parser& parser, Request& request) {
   head.method = Text(parsed.method_string());
   head.target = Text(parsed.target());
   if (request.version >= 11 && parsed.count(beast_http::field::host) != 1) {
-    const Rejection why = {400, "missing_host", "HTTP/1.1 asks for one Host header, and not more"};
+    const Rejection why = {400, "missing_host", "an HTTP/1.1 request needs exactly one Host header"};
     request.rejection = shared_.handler.Reject(head.target, why);
     return;
   }
@@ -277,7 +277,7 @@ std::optional<Rejection> Connection::WhyUnread(const error_code& error, const Pa
                      absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes")};
   }
   if (error == asio::error::eof && parser.got_some()) {
-    return Rejection{400, "incomplete_request", "the connection's sending side was closed within the request"};
+    return Rejection{400, "incomplete_request", "the client closed its sending side before the end of the request"};
   }
   if (error.category() == make_error_code(beast_http::error::bad_method).category()) {
     return Rejection{400, "malformed_http", "the request is not HTTP/1.1: " + error.message()};
@@ -285,8 +285,8 @@ std::optional<Rejection> Connection::WhyUnread(const error_code& error, const Pa
   return std::nullopt;
 }
 
-// Drops the bytes that still come, for a while: a client that is closed while it sends may get a reset instead of the
-// answer.
+// Drops the bytes that still arrive, for a while: a client whose connection closes while it sends may get a reset
+// instead of the answer.
 LoopTask<void> Connection::Reject(Reply reply, bool is_head) {
   const std::string bytes = ReplyText(reply, 11, false, is_head);
   const bool sent = co_await WriteBytes(bytes);

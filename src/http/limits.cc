@@ -23,7 +23,7 @@ absl::Status RaiseFileLimit(int64_t connections) {
   const rlim_t needed = static_cast<rlim_t>(connections + kOtherFiles);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    return absl::InternalError(absl::StrCat("the limit of open files is not known: ", std::strerror(errno)));
+    return absl::InternalError(absl::StrCat("cannot read the limit of open files: ", std::strerror(errno)));
   }
   if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed) return absl::OkStatus();
   if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < needed) {

@@ -9,19 +9,19 @@
 
 namespace ingot::http {
 
-inline constexpr int64_t kOtherFiles = 512;  // open files that are no connections: of a data pool, logs, listeners
+inline constexpr int64_t kOtherFiles = 512;  // open files other than connections: of a data pool, logs, listeners
 
-inline constexpr int32_t kMostConnections = 10240;  // of a server that names no number
+inline constexpr int32_t kMostConnections = 10240;  // without a configured number
 
-// The number of connections of a server that names none, in a process that may open `files` files: at most
-// kMostConnections, and at least half the files.
+// The default number of connections of a server in a process that may open `files` files: at most kMostConnections, and
+// at least half the files.
 int32_t ConnectionsWithin(uint64_t files);
 
 // The process's hard limit of open files; UINT64_MAX = none.
 uint64_t HardFileLimit();
 
-// Lets this process open `connections` + kOtherFiles files, and never lowers its limit. RESOURCE_EXHAUSTED where the
-// system's hard limit is lower: the message says which options to set.
+// Lets this process open `connections` + kOtherFiles files. Never lowers its limit. RESOURCE_EXHAUSTED: the system's
+// hard limit is lower; the message says which options to set.
 absl::Status RaiseFileLimit(int64_t connections);
 
 // A counter of the body bytes that a server holds. Thread safe.
@@ -41,7 +41,7 @@ class BodyBudget {
   std::atomic<int64_t> used_{0};
 };
 
-// The share that one body has of a budget. Its destructor gives the share back.
+// One body's share of a budget. The destructor returns the share.
 class BodyCharge {
  public:
   explicit BodyCharge(BodyBudget& budget) : budget_(budget) {}

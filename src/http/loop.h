@@ -1,7 +1,7 @@
-// The event loop of a server's thread, and what its coroutines wait with. Internal to the folder.
+// The event loop of a server thread, and the types its coroutines wait with. Internal to the folder.
 //
-// Each io thread runs a loop of its own, and a connection stays on the loop it was accepted for. So these types are used
-// on one thread only, without locks or strands, and the executor is a plain one.
+// Each io thread runs its own loop, and a connection stays on the loop it was accepted for. So these types are used on
+// one thread only, without locks or strands, and the executor is a plain one.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -23,7 +23,7 @@ using Loop = boost::asio::io_context;
 using LoopExecutor = Loop::executor_type;
 template <typename T>
 using LoopTask = boost::asio::awaitable<T, LoopExecutor>;
-// Of TCP, or a unix socket.
+// A TCP or a unix socket.
 using LoopSocket = boost::asio::basic_stream_socket<boost::asio::generic::stream_protocol, LoopExecutor>;
 using LoopAcceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol, LoopExecutor>;
 using LoopTimer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
@@ -31,7 +31,7 @@ using LoopTimer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
 constexpr boost::asio::use_awaitable_t<LoopExecutor> kAwait;
 constexpr auto kAwaitTuple = boost::asio::as_tuple(kAwait);
 
-// A signal from handlers of a loop to one coroutine of it. A wake without a waiting coroutine is lost: the coroutine
+// A signal from a loop's handlers to one of its coroutines. A wake without a waiting coroutine is lost: the coroutine
 // checks its condition before it waits, and again afterwards.
 class LoopSignal {
  public:

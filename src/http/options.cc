@@ -7,7 +7,7 @@ namespace ingot::http {
 absl::Status Options::Validate() const {
   if (host.empty()) return absl::InvalidArgumentError("host is empty: name an address to listen on, e.g. 127.0.0.1");
   if (!unix_socket.empty() && !tls_certificate.empty()) {
-    return absl::InvalidArgumentError("unix_socket: nobody reads on the way to it, and it takes no tls_certificate");
+    return absl::InvalidArgumentError("unix_socket: a unix socket does not use TLS; leave out tls_certificate");
   }
   if (port < 0 || port > 65535)
     return absl::InvalidArgumentError(absl::StrCat("port is ", port, ": it must be in [0, 65535]"));

@@ -11,12 +11,12 @@ namespace ingot::http {
 
 struct Options {
   std::string host = "127.0.0.1";  // IP address to listen on; "0.0.0.0" = every one
-  int32_t port = 8080;             // 0 = the system chooses; Server::port() tells
-  std::string unix_socket;         // path of a socket file for this user alone, in place of host and port; empty = none
+  int32_t port = 8080;             // 0 = the system chooses; Server::port() returns it
+  std::string unix_socket;         // path of a socket file only for this user, instead of host and port; empty = none
   int32_t io_threads = 1;          // threads for sockets; >= 1
-  // Beyond, a new connection takes the place of one that has sent no whole head, or is idle, of whoever has the most
-  // (http/places.h). Where there is none: 503, with up to 64 at a time that get it for sure. Each takes a file descriptor.
-  // 0 = 10240, or as many as the hard limit of open files leaves.
+  // Beyond this, a new connection takes the place of an idle one, or one that has not sent a whole head, from the
+  // client with the most connections (http/places.h). If there is none, it gets a 503; up to 64 at a time surely get
+  // it. Each connection takes a file descriptor. 0 = 10240, or as many as the hard limit of open files leaves.
   int32_t max_connections = 0;
   int64_t max_body_bytes = 64 * 1024 * 1024;      // of one request; beyond: 413
   int64_t max_buffered_bytes = int64_t{1} << 30;  // of all bodies whose answers have not ended; beyond: 503
@@ -30,8 +30,9 @@ struct Options {
   std::string tls_certificate;   // PEM file of the certificate and its chain. Empty = plain text
   std::string tls_key;           // PEM file of the certificate's private key
   bool allow_plaintext = false;  // `host` may be an address that other machines reach, without TLS
-  // Names under which a server on a loopback address answers, beside localhost and addresses; "*" = every one. And origins,
-  // such as "http://localhost:3000", whose pages may ask any server; "*" = every one (http/site_check.h).
+  // allow_hosts: names that a server on a loopback address answers to, in addition to localhost and addresses; "*" =
+  // all. allow_origins: origins, such as "http://localhost:3000", whose pages may send requests to any server; "*" =
+  // all (http/site_check.h).
   std::vector<std::string> allow_hosts, allow_origins;
 
   absl::Status Validate() const;

@@ -6,10 +6,10 @@
 namespace ingot::http {
 namespace {
 
-constexpr int kShares = 16;                    // rooms that may have all the places of a server together
-constexpr int kLeastShare = 16;                // places of a room, on a server with few of them
-constexpr int kRounds = 64;                    // evictions of overdue heads that make room for all of a server's places
-constexpr std::chrono::seconds kHeadGrace(1);  // until a head that is not whole, or not begun, is overdue
+constexpr int kShares = 16;                    // sandboxes that may together take all places of a server
+constexpr int kLeastShare = 16;                // places of a sandbox, on a server with few places
+constexpr int kRounds = 64;                    // rounds of evictions that free all of a server's places
+constexpr std::chrono::seconds kHeadGrace(1);  // until an unfinished or missing head is overdue
 
 }  // namespace
 
@@ -94,7 +94,7 @@ bool Places::EvictOverdue(const Source* newcomer) {
     if (overdue > most || (overdue == most && overdue > 0 && &source == newcomer)) worst = &source;
     most = std::max(most, overdue);
   }
-  // Several at once, as each search looks at all connections.
+  // Evicts several at once, since each search looks at all connections.
   const auto round = std::max<std::ptrdiff_t>(1, most_ / kRounds);
   return worst != nullptr && EvictOverdueFrom(*worst, static_cast<size_t>(std::min(round, most))) > 0;
 }

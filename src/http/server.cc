@@ -38,7 +38,7 @@ using boost::system::error_code;
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after an error such as too many open files
 constexpr auto kCloseWait = std::chrono::seconds(10);
-constexpr int kTurnedAway = 64;  // connections beyond max_connections whose refusal is awaited; of kOtherFiles
+constexpr int kTurnedAway = 64;  // connections beyond max_connections that wait for their 503; part of kOtherFiles
 
 std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
   std::vector<std::shared_ptr<Loop>> loops;
@@ -60,7 +60,7 @@ struct Door {
   LoopTimer pause;
 };
 
-// Who opened a connection: its address, of version 6 the first half, which one machine may have to itself.
+// The source of a connection: its address. Of IPv6 only the first half, as one machine may own all of the second.
 std::string SourceOf(const LoopSocket& socket) {
   error_code error;
   const stream_protocol::endpoint peer = socket.remote_endpoint(error);
@@ -130,7 +130,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     {
       base::MutexLock lock(mu_);
       if (stopped_) return;
-      stopped_ = true;  // no connection enters any more
+      stopped_ = true;  // no connection enters after this
     }
     if (threads_.empty()) {  // Serve was not called
       CloseAcceptor();
@@ -152,7 +152,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         base::MutexLock lock(mu_);
         for (const auto& connection : connections_) connection->Close();
       }
-      if (!WaitForConnections(kCloseWait)) INGOT_LOG(error, "connections do not close");
+      if (!WaitForConnections(kCloseWait)) INGOT_LOG(error, "http: connections still open at shutdown");
     }
     work_.clear();
     for (std::thread& thread : threads_) thread.join();
@@ -194,7 +194,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     if (!address.is_loopback() && tls_ == nullptr && !options_.allow_plaintext) {
       return absl::FailedPreconditionError(absl::StrCat(
           "host ", options_.host,
-          " is reached from other machines, and without TLS everybody on the way can read what is sent: set "
+          " is reachable from other machines, and without TLS everybody on the way can read what is sent: set "
           "tls_certificate and tls_key, or allow_plaintext where the network is private"));
     }
     const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
@@ -233,7 +233,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   bool WaitForConnections(std::chrono::nanoseconds timeout) {
-    const base::Clock& clock = base::Clock::Real();  // as that of the loops' timers
+    const base::Clock& clock = base::Clock::Real();  // the same clock as the loops' timers
     const std::chrono::nanoseconds deadline = clock.Now() + timeout;
     base::MutexLock lock(mu_);
     while (!connections_.empty()) {
@@ -257,7 +257,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     connections_.erase(connection);
     changed_.SignalAll();
   }
-  // Whether there is time for the refusal of a connection without a place. True: it is one of connections_.
+  // True if the server can wait until a connection without a place gets its 503; it is then one of connections_.
   bool BeginRejection(const std::shared_ptr<Connection>& connection) {
     base::MutexLock lock(mu_);
     if (stopped_ || turned_away_ >= kTurnedAway) return false;
@@ -303,7 +303,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       self->Leave(connection);
       co_return;
     }
-    Rejection why{503, "too_many_connections", "the server has max_connections open ones"};
+    Rejection why{503, "too_many_connections", "the server already has max_connections open connections"};
     if (self->BeginRejection(connection)) {
       co_await connection->TurnAway(std::move(why));
       self->EndRejection(connection);
@@ -375,7 +375,7 @@ absl::StatusOr<std::shared_ptr<void>> Server::AcceptOn(int listening_socket) {
     return impl_->AcceptOn(listening_socket, address.ss_family == AF_INET6);
   }
   close(listening_socket);
-  return absl::InvalidArgumentError("the socket is no listening one of TCP");
+  return absl::InvalidArgumentError("not a listening TCP socket");
 }
 void Server::Stop() { impl_->Stop(); }
 int Server::port() const { return impl_->port(); }

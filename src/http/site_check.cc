@@ -75,7 +75,7 @@ std::optional<Rejection> SiteCheck::Check(const RequestHead& head) const {
   if (checks_hosts_ && !authority.empty() && !IsOwn(HostOf(authority))) {
     return Rejection{403, "unknown_host",
                      absl::StrCat("the request's Host is '", base::Printable(authority, {.max_bytes = kMostShown}),
-                                  "', and this server answers to localhost, addresses and its allowed hosts "
+                                  "', and this server answers only to localhost, addresses and its allowed hosts "
                                   "(http.allow_hosts of a run, --allow-host of a command)")};
   }
   const std::string origin = absl::AsciiStrToLower(base::View(head.Find("origin")));
@@ -85,7 +85,7 @@ std::optional<Rejection> SiteCheck::Check(const RequestHead& head) const {
   return Rejection{
       403, "cross_origin",
       absl::StrCat("the request comes from a page of '", base::Printable(origin, {.max_bytes = kMostShown}),
-                   "', which is none of this server's, nor of its allowed origins (http.allow_origins of a "
+                   "', which is neither this server's origin nor an allowed one (http.allow_origins of a "
                    "run, --allow-origin of a command)")};
 }
 

@@ -1,12 +1,13 @@
-// Refuses requests that a web page makes with the browser of somebody who may reach this server. A page reaches a server of
-// its reader's machine in two ways, and a browser's own rules stop neither:
+// Rejects requests that a web page makes through the browser of a user who can reach this server. A page can reach a
+// server on its reader's machine in two ways, and a browser's own rules stop neither:
 //
 //   DNS rebinding    the page's own name is pointed at 127.0.0.1: the request's Host is that name
 //   cross-site       the page posts to http://127.0.0.1:PORT: the request's Origin is the page's
 //
-// So a server that listens on a loopback address answers under names that cannot be rebound: addresses, "localhost", and
-// those of Options::allow_hosts. On other addresses any name may be its own. There a key protects it. Every server refuses an
-// Origin that is neither the request's own Host nor listed in Options::allow_origins. Programs send no Origin. Thread safe.
+// So a server on a loopback address answers only to names that cannot be rebound: addresses, "localhost" and
+// Options::allow_hosts. On other addresses any name may be the server's own; there a key protects it. Every server
+// rejects an Origin that is neither the request's Host nor in Options::allow_origins. Programs send no Origin. Thread
+// safe.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,7 @@ namespace ingot::http {
 class SiteCheck {
  public:
   explicit SiteCheck(const Options& options);
-  // Why the request is refused; nullopt = it is not.
+  // Why the request is rejected; nullopt = it is allowed.
   std::optional<Rejection> Check(const RequestHead& head) const;
 
  private:

@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
   context->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                            ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION,
                        error);
-  // A key behind a passphrase would ask for it on the terminal.
+  // A key with a passphrase would ask for it on the terminal.
   context->set_password_callback([](size_t, ssl::context::password_purpose) { return std::string(); }, error);
   context->use_certificate_chain_file(certificate, error);
   if (error) {
@@ -38,12 +38,12 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
                           ERR_GET_REASON(error.value()) == X509_R_KEY_TYPE_MISMATCH;
     return absl::InvalidArgumentError(
         mismatch
-            ? absl::StrCat("tls: the key '", key, "' is not that of the certificate '", certificate, "'")
+            ? absl::StrCat("tls: the key '", key, "' does not match the certificate '", certificate, "'")
             : absl::StrCat("tls: '", key, "' is not a private key in PEM without a passphrase: ", error.message()));
   }
   if (SSL_CTX_check_private_key(context->native_handle()) != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tls: the key '", key, "' is not that of the certificate '", certificate, "'"));
+        absl::StrCat("tls: the key '", key, "' does not match the certificate '", certificate, "'"));
   }
   return context;
 }
@@ -75,7 +75,7 @@ absl::Status CheckSigned(const std::string& certificate, const std::string& ca) 
   X509_STORE_CTX_free(check);
   if (valid) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the certificate '", certificate,
-                                                 "' would be refused by peers that trust '", ca,
+                                                 "' would be rejected by peers that trust '", ca,
                                                  "': ", X509_verify_cert_error_string(reason)));
 }
 

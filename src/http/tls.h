@@ -14,11 +14,11 @@ namespace ingot::http {
 absl::StatusOr<std::unique_ptr<boost::asio::ssl::context>> NewTlsContext(const std::string& certificate,
                                                                          const std::string& key);
 
-// Whether `file` holds certificates in PEM, by which a client may trust others. Errors as above.
+// Checks that `file` holds trusted certificates in PEM. Errors as above.
 absl::Status CheckTrusted(const std::string& file);
 
-// INVALID_ARGUMENT: the first certificate in `certificate` is not valid now under those of `ca`, by itself or over the
-// further ones in its file; says why. REQUIRES: both files were read before (NewTlsContext, CheckTrusted).
+// INVALID_ARGUMENT: the first certificate in `certificate` is not valid now under the certificates of `ca`, directly or
+// through the others in its file; says why. REQUIRES: both files were read before (NewTlsContext, CheckTrusted).
 absl::Status CheckSigned(const std::string& certificate, const std::string& ca);
 
 }  // namespace ingot::http

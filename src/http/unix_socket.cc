@@ -51,7 +51,7 @@ absl::StatusOr<SocketName> NameOfSocket(const std::string& path) {
   if (!socket.folder.valid()) return absl::UnavailableError(std::strerror(errno));
   if (path.size() > kMost) socket.path = absl::StrCat("/proc/self/fd/", socket.folder.get(), "/", path.substr(name));
   if (name < path.size() && socket.path.size() <= kMost) return socket;
-  return absl::UnavailableError("the name of its file is too long, or empty");
+  return absl::UnavailableError("the socket file's name is too long or empty");
 }
 
 absl::StatusOr<int> ListenUnix(const std::string& path) {
@@ -62,7 +62,7 @@ absl::StatusOr<int> ListenUnix(const std::string& path) {
   if (const absl::Status found = place.Find(path); !found.ok()) return fail(std::string(found.message()));
   struct stat what{};
   if (fstatat(place.socket.folder.get(), place.name.c_str(), &what, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (!S_ISSOCK(what.st_mode)) return fail("there is a file of this name that is no socket");
+    if (!S_ISSOCK(what.st_mode)) return fail("a file of this name exists and is not a socket");
     const base::Fd probe(NewSocket());
     if (!probe.valid()) return fail(std::strerror(errno));
     if (place.Connect(probe.get()) || errno != ECONNREFUSED) return fail("another process listens there");
@@ -79,7 +79,7 @@ absl::StatusOr<int> ListenUnix(const std::string& path) {
 
 absl::StatusOr<int> ConnectUnix(const std::string& path) {
   const auto fail = [&](const std::string& why) {
-    return absl::UnavailableError(absl::StrCat("nobody answers at ", path, ": ", why));
+    return absl::UnavailableError(absl::StrCat("no process answers at ", path, ": ", why));
   };
   Place place;
   if (const absl::Status found = place.Find(path); !found.ok()) return fail(std::string(found.message()));
@@ -87,8 +87,9 @@ absl::StatusOr<int> ConnectUnix(const std::string& path) {
   if (!made.valid()) return fail(std::strerror(errno));
   if (place.Connect(made.get())) return made.Release();
   if (errno != EAGAIN) return fail(std::strerror(errno));
-  return absl::DeadlineExceededError(absl::StrCat("the process that listens at ", path, " has taken no connection for ",
-                                                  kTimeoutSeconds, " s: it may be stopped"));
+  return absl::DeadlineExceededError(absl::StrCat("the process that listens at ", path,
+                                                  " has accepted no connection for ", kTimeoutSeconds,
+                                                  " s: it may be stopped"));
 }
 
 pid_t ListenerOf(int fd) {

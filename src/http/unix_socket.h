@@ -1,4 +1,4 @@
-// Unix sockets for one user of the machine. A path may be longer than a socket's address.
+// Unix sockets for one user of the machine. A path may be longer than a socket address allows.
 #pragma once
 
 #include <sys/types.h>
@@ -10,24 +10,24 @@
 
 namespace ingot::http {
 
-// The path of a socket file as a socket's address has it: a longer one is named by its folder's descriptor.
+// A socket file's path for a socket address: a path that is too long goes through its folder's descriptor.
 struct SocketName {
   base::Fd folder;
-  std::string path;  // while `folder` is open
+  std::string path;  // valid while `folder` is open
 };
-// UNAVAILABLE: there is no such folder.
+// UNAVAILABLE: no such folder.
 absl::StatusOr<SocketName> NameOfSocket(const std::string& path);
 
-// Makes the socket file `path` of mode 0600 and listens. Returns the descriptor, which the caller owns. A socket file on
-// which nobody listens, left by a process that was killed, is replaced. UNAVAILABLE: somebody listens there, the file is
-// no socket, or the system refuses; the error names `path`.
+// Makes the socket file `path` with mode 0600 and listens. Returns the descriptor, which the caller owns. Replaces a
+// socket file without a listener, such as a killed process leaves. UNAVAILABLE: a process listens there, the file is
+// not a socket, or the system call failed; the error names `path`.
 absl::StatusOr<int> ListenUnix(const std::string& path);
 
-// Connects to a socket file, and returns the descriptor, which the caller owns. UNAVAILABLE: nobody listens there.
-// DEADLINE_EXCEEDED: the listener has taken none of its connections for a second.
+// Connects to a socket file, and returns the descriptor, which the caller owns. UNAVAILABLE: nothing listens there.
+// DEADLINE_EXCEEDED: the listener has accepted no connection for a second.
 absl::StatusOr<int> ConnectUnix(const std::string& path);
 
-// The process that listens at the other end of a connection of ConnectUnix; 0 = the system does not tell.
+// The process that listens at the other end of a ConnectUnix connection; 0 = unknown.
 pid_t ListenerOf(int fd);
 
 }  // namespace ingot::http

@@ -1,4 +1,4 @@
-// Checks and errors that every registry shares.
+// Argument checks and errors shared by every registry.
 #pragma once
 
 #include <chrono>
@@ -17,27 +17,28 @@ inline absl::Status CheckPut(const std::string& key, const std::string& value) {
   }
   if (value.size() <= kMaxValueBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(key, ": the value has ", value.size(), " bytes: ", kMaxValueBytes, " are allowed"));
+      absl::StrCat(key, ": the value has ", value.size(), " bytes: at most ", kMaxValueBytes, " are allowed"));
 }
 
 // `ttl` rounded up. INVALID_ARGUMENT: it is under a second.
 inline absl::StatusOr<std::chrono::seconds> WholeSeconds(std::chrono::milliseconds ttl) {
   if (ttl >= std::chrono::seconds(1)) return std::chrono::ceil<std::chrono::seconds>(ttl);
-  return absl::InvalidArgumentError(absl::StrCat("a lease of ", ttl.count(), " ms: at least 1000 are needed"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a lease of ", ttl.count(), " ms is too short: it needs at least 1000 ms"));
 }
 
-// Whether the entry is the outcome of an earlier try of the same write.
+// True if an earlier try of the same write made the entry.
 inline bool IsOwn(const Entry& entry, const std::string& key, const std::string& value, int64_t lease) {
   return entry.key == key && entry.value == value && entry.lease == lease;
 }
 
 inline absl::Status NoLease(const std::string& key, int64_t lease) {
-  return absl::NotFoundError(absl::StrCat(key, ": lease ", lease, " is over: its holder was silent for too long"));
+  return absl::NotFoundError(absl::StrCat(key, ": lease ", lease, " has expired: its holder did not renew it in time"));
 }
 
 inline absl::Status StaleFence(const Fence& fence) {
-  return absl::AbortedError(
-      absl::StrCat("the fencing token ", fence.token, " of ", fence.key, " is stale: another process leads by now"));
+  return absl::AbortedError(absl::StrCat("the fencing token ", fence.token, " of ", fence.key,
+                                         " is stale: another process has taken over the lead"));
 }
 
 }  // namespace ingot::registry

@@ -19,11 +19,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr milliseconds kWatchPause(100);  // before a stream is opened anew
+constexpr milliseconds kWatchPause(100);  // before a stream is opened again
 
 milliseconds Ms(nanoseconds time) { return std::chrono::ceil<milliseconds>(time); }
 
-// The first key behind all keys that begin with `prefix`; "\0" = every key from there on.
+// The first key after all keys that begin with `prefix`; "\0" = every key from there on.
 std::string EndOf(std::string prefix) {
   while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
   if (prefix.empty()) return std::string(1, '\0');
@@ -35,7 +35,7 @@ Entry ToEntry(const api::KeyValue& kv) {
   return {kv.key(), kv.value(), kv.create_revision(), kv.mod_revision(), kv.lease()};
 }
 
-// The entry that an answer to `request_range` of one key holds; an empty one = there is none.
+// The entry in an answer to `request_range` of one key; an empty entry = there is none.
 Entry OneOf(const api::ResponseOp& response) {
   return response.response_range().kvs_size() > 0 ? ToEntry(response.response_range().kvs(0)) : Entry();
 }
@@ -75,7 +75,7 @@ class EtcdWatcher final : public Watcher {
     }
   }
 
-  // Tells the changes that one member sends, until its stream ends.
+  // Reports the changes that one member sends, until its stream ends.
   absl::Status Follow(const EtcdMember& member) {
     grpc::ClientContext context;
     INGOT_RETURN_IF_ERROR(client_.Authorize(context, member));
@@ -111,12 +111,12 @@ class EtcdWatcher final : public Watcher {
       next_ = event.entry.mod_revision + 1;
       if (view_.Apply(event)) observer_(event);
     }
-    // Without events the answer says that there are none up to its revision.
+    // An answer without events says that there are none up to its revision.
     if (response.events_size() == 0 && !response.created()) next_ = std::max(next_, response.header().revision() + 1);
     return absl::OkStatus();
   }
 
-  // Tells the differences to the present entries, behind which the next stream begins.
+  // Reports the differences to the present entries. The next stream begins after them.
   void Catch() {
     const absl::StatusOr<Listing> listing = list_();
     if (listing.ok()) return NotifyWatcher(*listing);
@@ -151,7 +151,7 @@ class EtcdWatcher final : public Watcher {
   const std::function<absl::StatusOr<Listing>()> list_;
   base::Outage outage_;  // the thread's own
   View view_;            // the thread's own
-  int64_t next_ = 0;     // the thread's own: the first revision that is not told yet
+  int64_t next_ = 0;     // the thread's own: the first revision that was not reported
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -168,7 +168,8 @@ class EtcdRegistry final : public Registry {
                         [this](int64_t id, nanoseconds deadline) {
                           const absl::Status revoked = client_.Revoke(id, Ms(deadline));
                           if (!revoked.ok() && !absl::IsNotFound(revoked)) {
-                            INGOT_LOG(warn, "a lease was not revoked: {}", std::string(revoked.message()));
+                            INGOT_LOG(warn, "cannot revoke a lease; it stays until it expires: {}",
+                                      std::string(revoked.message()));
                           }
                         }}) {}
 
@@ -256,7 +257,8 @@ absl::StatusOr<PutResult> EtcdRegistry::Put(const std::string& key, const std::s
   INGOT_RETURN_IF_ERROR(answered.status());
   const int expected = answered->succeeded() || options.fence.has_value() ? 2 : 1;
   if (answered->responses_size() != expected) {
-    return absl::InternalError(absl::StrCat(Describe(), ": ", answered->responses_size(), " answers, not ", expected));
+    return absl::InternalError(
+        absl::StrCat(Describe(), " sent ", answered->responses_size(), " responses instead of ", expected));
   }
   const Entry there = OneOf(answered->responses(expected - 1));
   if (answered->succeeded()) return PutResult{true, there};

@@ -24,7 +24,7 @@ grpc::ChannelArguments ChannelArguments() {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinReconnectMs);  // also the time that a connection may take
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  // A watch notices a member that is gone without a word.
+  // So that a watch notices a member that vanished.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -40,7 +40,7 @@ void SetDeadline(grpc::ClientContext& context, milliseconds deadline) {
   context.set_deadline(std::chrono::system_clock::now() + std::max(deadline, milliseconds(1)));
 }
 
-// Whether another member may answer.
+// True if another member may answer.
 bool IsSilence(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
@@ -49,16 +49,18 @@ bool IsSilence(const grpc::Status& status) {
 }  // namespace
 
 absl::Status EtcdOptions::Validate() const {
-  if (endpoints.empty()) return absl::InvalidArgumentError("etcd: no endpoint is named");
+  if (endpoints.empty()) return absl::InvalidArgumentError("etcd: no endpoints are set");
   for (const std::string& endpoint : endpoints) {
     const size_t colon = endpoint.rfind(':');
     if (colon == std::string::npos || colon == 0 || colon + 1 == endpoint.size() ||
         endpoint.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("etcd endpoint '", endpoint, "': HOST:PORT is expected"));
+      return absl::InvalidArgumentError(absl::StrCat("etcd endpoint '", endpoint, "' is not HOST:PORT"));
     }
   }
-  if (user.empty() != password.empty()) return absl::InvalidArgumentError("etcd: user and password go together");
-  if (certificate.empty() != key.empty()) return absl::InvalidArgumentError("etcd: certificate and key go together");
+  if (user.empty() != password.empty())
+    return absl::InvalidArgumentError("etcd: set both user and password, or neither");
+  if (certificate.empty() != key.empty())
+    return absl::InvalidArgumentError("etcd: set both certificate and key, or neither");
   if (!certificate.empty() && ca.empty()) return absl::InvalidArgumentError("etcd: a client certificate needs a ca");
   if (deadline < milliseconds(100)) return absl::InvalidArgumentError("etcd: the deadline is under 100 ms");
   return absl::OkStatus();
@@ -66,7 +68,7 @@ absl::Status EtcdOptions::Validate() const {
 
 namespace {
 
-// The cause of a silence, without the address before it: the line names that already.
+// Why a member did not answer, without the address in front, which the line already names.
 std::string WithoutAddress(const std::string& said, const std::string& address) {
   const size_t at = said.rfind(address + ": ");
   return at == std::string::npos ? said : said.substr(at + address.size() + 2);
@@ -92,12 +94,12 @@ std::string EtcdClient::Describe() const { return absl::StrCat("etcd at ", absl:
 
 absl::Status EtcdClient::Explain(const grpc::Status& status, const EtcdMember& member) const {
   const std::string place = absl::StrCat("etcd at ", member.address, ": "), said = status.error_message();
-  const std::string user = options_.user.empty() ? "no user is named" : absl::StrCat("user '", options_.user, "'");
+  const std::string user = options_.user.empty() ? "no user is set" : absl::StrCat("user '", options_.user, "'");
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::UnavailableError(absl::StrCat(place, WithoutAddress(said, member.address)));
-    case grpc::StatusCode::INVALID_ARGUMENT:  // arguments are checked before they are sent: it is the user
+    case grpc::StatusCode::INVALID_ARGUMENT:  // arguments are checked before they are sent, so it is the user
     case grpc::StatusCode::UNAUTHENTICATED:
       return absl::UnauthenticatedError(absl::StrCat(place, said, " (", user, "): check the user and the password"));
     case grpc::StatusCode::PERMISSION_DENIED:
@@ -105,7 +107,7 @@ absl::Status EtcdClient::Explain(const grpc::Status& status, const EtcdMember& m
           absl::StrCat(place, said, " (", user, "): the user needs a role that may read and write the run's keys"));
     case grpc::StatusCode::UNIMPLEMENTED:
       return absl::FailedPreconditionError(
-          absl::StrCat(place, "the server there is no etcd v3: ", said, ": check the endpoints"));
+          absl::StrCat(place, "the server is not etcd v3 (", said, "): check the endpoints"));
     default:
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()), absl::StrCat(place, said));
   }
@@ -130,7 +132,7 @@ absl::Status EtcdClient::Authorize(grpc::ClientContext& context, const EtcdMembe
     base::MutexLock lock(mu_);
     token = token_;
   }
-  if (token.empty()) return absl::UnauthenticatedError(absl::StrCat("etcd at ", member.address, ": no login yet"));
+  if (token.empty()) return absl::UnauthenticatedError(absl::StrCat("etcd at ", member.address, ": not logged in"));
   context.AddMetadata("token", token);
   return absl::OkStatus();
 }
@@ -147,7 +149,7 @@ absl::Status EtcdClient::Login(EtcdMember& member, milliseconds deadline, bool& 
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
     return absl::FailedPreconditionError(absl::StrCat("etcd at ", member.address, ": ", status.error_message(),
                                                       ", and user '", options_.user,
-                                                      "' is named: leave the user out, or enable authentication"));
+                                                      "' is set: leave the user out, or enable authentication"));
   }
   if (!status.ok()) return Explain(status, member);
   base::MutexLock lock(mu_);
@@ -165,7 +167,7 @@ absl::Status EtcdClient::Try(const Rpc& rpc, EtcdMember& member, milliseconds de
     const bool authorized = Authorize(context, member).ok();
     if (authorized) status = rpc(member, &context, &header);
     if (authorized && status.ok()) return CheckCluster(header, member);
-    // The login is over, or is older than a change of users.
+    // The login has expired, or is older than a change of users.
     const bool rejected = !authorized || status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
                           status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
     if (options_.user.empty() || !rejected || login > 0) break;
@@ -212,7 +214,7 @@ absl::Status EtcdClient::Call(const Rpc& rpc, milliseconds deadline) {
     Pause();
   }
   return absl::UnavailableError(
-      absl::StrCat("etcd: nobody answered within ", deadline.count(), " ms; the last: ", CauseOf(last)));
+      absl::StrCat("etcd: no member answered within ", deadline.count(), " ms; last error: ", CauseOf(last)));
 }
 
 std::string EtcdClient::CauseOf(const absl::Status& status) const {
@@ -238,7 +240,7 @@ absl::Status EtcdClient::Probe() {
     if (!status.ok() && !other) return status;
     any = any || status.ok();
   }
-  const absl::Status answered = any ? absl::OkStatus() : Call(rpc, options_.deadline);  // an election may be going on
+  const absl::Status answered = any ? absl::OkStatus() : Call(rpc, options_.deadline);  // an election may be under way
   if (!absl::IsUnavailable(answered)) return answered;
   return absl::UnavailableError(absl::StrCat(
       "the endpoints are ", absl::StrJoin(options_.endpoints, ", "), "; ", answered.message(),
@@ -289,7 +291,7 @@ absl::StatusOr<api::LeaseGrantResponse> EtcdClient::Grant(const api::LeaseGrantR
         const grpc::Status status = member.lease->LeaseGrant(context, request, &response);
         *header = response.header();
         if (again && status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
-          // The lease is there: an earlier try was carried out, and its answer lost.
+          // The lease exists: an earlier try succeeded, and its answer was lost.
           api::LeaseGrantResponse granted;
           granted.set_id(request.id());
           granted.set_ttl(request.ttl());
@@ -324,7 +326,7 @@ absl::Status EtcdClient::KeepAlive(int64_t lease, milliseconds deadline) {
       },
       deadline));
   if (response.ttl() > 0) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(Describe(), ": lease ", lease, " is over"));
+  return absl::NotFoundError(absl::StrCat(Describe(), ": lease ", lease, " has expired"));
 }
 
 absl::Status EtcdClient::Revoke(int64_t lease, milliseconds deadline) {

@@ -1,11 +1,11 @@
-// Keeps the leases of one registry alive: a thread of its own renews each of them every third of its time to live.
+// Keeps the leases of one registry alive: its thread renews each lease every third of the lease's time to live.
 //
 //   granted              renewed               renewed                     not answered: tried again and again
 //   |------- ttl/3 ------|------- ttl/3 -------|---------------- ttl ---------------------------| lost
 //                                                                             alive() is false from here on
 //
-// A lease's time is counted from the moment at which its last answered renewal was sent, so that it ends here before it
-// ends at the server. Thread safe.
+// A lease's time counts from the moment its last answered renewal was sent, so that it expires here before it expires
+// at the server. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace ingot::registry {
 
 class LeaseKeeper {
  public:
-  // Calls of the registry's server. Both block no longer than about the deadline, and are called without locks.
+  // Calls to the registry's server. Both block no longer than about the deadline, and are called without locks.
   struct Server {
     // NOT_FOUND: the lease is gone. Any other error: it is tried again.
     std::function<absl::Status(int64_t id, std::chrono::nanoseconds deadline)> renew;
@@ -50,7 +50,7 @@ class LeaseKeeper {
   };
 
   void Run();
-  // Renews the lease, or finds it lost.
+  // Renews the lease, or marks it lost.
   void Visit(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NotifyLost(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<State> Earliest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -111,9 +111,9 @@ class LocalRegistry final : public Registry {
   absl::StatusOr<LockedFile> LockTable() const;
   absl::StatusOr<Table> Load() const;
   absl::Status Store(const Table& table, bool durably) const;
-  // A table without the leases that are over.
+  // The table without expired leases.
   absl::StatusOr<Table> Read();
-  // Changes the table alone among all processes. An error of `change` leaves it as it was.
+  // Changes the table while no other process can. An error of `change` leaves it as it was.
   absl::Status Write(const std::function<absl::Status(Table&)>& change);
   bool IsOver(const v1::RegistryLease& lease) const;
   void Sweep(Table& table) const;
@@ -133,7 +133,7 @@ absl::Status LocalRegistry::Open() {
   if (mkdir(options_.folder.c_str(), 0700) != 0 && errno != EEXIST) return FileError("make", options_.folder);
   const std::string sessions = SessionPath("");
   if (mkdir(sessions.c_str(), 0700) != 0 && errno != EEXIST) return FileError("make", sessions);
-  // Under the lock of the table nobody takes the new file for a dead process's.
+  // Holds the table's lock, so that no process mistakes the new file for a dead process's.
   INGOT_ASSIGN_OR_RETURN(const LockedFile table, LockTable());
   DropDeadSessions();
   const std::string path = SessionPath(session_);
@@ -169,10 +169,10 @@ absl::StatusOr<LockedFile> LocalRegistry::LockTable() const {
 absl::StatusOr<Table> LocalRegistry::Load() const {
   Table table;
   const absl::StatusOr<std::string> bytes = base::ReadFile(TablePath());
-  // An empty file, as a crash of the machine may leave it, is a message without a revision.
+  // An empty file, which a crash of the machine may leave, parses as a message without a revision.
   if (bytes.ok() && table.ParseFromString(*bytes) && table.revision() > 0) return table;
   if (!bytes.ok() && !absl::IsNotFound(bytes.status())) return bytes.status();
-  if (bytes.ok()) INGOT_LOG(warn, "{} is damaged: the registry begins anew", TablePath());
+  if (bytes.ok()) INGOT_LOG(warn, "{} is damaged: the registry starts over empty", TablePath());
   table.Clear();
   table.set_revision(clock_.UnixNanos() / 1000);
   return table;
@@ -228,7 +228,7 @@ absl::StatusOr<std::unique_ptr<Lease>> LocalRegistry::Grant(std::chrono::millise
   const nanoseconds sent = clock_.Now();
   int64_t id = 0;
   INGOT_RETURN_IF_ERROR(Write([&](Table& table) {
-    // From the same numbers as revisions, which never come again.
+    // From the same numbers as revisions, which never repeat.
     table.set_revision(table.revision() + 1);
     id = table.revision();
     v1::RegistryLease& lease = *table.add_leases();
@@ -245,7 +245,7 @@ absl::Status LocalRegistry::Renew(int64_t id) {
   const nanoseconds sent = clock_.Now();
   return Write([&](Table& table) -> absl::Status {
     v1::RegistryLease* const lease = FindLease(table, id);
-    if (lease == nullptr) return absl::NotFoundError(absl::StrCat("lease ", id, " is over"));
+    if (lease == nullptr) return absl::NotFoundError(absl::StrCat("lease ", id, " has expired"));
     lease->set_expires_ns(sent.count() + lease->ttl_ns());
     return absl::OkStatus();
   });
@@ -257,7 +257,8 @@ void LocalRegistry::Revoke(int64_t id) {
     EraseIf(*table.mutable_leases(), [&](const v1::RegistryLease& lease) { return lease.id() == id; });
     return absl::OkStatus();
   });
-  if (!revoked.ok()) INGOT_LOG(warn, "a lease was not revoked: {}", std::string(revoked.message()));
+  if (!revoked.ok())
+    INGOT_LOG(warn, "cannot revoke a lease; it stays until it expires: {}", std::string(revoked.message()));
 }
 
 absl::StatusOr<PutResult> LocalRegistry::Put(const std::string& key, const std::string& value,

@@ -108,13 +108,13 @@ absl::Status Registration::Renew() {
     value = *next_;
   }
   INGOT_ASSIGN_OR_RETURN(const std::optional<Entry> present, registry_.Get(options_.key));
-  // An entry that is gone, or another's, is for Establish, once the lease is known to be lost.
+  // An entry that is gone or another process's is left to Establish, once the lease is known to be lost.
   if (!present.has_value() || !Own(present->value)) return absl::UnavailableError("the entry is not this process's");
-  if (present->value != value) {  // else it was written before, without an answer
+  if (present->value != value) {  // otherwise an earlier write succeeded and its answer was lost
     INGOT_ASSIGN_OR_RETURN(
         const PutResult result,
         registry_.Put(options_.key, value, {.lease = lease_->id(), .expected_revision = present->mod_revision}));
-    if (!result.written) return absl::UnavailableError("the entry was changed meanwhile");
+    if (!result.written) return absl::UnavailableError("another write changed the entry");
   }
   value_ = value;
   base::MutexLock lock(mu_);
@@ -146,7 +146,7 @@ void Registration::Run() {
     if (taken) return;
     if (established.ok()) {
       outage.Over();
-      INGOT_LOG(warn, "{} was lost for a while, and is registered again", options_.key);
+      INGOT_LOG(warn, "{} was lost for a while and is registered again", options_.key);
       continue;
     }
     outage.Failed(established);

@@ -1,23 +1,23 @@
-// The registry of a run: a small shared table of keys that tells which process has which role and where it listens, who
-// leads, and who is alive. Several processes write it, on one machine or on many.
+// The registry of a run: a small shared table of keys that says which process has which role, where it listens, which
+// one leads, and which are alive. Several processes write it, on one machine or on many.
 //
-//   process ── Grant ──▶ Lease, kept alive by a thread of the registry. Entries under a lease go when its process dies, or
-//                        was paused for longer than the lease's time to live.
-//   process ── Put, expected_revision 0 ──▶ the first writer wins and the next ones get its entry. The create_revision of
-//                        the entry is a FENCING TOKEN: it is unique, and greater than the ones before it.
-//   process ── Put, fence ──▶ is refused once the fenced entry is gone, whether or not the writer knows that yet.
-//   process ── Watch ──▶ every later change of a prefix, across deaths of the registry's servers.
+//   process ── Grant ──▶ Lease, kept alive by a thread of the registry. Entries under a lease go when its process dies
+//                        or was paused for longer than the lease's time to live.
+//   process ── Put, expected_revision 0 ──▶ the first writer wins and later ones get its entry. The entry's
+//                        create_revision is a FENCING TOKEN: it is unique, and greater than all earlier ones.
+//   process ── Put, fence ──▶ fails once the fenced entry is gone, even if the writer does not know that.
+//   process ── Watch ──▶ every later change of a prefix, even if the registry's servers die.
 //
 // Implementations: a folder of one machine (local_registry.h) and etcd (grpc_etcd.h). Promises of both:
 //
 //  1. Writes have one order, shown by revisions that only grow. A read sees every write that was answered before it.
-//  2. A write that is answered with an error other than the ones below may have happened. The same Put again is safe: a Put
-//     that finds its own value under its own lease counts as written.
-//  3. An entry under a lease is there for as long as Lease::alive() of its holder. It may be there for longer.
-//  4. A watcher gets the last change of every key, in order of revisions. Changes of one key in quick succession, or from a
-//     time when no server could be reached, may come as one.
+//  2. A write that returns an error other than the ones below may have happened. Repeating the Put is safe: a Put that
+//     finds its own value under its own lease counts as written.
+//  3. An entry under a lease stays for as long as its holder's Lease::alive() is true. It may stay longer.
+//  4. A watcher gets the last change of every key, in order of revisions. Changes of one key in quick succession, or
+//     from a time when no server could be reached, may arrive as one.
 //
-// Errors of every call: UNAVAILABLE when nobody answered within the deadline of the registry's options;
+// Errors of every call: UNAVAILABLE when no server answered within the deadline of the registry's options;
 // FAILED_PRECONDITION when another cluster answers than before; UNAUTHENTICATED or PERMISSION_DENIED. Each names the
 // registry's place. Thread safe.
 #pragma once
@@ -56,7 +56,7 @@ struct Listing {
   int64_t revision = 0;        // the registry's, when it was read
 };
 
-// The right that a write needs: the entry of `key` is still the one with this create_revision.
+// The condition of a fenced write: the entry of `key` still has this create_revision.
 struct Fence {
   std::string key;
   int64_t token = 0;
@@ -70,19 +70,19 @@ struct PutOptions {
 };
 
 struct PutResult {
-  bool written = false;  // false: expected_revision was another
-  Entry entry;           // the one that is there now: the writer's own, or the holder's (empty key: none)
+  bool written = false;  // false: expected_revision did not match
+  Entry entry;           // the present entry: the writer's own, or the holder's (empty key: none)
 };
 
 // A lease that this process holds. The registry's thread renews it every third of its time to live. The destructor
-// revokes it, which deletes its entries; without an answer within a second they stay until their time is over.
+// revokes it, which deletes its entries; without an answer within a second they stay until the lease expires.
 class Lease {
  public:
   virtual ~Lease() = default;
   // Greater than 0.
   virtual int64_t id() const = 0;
-  // False, once and for all, when no renewal that was sent within the time to live has been answered. The holder then
-  // must not act on its entries any more. A paused process sees false as soon as it goes on.
+  // Turns false for good when no renewal sent within the time to live has been answered. After that the holder must not
+  // act on its entries. A paused process sees false as soon as it resumes.
   virtual bool alive() const = 0;
 };
 
@@ -103,13 +103,14 @@ class Registry {
   // The place, for errors: "etcd at 10.0.0.1:2379, 10.0.0.2:2379".
   virtual std::string Describe() const = 0;
 
-  // A new lease. `ttl` is rounded up to whole seconds, and a server may raise it. `on_lost` is called at most once, by a
-  // thread of the registry, when alive() has turned false without the destructor. INVALID_ARGUMENT: ttl is under 1 s.
+  // Creates a lease. `ttl` is rounded up to whole seconds, and a server may raise it. `on_lost` is called at most once,
+  // on a thread of the registry, when alive() turns false before the lease is destroyed. INVALID_ARGUMENT: ttl is under
+  // 1 s.
   virtual absl::StatusOr<std::unique_ptr<Lease>> Grant(std::chrono::milliseconds ttl,
                                                        std::function<void()> on_lost) = 0;
 
-  // Writes an entry. NOT_FOUND: the lease is not there (any more). ABORTED: the fence is stale. INVALID_ARGUMENT: the key is
-  // empty or too long, or the value is too long.
+  // Writes an entry. NOT_FOUND: the lease does not exist or has expired. ABORTED: the fence is stale. INVALID_ARGUMENT:
+  // the key is empty or too long, or the value is too long.
   virtual absl::StatusOr<PutResult> Put(const std::string& key, const std::string& value,
                                         const PutOptions& options) = 0;
 
@@ -122,8 +123,8 @@ class Registry {
   // Deletes an entry, if there is one.
   virtual absl::Status Delete(const std::string& key) = 0;
 
-  // Calls the observer for each entry below `prefix` that is there now, and then for each change. Nothing is called before
-  // this returns an error. Afterwards errors are logged and tried again, until the watcher is destroyed.
+  // Calls the observer for each present entry below `prefix`, then for each change. If this returns an error, the
+  // observer is never called. Later errors are logged and retried until the watcher is destroyed.
   virtual absl::StatusOr<std::unique_ptr<Watcher>> Watch(const std::string& prefix, Observer observer) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The entries of a prefix as a watcher has told them, and the changes that bring it up to date. Not thread safe.
+// The entries of a prefix as a watcher has reported them, and the changes that bring it up to date. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace ingot::registry {
 
 class View {
  public:
-  // Takes over a whole listing. Returns the changes that lead to it, by revision; a deletion has the listing's revision.
+  // Takes over a whole listing. Returns the changes that lead to it, by revision; a deletion has the listing's
+  // revision.
   std::vector<Event> Replace(const Listing& listing);
   // Takes over one change. False: it was known already.
   bool Apply(const Event& event);

@@ -12,10 +12,10 @@ namespace ingot::sandbox {
 namespace {
 
 constexpr uint64_t kLeastFreeBytes = 1 << 20;
-// Whoever passes a descriptor on receives it at once. A look may meet one by chance.
+// A process that passes a descriptor on receives it at once. A look may meet one by chance.
 constexpr int kMostLooksInFlight = 3;
 
-// Folders that come and go meanwhile are no error.
+// Folders that come and go during the count are not errors.
 class TreeCounter : public TreeVisitor {
  public:
   // `opens`: also counts the content of folders that their user has closed.

@@ -1,8 +1,9 @@
-// A DiskWatch bounds the disk that a sandbox uses, and sees the disk below it run full. No kernel limit serves every file system
-// without privileges, so the sandbox's folders are counted while its command runs, and the files without a name that its processes
-// hold (deleted_files.h): at least once a second, and less often where counting takes long. A command may exceed the limit for that
-// time. The folders are counted once more when it has ended. Descriptors that are in flight between sockets at three looks in a
-// row hide files from everybody, and count as beyond the limit. Used by the thread that runs the command.
+// A DiskWatch limits the disk that a sandbox uses, and notices when the disk below it is full. No kernel limit works on
+// every file system without privileges. So the watch counts the sandbox's folders, and the unnamed files that its
+// processes hold (deleted_files.h), while the command runs: once a second, or less often if counting takes long. A
+// command may exceed the limit for that time. The folders are counted once more when it has ended. Descriptors in
+// flight between sockets at three looks in a row hide files from everyone, so they count as over the limit. Used by the
+// thread that runs the command.
 #pragma once
 
 #include <chrono>
@@ -30,9 +31,10 @@ class DiskWatch {
   DiskWatch(std::string folder, const DiskLimits& limits, const SandboxOwner& sandbox = {})
       : folder_(std::move(folder)), limits_(limits), sandbox_(sandbox) {}
 
-  // Looks if it is time. kDiskFull: a limit is exceeded. kNoSpace: the file system is full. nullopt: neither.
+  // Looks if a look is due. kDiskFull: a limit is exceeded. kNoSpace: the file system is full. nullopt: neither.
   std::optional<Ending> Fault(SteadyClock::time_point now);
-  // Looks now, for a command that has ended, also into folders that it has closed. Beyond the limit they may stay open.
+  // Looks now, for a command that has ended, also into folders that it closed. If the limit is exceeded, they may stay
+  // open.
   std::optional<Ending> FaultAtEnd() const;
   SteadyClock::time_point next() const { return next_; }
 

@@ -1,15 +1,16 @@
-// The messages between Ingot, the launcher (launcher/main.cc) and the first process of a sandbox (launcher/sandbox_init.cc). The
-// launcher is a program of its own, built static and without the C++ library, so this header has plain values alone.
+// The messages between Ingot, the launcher (launcher/main.cc) and the first process of a sandbox
+// (launcher/sandbox_init.cc). The launcher is a separate program, linked statically and without the C++ library, so
+// this header has only plain values.
 //
-//   Ingot ── SetUp ──▶ launcher ── Report ──▶ Ingot              once, before any sandbox
-//   Ingot ── Open ──▶ launcher ── clone ──▶ sandbox's first process ── Report ──▶ Ingot     over the sandbox's own socket
-//   Ingot ── Start ──▶ sandbox's first process ── vfork ──▶ command ── Report ──▶ Ingot     over the start's own socket
-//   Ingot ──── kTerminate, kKill, end of file ──▶ sandbox's first process                   of the start's own socket
-//   Ingot ──── kSocket ──▶ sandbox's first process ── kSocket, a socket ──▶ Ingot           over the sandbox's own socket
+//   Ingot ── SetUp ──▶ launcher ── Report ──▶ Ingot           once, before any sandbox
+//   Ingot ── Open ──▶ launcher ── clone ──▶ sandbox's first process ── Report ──▶ Ingot  over the sandbox's own socket
+//   Ingot ── Start ──▶ sandbox's first process ── vfork ──▶ command ── Report ──▶ Ingot  over the start's own socket
+//   Ingot ──── kTerminate, kKill, end of file ──▶ sandbox's first process                of the start's own socket
+//   Ingot ──── kSocket ──▶ sandbox's first process ── kSocket, a socket ──▶ Ingot        over the sandbox's own socket
 //
-// Sockets keep message boundaries (SOCK_SEQPACKET). SetUp, Open and Start travel as one byte with descriptors. The first
-// descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never sees a Start: the sandbox's
-// first process alone reads the keys in it. That process ends with the sandbox's socket.
+// Sockets keep message boundaries (SOCK_SEQPACKET). SetUp, Open and Start travel as one byte with descriptors. The
+// first descriptor is a file in memory: a header, then strings, each with its NUL. The launcher never sees a Start:
+// only the sandbox's first process reads the keys in it. That process ends with the sandbox's socket.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,19 @@ enum WallPart : uint32_t {
   kPidNamespace = 1 << 2,
   kMountNamespace = 1 << 3,
   kPrivateProc = 1 << 4,
-  kKeepsCapabilities = 1 << 5,  // no part but a hole: commands keep capabilities and may gain more
+  kKeepsCapabilities = 1 << 5,  // a hole, not a part: commands keep capabilities and may gain more
   kNetNamespace = 1 << 6,       // the loopback interface has one listener, the gateway's
   kRootFolder =
       1 << 7,  // a root folder with what SetUp shows, read-only, and nothing else; IPC and host name are the sandbox's
   kSeccomp = 1 << 8,   // SetUp's filter of system calls
-  kLandlock = 1 << 9,  // files, TCP ports, signals and abstract sockets, where there are no namespaces
+  kLandlock = 1 << 9,  // files, TCP ports, signals and abstract sockets, if there are no namespaces
 };
 
 // The steps of a start, in order. A failure names its step.
 enum class LaunchStep : int32_t {
   kNone,           // no failure
   kMessage,        // the message or its file is malformed
-  kGroup,          // a control group; `index` counts them, -1 = the one that commands enter
+  kGroup,          // a control group; `index` counts them, -1 = the group that commands enter
   kNamespaces,     // clone or unshare
   kIdMap,          // ids of a user namespace
   kMounts,         // mounts of the own mount namespace
@@ -61,8 +62,8 @@ struct LaunchFailure {
   int32_t index = 0;
 };
 
-// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; `sources` paths;
-// the filter.
+// Follows: the work root; `hidden` strings, "d" + path of a folder or "f" + path of a file; `visible` paths; `sources`
+// paths; the filter.
 struct SetUpHeader {
   uint32_t walls = 0;
   uint32_t hidden = 0;
@@ -75,23 +76,24 @@ struct SetUpHeader {
 inline constexpr int kSetUpDescriptors = 1;
 inline constexpr uint32_t kMostFilterBytes = 32768;
 
-// The port of the gateway inside a sandbox with a network of its own.
+// The gateway's port inside a sandbox with its own network.
 inline constexpr int kInsidePort = 7411;
 
-// Follows: work root, room folder ("" = none), root folder of its image ("" = the launcher's), then `layers` paths, the
-// top one first, then `binds` strings "FOLDER=PATH". A layer has work/ and home/, and root/ for an image. With layers these folders of the sandbox are the layers'
-// and take changes in upper/.
+// Follows: work root, sandbox folder ("" = none), root folder of its image ("" = the launcher's), then `layers` paths,
+// the top one first, then `binds` strings "FOLDER=PATH". A layer has work/ and home/, and root/ for an image. With
+// layers, the sandbox's folders show the layers' files and take changes in upper/.
 struct SandboxHeader {
   uint32_t uid = 0;        // kOwnUid: of the sandbox, as uid and gid
   uint32_t fake_root = 0;  // 1 = commands see their uid as 0
   uint32_t layers = 0;
-  uint32_t layered = 0;    // 1 = work/ and home/ are overlays, also without a layer
-  uint32_t binds = 0;      // folders of the sandbox that are seen at another path too
+  uint32_t layered = 0;    // 1 = work/ and home/ are overlays, even without a layer
+  uint32_t binds = 0;      // folders of the sandbox that also appear at another path
   uint32_t shm_bytes = 0;  // of /dev/shm
-  uint32_t freezer = 0;    // version of the control group that commands enter and that makes them stand still; 0 = none
+  uint32_t freezer = 0;    // version of the control group that commands enter and that freezes them; 0 = none
 };
-// Descriptors of an Open: the file, the sandbox's socket, then up to four files that the first process writes itself into. With a
-// freezer two more: the file that each command writes itself into, and the one that lets frozen commands run on.
+// Descriptors of an Open: the file, the sandbox's socket, then up to four files that the first process writes itself
+// into. With a freezer two more: the file that each command writes itself into, and the file that thaws frozen
+// commands.
 inline constexpr int kMostGroups = 4;
 inline constexpr int kFreezerDescriptors = 2;
 inline constexpr int kOpenDescriptors = 2;
@@ -104,11 +106,11 @@ inline constexpr int kMostLaunchLimits = 6;
 
 // Follows: working folder, PATH, then `arguments` and `variables` strings.
 struct StartHeader {
-  // 1 = nothing is executed: the arguments are paths that the command could read ("r" + path) or execute ("x" + path).
+  // 1 = nothing is executed: the arguments are paths to check, "r" + path to read or "x" + path to execute.
   uint32_t checks = 0;
   uint32_t runs_stdin = 0;    // 1 = the file that is stdin is executed in place of the first argument
-  uint32_t stays = 0;         // 1 = the report comes at once, and the command ends with the next one that does not stay
-  uint32_t gateway_port = 0;  // kLandlock: the one TCP port that the command may connect to
+  uint32_t stays = 0;         // 1 = reports at once; the command ends with the next command that does not stay
+  uint32_t gateway_port = 0;  // kLandlock: the only TCP port that the command may connect to
   uint32_t arguments = 0;
   uint32_t variables = 0;
   uint32_t limits = 0;
@@ -130,8 +132,8 @@ inline constexpr int kMostReportDescriptors = 3;
 // Bytes that Ingot sends over the socket of a start.
 inline constexpr char kTerminate = 'T';  // SIGTERM to every process of the sandbox
 inline constexpr char kKill = 'K';       // the end of all of them; the report follows
-// A byte that Ingot sends over the socket of a sandbox between commands: kSocket comes back, with a TCP socket of the sandbox's
-// network that is neither bound nor connected.
+// A byte that Ingot sends over the socket of a sandbox between commands: kSocket comes back, with a TCP socket of the
+// sandbox's network that is neither bound nor connected.
 inline constexpr char kSocket = 'N';
 
 }  // namespace ingot::sandbox

@@ -1,5 +1,5 @@
-// What Ingot sends the launcher's program, and how: a file in memory with a header and strings, handed over a socket pair.
-// Free functions, thread safe; none blocks for longer than the other end takes to read.
+// What Ingot sends the launcher's program, and how: a file in memory with a header and strings, handed over a socket
+// pair. Free functions, thread safe; none blocks for longer than the other end takes to read.
 #pragma once
 
 #include <string>

@@ -68,7 +68,7 @@ std::string PartName(uint32_t part) {
   return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
 }
 
-// Landlock holds TCP alone. A root folder comes with an IPC namespace.
+// Landlock covers only TCP. A root folder comes with an IPC namespace.
 FilterOptions FilterOf(uint32_t walls) {
   return {.tcp_only = (walls & kLandlock) != 0, .denies_ipc = (walls & kRootFolder) == 0};
 }
@@ -166,7 +166,7 @@ absl::Status LocalSubstrate::NoteProbeResult(uint32_t walls, uint32_t rejected) 
 
 void LocalSubstrate::TryFreezers(uint32_t rejected) {
   const bool try1 = (rejected & kFreezer1Rejected) == 0, try2 = (rejected & kFreezer2Rejected) == 0;
-  absl::StatusOr<std::unique_ptr<Freezers>> made = absl::FailedPreconditionError("refused");
+  absl::StatusOr<std::unique_ptr<Freezers>> made = absl::FailedPreconditionError("turned off for a test");
   if (try1 || try2) made = Freezers::Make(ground_.probe_result.groups, try1 && try2 ? 0 : try1 ? 1 : 2);
   const absl::Status tried = made.ok() ? TryFreezer(**made) : made.status();
   if (tried.ok()) {

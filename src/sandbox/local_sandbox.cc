@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<LocalSandbox>> LocalSandbox::Make(LocalGround& gr
   const ProbeResult& probe_result = ground.probe_result;
   if ((!options.image.empty() || !options.binds.empty()) && !probe_result.root_folder) {
     return absl::FailedPreconditionError(
-        absl::StrCat("an image, and files at other paths, need the isolation level namespaces, and agents have the ",
+        absl::StrCat("an image or files at other paths need the isolation level namespaces, but agents have the ",
                      probe_result.Describe()));
   }
   const auto* const snapshot = dynamic_cast<const LocalSnapshot*>(options.from.get());
@@ -99,11 +99,11 @@ absl::StatusOr<std::unique_ptr<LocalSandbox>> LocalSandbox::Make(LocalGround& gr
   sandbox->layered_ =
       probe_result.layers && (snapshot != nullptr || options.takes_snapshots || !sandbox->image_.empty());
   if (!sandbox->image_.empty() && !probe_result.layers) {
-    return absl::FailedPreconditionError("an image needs overlayfs, which this machine does not grant");
+    return absl::FailedPreconditionError("an image needs overlayfs, which this machine does not allow");
   }
   std::error_code error;
   if (!sandbox->image_.empty() && !fs::is_directory(sandbox->image_, error)) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no image folder ", sandbox->image_));
+    return absl::InvalidArgumentError(absl::StrCat("the image folder ", sandbox->image_, " does not exist"));
   }
   INGOT_RETURN_IF_ERROR(sandbox->MakeFolders());
   if (snapshot != nullptr) INGOT_RETURN_IF_ERROR(sandbox->FillFromSnapshot(*snapshot));
@@ -279,7 +279,7 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
   }
   DiskWatch disk(path_, disk_limits(),
                  {.first = opened_.first, .uid = uid_ != nullptr ? std::optional(uid_->uid()) : std::nullopt});
-  // The kernel holds the total of a control group.
+  // The kernel enforces the total of a control group.
   MemoryWatch memory(group_.has_value() ? 0 : opened_.first, totals().memory_bytes);
   const int64_t kills = group_.has_value() ? group_->MemoryKills() : 0;
   LaunchFailure failure;
@@ -298,7 +298,7 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
   return outcome;
 }
 
-// Whether the sandbox's commands may have changed the program: it lies in the sandbox's folders, or the image had it.
+// True if the sandbox's commands may have changed the program: it lies in the sandbox's folders or in the image.
 bool LocalSandbox::MayHaveChanged(const Command& command) const {
   const std::string& name = command.argv[0];
   std::vector<std::string> places;
@@ -309,7 +309,7 @@ bool LocalSandbox::MayHaveChanged(const Command& command) const {
       places.push_back(absl::StrCat(folder, "/", name));
   }
   std::error_code none;
-  // A pristine sandbox has the image as it was, but for one folder.
+  // A pristine sandbox has the image as it was, except one folder.
   const auto is_of_image = [&](const std::string& place) {
     if (image_.empty() || !fs::exists(image_ + PlaceIn(image_, place), none)) return false;
     if (!options_.is_pristine) return true;

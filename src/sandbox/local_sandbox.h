@@ -1,5 +1,5 @@
-// A LocalSandbox is a sandbox of the LocalSubstrate: folders, a uid, a control group, and a first process that stays until the
-// sandbox goes.
+// A LocalSandbox is a sandbox of the LocalSubstrate: folders, a uid, a control group, and a first process that lives as
+// long as the sandbox.
 #pragma once
 
 #include <map>
@@ -19,10 +19,10 @@
 
 namespace ingot::sandbox {
 
-// A uid that goes back to its range with the last sandbox or snapshot that has it.
+// A uid that returns to its range when the last sandbox or snapshot with it is gone.
 class UidLease {
  public:
-  // `range`: null = it goes nowhere.
+  // `range`: null = the uid is not returned.
   UidLease(UidRange* range, int64_t uid) : range_(range), uid_(uid) {}
   ~UidLease() {
     if (range_ != nullptr) range_->Give(uid_);
@@ -40,10 +40,11 @@ class LocalSnapshot final : public Snapshot {
  public:
   absl::Status WriteTar(const ByteSink& sink) const override;
 
-  // Files of the layers belong to this uid; those that do not are in no archive. Gone after the layers are.
+  // The layers' files belong to this uid; files of other uids are left out of archives. Released after the layers are
+  // gone.
   std::shared_ptr<const UidLease> uid;
   std::string image;
-  int64_t disk_bytes = 0;                            // the sandbox's limit, and that of an archive; 0 = none
+  int64_t disk_bytes = 0;                            // the limit of the sandbox and of an archive; 0 = none
   std::vector<std::shared_ptr<const Layer>> layers;  // the top one first
 };
 
@@ -107,11 +108,11 @@ class LocalSandbox final : public Sandbox {
   bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return runs_ || has_companions_; }
   // Gives the layer the files of upper/ by a rename. REQUIRES: !IsBusy().
   absl::Status MoveInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Gives the layer copies. The sandbox's processes stand still meanwhile.
+  // Gives the layer copies. The sandbox's processes are frozen meanwhile.
   absl::Status CopyInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CopyParts(const Layer& layer) const;
-  // Marks a failure at the sandbox's own folder as a sandbox fault where agents may have caused it: they have Ingot's uid. Any other
-  // agent can change no more than what is in work/, home/ and tmp/.
+  // Marks a failure at the sandbox's own folder as a sandbox fault if agents may have caused it, since they have
+  // Ingot's uid. Agents with another uid can change only what is in work/, home/ and tmp/.
   absl::Status FolderFault(absl::Status status) const;
   absl::StatusOr<Fd> OpenFolder() const;
   // Makes one layer of all of them, top first. On an error they stay.
@@ -139,7 +140,7 @@ class LocalSandbox final : public Sandbox {
   base::Mutex mu_;
   bool runs_ ABSL_GUARDED_BY(mu_) = false;
   bool has_companions_ ABSL_GUARDED_BY(mu_) = false;  // they end with the next command
-  OpenedSandbox opened_;  // its socket is guarded by mu_; the rest changes between commands alone
+  OpenedSandbox opened_;                              // mu_ guards its socket; the rest changes only between commands
 };
 
 }  // namespace ingot::sandbox

@@ -14,7 +14,7 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr size_t kMostLayers = 32;  // more are merged into one: every layer costs each look at a file
+constexpr size_t kMostLayers = 32;  // more are merged into one: each layer slows down every file lookup
 
 std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
   return lease != nullptr ? std::optional(static_cast<uid_t>(lease->uid())) : std::nullopt;

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Makes the folder if it is missing. Another user may have put a folder or a link of its name there before, below /tmp say.
-// FAILED_PRECONDITION: somebody else could swap what is put into it.
+// Makes the folder if it is missing. Another user may have put a folder or a link with its name there before, such as
+// below /tmp. FAILED_PRECONDITION: another user could swap its contents.
 absl::Status MakeOwnFolder(const char* key, const std::string& path, mode_t mode) {
   const auto reject = [&](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrCat(key, " ", path, " ", why));

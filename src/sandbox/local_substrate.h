@@ -1,15 +1,15 @@
-// Sandboxes on this machine, in every isolation level: the launcher (sandbox/sandbox_launcher.h) makes the parts of the wall, and the probe finds
-// out which ones the machine grants.
+// Sandboxes on this machine, at every isolation level. The launcher (sandbox/sandbox_launcher.h) makes the parts of the
+// wall, and the probe finds out which parts the machine allows.
 //
-//   full, namespaces   a uid per sandbox (root) or a user namespace; PID, mount, network, IPC namespaces; a root folder; seccomp;
-//                      full has control groups beside them
+//   full, namespaces   a uid per sandbox (root) or a user namespace; PID, mount, network and IPC namespaces; a root
+//                      folder; seccomp; full also has control groups
 //   landlock           Landlock and seccomp; a uid per sandbox (root)
 //   process, root      a uid per sandbox (UidRange), PID and mount namespaces, a private /proc
 //   process, others    a user namespace per sandbox with PID and mount namespaces, a private /proc
-//   nowhere refused    subreapers: a sandbox's first process adopts orphans, and ends them with the command
+//   always allowed     subreapers: a sandbox's first process adopts orphans, and ends them with the command
 //
-// Make tries sets of parts, strongest first, with a launcher each, and keeps the first one that the machine grants. With a
-// pool, a thread opens sandboxes before they are asked for (sandbox_pool.h).
+// Make tries sets of parts, strongest first, with a launcher each, and keeps the first set that the machine allows.
+// With a pool, a thread opens sandboxes before they are asked for (sandbox_pool.h).
 #pragma once
 
 #include <memory>
@@ -23,15 +23,16 @@
 
 namespace ingot::sandbox {
 
-// Beside the WallParts, for `rejected`: control groups of sandboxes' totals, and those of each version that freeze commands.
+// More bits for `rejected`, next to the WallParts: the control groups for sandboxes' totals, and for freezing commands,
+// by version.
 inline constexpr uint32_t kGroupsRejected = 1u << 31;
 inline constexpr uint32_t kFreezer1Rejected = 1u << 30;
 inline constexpr uint32_t kFreezer2Rejected = 1u << 29;
 
 class LocalSubstrate final : public Substrate {
  public:
-  // For tests: `rejected` is a WallPart set that counts as refused by the machine, and `left_out` a measure that the launcher
-  // leaves out.
+  // For tests: `rejected` is a WallPart set that counts as not allowed by the machine; the launcher leaves `left_out`
+  // out.
   static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t rejected = 0,
                                                               Measure left_out = Measure::kNone);
   const ProbeResult& probe_result() const override { return ground_.probe_result; }
@@ -44,18 +45,18 @@ class LocalSubstrate final : public Substrate {
  private:
   explicit LocalSubstrate(SubstrateOptions options) { ground_.options = std::move(options); }
 
-  // The answer of a machine that refuses a set of parts.
+  // The first part of a set that the machine does not allow.
   struct Rejection {
-    uint32_t part = 0;  // of the set; 0 = nothing was refused
+    uint32_t part = 0;  // of the set; 0 = all are allowed
     std::string reason;
   };
 
-  // Finds the ground's grant, launcher and, for uids of sandboxes, uids.
+  // Sets the ground's probe result, launcher and, for sandboxes with uids, uids.
   absl::Status Probe(uint32_t rejected);
-  // Begins a launcher with these parts, and starts checks in a sandbox: whether it reaches the programs.
+  // Starts a launcher with these parts, and checks that a sandbox of it reaches the programs.
   absl::StatusOr<Rejection> Try(uint32_t walls);
   absl::StatusOr<Rejection> CheckReach(uint32_t walls, int64_t uid);
-  // Records the set that the machine grants, and tries control groups and overlays.
+  // Records the set that the machine allows, and tries control groups and overlays.
   absl::Status NoteProbeResult(uint32_t walls, uint32_t rejected);
   // Tries control groups that freeze commands: with a sandbox whose command enters one.
   void TryFreezers(uint32_t rejected);

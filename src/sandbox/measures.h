@@ -1,6 +1,7 @@
-// The single measures of the wall that the launcher raises: namespaces, mounts and their flags, rights, rules of Landlock. A
-// start of a test leaves one of them out, so that its probe shows what it holds (tests/sandbox/measures_test.cc); a measure
-// without a probe fails that test. No configuration leaves one out.
+// The single measures of the wall that the launcher raises: namespaces, mounts and their flags, rights, Landlock rules.
+// A test leaves one of them out, so that its probe shows what the measure stops
+// (tests/sandbox/measures/measures_test.cc); a measure without a probe fails that test. No configuration leaves one
+// out.
 #pragma once
 
 #include <cstdint>

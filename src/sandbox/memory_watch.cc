@@ -65,7 +65,7 @@ int64_t SumOf(const std::vector<pid_t>& pids) {
 bool UseMore(const std::vector<pid_t>& pids, int64_t limit_bytes) {
   int64_t resident = 0;
   for (const pid_t pid : pids) resident += ResidentBytes(pid);
-  // The sum of parts is never more, and costs a walk through the page tables of every process.
+  // The sum of parts is never larger, and costs a walk through the page tables of every process.
   return resident > limit_bytes && SumOf(pids) > limit_bytes;
 }
 

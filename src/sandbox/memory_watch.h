@@ -1,9 +1,9 @@
-// A MemoryWatch bounds the memory that the processes of a sandbox use together, where no control group does. It finds them
-// and adds them up while the sandbox's command runs: twice a second, and less often where that takes long. The limit is
-// exceeded if two looks, 20 ms apart, say so of the processes that both saw; a command may exceed it between looks. Memory
-// that processes share counts once. Pages of files that they map do not count, as the kernel can take them back. Where
-// this process may not read another's parts, pages of a fork count for parent and child, and of shared memory that of the
-// process with most. Used by the thread that runs the command.
+// A MemoryWatch limits the memory that a sandbox's processes use together, if no control group does. It finds them and
+// adds them up while the sandbox's command runs: twice a second, or less often if that takes long. The limit is
+// exceeded if two looks, 20 ms apart, both say so for the processes that both saw; a command may exceed it between
+// looks. Memory that processes share counts once. Pages of files that they map do not count, since the kernel can take
+// them back. If this process may not read another's parts, pages of a fork count for parent and child, and shared
+// memory counts as much as the process with the most of it. Used by the thread that runs the command.
 #pragma once
 
 #include <sys/types.h>

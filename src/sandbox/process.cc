@@ -49,7 +49,7 @@ absl::Status Limits::Validate() const {
   if (term_grace.count() < 0) return absl::InvalidArgumentError("the grace after SIGTERM must not be negative");
   if (output_bytes < 0) return absl::InvalidArgumentError("the output limit of a command must not be negative");
   if (memory_bytes < 0 || open_files < 0 || cpu_seconds < 0 || file_bytes < 0) {
-    return absl::InvalidArgumentError("a resource limit of a command is negative; 0 means no limit of its own");
+    return absl::InvalidArgumentError("a resource limit of a command is negative: use 0 for ingot's own limit");
   }
   return absl::OkStatus();
 }
@@ -67,7 +67,8 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
     case Ending::kMemoryFull:
       return "used more memory than its sandbox may (sandbox.memory_bytes)";
     case Ending::kDiskFull:
-      return "used more disk than its sandbox may (sandbox.disk_bytes, sandbox.files; descriptors that nobody receives "
+      return "used more disk than its sandbox may (sandbox.disk_bytes, sandbox.files; descriptors sent and never "
+             "received "
              "count)";
     case Ending::kNoSpace:
       return "ran while the disk of agents.work_root was full";
@@ -78,7 +79,7 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
 }
 
 Cancellation::Cancellation() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Without a descriptor nothing can be cancelled: said at the start, not at the stop.
+  // Without a descriptor nothing can be cancelled: logged at the start, not at the stop.
   if (fd_ < 0) INGOT_LOG(error, "no descriptor left for a cancellation event: raise the limit of open files");
 }
 

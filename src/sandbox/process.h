@@ -15,10 +15,10 @@ namespace ingot::sandbox {
 struct Command {
   std::vector<std::string> argv;           // argv[0] with a '/' is a path, otherwise it is looked up in PATH of `env`
   std::map<std::string, std::string> env;  // the whole environment: nothing is inherited (see InheritedEnvironment)
-  std::string working_dir;                 // empty = the one of the process that starts it
+  std::string working_dir;                 // empty = inherited from the process that starts it
   std::string stdin_text;                  // the bytes of its stdin; empty = /dev/null
-  // An executable file without an interpreter, open for reading, that runs in place of argv[0]. The sandbox need not see it.
-  // It is stdin too. -1 = argv[0] runs.
+  // An executable file without an interpreter, open for reading, that runs in place of argv[0]. The sandbox need not
+  // see it. It is stdin too. -1 = argv[0] runs.
   int program = -1;
   // A socket that is its stdout: Outcome::out stays empty. -1 = none.
   int channel = -1;
@@ -29,7 +29,7 @@ struct Limits {
   std::chrono::nanoseconds wall_time = std::chrono::seconds(60);
   // Time from that SIGTERM until SIGKILL; 0 = SIGKILL at once.
   std::chrono::nanoseconds term_grace = std::chrono::milliseconds(200);
-  // Of stdout and stderr together. One byte more and the command is killed.
+  // Of stdout and stderr together. The command is killed at one byte more.
   int64_t output_bytes = 1 << 20;
   // Address space of each process (RLIMIT_AS); 0 = as this process.
   int64_t memory_bytes = 0;
@@ -44,8 +44,8 @@ struct Limits {
 };
 
 // kMemoryFull: the sandbox's processes used more memory together than its limit. The kernel has then killed the command
-// (control groups), or the sandbox was ended. kDiskFull: the sandbox used more disk than its limit. kNoSpace: the machine's disk
-// below the sandbox was full, whoever filled it.
+// (control groups), or the sandbox was ended. kDiskFull: the sandbox used more disk than its limit. kNoSpace: the
+// machine's disk below the sandbox was full, whatever filled it.
 enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kMemoryFull, kDiskFull, kNoSpace, kCancelled };
 
 struct Outcome {
@@ -81,7 +81,7 @@ class Cancellation {
   std::atomic<bool> cancelled_{false};
 };
 
-// INVALID_ARGUMENT: no program is named, or a string holds a NUL byte, or the name of a variable is none.
+// INVALID_ARGUMENT: no program is named, a string holds a NUL byte, or a variable's name is invalid.
 absl::Status CheckCommand(const Command& command);
 
 // The folders that PATH of the environment names, or the usual ones.

@@ -131,7 +131,7 @@ std::vector<std::string> ShownPaths(const SubstrateOptions& options) {
     Show(wish.path, shown);
     Show(Canonical(wish.path), shown);
   }
-  // A path below one that is shown needs no mount of its own. Links of the system's folders stay links.
+  // A path below a shown one needs no mount. Links of the system's folders stay links.
   std::sort(shown.begin() + std::size(kSystem), shown.end());
   std::vector<std::string> fewest;
   for (const std::string& path : shown) {

@@ -1,4 +1,5 @@
-// The paths that recipes' programs need: which ones sandboxes must reach, and which ones a root folder of sandboxes must show.
+// The paths that recipes' programs need: which ones sandboxes must reach, and which ones a root folder of sandboxes
+// must show.
 #pragma once
 
 #include <string>
@@ -15,21 +16,22 @@ struct Wish {
   bool executes = false;
 };
 
-// The paths that the programs name and that are there for this process. The others are no matter of rights.
+// The paths that the programs name and that exist for this process. Missing paths are not a question of rights.
 std::vector<Wish> Wishes(const std::vector<Program>& programs);
 
 // INVALID_ARGUMENT: a program lies among the hidden paths.
 absl::Status CheckNotHidden(const SubstrateOptions& options);
 
 // The paths of a root folder of sandboxes: the system's programs and settings, folders of the programs, and
-// options.visible. A folder that holds this user's files is never shown for a program in it: then the file alone is.
+// options.visible. A folder that holds this user's files is never shown for a program in it; only the program's file
+// is.
 std::vector<std::string> ShownPaths(const SubstrateOptions& options);
 
 // The paths of options at or below which root folders of images may lie.
 std::vector<std::string> ImageSources(const SubstrateOptions& options);
 
-// ShownPaths without hidden paths, for rules that cannot take a part out of a folder: a folder that holds one is replaced by
-// its other entries.
+// ShownPaths without hidden paths, for rules that cannot take a part out of a folder: a folder that holds one is
+// replaced by its other entries.
 std::vector<std::string> WithoutHidden(const std::vector<std::string>& shown, const std::vector<std::string>& hidden);
 
 // The first part of an absolute path that other users cannot pass, or the path itself: "/root has mode 0700".

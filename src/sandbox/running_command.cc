@@ -17,11 +17,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Time that killed processes get to go away. A process in a system call that cannot be interrupted may need more.
+// How long to wait for killed processes to end. A process in an uninterruptible system call may need longer.
 constexpr int kKillTimeoutMs = 5'000;
 
-// The command's stdin is a file in memory, not a pipe: nobody has to feed it. A command that does not read it raises no
-// SIGPIPE here.
+// The command's stdin is a file in memory, not a pipe, so no thread has to feed it. A command that does not read it
+// raises no SIGPIPE here.
 absl::StatusOr<Fd> StdinFor(const std::string& text) {
   if (text.empty()) {
     Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));

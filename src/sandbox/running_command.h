@@ -1,4 +1,4 @@
-// RunningCommand watches one command of a sandbox: it gathers output, holds the limits, and waits for the report of the
+// RunningCommand watches one command of a sandbox: it collects output, enforces limits, and waits for the report of the
 // sandbox's first process (launch_messages.h).
 #pragma once
 
@@ -16,13 +16,13 @@
 
 namespace ingot::sandbox {
 
-// The limits of a sandbox that are looked at while a command runs; null = not.
+// The sandbox limits to check while a command runs; null = do not check.
 struct SandboxWatches {
   using SteadyClock = std::chrono::steady_clock;
   DiskWatch* disk = nullptr;
   MemoryWatch* memory = nullptr;
 
-  // Looks where it is time. nullopt: no limit is met.
+  // Makes the checks that are due. nullopt: no limit is exceeded.
   std::optional<Ending> Fault(SteadyClock::time_point now) const;
   SteadyClock::time_point next() const;
 };
@@ -33,17 +33,17 @@ class RunningCommand {
   RunningCommand(Fd control, Fd out, Fd err)
       : control_(std::move(control)), out_(std::move(out)), err_(std::move(err)) {}
 
-  // Blocks until the last process of the command is gone. UNAVAILABLE: the sandbox's first process died. `failure` is set
-  // if the command did not start; the outcome is then empty. `cancel` may be null.
+  // Blocks until the last process of the command is gone. UNAVAILABLE: the sandbox's first process died. `failure` is
+  // set if the command did not start; the outcome is then empty. `cancel` may be null.
   absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure,
                                    const SandboxWatches& watches);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
-  // The limit that was met; nullopt = the report came first, or can come no more.
+  // The limit that was exceeded; nullopt = the report came first, or can no longer come.
   std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, const SandboxWatches& watches);
-  // Tells the room to end everything, and waits for the report.
+  // Asks the sandbox to end everything, and waits for the report.
   void Kill();
   void TakeReport();
   // Appends the output that is there now to `text`. Closes `fd` at end of file. False: the limit is exceeded.
@@ -55,7 +55,7 @@ class RunningCommand {
   std::optional<LaunchReport> report_;
 };
 
-// Runs one command in an open room to its end. `failure` is set if it did not start.
+// Runs one command in an open sandbox to its end. `failure` is set if it did not start.
 absl::StatusOr<Outcome> RunInOpenSandbox(const Fd& sandbox, const StartOptions& start, const Command& command,
                                          const Limits& limits, const Cancellation* cancel,
                                          const SandboxWatches& watches, LaunchFailure& failure);

@@ -20,7 +20,7 @@
 namespace ingot::sandbox {
 namespace {
 
-// A launcher answers its SetUp within milliseconds, or seconds where it looks through shown folders.
+// A launcher answers its SetUp within milliseconds, or seconds if it looks through shown folders.
 constexpr int kSetUpTimeoutMs = 60'000;
 constexpr int kOpenTimeoutMs = 60'000;
 constexpr std::chrono::seconds kEndTimeout{10};
@@ -82,7 +82,7 @@ std::string StartParcel(const StartOptions& start) {
   return parcel;
 }
 
-// Whether messages that come over `socket` have the process that sent them.
+// Sets whether messages that arrive over `socket` name the process that sent them.
 void NameSenders(const Fd& socket, bool wanted) {
   const int value = wanted ? 1 : 0;
   setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &value, sizeof(value));
@@ -257,7 +257,7 @@ absl::StatusOr<OpenedSandbox> SandboxLauncher::Open(const OpenOptions& options, 
 absl::Status SandboxLauncher::Ask(const std::vector<int>& fds) {
   base::MutexLock lock(mu_);
   if (socket_.valid() && SendDescriptors(socket_.get(), fds)) return absl::OkStatus();
-  INGOT_LOG(warn, "the launcher of agents died ({}); it is started again, and running agents go on", strerror(errno));
+  INGOT_LOG(warn, "the launcher of agents died ({}): starting it again; running agents continue", strerror(errno));
   End();
   LaunchFailure failure;
   INGOT_RETURN_IF_ERROR(Begin(failure));

@@ -3,9 +3,9 @@
 //   Ingot (keys, threads) ──socket──▶ launcher ──clone──▶ sandbox's first process ──vfork──▶ command
 //        └─────────────── the sandbox's socket, a start's socket ────┘
 //
-// The launcher's program is part of this binary, and runs from a file in memory. If the process dies, open sandboxes go on, and
-// the next Open begins a new one. If Ingot dies, every sandbox's first process sees the end of its sockets and ends its sandbox.
-// Thread safe.
+// The launcher's program is part of this binary, and runs from a file in memory. If the process dies, open sandboxes
+// continue, and the next Open starts a new one. If Ingot dies, every sandbox's first process sees its sockets close and
+// ends its sandbox. Thread safe.
 #pragma once
 
 #include <sys/types.h>
@@ -50,7 +50,7 @@ struct OpenOptions {
 // An open sandbox. Its first process ends when `socket` is closed.
 struct OpenedSandbox {
   Fd socket;
-  Fd listener;      // with kNetNamespace: connections of the room to the gateway
+  Fd listener;      // with kNetNamespace: the sandbox's connections to the gateway
   Fd work, home;    // of a layered sandbox, as its commands see them
   pid_t first = 0;  // the first process; 0 = unknown
 };
@@ -69,14 +69,14 @@ struct StartOptions {
 
 class SandboxLauncher {
  public:
-  // FAILED_PRECONDITION: the machine refuses a part of the wall, in the step of `failure`.
+  // FAILED_PRECONDITION: the machine does not allow a part of the wall; `failure` has the step.
   static absl::StatusOr<std::unique_ptr<SandboxLauncher>> Make(SandboxLauncherOptions options, LaunchFailure& failure);
   ~SandboxLauncher();
   SandboxLauncher(const SandboxLauncher&) = delete;
   SandboxLauncher& operator=(const SandboxLauncher&) = delete;
 
-  // Opens a sandbox and blocks until its wall stands. With `failure` set, the machine refused a step. UNAVAILABLE: there is no
-  // launcher, or no answer.
+  // Opens a sandbox and blocks until its wall stands. `failure` is set if a step failed. UNAVAILABLE: no launcher, or
+  // no answer.
   absl::StatusOr<OpenedSandbox> Open(const OpenOptions& options, LaunchFailure& failure);
 
   pid_t pid() const;
@@ -94,12 +94,12 @@ class SandboxLauncher {
   pid_t pid_ ABSL_GUARDED_BY(mu_) = -1;
 };
 
-// Asks the first process of a room for a start, and returns the start's socket, which a LaunchReport ends. UNAVAILABLE: the
-// process is gone.
+// Asks the first process of a sandbox to start a command, and returns the start's socket, which ends with a
+// LaunchReport. UNAVAILABLE: the process is gone.
 absl::StatusOr<Fd> StartIn(const Fd& sandbox, const StartOptions& start, const SpawnIo& io);
 
-// Asks the first process of a sandbox, while no command runs, for a TCP socket of the sandbox's network. UNAVAILABLE: the process is
-// gone, or has none.
+// Asks the first process of a sandbox, while no command runs, for a TCP socket of the sandbox's network. UNAVAILABLE:
+// the process is gone, or has none.
 absl::StatusOr<Fd> SocketOf(const Fd& sandbox);
 
 // "mount of /proc: Operation not permitted"

@@ -57,7 +57,7 @@ void SandboxPool::Fill() {
       orders_.pop_front();
     }
     auto sandbox = make_(kind);
-    if (!sandbox.ok()) {  // whoever asks for such a sandbox gets the error itself
+    if (!sandbox.ok()) {  // the next caller that asks for such a sandbox gets the error itself
       not_before = clock.Now() + kPauseAfterFailure;
       continue;
     }

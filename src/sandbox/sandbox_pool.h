@@ -1,8 +1,8 @@
-// A SandboxPool opens sandboxes before they are asked for. Sandboxes are of one kind if their image, binds, limits and use of snapshots
-// are the same. A sandbox that begins at a snapshot is of no kind, and is not held.
+// A SandboxPool opens sandboxes before they are asked for. Sandboxes are of one kind if they have the same image,
+// binds, limits and use of snapshots. The pool does not hold sandboxes that begin at a snapshot.
 //
-// Each request has a sandbox of its kind opened, whether it found one or not, and the oldest sandbox makes place for it. So the
-// pool holds sandboxes of the kinds that the last requests asked for. The first ones are plain.
+// Each request makes the pool open one more sandbox of its kind, whether it found one or not, and drop the oldest one
+// for it. So the pool holds the kinds of the last requests. The first sandboxes are plain.
 //
 //   Take(kind) ──▶ orders ──▶ filler thread ──make──▶ ready, oldest first ──▶ Take(kind)
 //                                                       └──more than size──▶ removed

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Processes that come and go may be found twice. This many are no sandbox's any more.
+// Processes that come and go may be found twice. No sandbox has this many.
 constexpr size_t kMostProcesses = 65536;
 
 // The children that each thread of `pid` has. Some may be missed while others end: a later look finds them.

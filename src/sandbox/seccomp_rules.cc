@@ -84,7 +84,7 @@ constexpr Flag kNamespaceFlags[] = {{"user", CLONE_NEWUSER},     {"mount", CLONE
                                     {"cgroup", CLONE_NEWCGROUP}, {"time", kNewTime}};
 constexpr Flag kTerminalRequests[] = {{"TIOCSTI", 0x5412}, {"TIOCLINUX", 0x541c}};
 
-constexpr uint64_t kTypeMask = 0xf;  // of a socket's type, beside SOCK_CLOEXEC and SOCK_NONBLOCK
+constexpr uint64_t kTypeMask = 0xf;  // of a socket's type, without SOCK_CLOEXEC and SOCK_NONBLOCK
 constexpr uint64_t kFamilies[] = {AF_INET, AF_INET6};
 constexpr uint64_t kTcp = IPPROTO_TCP, kUdp = IPPROTO_UDP;
 constexpr uint64_t kTcpUlp = 31;                  // setsockopt's: another protocol on top of TCP, or in its place
@@ -122,8 +122,8 @@ void AddFamilies(std::vector<FilterRule>& rules) {
   }
 }
 
-// Protocol 0 is TCP for a stream and UDP for datagrams. Of another protocol, such as MPTCP, neither Landlock nor a firewall
-// of the machine may know the addresses.
+// Protocol 0 is TCP for a stream and UDP for datagrams. Of another protocol, such as MPTCP, neither Landlock nor a
+// firewall of the machine may know the addresses.
 void AddInternetSockets(std::vector<FilterRule>& rules, bool tcp_only) {
   const uint64_t last = tcp_only ? kTcp : kUdp;
   for (const uint64_t family : kFamilies) {

@@ -1,5 +1,5 @@
-// The rules of the filter of system calls, as data: seccomp_filter.h makes the program for sandboxes of all of them, and a test
-// takes each away by itself (tests/sandbox/seccomp_rules_test.cc).
+// The rules of the filter of system calls, as data: seccomp_filter.h makes the program for sandboxes of all of them,
+// and a test takes each away by itself (tests/sandbox/seccomp_rules_test.cc).
 #pragma once
 
 #include <cstdint>

@@ -86,10 +86,10 @@ void CloseOthersAtExec() {
   Fail(plan, kExec);
 }
 
-// A frame of its own, so that no variable of the caller lives in a register across vfork.
+// A separate function, so that no variable of the caller lives in a register across vfork.
 __attribute__((noinline)) pid_t VforkAndRun(const Plan& plan) {
-  // posix_spawn closes no descriptors and executes no open file. RunChild makes only calls that are safe in the parent's memory.
-  // NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork)
+  // posix_spawn closes no descriptors and executes no open file. RunChild makes only calls that are safe in the
+  // parent's memory. NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork)
   const pid_t pid = vfork();
   if (pid == 0) RunChild(plan);  // NOLINT(clang-analyzer-unix.Vfork)
   return pid;
@@ -115,7 +115,7 @@ absl::StatusOr<std::string> FindExecutable(const Command& command) {
   return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", folders));
 }
 
-// The programs that the kernel, and env(1), run for a script; empty = it is no script.
+// The programs that the kernel and env(1) run for a script; empty = not a script.
 std::vector<std::string> InterpreterOf(const std::string& path) {
   std::string line;
   std::ifstream file(path);
@@ -193,7 +193,7 @@ absl::StatusOr<std::string> FindProgram(const Command& command) {
     path = absl::StrCat(command.working_dir, "/", path);
   }
   struct stat info;
-  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("there is no program '", path, "'"));
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot find the program '", path, "'"));
   if (!IsExecutableFile(path)) {
     return ErrnoStatus(EACCES, absl::StrCat("'", path, "' is not an executable file"));
   }

@@ -88,7 +88,7 @@ absl::Status SubstrateOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat("sandbox.pool is ", pool, ": -1 to 4096"));
   }
   if (totals.memory_bytes < 0 || totals.processes < 0 || totals.cpus < 0 || disk.bytes < 0 || disk.files < 0) {
-    return absl::InvalidArgumentError("a limit of sandbox is below 0: 0 is no limit");
+    return absl::InvalidArgumentError("a sandbox limit is negative: use 0 for no limit");
   }
   if (uid_base < 1 || uid_base > 2'147'000'000) {
     return absl::InvalidArgumentError(absl::StrCat("sandbox.uid_base is ", uid_base, ": 1 to 2147000000"));

@@ -1,5 +1,5 @@
-// A Substrate is the ground that agents run on. It prepares a room for each episode, and every command of the episode
-// runs in that sandbox: set-up, agent, verifier, clean-up. The Sandbox owns its folders and its processes.
+// A Substrate is the ground that agents run on. It prepares a sandbox for each episode, and every command of the
+// episode runs in that sandbox: set-up, agent, verifier, clean-up. The Sandbox owns its folders and its processes.
 //
 //   Substrate::Prepare ──▶ Sandbox ──WriteFile──▶ Run(set-up) ──▶ Run(agent) ──ReadFile──▶ Run(verifier) ──▶ ~Sandbox
 //                           │ work/ home/ tmp/        │                                                    │
@@ -9,23 +9,23 @@
 // An ISOLATION LEVEL names the strength of the wall between a sandbox and everything else, strongest first:
 //
 //   full         namespaces, and totals of memory, processes and CPU (control groups)
-//   namespaces   a root folder, a network and PIDs of its own, and a filter of system calls (seccomp)
+//   namespaces   its own root folder, network and PIDs, and a filter of system calls (seccomp)
 //   landlock     no namespaces: Landlock, seccomp and limits
-//   process      a process tree that ends with its command; beside it whatever of uid, PID and mount namespaces the
-//                machine grants
+//   process      a process tree that ends with its command, and as much of a uid, PID and mount namespaces as the
+//                machine allows
 //
-// A Probe at the start finds out the ProbeResult; docs/guide/sandbox.md has the table of attacks.
+// A probe at the start finds the ProbeResult; docs/guide/sandbox.md has the table of attacks.
 //
 // Obligations of an implementation:
 //   1. Run returns after the last process of its command is gone, whatever sessions and groups these processes made.
 //   2. If the owner of the Substrate dies, by SIGKILL too, the commands of all sandboxes end.
 //   3. No parent of an agent's process holds a key: neither the run's nor another episode's.
-//   4. A path is given and taken as commands inside see it. Only work/ is read and written from outside, and no link
-//      is followed there.
+//   4. Paths are passed and returned as commands inside see them. Only work/ is read and written from outside, and no
+//      link is followed there.
 //   5. A failure of the substrate itself is a Status, never an Outcome: the episode is tried again.
 //
-// Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, but for TakeSnapshot. Run blocks for at most the command's time
-// limit and grace, plus the moment that killed processes need to go away.
+// Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, but for TakeSnapshot. Run blocks for at
+// most the command's time limit and grace, plus the moment that killed processes need to go away.
 #pragma once
 
 #include <cstdint>
@@ -49,113 +49,117 @@ enum class IsolationLevel { kProcess, kLandlock, kNamespaces, kFull };
 
 std::string_view IsolationLevelName(IsolationLevel isolation);
 
-// A ProbeResult says which parts of the wall this machine gives. It is found once, at the start, by trying.
+// A ProbeResult says which parts of the wall this machine allows. It is found once, at the start, by trying them.
 struct ProbeResult {
   IsolationLevel isolation = IsolationLevel::kProcess;
   bool own_uid = false;          // a sandbox has a uid that neither Ingot's processes nor another sandbox have
-  bool user_namespace = false;   // a sandbox is in a user namespace of its own, without capabilities
-  bool pid_namespace = false;    // a sandbox sees and signals its own processes alone
+  bool user_namespace = false;   // a sandbox is in its own user namespace, without capabilities
+  bool pid_namespace = false;    // a sandbox sees and signals only its own processes
   bool mount_namespace = false;  // hidden paths are hidden, whatever their mode
   bool private_proc = false;     // /proc shows the sandbox's own processes
   bool root_folder = false;      // a sandbox sees programs and its own folders, and no other file of the machine
   bool own_network = false;      // a sandbox reaches the gateway and nothing else
   bool seccomp = false;          // a filter of system calls
-  int landlock = 0;              // version of the kernel's Landlock where it is the wall, else 0
+  int landlock = 0;              // version of the kernel's Landlock if it is the wall, otherwise 0
   int groups = 0;                // version of the control groups that hold a sandbox's totals; 0 = none
-  int freezer = 0;               // version of those that make a running command stand still for a snapshot; 0 = none
+  int freezer = 0;               // version of the control groups that freeze a command for a snapshot; 0 = none
   bool layers = false;           // snapshots and forks by overlayfs, not by copies
   int64_t first_uid = 0;         // own_uid: the sandboxes' uids begin here
-  // Parts that the machine refused, each with the reason: "PID and mount namespaces (clone: Operation not permitted)".
+  // Parts that the machine does not allow, each with the reason: "PID and mount namespaces (clone: Operation not
+  // permitted)".
   std::vector<std::string> rejected;
 
   // True: nothing but good manners keeps an agent from Ingot's own processes.
   bool is_open() const { return !own_uid && !pid_namespace && landlock == 0; }
-  // One line for the start of a run: "isolation level process: a uid per sandbox (from 1900000000), ..; not: .. (reason)".
+  // One line for the start of a run: "isolation level process: a uid per sandbox (from 1900000000), ..; not granted: ..
+  // (reason)".
   std::string Describe() const;
-  // For the record of an episode: {"isolation level":"process","own_uid":true,..}.
+  // For the record of an episode: {"isolation":"process","own_uid":true,..}.
   std::string Json() const;
 };
 
 // A program that a recipe names. Sandboxes must be able to reach it.
 struct Program {
   std::string name;               // for errors: "agents.recipes 'solver' command"
-  std::vector<std::string> argv;  // argv[0] as in Command; further arguments count where they are absolute paths
+  std::vector<std::string> argv;  // argv[0] as in Command; other arguments count if they are absolute paths
   std::string path;               // PATH of its environment; empty = the usual folders
 };
 
 struct SubstrateOptions {
   // The parent of the sandboxes' folders, on a local disk; made if missing.
   std::string work_root;
-  // The least isolation level: "none", "landlock", "namespaces" or "full". Above "none" the start is refused where the machine or
-  // this build gives less, and where agents would share the uid of Ingot's processes.
+  // The least isolation level: "none", "landlock", "namespaces" or "full". Above "none" the start fails if the machine
+  // or this build gives less, or if agents would share the uid of Ingot's processes.
   std::string require = "none";
-  // "own" = each sandbox has a uid of its own, or the start is refused. "shared" = agents have Ingot's uid and keep its
-  // capabilities. "auto" = own where the machine grants it and sandboxes reach every program, else shared without
-  // capabilities, which the start says.
+  // "own" = each sandbox has its own uid, or the start fails. "shared" = agents have Ingot's uid and keep its
+  // capabilities. "auto" = own if the machine allows it and sandboxes reach every program; otherwise shared without
+  // capabilities, which the start reports.
   std::string agent_uid = "auto";
-  // The strongest isolation level to try: "process", "landlock", "namespaces", "full", or "auto" = whatever the machine grants. `require`
-  // raises it.
+  // The strongest isolation level to try: "process", "landlock", "namespaces", "full", or "auto" = the strongest that
+  // the machine allows. `require` raises it.
   std::string isolation = "auto";
-  // "none" = with `namespaces` and `full` a sandbox reaches the gateway alone. "host" = it has the machine's network.
+  // "none" = with `namespaces` and `full` a sandbox reaches only the gateway. "host" = it has the machine's network.
   std::string network = "none";
-  // Paths that sandboxes see beside the system's programs and the recipes' own, with a root folder of their own or Landlock.
+  // More paths that sandboxes see, in addition to the system's programs and the recipes' own. For a root folder or
+  // Landlock.
   std::vector<std::string> visible;
   // The folder of images (sandbox/image/image.h); made if missing. Empty = sandboxes have none from there.
   std::string images;
-  // Totals of a sandbox, held in the isolation level `full`; 0 = no limit. Below it `memory_bytes` is a MemoryWatch's, and `processes` is
-  // held with a uid per sandbox or user namespaces.
+  // Totals of a sandbox, enforced at isolation level `full`; 0 = no limit. Below it, a MemoryWatch enforces
+  // `memory_bytes`, and `processes` is enforced with a uid per sandbox or user namespaces.
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
   // Disk of a sandbox, counted about once a second while its command runs.
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
-  // Sandboxes that are opened before they are asked for, of the kinds that were asked for last; 0 = none. -1 = the owner decides: MakeSubstrate takes it for none.
+  // Sandboxes that are opened before they are asked for, of the kinds asked for last; 0 = none. -1 = the owner decides;
+  // MakeSubstrate takes it as none.
   int32_t pool = -1;
-  // The first uid of sandboxes, in [1, 2^31); each sandbox takes the next one that no other run of this machine has.
+  // The first uid of sandboxes, in [1, 2^31); each sandbox takes the next uid that no other run on this machine has.
   int64_t uid_base = 1'900'000'000;
-  // Files and folders that no room may see: tasks, the runs' folder, keys. Missing ones are skipped.
+  // Files and folders that no sandbox may see: tasks, the runs' folder, keys. Missing ones are skipped.
   std::vector<std::string> hidden;
   std::vector<Program> programs;
 
   absl::Status Validate() const;
 };
 
-// The files of a sandbox at one moment: work/ and home/, and the root folder of an image. It never changes, and goes with the
-// last sandbox and snapshot that uses it. Thread safe.
+// The files of a sandbox at one moment: work/ and home/, and the root folder of an image. It never changes, and is
+// removed with the last sandbox or snapshot that uses it. Thread safe.
 class Snapshot {
  public:
   virtual ~Snapshot() = default;
-  // Gives `sink` the files as a tar archive of work/ and home/ (sandbox/trees/snapshot_tar.h). Of a sandbox with an image it has root/
-  // too, the files that differ from the image's. Blocks as long as the sink does.
+  // Gives `sink` the files as a tar archive of work/ and home/ (sandbox/trees/snapshot_tar.h). With an image, the
+  // archive also has root/, with the files that differ from the image's. Blocks as long as the sink does.
   virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
 
-// A folder of the sandbox that its commands see at another place too.
+// A folder of the sandbox that its commands also see at another path.
 struct Bind {
-  std::string folder;  // of the sandbox, beside work/; made, and empty at first. Or "work"
+  std::string folder;  // of the sandbox, next to work/; made, and empty at first. Or "work"
   std::string at;      // absolute
   bool operator==(const Bind&) const = default;
 };
 
 struct SandboxOptions {
-  // The root folder of an image (sandbox/image/image.h). Its commands see themselves as root. Empty = the machine's programs.
-  // Needs the isolation level `namespaces`.
+  // The root folder of an image (sandbox/image/image.h). Its commands see themselves as root. Empty = the machine's
+  // programs. Needs the isolation level `namespaces`.
   std::string image;
   // With an image, or one of /app, /logs, /tests, /solution and /home/user. Need the isolation level `namespaces`.
   std::vector<Bind> binds;
   // A fork: the sandbox begins with the snapshot's files, and with its image. Null = with empty folders.
   std::shared_ptr<const Snapshot> from;
-  // Of a fork with an image: true = the root folder is the image as it was, and of the snapshot's changes in it those in
-  // `kept_folder` (absolute; empty = none) alone are there. False = all of them are.
+  // For a fork with an image: true = the root folder is the image as it was, with only the snapshot's changes in
+  // `kept_folder` (absolute; empty = none). False = with all of its changes.
   bool is_pristine = false;
   std::string kept_folder;
-  // True: snapshots of this sandbox will be taken. Without it they are copies.
+  // True: snapshots of this sandbox will be taken. If false, they are copies.
   bool takes_snapshots = false;
-  // Limits of this sandbox in place of SubstrateOptions::totals; 0 = those.
+  // Limits of this sandbox, instead of SubstrateOptions::totals; 0 = keep that total.
   GroupLimits totals;
-  // The same in place of SubstrateOptions::disk.
+  // The same, instead of SubstrateOptions::disk.
   DiskLimits disk;
 };
 
-// A command that runs beside the next one and ends with it.
+// A command that runs next to the next command and ends with it.
 struct Companion {
   Fd input;   // its stdin's other end, which has POLLERR once no process of the command holds it
   Fd output;  // a file without a name: its stdout and stderr so far
@@ -173,18 +177,18 @@ class Sandbox {
   // The address under which commands inside reach the gateway, whose own address is `url`.
   virtual std::string InsideUrl(const std::string& url) const = 0;
 
-  // Writes work/`relative` and makes the folders on the way; replaces whatever an agent put there. INVALID_ARGUMENT: the
-  // path leaves work/. A text that begins with "#!" becomes executable.
+  // Writes work/`relative` and makes the folders on the way; replaces anything an agent put there. INVALID_ARGUMENT:
+  // the path leaves work/. A text that begins with "#!" becomes executable.
   virtual absl::Status WriteFile(const std::string& relative, std::string_view content) = 0;
 
   // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT: no regular file.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) = 0;
 
-  // Makes an empty folder beside work/, which no process of the sandbox has used, and returns its path inside.
+  // Makes an empty folder next to work/, which no process of the sandbox has used, and returns its path inside.
   virtual absl::StatusOr<std::string> AddFolder(const std::string& name) = 0;
 
-  // The listening socket inside the sandbox that commands reach at InsideUrl; the caller accepts on it. Invalid: the sandbox shares
-  // the network of the machine, or the socket was taken before.
+  // The listening socket inside the sandbox that commands reach at InsideUrl; the caller accepts on it. Invalid: the
+  // sandbox shares the machine's network, or the socket was taken before.
   virtual Fd TakeListener() = 0;
 
   // Reads a file of a Bind's folder; as ReadFile.
@@ -192,30 +196,31 @@ class Sandbox {
                                                 int64_t limit_bytes) = 0;
   // Copies the files of `source`, a folder outside, into a Bind's folder, which is emptied first.
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
-  // Empties a Bind's folder and makes one folder in it. The sandbox alone can enter them.
+  // Empties a Bind's folder and makes one folder in it. Only the sandbox can enter them.
   virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;
 
-  // Keeps the files as they are now. Thread safe beside Run: a command that runs is frozen meanwhile, and runs on. Between commands
-  // it needs nothing of the machine. FAILED_PRECONDITION: a command or companion runs, and ProbeResult::freezer is 0. UNAVAILABLE: the
-  // command was ended meanwhile, or did not stand still.
+  // Keeps the files as they are now. Thread safe with Run: a running command is frozen meanwhile, then resumes. Between
+  // commands it needs no support from the machine. FAILED_PRECONDITION: a command or companion runs, and
+  // ProbeResult::freezer is 0. UNAVAILABLE: the command was ended meanwhile, or did not freeze.
   virtual absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() = 0;
 
-  // Runs one command in the sandbox. An error means that it did not run, or that the substrate broke under it: NOT_FOUND
-  // (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not an
-  // executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the sandbox's
-  // first process died). It is a sandbox fault (sandbox/sandbox_fault.h) where an earlier command can be its cause. A command that ran
-  // has an Outcome, however it ended. `cancel` may be null.
+  // Runs one command in the sandbox. An error means that it did not run, or that the substrate broke under it:
+  // NOT_FOUND (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not
+  // an executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the
+  // sandbox's first process died). It is a sandbox fault (sandbox/sandbox_fault.h) if an earlier command can have
+  // caused it. A command that ran has an Outcome, however it ended. `cancel` may be null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
 
-  // Starts a command that runs until the next Run has ended. Its output counts as disk of the sandbox. Errors are those of Run.
+  // Starts a command that runs until the next Run has ended. Its output counts as disk of the sandbox. Errors as for
+  // Run.
   virtual absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) = 0;
 
-  // A TCP socket of the sandbox's network, or of the machine's where it is shared, neither bound nor connected: the caller
-  // listens for commands with it, or connects it to a companion. Not while a command runs. UNAVAILABLE.
+  // A TCP socket of the sandbox's network, or of the machine's if it is shared, neither bound nor connected: the caller
+  // listens on it for commands, or connects it to a companion. Not while a command runs. UNAVAILABLE.
   virtual absl::StatusOr<Fd> NewSocket() = 0;
 
-  // Leaves the folders to people, as kept-`name` under the work root, and returns the path outside. `beside`: files next
-  // to work/, name to content. Nothing runs in the sandbox afterwards. No later sandbox can enter the folder.
+  // Keeps the folders for people, as kept-`name` under the work root, and returns the path outside. `beside`: files
+  // next to work/, name to content. Nothing runs in the sandbox afterwards. No later sandbox can enter the folder.
   virtual absl::StatusOr<std::string> KeepFolders(const std::string& name,
                                                   const std::map<std::string, std::string>& beside) = 0;
 };
@@ -229,13 +234,13 @@ class Substrate {
   virtual const SubstrateOptions& options() const = 0;
 
   // UNAVAILABLE, RESOURCE_EXHAUSTED: no folder, uid or process; worth another try.
-  // FAILED_PRECONDITION: this isolation level has no images; INVALID_ARGUMENT: there is no such image.
+  // FAILED_PRECONDITION: this isolation level has no images; INVALID_ARGUMENT: no such image.
   virtual absl::StatusOr<std::unique_ptr<Sandbox>> Prepare(const SandboxOptions& options) = 0;
   absl::StatusOr<std::unique_ptr<Sandbox>> Prepare() { return Prepare(SandboxOptions()); }
 };
 
-// Probes the machine and returns its strongest substrate. FAILED_PRECONDITION: it is weaker than `require`, or lacks the
-// uid that agent_uid "own" asks for; the message has the probe's findings. Removes folders that killed runs left in
+// Probes the machine and returns its strongest substrate. FAILED_PRECONDITION: it is weaker than `require`, or lacks
+// the uid that agent_uid "own" asks for; the message has the probe's findings. Removes folders that killed runs left in
 // work_root.
 absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions& options);
 

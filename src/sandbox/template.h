@@ -1,8 +1,8 @@
-// A Template is text with ${names} in it, as recipes and verifiers are configured with.
+// A Template is text with ${names} in it, used in the configuration of recipes and verifiers.
 //
 //   ${name}                 a variable
-//   ${root.field.0.inner}   a field of a JSON variable: a string as it is, any other value as compact JSON; numbers keep
-//                           the digits that they were written with
+//   ${root.field.0.inner}   a field of a JSON variable: a string as it is, any other value as compact JSON; numbers
+//                           keep the digits that they were written with
 //   ${json:name}            a variable or field as JSON: a string in quotation marks, escaped
 //   $${                     a literal ${
 //
@@ -33,7 +33,7 @@ class Template {
   // below it. INVALID_ARGUMENT names the variable that is not allowed and lists the allowed ones.
   static absl::StatusOr<Template> Parse(std::string_view text, const std::vector<std::string>& known);
 
-  // Whether the variable `root`, or a field of it, stands in the text.
+  // True if the text names the variable `root` or a field of it.
   bool Uses(std::string_view root) const;
 
   // INVALID_ARGUMENT names the field that the JSON variable lacks.

@@ -1,5 +1,5 @@
-// A UidRange hands out uids that no other run of this machine has: each is locked in a file that all runs of root share.
-// The lock goes with the process, however it ends. Thread safe.
+// A UidRange hands out uids that no other run of this machine has: each is locked in a file that all runs of root
+// share. The lock goes with the process, however it ends. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class UidRange {
 
   // RESOURCE_EXHAUSTED: all are taken.
   absl::StatusOr<int64_t> Acquire();
-  // `uid` may be taken again, by this range alone: its lock stays.
+  // Only this range may take `uid` again: its lock stays.
   void Give(int64_t uid);
 
  private:

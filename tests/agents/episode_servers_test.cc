@@ -134,7 +134,7 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
                                    HasSubstr("its output ends: loading")));
   sandbox::ProbeResult probe_result;
   EXPECT_THAT(std::string(CheckServersReach(recipe_, probe_result).message()),
-              HasSubstr("the service 'files' listens inside the sandbox, which needs a network of its own"));
+              HasSubstr("the service 'files' listens inside the sandbox, which needs its own network"));
   recipe_.services[0].url = "";
   EXPECT_THAT(std::string(Recipe::Make(recipe_).status().message()),
               HasSubstr("services 'files': name a command and its url"));

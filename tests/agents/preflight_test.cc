@@ -151,7 +151,7 @@ TEST_F(PreflightTest, AnExpectedAnswerThatNothingEqualsIsFound) {
 
 TEST_F(PreflightTest, PayloadsThatAreNoObjectsAreFound) {
   AddTask("list", "[1]");
-  EXPECT_THAT(Error(), AllOf(HasSubstr("no JSON object"), HasSubstr("'list'; 1 of 2")));
+  EXPECT_THAT(Error(), AllOf(HasSubstr("not a JSON object"), HasSubstr("'list'; 1 of 2")));
 }
 
 TEST_F(PreflightTest, AWorkRootThatCannotBeMadeIsNamed) {
@@ -216,7 +216,7 @@ TEST_F(PreflightTest, TheScriptOfAnInterpreterIsLookedFor) {
     recipe().command.insert(recipe().command.end(), rest.begin(), rest.end());
   };
   run({"${cwd}/no/agent.py", "task.json"});
-  EXPECT_THAT(Error(), AllOf(HasSubstr("recipe 'a': command: there is no '"), HasSubstr("/no/agent.py' for /bin/sh")));
+  EXPECT_THAT(Error(), AllOf(HasSubstr("recipe 'a': command: cannot find '"), HasSubstr("/no/agent.py' for /bin/sh")));
   run({"agent.py"});
   EXPECT_THAT(Error(), HasSubstr("relative paths begin in ${workdir}"));
   recipe().files = {{"agent.py", "print(42)"}};

@@ -475,7 +475,7 @@ TEST_F(RunnerTest, AnMcpServerThatDoesNotStartIsANamedFailureOfTheInfrastructure
   ExpectFailure("mcp", "the MCP server 'notes' (/no/such/server) did not start");
   recipe().files = {{"server", "#!/bin/sh\necho '{\"id\":1,\"error\":{\"message\":\"too old\"}}'\n"}};
   recipe().mcp[0].command = {"${workdir}/server"};
-  ExpectFailure("mcp", "refused to initialize: too old");
+  ExpectFailure("mcp", "rejected `initialize`: too old");
   recipe().mcp[0].check_start = false;
   FakeEpisodes episodes(1);
   EXPECT_EQ(RunAll(episodes).finished, 1) << "it is the agent's trouble";
@@ -658,7 +658,7 @@ TEST_F(RunnerTest, ARejectedEndFailsTheEpisode) {
   EXPECT_EQ(stats.unreported, 0);
   ASSERT_EQ(episodes.ends().size(), 1u) << "the episode is not left open";
   EXPECT_EQ(episodes.ends()[0].state(), v1::EPISODE_INFRASTRUCTURE_FAILED);
-  EXPECT_EQ(episodes.ends()[0].detail(), "gateway: the end was not taken: not so");
+  EXPECT_EQ(episodes.ends()[0].detail(), "gateway: the gateway did not accept the end: not so");
 }
 
 TEST_F(RunnerTest, AnEndThatMayHaveBeenAcceptedIsNotReplacedByAnother) {

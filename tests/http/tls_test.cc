@@ -134,7 +134,7 @@ TEST(Tls, FilesThatDoNotServeAreNamed) {
     const char *certificate, *key, *named;
   } cases[] = {{"a.pem", "none", "none': No such file"},     {"none", "a.key", "none': No such file"},
                {"text", "a.key", "text' is not a certif"},   {"a.pem", "text", "text' is not a private key"},
-               {"a.pem", "b.key", "b.key' is not that of"},  {"a.pem", "a.pem", "a.pem' is not a private key"},
+               {"a.pem", "b.key", "b.key' does not match"},  {"a.pem", "a.pem", "a.pem' is not a private key"},
                {"a.pem", "a.locked", "without a passphrase"}};
   for (const auto& test : cases) {
     Options options;

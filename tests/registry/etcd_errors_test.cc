@@ -97,7 +97,7 @@ TEST(EtcdUnreachable, AnotherServerIsNotTakenForOne) {
   options.deadline = milliseconds(3000);
   const absl::Status rejected = ConnectEtcd(options).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
-  EXPECT_TRUE(Mentions(rejected, "no etcd v3")) << rejected;
+  EXPECT_TRUE(Mentions(rejected, "not etcd v3")) << rejected;
 }
 
 TEST_F(EtcdErrors, MembersOfTwoClustersAreRejected) {

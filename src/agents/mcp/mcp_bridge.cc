@@ -23,7 +23,7 @@ namespace ingot::agents {
 namespace {
 
 constexpr size_t kMostWaiting = 256 * 1024;       // bytes of a stream that the sandbox has not read
-constexpr size_t kMostAnswer = size_t{64} << 20;  // bytes of an answer that is no stream
+constexpr size_t kMostAnswer = size_t{64} << 20;  // bytes of an answer that is not a stream
 constexpr std::chrono::milliseconds kConnect{10'000};
 constexpr std::array kPassedOn = {"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID"};
 
@@ -41,7 +41,7 @@ struct Target {
   std::atomic<int> requests{0};
 };
 
-// One request that is repeated to the server on a thread of its own. The thread and the connection share it.
+// One request that is forwarded to the server on its own thread. The thread and the connection share it.
 class RepeatedExchange final : public http::Exchange, public std::enable_shared_from_this<RepeatedExchange> {
  public:
   RepeatedExchange(std::shared_ptr<Target> target, http::ClientRequest request,
@@ -54,7 +54,7 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
     if (post_([self = shared_from_this()] { self->Run(); })) return;
     {
       base::MutexLock lock(mu_);
-      reply_ = Problem(503, "too many requests at a time");
+      reply_ = Problem(503, "too many requests at a time: try again later");
     }
     wake_();
   }
@@ -147,7 +147,7 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
   const std::function<bool(std::function<void()>)> post_;
   std::function<void()> wake_;
   base::Mutex mu_;
-  base::CondVar read_;  // the connection took bytes, or is gone
+  base::CondVar read_;  // the connection took bytes, or was closed
   http::Answer head_ ABSL_GUARDED_BY(mu_);
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
   std::optional<http::StreamHead> stream_ ABSL_GUARDED_BY(mu_);
@@ -261,7 +261,7 @@ McpBridge::~McpBridge() = default;
 
 absl::StatusOr<std::unique_ptr<McpBridge>> McpBridge::Make() {
   auto impl = std::make_unique<Impl>();
-  INGOT_RETURN_IF_ERROR(base::Annotate(impl->Listen(), "the bridge to MCP servers"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(impl->Listen(), "the MCP bridge"));
   return std::unique_ptr<McpBridge>(new McpBridge(std::move(impl)));
 }
 

@@ -1,11 +1,11 @@
-// An McpBridge lets sandboxes with a network of their own reach MCP servers elsewhere. It listens inside the sandbox, as the gateway
-// does, and repeats each request to the server, over TLS where its address is https.
+// An McpBridge lets sandboxes with their own network reach remote MCP servers. It listens inside the sandbox, as the
+// gateway does, and forwards each request to the server, over TLS if the address is https.
 //
 //   agent ── http://127.0.0.1:PORT/TOKEN ──▶ bridge (Ingot) ── url, with the recipe's headers ──▶ MCP server
 //
-// Of a request only the headers of MCP's streamable HTTP transport pass, and the recipe's are added: secrets in them never
-// enter the sandbox. A sandbox reaches the one address, whatever path it asks for. Server-sent events pass as they come.
-// Each request that waits takes a thread, at most kMostRequests of one sandbox and server. Thread safe.
+// It passes only the headers of MCP's streamable HTTP transport, and adds the recipe's headers, whose secrets never
+// enter the sandbox. A sandbox reaches only the one address, whatever path it asks for. Server-sent events pass as they
+// arrive. Each waiting request takes a thread, at most kMostRequests per sandbox and server. Thread safe.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ class McpBridge {
 
   struct Way {
     std::string url;             // inside the sandbox
-    std::shared_ptr<void> open;  // the way is closed, and its requests end, when it goes
+    std::shared_ptr<void> open;  // destroying it closes the way and ends its requests
   };
   absl::StatusOr<Way> Open(sandbox::Sandbox& sandbox, const std::string& url,
                            const std::map<std::string, std::string>& headers);

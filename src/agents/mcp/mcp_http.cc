@@ -64,7 +64,7 @@ absl::Status GreetMcpServer(http::ClientRequest request) {
     request.headers["Mcp-Session-Id"] = session->second;
     request.on_head = nullptr;
     request.on_bytes = [](std::string_view) { return true; };
-    (void)http::Client().Send(request);  // a server may refuse it
+    (void)http::Client().Send(request);  // a server may reject it
   }
   return answer;
 }

@@ -1,4 +1,4 @@
-// Whether a server answers: greetings of MCP's streamable HTTP transport, and of services.
+// Checks whether a server answers: greetings for MCP's streamable HTTP transport, and for services.
 #pragma once
 
 #include "base/status.h"
@@ -6,11 +6,11 @@
 
 namespace ingot::agents {
 
-// Whether whoever listens at `url` answers a GET. UNAVAILABLE: nobody does, or with a status of 500 or above; it may yet.
+// OK: the server at `url` answers a GET. UNAVAILABLE: no answer, or a status of 500 or above; it may answer later.
 absl::Status GreetService(http::ClientRequest request);
 
-// Begins a session and ends it again: the server at `url` answers `initialize`. UNAVAILABLE: nobody listens there; it may yet.
-// INTERNAL: it answered something else, which the message says.
+// Begins a session and ends it again. OK: the server at `url` answers `initialize`. UNAVAILABLE: no server listens
+// there; it may later. INTERNAL: it answered something else, which the message shows.
 absl::Status GreetMcpServer(http::ClientRequest request);
 
 }  // namespace ingot::agents

@@ -17,7 +17,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The least that every server knows, over stdin and stdout and over streamable HTTP.
+// The minimum that every server supports, over stdin and stdout and over streamable HTTP.
 constexpr std::string_view kProtocol = "2024-11-05";
 constexpr std::string_view kHttpProtocol = "2025-03-26";
 
@@ -70,20 +70,20 @@ object Strings(const std::map<std::string, std::string>& texts) {
   return made;
 }
 
-// A fault of the address, for people.
+// What is wrong with the address, for people.
 std::string UrlFault(const StartedMcpServer& server) {
   if (server.url.empty()) return "";
   if (server.argv.empty()) {
     const bool is_http = server.url.starts_with("http://") || server.url.starts_with("https://");
-    return is_http ? "" : "is no http:// or https:// address";
+    return is_http ? "" : "is not an http:// or https:// address";
   }
   for (const std::string_view host : {"http://127.0.0.1:", "http://localhost:"}) {
     if (!server.url.starts_with(host)) continue;
     const std::string rest = server.url.substr(host.size());
     const std::string digits = rest.substr(0, rest.find('/'));
     int port = 0;
-    if (!absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) return "names no port";
-    return port == sandbox::kInsidePort ? "names the port of the gateway" : "";
+    if (!absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) return "has no valid port";
+    return port == sandbox::kInsidePort ? "has the gateway's port" : "";
   }
   return "must begin with http://127.0.0.1:PORT: its command listens inside the sandbox";
 }
@@ -134,17 +134,17 @@ absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServ
   for (const McpServerOptions& each : options) {
     const std::string key = absl::StrCat(base::View(list), " '", each.name, "'");
     if (!IsWord(each.name)) {
-      return absl::InvalidArgumentError(absl::StrCat(key, ": a name has letters, digits, - and _, and at most 64"));
+      return absl::InvalidArgumentError(absl::StrCat(key, ": a name has at most 64 letters, digits, - and _"));
     }
     if (!names.insert(each.name).second) return absl::InvalidArgumentError(absl::StrCat(key, " is declared twice"));
     if (each.command.empty() && each.url.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(key, ": name a command, a url, or both"));
     }
     if (each.url.empty() && !each.headers.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(key, ": headers are of a url"));
+      return absl::InvalidArgumentError(absl::StrCat(key, ": headers need a url"));
     }
     if (each.command.empty() && !each.env.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(key, ": env is of a command"));
+      return absl::InvalidArgumentError(absl::StrCat(key, ": env needs a command"));
     }
     if (!(each.start_timeout_s > 0 && each.start_timeout_s <= 1e6)) {
       return absl::InvalidArgumentError(absl::StrCat(key, ": start_timeout_s must be above 0 (and at most 1e6)"));
@@ -237,7 +237,7 @@ absl::Status CheckMcpMessage(std::string_view message) {
   const value* const id = answer.ok() ? base::Find(*answer, "id") : nullptr;
   if (id == nullptr || !id->is_int64() || id->get_int64() != 1) return absl::NotFoundError("no answer");
   if (base::Find(*answer, "result") != nullptr) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("it refused to initialize: ", ErrorOf(*answer)));
+  return absl::InternalError(absl::StrCat("it rejected `initialize`: ", ErrorOf(*answer)));
 }
 
 absl::Status CheckMcpAnswer(const sandbox::Outcome& outcome, const sandbox::Limits& limits) {

@@ -67,13 +67,13 @@ std::string EndEnvelope(const absl::Status& status) {
 absl::StatusOr<std::vector<value>> ReadEnvelopes(std::string_view body) {
   std::vector<value> messages;
   while (!body.empty()) {
-    if (body.size() < 5) return absl::InvalidArgumentError("the last envelope is cut");
-    if ((body[0] & 1) != 0) return absl::InvalidArgumentError("compressed messages are not read");
+    if (body.size() < 5) return absl::InvalidArgumentError("the last envelope is incomplete");
+    if ((body[0] & 1) != 0) return absl::InvalidArgumentError("compressed messages are not supported");
     uint32_t size = 0;
     for (int i = 1; i < 5; ++i) size = size << 8 | static_cast<uint8_t>(body[i]);
-    if (body.size() - 5 < size) return absl::InvalidArgumentError("the last envelope is cut");
+    if (body.size() - 5 < size) return absl::InvalidArgumentError("the last envelope is incomplete");
     if (messages.size() == kMostMessages)
-      return absl::InvalidArgumentError(absl::StrCat("a request has ", kMostMessages, " messages at most"));
+      return absl::InvalidArgumentError(absl::StrCat("a request may have at most ", kMostMessages, " messages"));
     INGOT_ASSIGN_OR_RETURN(value message, ParseBody(body.substr(5, size)));
     if ((body[0] & kEndOfStream) == 0) messages.push_back(std::move(message));
     body.remove_prefix(5 + size_t{size});
@@ -95,11 +95,11 @@ absl::Status CheckConnect(const http::RequestHead& head, bool streams) {
   const std::string_view wanted = streams ? "application/connect+json" : "application/json";
   if (head.method != "POST" || type.substr(0, type.find(';')) != wanted) {
     return absl::InvalidArgumentError(
-        absl::StrCat("this method is called by POST with messages of ", base::View(wanted)));
+        absl::StrCat("call this method with POST and Content-Type: ", base::View(wanted)));
   }
   const std::string_view encoding = head.Find(streams ? "connect-content-encoding" : "content-encoding");
   if (encoding.empty() || encoding == "identity") return absl::OkStatus();
-  return absl::InvalidArgumentError("compressed messages are not read");
+  return absl::InvalidArgumentError("compressed messages are not supported");
 }
 
 std::chrono::nanoseconds ConnectTimeout(const http::RequestHead& head) {

@@ -19,9 +19,10 @@ namespace ingot::execution {
 inline constexpr char kEndOfStream = 2;
 
 std::string Envelope(const base::json::value& message, char flags = 0);
-// The end of a stream, with the error that ended it.
+// The end of a stream, with the error, if any, that ended it.
 std::string EndEnvelope(const absl::Status& status);
-// The messages of a request's body. INVALID_ARGUMENT: a compressed or a cut envelope, no JSON, or more than kMostMessages.
+// The messages of a request's body. INVALID_ARGUMENT: a compressed or incomplete envelope, not JSON, or over
+// kMostMessages.
 inline constexpr size_t kMostMessages = 4096;
 absl::StatusOr<std::vector<base::json::value>> ReadEnvelopes(std::string_view body);
 
@@ -31,7 +32,7 @@ http::Reply StreamError(const absl::Status& status);
 
 // INVALID_ARGUMENT: another encoding than JSON. `streams`: the method's messages come in envelopes.
 absl::Status CheckConnect(const http::RequestHead& head, bool streams);
-// Of the field Connect-Timeout-Ms; 0 = there is none.
+// The field Connect-Timeout-Ms; 0 = missing.
 std::chrono::nanoseconds ConnectTimeout(const http::RequestHead& head);
 
 }  // namespace ingot::execution

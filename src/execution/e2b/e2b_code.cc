@@ -17,7 +17,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-constexpr char kFirst[] = "default";  // the name of the interpreter that nobody added
+constexpr char kFirst[] = "default";  // the name of the first interpreter, which no request added
 
 std::string Line(const object& json) { return base::PrintJson(json) + "\n"; }
 
@@ -50,7 +50,7 @@ std::string LineOf(const CellEvent& event) {
 absl::Status CheckLanguage(const value& request) {
   INGOT_ASSIGN_OR_RETURN(const std::string language, TextField(request, "language", "python"));
   if (language == "python") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("'language' is '", language, "': interpreters here know python"));
+  return absl::InvalidArgumentError(absl::StrCat("'language' is '", language, "': only python is supported"));
 }
 
 object ContextJson(const std::string& name, const Interpreter& interpreter, const Session& session) {
@@ -82,7 +82,8 @@ absl::StatusOr<object> AddContext(HeldSession& held, const std::string& body) {
   INGOT_RETURN_IF_ERROR(CheckLanguage(request));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, TextField(request, "cwd", ""));
   const std::string name = held.AddInterpreter(folder.empty() ? "" : held.session->Absolute(folder));
-  if (name.empty()) return absl::ResourceExhaustedError("the sandbox has as many contexts as it may have");
+  if (name.empty())
+    return absl::ResourceExhaustedError("the sandbox has reached its limit of contexts: delete one first");
   return ContextJson(name, *held.FindInterpreter(name), *held.session);
 }
 
@@ -127,7 +128,7 @@ std::variant<http::Reply, std::shared_ptr<Feed>> E2bCode::Open(const http::Reque
     const std::vector<std::string> parts = absl::StrSplit(path, '/', absl::SkipEmpty());
     return AnswerContexts(store_, **held, head.method, parts, body);
   }
-  if (head.method != "POST") return E2bError(absl::InvalidArgumentError("code is executed by POST"));
+  if (head.method != "POST") return E2bError(absl::InvalidArgumentError("use POST to execute code"));
   auto feed = Execute(*std::move(held), body, std::move(wake));
   if (!feed.ok()) return E2bError(feed.status());
   return *std::move(feed);

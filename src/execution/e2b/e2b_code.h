@@ -1,4 +1,4 @@
-// E2B's code interpreter: cells of Python in contexts, each an interpreter of its own. Written against its Python SDK
+// E2B's code interpreter: Python cells in contexts, each with its own interpreter. Written against its Python SDK
 // e2b-code-interpreter 2.11.5.
 //
 //   POST   /execute                 {"code", "context_id", "language", "env_vars"}: a stream of lines of JSON

@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, st
     const size_t headers_end = body.find("\r\n\r\n");
     const size_t end = headers_end == std::string_view::npos ? headers_end : body.find(between, headers_end + 2);
     if (end == std::string_view::npos || !body.starts_with("\r\n"))
-      return absl::InvalidArgumentError("the form is cut");
+      return absl::InvalidArgumentError("the form is incomplete");
     const std::string_view headers = body.substr(0, headers_end);
     const size_t from = std::min(headers_end + 4, end);
     for (const std::string& header : std::vector<std::string>(absl::StrSplit(base::View(headers), "\r\n"))) {
@@ -113,14 +113,14 @@ std::variant<http::Reply, std::shared_ptr<Feed>> E2bFiles::Open(const http::Requ
     return *std::move(download);
   }
   if (head.method == "POST") return Upload(head, target, body);
-  return E2bError(absl::InvalidArgumentError("files are read by GET with 'path', and written by POST"));
+  return E2bError(absl::InvalidArgumentError("read files with GET and 'path', and write them with POST"));
 }
 
 http::Reply E2bFiles::Upload(const http::RequestHead& head, const Target& target, const std::string& body) {
   const auto held = FindSandbox(store_, head);
   if (!held.ok()) return E2bError(held.status());
   if (!head.Find("content-encoding").empty())
-    return E2bError(absl::InvalidArgumentError("compressed uploads are not read: upload without gzip"));
+    return E2bError(absl::InvalidArgumentError("compressed uploads are not supported: upload without gzip"));
   const auto path = target.query.find("path");
   const std::string named = path == target.query.end() ? "" : path->second;
   const std::string_view type = head.Find("content-type");
@@ -134,7 +134,7 @@ http::Reply E2bFiles::Upload(const http::RequestHead& head, const Target& target
   array written;
   Session& session = *(*held)->session;
   for (const FormFile& file : files) {
-    if (file.name.empty()) return E2bError(absl::InvalidArgumentError("a file without a path"));
+    if (file.name.empty()) return E2bError(absl::InvalidArgumentError("a file in the form has no path"));
     if (const absl::Status status = WriteWhole(session, file.name, file.bytes); !status.ok()) {
       if (!absl::IsResourceExhausted(status)) return E2bError(status);
       return JsonReply(507, object{{"code", 507}, {"message", base::ToUtf8(std::string(status.message()))}});

@@ -1,10 +1,11 @@
 // E2B's files: the methods of filesystem.Filesystem over the Connect protocol, and whole files over HTTP.
 //
 //   GET  /files?path=PATH    the bytes
-//   POST /files?path=PATH    the body: octets, or multipart/form-data, whose parts name their own paths if the query names none
+//   POST /files?path=PATH    the body: octets, or multipart/form-data, whose parts name paths if the query does not
 //   GET  /health             204 while the sandbox lives
 //
-// The user that a client names counts for nothing: a sandbox has one. Watches, file metadata and compressed uploads are refused.
+// The user that a client names is ignored: a sandbox has only one. Watches, file metadata and compressed uploads are
+// rejected.
 #pragma once
 
 #include <functional>
@@ -42,7 +43,8 @@ struct FormFile {
   std::string name;  // its filename
   std::string_view bytes;
 };
-// INVALID_ARGUMENT: the body is cut, has no file, or has more than kMostParts parts. The views are of `body`. In linear time.
+// INVALID_ARGUMENT: the body is incomplete, has no file, or has more than kMostParts parts. The views point into
+// `body`. Takes linear time.
 inline constexpr int kMostParts = 4096;
 absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, std::string_view body);
 

@@ -21,7 +21,7 @@ using base::json::value;
 
 absl::StatusOr<Program> ProgramOf(const value& request) {
   static const value kNothing;
-  if (base::Find(request, "pty") != nullptr) return absl::UnimplementedError("sandboxes here have no terminals (pty)");
+  if (base::Find(request, "pty") != nullptr) return absl::UnimplementedError("terminals (pty) are not supported");
   const value* const found = base::Find(request, "process");
   const value& config = found == nullptr ? kNothing : *found;
   Program program;
@@ -57,13 +57,13 @@ absl::StatusOr<std::shared_ptr<Process>> ProcessOf(Session& session, const value
   const value* const tag = selector == nullptr ? nullptr : base::Find(*selector, "tag");
   if (pid != nullptr && pid->is_int64()) {
     if (auto process = session.FindPid(static_cast<uint32_t>(pid->get_int64()))) return process;
-    return absl::NotFoundError(absl::StrCat("no process with the id ", pid->get_int64(), " runs"));
+    return absl::NotFoundError(absl::StrCat("no running process has the id ", pid->get_int64()));
   }
   if (tag == nullptr || !tag->is_string()) return absl::InvalidArgumentError("'process' needs a pid or a tag");
   for (auto& process : session.Processes()) {
     if (process->program().tag == std::string_view(tag->get_string())) return process;
   }
-  return absl::NotFoundError(absl::StrCat("no process with the tag '", std::string(tag->get_string()), "' runs"));
+  return absl::NotFoundError(absl::StrCat("no running process has the tag '", std::string(tag->get_string()), "'"));
 }
 
 object Message(object event) { return {{"event", std::move(event)}}; }
@@ -93,7 +93,7 @@ ProgramWords Words() {
           [](const ProcessEnd& end) {
             if (end.ending == sandbox::Ending::kCancelled) return EndEnvelope(absl::UnavailableError(end.why));
             if (end.ending == sandbox::Ending::kTimedOut)
-              return EndEnvelope(absl::DeadlineExceededError("the program ran past its time, and was killed"));
+              return EndEnvelope(absl::DeadlineExceededError("the program ran past its time limit and was killed"));
             return Envelope(EndEvent(end)) + EndEnvelope(absl::OkStatus());
           },
       .ends_program = false};
@@ -117,7 +117,8 @@ absl::StatusOr<object> StreamInput(Session& session, const std::string& body) {
     if (const value* const start = base::Find(message, "start")) {
       INGOT_ASSIGN_OR_RETURN(process, ProcessOf(session, *start));
     } else if (const value* const data = base::Find(message, "data")) {
-      if (process == nullptr) return absl::InvalidArgumentError("data before the process was named");
+      if (process == nullptr)
+        return absl::InvalidArgumentError("the data came before a message that names the process");
       INGOT_RETURN_IF_ERROR(SendInput(session, *process, *data));
     }
   }

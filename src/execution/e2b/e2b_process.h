@@ -1,6 +1,7 @@
-// E2B's process service: the methods of process.Process over the Connect protocol. Start and Connect stream; StreamInput
-// takes its messages when the client has sent the last one. A program that starts with the field Connect-Timeout-Ms is
-// killed at that time. A client that goes away leaves its program running, as E2B does. There are no terminals (PTY).
+// E2B's process service: the methods of process.Process over the Connect protocol. Start and Connect stream;
+// StreamInput takes its messages when the client has sent the last one. A program that starts with the field
+// Connect-Timeout-Ms is killed at that time. A client that goes away leaves its program running, as E2B does. There are
+// no terminals (PTY).
 #pragma once
 
 #include <functional>

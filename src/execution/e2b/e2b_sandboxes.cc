@@ -60,7 +60,7 @@ absl::StatusOr<double> SecondsOf(const value& request, const char* name, double 
   return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be seconds from 0 to ", kMostSeconds));
 }
 
-// Wishes whose silent neglect would change what a program sees.
+// Rejects options that would change what a program sees; ignoring them silently would mislead the client.
 absl::Status CheckWishes(const value& request) {
   for (const auto& [name, why] :
        std::vector<std::pair<const char*, const char*>>{{"mcp", "sandboxes here have no MCP servers"},
@@ -94,7 +94,7 @@ bool HasMetadata(const HeldSession& held, const std::string& wanted) {
 
 http::Reply NoContent() { return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""}; }
 
-// Of an owned path: "sandboxes", and the words behind it.
+// Of an owned path: "sandboxes", and the words after it.
 std::vector<std::string> WordsOf(const Target& target) {
   std::vector<std::string> words = absl::StrSplit(target.path, '/', absl::SkipEmpty());
   if (words[0] == "v2") words.erase(words.begin());
@@ -115,7 +115,7 @@ absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, co
   for (const char* const field : {"x-access-token", "e2b-traffic-access-token"}) {
     if (base::SameSecret(head.Find(field), held->token)) return held;
   }
-  return absl::UnauthenticatedError("the token of the sandbox is another one");
+  return absl::UnauthenticatedError("the token does not match the sandbox's");
 }
 
 http::Reply E2bError(const absl::Status& status) {
@@ -227,7 +227,7 @@ http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string
     if (!request.ok()) return E2bError(request.status());
     const auto seconds = SecondsOf(*request, action == "refreshes" ? "duration" : "timeout", kUsualSeconds);
     if (!seconds.ok()) return E2bError(seconds.status());
-    // To connect never shortens the time.
+    // Connecting never shortens the time.
     const HeldSession::Clock::time_point end = store_.now() + Milliseconds(*seconds);
     held->SetEnd(action == "timeout" ? end : std::max(end, held->ends_at()));
     if (action == "connect") return JsonReply(200, Tokens(*held));

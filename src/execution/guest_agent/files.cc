@@ -18,8 +18,8 @@
 namespace ingot::execution::guest_agent {
 namespace {
 
-// The name of an id in a file of the form NAME:x:ID:.., else its number. The C library's own functions load modules, which
-// a static program cannot.
+// The name of an id in a file of the form NAME:x:ID:.., otherwise its number. The C library's own functions load
+// modules, which a static program cannot.
 std::string NameOf(const char* file, unsigned id) {
   char line[1024];
   std::string name;

@@ -1,5 +1,5 @@
-// Files of the sandbox, as its commands see them and with their rights. Nothing here waits for another process: a pipe or a
-// device is no file.
+// Files of the sandbox, as its commands see them and with their rights. Nothing here waits for another process: pipes
+// and devices are not files.
 #pragma once
 
 #include <string>

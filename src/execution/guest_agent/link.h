@@ -11,7 +11,7 @@ namespace ingot::execution::guest_agent {
 // The socket of the service, a descriptor that the guest agent was started with.
 inline constexpr int kLink = 1;
 
-// Sends one frame and waits until the socket has taken it. Ends the guest agent if nobody reads it.
+// Sends one frame and waits until the socket has taken it. Ends the guest agent if the other end is gone.
 void Send(FrameKind kind, uint32_t id, uint32_t number, std::string_view payload);
 
 // The frames that came.
@@ -19,7 +19,7 @@ class Incoming {
  public:
   // Reads the bytes that are there now. False: the service has gone.
   bool ReadMore();
-  // The next whole frame; false = there is none yet. `payload` lives until the next call.
+  // The next whole frame; false = none has arrived. `payload` lives until the next call.
   bool Next(FrameHeader& header, std::string_view& payload);
 
  private:
@@ -27,7 +27,7 @@ class Incoming {
   size_t used_ = 0;
 };
 
-// Takes a string and its NUL from the front of `rest`. False: there is none.
+// Takes a string and its NUL from the front of `rest`. False: no complete string.
 bool TakeString(std::string_view& rest, const char*& text);
 
 }  // namespace ingot::execution::guest_agent

@@ -1,6 +1,6 @@
-// The guest agent: it starts the processes of a session in its sandbox, carries their input and output, and works on the
-// sandbox's files. The sandbox's first process starts it as the sandbox's one command (Command::program), and ends it with
-// its descendants. It ends with its socket, descriptor 1.
+// The guest agent: it starts the processes of a session in its sandbox, carries their input and output, and works on
+// the sandbox's files. The sandbox's first process starts it as the sandbox's one command (Command::program), and ends
+// it with its descendants. It ends with its socket, descriptor 1.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -45,7 +45,7 @@ class Processes {
   void Finish(uint32_t id, Process& process, int status, const EndFacts& facts);
 
   std::map<uint32_t, Process> processes_;
-  std::vector<Place> places_;  // of the descriptors behind the caller's
+  std::vector<Place> places_;  // of the descriptors after the caller's
   std::vector<int>
       left_behind_;  // output pipes of ended processes that daemons hold: read, so that writing does not kill them
 };

@@ -103,7 +103,7 @@ AddressKind KindOf(const sockaddr& address) {
 
 bool IsOwnAddress(const sockaddr& address) {
   ifaddrs* found = nullptr;
-  if (getifaddrs(&found) != 0) return true;  // it cannot be told
+  if (getifaddrs(&found) != 0) return true;  // unknown, so assume it
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(found, freeifaddrs);
   for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
     const sockaddr* const own = each->ifa_addr;
@@ -148,7 +148,7 @@ absl::StatusOr<EgressList> EgressList::Parse(const std::vector<std::string>& ent
     const auto host = ParseHostPort(std::string_view(entry).substr(is_below ? 2 : 0));
     if (!host.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", entry, "' is no host of builds: HOST:PORT, *.DOMAIN:PORT or [IPV6]:PORT"));
+          absl::StrCat("'", entry, "' is not a host for builds: write HOST:PORT, *.DOMAIN:PORT or [IPV6]:PORT"));
     }
     list.entries_.push_back({*host, is_below});
   }

@@ -4,8 +4,8 @@
 //   *.pythonhosted.org:443   every name below it, not itself
 //   10.0.0.7:5000, [fd00::7]:5000   an address
 //
-// The list holds for the name as it is asked for. An address that the name leads to is checked beside it (MayReach): a stranger's
-// name must not lead into this machine or its network.
+// The list applies to the name as requested. The address that the name resolves to is checked too (MayReach): a
+// stranger's name must not lead into this machine or its network.
 #pragma once
 
 #include <netinet/in.h>
@@ -19,13 +19,15 @@
 
 namespace ingot::sandbox {
 
-// Who is named by an address.
-//   kPublic    anybody on the internet
+// What an address reaches.
+//   kPublic    anyone on the internet
 //   kPrivate   the owner's network (RFC 1918, unique local addresses, carrier-grade NAT, ..)
-//   kLocal     this machine, its link, or nobody: loopback, link-local (with the metadata services of clouds), multicast, reserved
+//   kLocal     this machine, its link, or nothing: loopback, link-local (with clouds' metadata services), multicast,
+//              reserved
 enum class AddressKind { kPublic, kPrivate, kLocal };
 
-// IPv6 addresses that hold one of IPv4 (mapped, NAT64, 6to4) are of its kind. Does not know this machine's own addresses.
+// IPv6 addresses that hold one of IPv4 (mapped, NAT64, 6to4) are of its kind. Does not know this machine's own
+// addresses.
 AddressKind KindOf(const sockaddr& address);
 // True: one of this machine's interfaces has it.
 bool IsOwnAddress(const sockaddr& address);
@@ -48,8 +50,8 @@ class EgressList {
   enum class Match { kNone, kBelow, kName };
   Match Find(const HostPort& host) const;
 
-  // Whether a host that was found so may be reached at this address. Public ones always; private ones by name; this machine's
-  // and its link's only where the entry is the address itself, or "localhost".
+  // True if a host with this match may be reached at this address. Public ones always; private ones by name; this
+  // machine's and its link's only where the entry is the address itself, or "localhost".
   static bool MayReach(Match match, const HostPort& host, const sockaddr& address);
 
  private:

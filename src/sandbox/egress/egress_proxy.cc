@@ -25,7 +25,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr size_t kMostConnections = 64;
 constexpr size_t kMostHead = 16 * 1024;
 constexpr size_t kMostNoted = 16;
-constexpr size_t kMostAddresses = 4;  // of a host that are tried
+constexpr size_t kMostAddresses = 4;  // to try for a host
 constexpr size_t kBuffer = 64 * 1024;
 constexpr std::chrono::seconds kHeadTimeout(30), kLookupTimeout(20), kConnectTimeout(20), kIdleTimeout(300);
 
@@ -56,7 +56,7 @@ bool SendAll(int fd, std::string_view bytes, const Cancellation& stop) {
   return true;
 }
 
-// The head, and in `rest` what came behind it. Empty: none came in time, or it is too long.
+// The head; `rest` gets what came after it. Empty: no head arrived in time, or it is too long.
 std::string ReadHead(int fd, const Cancellation& stop, std::string& rest) {
   const auto end = SteadyClock::now() + kHeadTimeout;
   std::string text;
@@ -75,14 +75,14 @@ std::string ReadHead(int fd, const Cancellation& stop, std::string& rest) {
   return "";
 }
 
-// Moves what there is from one socket to another. False: the first has ended, or one is broken.
+// Moves the available bytes from one socket to another. False: the first has ended, or one is broken.
 bool Move(int from, int to, const Cancellation& stop, std::vector<char>& buffer) {
   const ssize_t got = recv(from, buffer.data(), buffer.size(), 0);
   if (got > 0) return SendAll(to, {buffer.data(), static_cast<size_t>(got)}, stop);
   return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-// Carries bytes until both directions have ended. `one_way`: of the host's alone; the client's bytes are dropped with it.
+// Carries bytes until both directions have ended. `one_way`: only the host's bytes; the client's are dropped.
 void Carry(int client, int host, bool one_way, const Cancellation& stop) {
   std::vector<char> buffer(kBuffer);
   pollfd fds[3] = {{host, POLLIN, 0}, {one_way ? -1 : client, POLLIN, 0}, {stop.fd(), POLLIN, 0}};
@@ -121,7 +121,7 @@ void LookUp(const HostPort& host, Lookup& lookup) {
   [[maybe_unused]] const ssize_t wrote = write(lookup.done.get(), &one, sizeof(one));
 }
 
-// The addresses of a host. The system's lookup cannot be ended, so a stop or the deadline leaves its thread to itself.
+// The addresses of a host. The system's lookup cannot be ended, so a stop or the deadline abandons its thread.
 absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, const Cancellation& stop) {
   const auto lookup = std::make_shared<Lookup>();
   try {
@@ -130,7 +130,7 @@ absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, 
     return absl::ResourceExhaustedError(absl::StrCat("no thread for the lookup of ", host.host));
   }
   Await(lookup->done.get(), POLLIN, stop, SteadyClock::now() + kLookupTimeout);
-  if (!lookup->has_ended) return absl::UnavailableError(absl::StrCat("the lookup of ", host.host, " does not end"));
+  if (!lookup->has_ended) return absl::UnavailableError(absl::StrCat("the lookup of ", host.host, " timed out"));
   if (lookup->error != 0)
     return absl::UnavailableError(absl::StrCat("cannot find ", host.host, ": ", gai_strerror(lookup->error)));
   return lookup;
@@ -215,7 +215,7 @@ void EgressProxy::Accept() {
       base::MutexLock lock(mu_);
       return serving_.size() >= kMostConnections;
     }();
-    // With all connections taken, further ones wait in the socket's queue. The stop wakes this thread.
+    // With all connections taken, more wait in the socket's queue. The stop wakes this thread.
     if (is_full || !Await(listener_.get(), POLLIN, stop_, SteadyClock::now() + kPause)) {
       if (is_full) Await(stop_.fd(), POLLIN, stop_, SteadyClock::now() + kPause);
       continue;
@@ -256,7 +256,7 @@ absl::StatusOr<Fd> EgressProxy::ConnectListed(EgressList::Match match, const Hos
   INGOT_ASSIGN_OR_RETURN(const auto lookup, AddressesOf(host, stop_));
   absl::Status failed = absl::UnavailableError("it has no address");
   for (const auto& [address, size] : lookup->addresses) {
-    // The address that is checked is the one that is connected to: a second lookup could give another.
+    // Connects to the same address that it checks: a second lookup could return another one.
     if (!EgressList::MayReach(match, host, reinterpret_cast<const sockaddr&>(address))) {
       failed =
           Reject(absl::StrCat(Text(host), match == EgressList::Match::kBelow

@@ -1,11 +1,11 @@
-// An EgressProxy is the way out of a sandbox without a network: an HTTP proxy on a listening socket inside it, which connects from
-// this process, outside, to the hosts of an EgressList.
+// An EgressProxy is the way out of a sandbox without a network: an HTTP proxy on a listening socket inside it, which
+// connects from this process, outside, to the hosts of an EgressList.
 //
 //   CONNECT HOST:PORT           a tunnel, as for https
 //   GET http://HOST[:PORT]/..   one request, and HEAD; then the connection ends
 //
-// The client is a stranger: heads are at most 16 KiB and must come within 30 s, connections are at most 64 at a time (further ones
-// wait), a connection on which nothing moves for five minutes ends. A refused request gets 403 with a reason.
+// The client is a stranger: heads are at most 16 KiB and must arrive within 30 s, connections are at most 64 at a time
+// (more wait), a connection on which nothing moves for five minutes ends. A rejected request gets 403 with a reason.
 //
 // A thread accepts, and each connection has one. The destructor ends them all at once.
 #pragma once
@@ -27,16 +27,16 @@ namespace ingot::sandbox {
 
 class EgressProxy {
  public:
-  // Serves `listener` until the object goes. UNAVAILABLE: no thread can be had.
+  // Serves `listener` until this object is destroyed. UNAVAILABLE: cannot start a thread.
   static absl::StatusOr<std::unique_ptr<EgressProxy>> Start(Fd listener, EgressList hosts);
   ~EgressProxy();
   EgressProxy(const EgressProxy&) = delete;
   EgressProxy& operator=(const EgressProxy&) = delete;
 
-  // Hosts that clients asked for in vain, each once, at most 16: "pypi.org:443" if the list does not have it, with the reason behind
-  // it otherwise.
+  // Hosts that clients were denied, each once, at most 16: "pypi.org:443" if the list does not have it, otherwise the
+  // host and the reason.
   std::vector<std::string> Rejected() const;
-  // Listed hosts that could not be connected to, each once with the reason, at most 16.
+  // Listed hosts that the proxy could not connect to, each once with the reason, at most 16.
   std::vector<std::string> Unreached() const;
 
  private:

@@ -249,7 +249,7 @@ Relay::~Relay() {
 
 absl::StatusOr<std::shared_ptr<void>> Relay::Serve(Fd listener, const std::string& url) {
   const auto split = SplitUrl(url);
-  if (!split.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", url, "' is no address of a gateway"));
+  if (!split.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", url, "' is not a gateway's address"));
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (const int error = getaddrinfo(split->host.c_str(), split->port.c_str(), &hints, &found); error != 0) {

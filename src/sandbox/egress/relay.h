@@ -1,6 +1,6 @@
-// A Relay carries connections of sandboxes to a gateway of another process: it accepts on the listening sockets of sandboxes, connects
-// to the gateway's address for each connection, and copies bytes both ways. One thread serves all of them. Where the gateway
-// is this process, it accepts on the sockets itself, and nothing is copied. Thread safe.
+// A Relay carries sandboxes' connections to a gateway in another process: it accepts on the sandboxes' listening
+// sockets, connects to the gateway's address for each connection, and copies bytes both ways. One thread serves all of
+// them. A gateway in this process accepts on the sockets itself, and nothing is copied. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // Serves a listening socket until the returned object goes. `url`: of the gateway, "http://HOST:PORT/.."; HOST is an IP
-  // address or a name. INVALID_ARGUMENT: it is none. The relay outlives the object.
+  // Serves a listening socket until the returned object is destroyed. `url`: the gateway's, "http://HOST:PORT/.."; HOST
+  // is an IP address or a name. INVALID_ARGUMENT: not such a URL. The relay outlives the object.
   absl::StatusOr<std::shared_ptr<void>> Serve(Fd listener, const std::string& url);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kControllers[] = {"memory", "pids", "cpu"};
 constexpr int kPeriodUs = 100'000;  // of CPU shares
 
-// This process and its children in a group of version 2, such as a launcher that the probe started.
+// This process and its children, such as the probe's launcher, that are in a group of version 2.
 std::vector<int> OwnProcesses(const std::string& root, const std::string& folder) {
   std::vector<int> own = {getpid()};
   std::ifstream file(folder + "/cgroup.procs");
@@ -82,7 +82,7 @@ absl::Status ControlGroups::FindVersion2() {
   INGOT_ASSIGN_OR_RETURN(const std::string folder, OwnGroup(tree_, ""));
   const std::string all = "+memory +pids +cpu";
   INGOT_ASSIGN_OR_RETURN(const std::string own, MakeSandboxesGroup(tree_, folder));
-  // A group with processes of its own passes no controller on, unless it is the root: they move into a leaf.
+  // A group that holds processes passes no controller on, unless it is the root: they move into a leaf.
   if (!WriteGroupFile(folder + "/cgroup.subtree_control", all).ok()) {
     const std::string leaf = absl::StrCat(folder, base::View(kLeafGroup));
     if (!MakeGroup(tree_, leaf) && errno != EEXIST) {

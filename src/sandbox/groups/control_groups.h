@@ -1,4 +1,5 @@
-// Control groups of sandboxes: totals of memory, processes and CPU. The files of version 1 and version 2 are written directly.
+// Control groups of sandboxes: totals of memory, processes and CPU. The files of version 1 and version 2 are written
+// directly.
 //
 //   version 1   one folder per controller: memory/OWN/ingot-PID-K/N, pids/OWN/ingot-PID-K/N, cpu/OWN/ingot-PID-K/N
 //   version 2   one folder: OWN/ingot-PID-K/N, where OWN's controllers are delegated to this user
@@ -34,9 +35,9 @@ class ControlGroup {
 
   // Files that a process writes "0" into to enter.
   const std::vector<Fd>& entrances() const { return entrances_; }
-  // Times that the kernel killed a process because memory_bytes were used; 0 where it does not tell.
+  // How often the kernel killed a process because memory_bytes were used; 0 if the kernel does not report it.
   int64_t MemoryKills() const;
-  // Of version 2, else "".
+  // With version 2; otherwise "".
   const std::string& folder2() const { return folder2_; }
 
  private:
@@ -49,7 +50,7 @@ class ControlGroup {
 
 class ControlGroups {
  public:
-  // FAILED_PRECONDITION: memory, pids or cpu cannot be had; the message names the file.
+  // FAILED_PRECONDITION: memory, pids or cpu is not available; the message names the file.
   static absl::StatusOr<std::unique_ptr<ControlGroups>> Make(GroupTree tree = {});
   ~ControlGroups();
 

@@ -13,7 +13,7 @@
 namespace ingot::sandbox {
 namespace {
 
-// So long a group of version 1 may stay FREEZING before FROZEN is written again.
+// How long a version 1 group may stay FREEZING before FROZEN is written again.
 constexpr std::chrono::milliseconds kOneTry{20};
 
 const char* StateFile(int version) { return version == 2 ? "/cgroup.freeze" : "/freezer.state"; }
@@ -22,7 +22,7 @@ const char* StateFile(int version) { return version == 2 ? "/cgroup.freeze" : "/
 
 StandStill::~StandStill() {
   if (freezer_ != nullptr && !freezer_->Set(false)) {
-    INGOT_LOG(error, "cannot let the processes of {} run on: {}", freezer_->folder_, std::strerror(errno));
+    INGOT_LOG(error, "cannot thaw the processes of {}: {}", freezer_->folder_, std::strerror(errno));
   }
 }
 
@@ -56,11 +56,11 @@ absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds timeout) co
     if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot began: take it again");
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
-      return absl::UnavailableError(absl::StrCat(
-          "a process of the sandbox did not stand still within ", timeout.count(),
-          " ms, as one that waits for a disk: try the snapshot again (", folder_, StateFile(version_), ")"));
+      return absl::UnavailableError(absl::StrCat("a process of the sandbox did not freeze within ", timeout.count(),
+                                                 " ms; it may be waiting for a disk. Take the snapshot again (",
+                                                 folder_, StateFile(version_), ")"));
     }
-    // The kernel asks each process once for a write. One that missed it, as processes that begin meanwhile can, is asked again.
+    // The kernel asks each process once per write. A process that starts meanwhile may miss that, so it is asked again.
     if (version_ == 1 && now >= again) {
       Set(true);
       again = now + kOneTry;

@@ -1,12 +1,12 @@
-// A Freezer makes the commands of one sandbox stand still at one instant, so that nobody changes its files while they are copied. It
-// is a control group: no signal, timer or right of a process in it lets it run on, as SIGCONT would after SIGSTOP.
+// A Freezer freezes the commands of one sandbox at one instant, so that its files do not change while they are copied.
+// It is a control group: no signal, timer or right of a frozen process lets it resume, as SIGCONT would after SIGSTOP.
 //
-//   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a sandbox that has its totals by version 2
+//   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a sandbox with totals by version 2
 //   version 1   freezer.state in freezer/OWN/ingot-PID-K/N
 //
-// Commands enter it between vfork and exec (launcher/command.h), and whatever they start is in it too. The sandbox's first process
-// stays outside: it ends a frozen command that is to be killed, and a frozen sandbox whose owner died. A Freezer is used by one
-// thread at a time.
+// Commands enter it between vfork and exec (launcher/command.h), and so does all that they start. The sandbox's first
+// process stays outside: it ends a frozen command that is to be killed, and a frozen sandbox whose owner died. A
+// Freezer is used by one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace ingot::sandbox {
 
 class Freezer;
 
-// The commands of a sandbox stand still as long as it lives.
+// The commands of a sandbox stay frozen as long as this object lives.
 class StandStill {
  public:
   explicit StandStill(const Freezer& freezer) : freezer_(&freezer) {}
@@ -39,26 +39,26 @@ class StandStill {
 
 class Freezer {
  public:
-  // Removes the group: its processes run on, and end at once.
+  // Removes the group: its processes resume, and end at once.
   ~Freezer();
   Freezer(const Freezer&) = delete;
   Freezer& operator=(const Freezer&) = delete;
 
-  // Blocks until all processes stand still. UNAVAILABLE: one did not within `timeout`, and all run on.
+  // Blocks until all processes are frozen. UNAVAILABLE: one was not within `timeout`, and all resume.
   absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
-  // False: they were let go meanwhile, as for their end.
+  // False: the processes were thawed meanwhile, such as to end them.
   bool IsFrozen() const;
 
   int version() const { return version_; }
   int entrance() const { return entrance_.get(); }  // a command writes "0" into it
-  int state() const { return state_.get(); }        // whoever ends the sandbox writes into it that they may run
+  int state() const { return state_.get(); }        // written to thaw the commands when the sandbox is ended
 
  private:
   friend class Freezers;
   friend class StandStill;
   explicit Freezer(int version) : version_(version) {}
   bool Set(bool frozen) const;
-  // Whoever ends the commands let them run after Set(true).
+  // True: the commands were thawed after Set(true) so that they could end.
   bool IsLetGo() const;
 
   const int version_;
@@ -68,8 +68,8 @@ class Freezer {
 
 class Freezers {
  public:
-  // `totals`: the version of the control groups that hold sandboxes' totals; 0 = none. `only`: the one version to try; 0 = 2, then 1.
-  // FAILED_PRECONDITION: there is none; the message names the file.
+  // `totals`: the version of the control groups that hold sandboxes' totals; 0 = none. `only`: the one version to try;
+  // 0 = 2, then 1. FAILED_PRECONDITION: not available; the message names the file.
   static absl::StatusOr<std::unique_ptr<Freezers>> Make(int totals, int only = 0, GroupTree tree = {});
   ~Freezers();
 
@@ -85,7 +85,7 @@ class Freezers {
 
   const GroupTree tree_;
   const int version_;
-  const std::string folder_;  // of this process's sandboxes; empty = each is in the group of a sandbox's totals
+  const std::string folder_;  // of this process's sandboxes; empty = each is in the group of its sandbox's totals
   std::atomic<uint64_t> next_{0};
 };
 

@@ -65,7 +65,7 @@ std::string OwnFolder(const Mount& mount, const std::string& path) {
   return fs::is_directory(folder, error) ? folder : mount.point;  // the path is of another namespace
 }
 
-// Whoever froze it may have been killed. Its processes end once they run: nobody holds their sandbox's socket.
+// The process that froze it may have been killed. Frozen processes end once they run: their sandbox's socket is closed.
 void RemoveStaleSandbox(const std::string& sandbox) {
   for (const std::string& folder : {absl::StrCat(sandbox, "/", kCommandsGroup), sandbox}) {
     WriteGroupFile(folder + "/cgroup.freeze", "0").IgnoreError();
@@ -93,7 +93,7 @@ void RemoveStaleGroups(const std::string& folder) {
   }
 }
 
-// An earlier object of this process may have moved it into a leaf, below which groups would nest without an end.
+// An earlier object of this process may have moved it into a leaf; groups below the leaf would nest without end.
 std::string WithoutLeaf(std::string path, const std::string& controller) {
   while (controller.empty() && path.ends_with(kLeafGroup)) path.resize(path.size() - kLeafGroup.size());
   return path.empty() ? "/" : path;

@@ -21,7 +21,7 @@ struct GroupTree {
 };
 
 inline constexpr char kCommandsGroup[] = "commands";
-// Below OWN, with version 2: this process, where OWN may hold none.
+// Below OWN, with version 2: holds this process if OWN may hold none.
 inline constexpr std::string_view kLeafGroup = "/ingot-main";
 
 // The folder OWN. `controller`: of version 1; empty = of version 2. FAILED_PRECONDITION: it is not mounted.
@@ -30,7 +30,7 @@ absl::StatusOr<std::string> OwnGroup(const GroupTree& tree, const std::string& c
 // Makes OWN/ingot-PID-K, and removes groups of processes that are gone.
 absl::StatusOr<std::string> MakeSandboxesGroup(const GroupTree& tree, const std::string& own);
 
-// False, with errno: it cannot be made.
+// False: it cannot be made; errno says why.
 bool MakeGroup(const GroupTree& tree, const std::string& folder);
 
 // Waits a moment for processes that were killed to leave.

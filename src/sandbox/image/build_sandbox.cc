@@ -129,7 +129,7 @@ absl::StatusOr<BuildSandbox> BuildSandbox::Make(const std::string& store, const 
   auto groups = ControlGroups::Make();
   if (!groups.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the sandbox of a build needs control groups, which this machine does not grant (",
+        absl::StrCat("the sandbox of a build needs control groups, which this machine does not allow (",
                      groups.status().message(), ")"));
   }
   sandbox.groups_ = *std::move(groups);
@@ -159,17 +159,18 @@ BuildSandbox::~BuildSandbox() {
   int ready;
   do ready = poll(&end, 1, kEndTimeoutMs);
   while (ready < 0 && errno == EINTR);
-  if (ready != 1) INGOT_LOG(warn, "processes of an image's build have not ended {} ms after SIGKILL", kEndTimeoutMs);
+  if (ready != 1) INGOT_LOG(warn, "processes of an image build have not ended {} ms after SIGKILL", kEndTimeoutMs);
 }
 
 absl::Status BuildSandbox::AwaitWall(const Fd& socket) {
   // First of the keeper outside, then of the first process.
   for (int i = 0; i < 2; ++i) {
     std::optional<Report> report = TakeReport(socket);
-    if (!report.has_value()) return absl::UnavailableError("the first process of a build died before its wall stood");
+    if (!report.has_value())
+      return absl::UnavailableError("the first process of a build died before its sandbox was ready");
     if (report->failure.step != LaunchStep::kNone) {
       return absl::FailedPreconditionError(
-          absl::StrCat("this machine refuses the sandbox of a build (", DescribeFailure(report->failure), ")"));
+          absl::StrCat("this machine does not allow the sandbox of a build (", DescribeFailure(report->failure), ")"));
     }
     if (!report->descriptor.valid()) return absl::UnavailableError("a process of a build sent no descriptor");
     if (i == 0) {
@@ -193,8 +194,9 @@ absl::StatusOr<pid_t> BuildSandbox::Start(const BuildProgram& program, int out) 
   pair.theirs.Reset();
   std::vector<int> fds = {order.get()};
   for (const Fd& entrance : group_->entrances()) fds.push_back(entrance.get());
-  absl::Status stands =
-      SendDescriptors(pair.ours.get(), fds) ? AwaitWall(pair.ours) : ErrnoStatus(errno, "the launcher takes no build");
+  absl::Status stands = SendDescriptors(pair.ours.get(), fds)
+                            ? AwaitWall(pair.ours)
+                            : ErrnoStatus(errno, "cannot send the build to the launcher");
   if (stands.ok()) return pid;
   kill(pid, SIGKILL);
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;

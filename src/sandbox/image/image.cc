@@ -91,7 +91,7 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value index, base::ParseJson(ReadText(layout + "/index.json")));
   const base::json::value* const manifests = base::Find(index, "manifests");
   if (manifests == nullptr || !manifests->is_array() || manifests->get_array().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(layout, " holds no image"));
+    return absl::InvalidArgumentError(absl::StrCat(layout, " does not hold an image"));
   }
   const base::json::value* const digest = base::Find(manifests->get_array()[0], "digest");
   if (digest == nullptr || !digest->is_string()) return absl::InvalidArgumentError("an image without a digest");
@@ -238,11 +238,12 @@ absl::StatusOr<std::optional<Image>> ImageStore::Compare(const Source& source, c
   if (!now.ok() && !last.ok()) {
     return absl::Status(
         now.status().code(),
-        absl::StrCat("its registry gave no digest, and no copy was pulled before: ", now.status().message(),
+        absl::StrCat("the registry returned no digest, and no copy was pulled before: ", now.status().message(),
                      ". Check the name, the network and the proxy, or name ", "an archive (oci-archive:FILE)"));
   }
   if (!now.ok()) {
-    INGOT_LOG(warn, "the registry of the image '{}' gave no digest ({}): the copy pulled last, {}, is used for an hour",
+    INGOT_LOG(warn,
+              "the registry of the image '{}' returned no digest ({}): using the copy pulled last, {}, for an hour",
               source.Name(), std::string(now.status().message()), record.digest);
   }
   if (last.ok() && (!now.ok() || *now == record.registry_digest)) {

@@ -1,20 +1,25 @@
 // Images as folders. An ImageStore unpacks an image once, under its digest, and sandboxes take the folder as their root
-// (SandboxOptions::image). It runs skopeo and umoci for archives, and buildah for folders with a Dockerfile; none needs a daemon.
+// (SandboxOptions::image). It runs skopeo and umoci for archives, and buildah for folders with a Dockerfile; none needs
+// a daemon.
 //
 //   ROOT/sha256-<hex>/rootfs/       the files, all of one user
 //   ROOT/sha256-<hex>/image.json    environment and working folder of its commands
-//   ROOT/sources/<hex>              a source that was unpacked before: its image's digest, its name, its registry's digest
+//   ROOT/sources/<hex>              a source unpacked before: its image's digest, its name, its registry's digest
 //   ROOT/users                      locked while images are in use (sandbox/image/image_inventory.h)
-//   ROOT/unpack-<random>/           of an unpacking (sandbox/image/image_tools.h); the first one of a store sweeps those of dead processes
+//   ROOT/unpack-<random>/           a scratch folder (sandbox/image/image_tools.h); a store's first unpacking removes
+//                                   scratch folders of dead processes
 //
-// A registry's digest of a name is of its manifest, or of its list of manifests for several platforms. An image's digest is of
-// the manifest in the unpacked layout, in OCI's form. They differ for one and the same image.
+// A registry's digest of a name is the digest of its manifest, or of its list of manifests for several platforms. An
+// image's digest is the digest of the manifest in the unpacked layout, in OCI's form. They differ for the same image.
 //
-// An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check digests. What it
-// may take of the disk, sandbox/image/image_limits.h says. The steps of a Dockerfile run in a sandbox (sandbox/image/build_sandbox.h). Files lose the bits setuid and setgid and their capabilities, which would count outside of sandboxes.
+// An image is a stranger's: the tools keep its members below rootfs/, whatever links and names it has, and check
+// digests. sandbox/image/image_limits.h limits the disk it may take. The steps of a Dockerfile run in a sandbox
+// (sandbox/image/build_sandbox.h). Files lose their setuid and setgid bits and their capabilities, which would count
+// outside of sandboxes.
 //
-// Threads and processes may share a store: an unpacked image is put in its place by a rename. Thread safe: sources are unpacked
-// beside each other, and threads with the same source wait for one unpacking. If that fails, all who waited get its error.
+// Threads and processes may share a store: a rename puts an unpacked image in its place. Thread safe: different sources
+// are unpacked in parallel, and threads with the same source wait for one unpacking. If it fails, all of them get its
+// error.
 #pragma once
 
 #include <chrono>
@@ -41,8 +46,8 @@ struct Image {
   std::string working_dir = "/";
 };
 
-// The place of `path` in the root folder, without links: they are followed as in a sandbox, and lead nowhere else. Parts that are
-// not there stay as they are.
+// The place of `path` in the root folder, without links: they are followed as in a sandbox, and lead nowhere else.
+// Parts that are not there stay as they are.
 std::string PlaceIn(const std::string& rootfs, const std::string& path);
 
 class ImageTools;
@@ -68,18 +73,20 @@ class ImageStore {
   //   folder:FOLDER                            root files that are there already
   //   sha256:HEX                               an image of this store
   //   docker://NAME                            a registry's
-  // Archives and folders are looked at again only if their size, time or files changed. A registry is asked for the digest of a
-  // name before its copy is used, and pulled from again if that changed. The answer, and its absence, holds for an hour in this
-  // object. Without an answer the copy pulled last is used, with a warning. A name with "@sha256:" at its end is never asked for.
+  // Archives and folders are read again only if their size, time or files changed. Before a registry's copy is used,
+  // the registry is asked for the name's digest; if it changed, the image is pulled again. This object keeps the
+  // answer, or its absence, for an hour. Without an answer it uses the copy pulled last, with a warning. It never asks
+  // for a name that ends with "@sha256:" and a digest.
   //
-  // INVALID_ARGUMENT: another word, or not an image; NOT_FOUND: no such file, or a tool is not installed; RESOURCE_EXHAUSTED:
-  // larger than the limits, or the disk is full; FAILED_PRECONDITION: this machine or user cannot build Dockerfiles; CANCELLED: see Stop. The message has the last line of the tool that failed.
+  // INVALID_ARGUMENT: another word, or not an image; NOT_FOUND: no such file, or a tool is not installed;
+  // RESOURCE_EXHAUSTED: over the limits, or the disk is full; FAILED_PRECONDITION: this machine or user cannot build
+  // Dockerfiles; CANCELLED: see Stop. The message has the last line of the tool that failed.
   absl::StatusOr<Image> Resolve(const std::string& source);
-  // The same for a text that somebody else wrote: data of a task, a request of a client. PERMISSION_DENIED: it names a path that is
-  // in none of ImageStoreOptions::folders, or nothing.
+  // The same for a text from somebody else: a task's data, a client's request. PERMISSION_DENIED: it names a path
+  // outside of ImageStoreOptions::folders, or nothing.
   absl::StatusOr<Image> ResolveStrangers(const std::string& source);
 
-  // Ends the tools that run, and from here on any that begins: their callers get CANCELLED. An image that needs none
+  // Ends the running tools, and from now on every new one: their callers get CANCELLED. An image that needs no tool
   // resolves as before.
   void Stop() { cancel_.Cancel(); }
 
@@ -89,7 +96,7 @@ class ImageStore {
   struct Source : ImageSource {
     std::string record;  // the file in sources/
   };
-  // The content of a Source's file. Older files have the first line alone.
+  // The content of a Source's file. Older files have only the first line.
   struct Record {
     std::string digest;           // empty = it was never unpacked
     std::string registry_digest;  // empty = of no registry, or pinned
@@ -105,8 +112,8 @@ class ImageStore {
   std::optional<Image> Find(const Source& source);
   // REQUIRES of both: the source's turn.
   absl::StatusOr<Image> Fetch(const Source& source);
-  // Asks the source's registry. Returns the copy pulled last if it is to be used; nullopt: `record` has the registry's new digest,
-  // which is to be pulled.
+  // Asks the source's registry. Returns the copy pulled last if it is to be used; nullopt: `record` has the registry's
+  // new digest, which is to be pulled.
   absl::StatusOr<std::optional<Image>> Compare(const Source& source, const absl::StatusOr<ImageTools>& tools,
                                                Record& record);
   absl::StatusOr<std::string> Unpack(const std::string& archive, const ImageTools& tools) const;
@@ -115,7 +122,7 @@ class ImageStore {
     bool has_ended = false;
     absl::Status end;
   };
-  // At most one thread has the turn of a source, by its record. The error is that of the turn that it waited for. CANCELLED: Stop
+  // At most one thread has a source's turn, by its record. Returns the error of the turn it waited for. CANCELLED: Stop
   // was called.
   absl::Status TakeTurn(const Source& source);
   void EndTurn(const Source& source, const absl::Status& end);
@@ -127,7 +134,7 @@ class ImageStore {
   const ImageStoreOptions options_;
   const base::Clock& clock_;
   Cancellation cancel_;
-  base::Mutex mu_;  // of moments alone; no tool runs under it
+  base::Mutex mu_;  // held only for moments; no tool runs under it
   base::CondVar changed_;
   std::map<std::string, std::shared_ptr<Turn>> turns_ ABSL_GUARDED_BY(mu_);  // by the source's record
   // When the registry was asked last, by the source's path. Of names that have a copy.

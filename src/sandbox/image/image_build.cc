@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-// The scratch folder of the build, with a copy of the context: it becomes the sandbox's own, as the uids of its files mean nothing
-// inside. Links stay links, and lead to nothing of the machine there.
+// The scratch folder of the build, with a copy of the context: it becomes the sandbox's own, as the uids of its files
+// mean nothing inside. Links stay links, and lead to nothing of the machine there.
 absl::StatusOr<std::string> MakeScratch(const std::string& folder, uint32_t owner, const ImageTools& tools) {
   const std::string scratch = tools.folder() + "/build";
   std::error_code error;
@@ -65,7 +65,7 @@ absl::StatusOr<BuildProgram> BuildahOf(const std::string& scratch) {
   return program;
 }
 
-// The archive, out of the sandbox's reach. The build may have left anything in its place.
+// Moves the archive out of the sandbox's reach. The build may have left anything in its place.
 absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageTools& tools) {
   const std::string built = scratch + "/built.tar", archive = tools.folder() + "/built.tar";
   struct stat info;
@@ -76,7 +76,7 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
   return "oci-archive:" + archive;
 }
 
-// Hosts that the build asked for in vain; empty = nothing.
+// The hosts that the build was denied or could not reach, as text; empty = none.
 std::string AskedInVain(const EgressProxy& proxy) {
   const std::vector<std::string> rejected = proxy.Rejected(), unreached = proxy.Unreached();
   std::string text;
@@ -101,9 +101,9 @@ absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressLi
     INGOT_ASSIGN_OR_RETURN(const BuildProgram program, BuildahOf(scratch));
     output = tools.RunStarted("buildah", [&](int out) { return sandbox.Start(program, out); });
     if (sandbox.proxy() != nullptr) in_vain = AskedInVain(*sandbox.proxy());
-  }  // nothing of the build runs any more
+  }  // no process of the build is left
   if (!output.ok()) return in_vain.empty() ? output.status() : base::Annotate(output.status(), in_vain);
-  if (!in_vain.empty()) INGOT_LOG(warn, "the build of {} has ended well, but {}", folder, in_vain);
+  if (!in_vain.empty()) INGOT_LOG(warn, "the build of {} succeeded, but {}", folder, in_vain);
   return TakeArchive(scratch, tools);
 }
 

@@ -1,7 +1,7 @@
-// Builds the image of a folder with a Dockerfile, by buildah in a BuildSandbox. The steps of a Dockerfile are its author's
-// programs: what they may do, build_sandbox.h says.
+// Builds the image of a folder with a Dockerfile, with buildah in a BuildSandbox. The steps of a Dockerfile are its
+// author's programs: build_sandbox.h says what they may do.
 //
-// Base images are pulled by buildah inside, so their registry is a host like any other: it must be in the list.
+// buildah pulls base images inside the sandbox, so their registry is a host like any other: it must be in the list.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace ingot::sandbox {
 
-// Returns the source ("oci-archive:FILE") of the archive, which lies in the folder of `tools` and is a stranger's. Errors: those of
-// ImageTools::Run and BuildSandbox::Make. That of a failed build names the hosts that it asked for in vain.
+// Returns the source ("oci-archive:FILE") of the archive, which lies in the folder of `tools` and is a stranger's.
+// Errors as for ImageTools::Run and BuildSandbox::Make. A failed build's error names the hosts that it was denied.
 absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressList& hosts, const ImageTools& tools);
 
 }  // namespace ingot::sandbox

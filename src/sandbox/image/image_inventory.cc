@@ -56,7 +56,7 @@ std::vector<KnownSource> KnownSources(const std::string& root) {
   return known;
 }
 
-// What the folder occupies. A file of several names counts once.
+// The disk that the folder uses. A file with several names counts once.
 int64_t BytesOf(const std::string& folder) {
   int64_t blocks = 0;
   std::set<std::pair<dev_t, ino_t>> seen;
@@ -93,7 +93,7 @@ Fd HoldImages(const std::string& root) {
       std::this_thread::sleep_for(kHoldPause);
       continue;
     }
-    INGOT_LOG(warn, "the images of {} are not held against removal: its lock is not to be had", root);
+    INGOT_LOG(warn, "the images of {} are not protected against removal: cannot get its lock", root);
     file.Reset();
   }
   return file;
@@ -146,7 +146,7 @@ absl::Status RemoveImages(const std::string& root, const std::vector<std::string
       if (fs::is_directory(ImageFolder(root, digest), error)) continue;
       return absl::NotFoundError(absl::StrCat("the store ", root, " has no image ", digest, "; nothing was removed"));
     }
-    // A scratch folder's name: whoever unpacks an image removes what a killed removal leaves.
+    // A scratch folder's name: the next unpacking removes what a killed removal leaves.
     std::set<std::string> renamed;
     for (const std::string& digest : digests) {
       std::string folder = absl::StrCat(root, "/", kScratchPrefix, "removed-XXXXXX");

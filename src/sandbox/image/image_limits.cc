@@ -28,7 +28,7 @@ absl::Status CheckReserve(const ImageLimits& limits, const std::string& folder) 
   if (left >= reserve) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the file system of ", folder, " has ", left, " bytes left, and images leave ", reserve,
-                   " free: make room there, or name another store (agents.image_store, --store)"));
+                   " free: free disk space there, or choose another store (agents.image_store, --store)"));
 }
 
 }  // namespace ingot::sandbox

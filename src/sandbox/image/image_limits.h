@@ -1,9 +1,9 @@
-// Bounds of the disk that an image may take while it is unpacked or built. An image is a stranger's: a layer of a few KiB may name
-// terabytes. Three bounds hold at a time, and are looked at while the tools run:
+// Limits of the disk that an image may take while it is unpacked or built. An image is a stranger's: a layer of a few
+// KiB may declare terabytes. Three limits apply at once, and are checked while the tools run:
 //
 //   disk      what an unpacking or a build has in its scratch folder
 //   ratio     an image unpacks to so many times its archive; less than `free_bytes` is always allowed
-//   reserve   room that stays free in the store's file system, whoever filled it
+//   reserve   space that stays free in the store's file system, whatever filled the rest
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct ImageLimits {
 // What an archive of so many bytes may unpack to.
 int64_t MostUnpacked(const ImageLimits& limits, int64_t archive_bytes);
 
-// RESOURCE_EXHAUSTED: the file system of `folder` has less room left than the reserve. One that tells no sizes has no bound.
+// RESOURCE_EXHAUSTED: the file system of `folder` has less space left than the reserve. No limit if it reports no
+// sizes.
 absl::Status CheckReserve(const ImageLimits& limits, const std::string& folder);
 
 }  // namespace ingot::sandbox

@@ -27,8 +27,8 @@ absl::StatusOr<ImageSource> Split(const std::string& text) {
   const bool is_known = std::find(kKinds.begin(), kKinds.end(), source.kind) != kKinds.end();
   if (!is_known || source.path.empty() || (is_remote && (!source.path.starts_with("//") || source.path.size() == 2))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the image '", text, "' is none of oci-archive:FILE, docker-archive:FILE, ",
-                     "oci:FOLDER, dockerfile:FOLDER, folder:FOLDER, docker://NAME and sha256:HEX"));
+        absl::StrCat("the image '", text, "' must be oci-archive:FILE, docker-archive:FILE, ",
+                     "oci:FOLDER, dockerfile:FOLDER, folder:FOLDER, docker://NAME or sha256:HEX"));
   }
   if (is_remote) source.moves = !IsImageDigest(source.path.substr(source.path.rfind('@') + 1));
   return source;
@@ -46,7 +46,8 @@ fs::path Normal(const std::string& path) {
   return normal.has_filename() ? normal : normal.parent_path();  // without a last slash
 }
 
-// Where the path leads, if that lies in one of the folders. Nothing outside of them is looked at but what their own links name.
+// Where the path leads, if that lies in one of the folders. Looks at nothing outside of them, except what their own
+// links name.
 fs::path PlaceIn(const std::vector<std::string>& folders, const std::string& path) {
   for (const std::string& folder : folders) {
     std::error_code error;
@@ -80,7 +81,7 @@ absl::StatusOr<ImageSource> ParseImageSource(const std::string& text) {
   if (source.kind == "docker") return source;
   std::error_code error;
   if (!fs::exists(source.path, error)) {
-    return absl::NotFoundError(absl::StrCat("there is no ", source.path, ", which the image '", text, "' names"));
+    return absl::NotFoundError(absl::StrCat(source.path, ", which the image '", text, "' names, does not exist"));
   }
   source.path = fs::absolute(source.path).string();
   return source;

@@ -15,16 +15,16 @@ struct ImageSource {
   std::string Name() const { return absl::StrCat(kind, ":", path); }
 };
 
-// Of the machine's owner. INVALID_ARGUMENT: no such kind; NOT_FOUND: no such file.
+// For the machine's owner. INVALID_ARGUMENT: no such kind; NOT_FOUND: no such file.
 absl::StatusOr<ImageSource> ParseImageSource(const std::string& text);
 
-// Of anybody else: the data of a task, a client of a service. Names of registries are free. A path must lie in one of `folders`,
-// links followed, or PERMISSION_DENIED says so, with one text for what is elsewhere and for what is not there: it tells nothing of
-// the machine's files. A layout with links is INVALID_ARGUMENT.
+// For anyone else: a task's data, a service's client. Registry names are always allowed. A path must lie in one of
+// `folders` after following links. Otherwise PERMISSION_DENIED, with the same text for a path elsewhere and a missing
+// path, so that it reveals nothing about the machine's files. INVALID_ARGUMENT: a layout with links.
 absl::StatusOr<ImageSource> ParseStrangersSource(const std::string& text, const std::vector<std::string>& folders);
 
-// A key of the image's bytes as far as they are known without reading them: the name at a registry; of others names, sizes and
-// times of the file, or of all files of the folder.
+// A key of the image's bytes as far as they are known without reading them: the name at a registry; of others names,
+// sizes and times of the file, or of all files of the folder.
 std::string Fingerprint(const ImageSource& source);
 
 // The bytes of a file, or of all files of a folder.

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The end of a log: a build may write without an end.
+// The end of a log: a build may write without end.
 std::string ReadTail(int fd) {
   constexpr off_t kMost = 64 * 1024;
   struct stat info;
@@ -121,7 +121,7 @@ ImageTools::~ImageTools() {
   if (folder_.empty()) return;
   const absl::Status removed = RemoveTree(folder_);
   if (!removed.ok())
-    INGOT_LOG(warn, "the scratch folder {} stays in part: {}", folder_, std::string(removed.message()));
+    INGOT_LOG(warn, "cannot remove all of the scratch folder {}: {}", folder_, std::string(removed.message()));
 }
 
 absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv, std::chrono::seconds timeout,
@@ -151,7 +151,7 @@ absl::StatusOr<std::string> ImageTools::RunStarted(const std::string& name,
   const std::string log = folder_ + "/log";
   const Fd out(open(log.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
   if (!out.valid()) return ErrnoStatus(errno, absl::StrCat("cannot write ", log));
-  // Nobody reads by the descriptor that others write to.
+  // Reads use a different descriptor than the tools' writes.
   const Fd written(open(log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   INGOT_ASSIGN_OR_RETURN(const pid_t pid, start(written.get()));
   INGOT_ASSIGN_OR_RETURN(const int status, Await(pid, name, timeout, bound));
@@ -192,7 +192,7 @@ void RemoveStaleScratch(const std::string& root) {
     if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
     const absl::Status removed = RemoveTree(it->path().string());
     if (!removed.ok()) {
-      INGOT_LOG(warn, "the scratch folder {} of an ended process stays in part: {}", it->path().string(),
+      INGOT_LOG(warn, "cannot remove all of the scratch folder {} of an ended process: {}", it->path().string(),
                 std::string(removed.message()));
     }
   }

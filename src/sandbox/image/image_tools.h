@@ -1,11 +1,11 @@
-// ImageTools runs the programs that fetch and unpack images (skopeo, umoci, buildah), one after the other, in a scratch folder
-// of its own below an image store. The folder goes with the object.
+// ImageTools runs the programs that fetch and unpack images (skopeo, umoci, buildah), one after the other, in its own
+// scratch folder below an image store. The destructor removes the folder.
 //
 //   ROOT/unpack-<random>/   locked by its process (flock) for as long as it is in use
 //
-// A tool ends when its process ends, however that ends; what the tool started may go on for a while. A folder that a killed
-// process left is known by its missing lock, which holds across containers that share a store; pids would not. Used by one
-// thread.
+// A tool ends when its process ends, however that ends; processes that the tool started may continue for a while. A
+// killed process's folder is known by its missing lock, which works across containers that share a store; pids would
+// not. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,8 @@ struct UnpackBound {
 
 class ImageTools {
  public:
-  // `cancel` outlives this. UNAVAILABLE: no folder can be made in the store. RESOURCE_EXHAUSTED: the store's disk is too full.
+  // `cancel` outlives this. UNAVAILABLE: no folder can be made in the store. RESOURCE_EXHAUSTED: the store's disk is
+  // too full.
   static absl::StatusOr<ImageTools> Make(const std::string& root, const ImageLimits& limits,
                                          const Cancellation& cancel);
   ImageTools(ImageTools&& other) noexcept
@@ -44,12 +45,13 @@ class ImageTools {
         cancel_(other.cancel_) {}
   ~ImageTools();
 
-  // Runs a tool and returns its output, of stdout and stderr; of a long one the last 64 KiB. NOT_FOUND: it is not installed.
-  // INVALID_ARGUMENT: it failed; the message has its last line. RESOURCE_EXHAUSTED: it was killed at a bound (image_limits.h), which
-  // is named. DEADLINE_EXCEEDED, CANCELLED: it was killed.
+  // Runs a tool and returns its output, of stdout and stderr; of a long one the last 64 KiB. NOT_FOUND: it is not
+  // installed. INVALID_ARGUMENT: it failed; the message has its last line. RESOURCE_EXHAUSTED: it was killed at a bound
+  // (image_limits.h), which is named. DEADLINE_EXCEEDED, CANCELLED: it was killed.
   absl::StatusOr<std::string> Run(const std::vector<std::string>& argv, std::chrono::seconds timeout = kToolTimeout,
                                   const std::optional<UnpackBound>& bound = std::nullopt) const;
-  // The same for a child process that `start` starts as the leader of a session, with the descriptor as its stdout and stderr.
+  // The same for a child process that `start` starts as the leader of a session, with the descriptor as its stdout and
+  // stderr.
   absl::StatusOr<std::string> RunStarted(const std::string& name,
                                          const std::function<absl::StatusOr<pid_t>(int out)>& start,
                                          std::chrono::seconds timeout = kToolTimeout,

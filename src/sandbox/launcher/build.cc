@@ -67,11 +67,12 @@ void Report(int fd) {
   Answer(kSocket, &report, sizeof(report), fds);
 }
 
-// The exit code of a process as a shell says it.
+// The exit code of a process, as a shell reports it.
 int CodeOf(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Mounts that the frame of the root folder (root.h) has places for. The scratch folder of the machine may lie below /tmp or /var,
-// which these mounts cover: the build sees it at a path of its own. Setuid programs count there, within the user namespace.
+// Mounts that the frame of the root folder (root.h) has places for. The scratch folder of the machine may lie below
+// /tmp or /var, which these mounts cover: the build sees it at another path. Setuid programs count there, within the
+// user namespace.
 int MountOwn(const Plan& plan) {
   constexpr const char* kBinds[][2] = {{kBuildScratch, ""}, {"/var", "/var"}, {"/tmp", "/tmp"}};
   char from[4096];
@@ -81,7 +82,7 @@ int MountOwn(const Plan& plan) {
     if (mount(nullptr, at, nullptr, MS_REMOUNT | MS_BIND | MS_NODEV, nullptr) != 0) return errno;
   }
   if (mount("ingot", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m,nr_inodes=4096") != 0) return errno;
-  // Refused, it costs terminals alone.
+  // If it fails, only terminals are missing.
   mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666");
   return 0;
 }
@@ -97,8 +98,8 @@ int WriteMap(pid_t pid, const char* file, const BuildHeader& header) {
   return error;
 }
 
-// What buildah and its RUN steps use. The others are of no use in namespaces that the machine's root owns, or open parts of the
-// kernel that a build needs nothing of.
+// The capabilities that buildah and its RUN steps use. The others do nothing in namespaces that the machine's root
+// owns, or open parts of the kernel that a build does not need.
 bool IsOfBuilds(int capability) {
   switch (capability) {
     case CAP_CHOWN:
@@ -184,7 +185,8 @@ pid_t StartBuilder(const Plan& plan) {
   return builder;
 }
 
-// Process 1 of the sandbox. `go` has a byte once its descriptor is on its way to Ingot, and ends with the keeper outside.
+// Process 1 of the sandbox. `go` has a byte once its descriptor is on its way to Ingot, and ends with the keeper
+// outside.
 [[noreturn]] void RunFirst(const Plan& plan, int go) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_DUMPABLE, 0);
@@ -203,7 +205,7 @@ pid_t StartBuilder(const Plan& plan) {
   const pid_t builder = StartBuilder(plan);
   Report(listener);
   close(kSocket);
-  // It has nothing more to do than to wait.
+  // From here on it only waits.
   if (BoundCapabilities() != 0 || DropCapabilities() != 0) _exit(kNotRun);
   int status = 0;
   while (true) {

@@ -49,8 +49,8 @@ void TakeUid(uid_t uid) {
   if (Raises(Measure::kOwnUidTaken) && syscall(SYS_setresuid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
 }
 
-// In a user namespace of the command's own its uid is 0, as programs of an image expect. Rights over other uids, mounts and
-// networks it does not have: these belong to namespaces outside.
+// In its own user namespace the command has uid 0, as an image's programs expect. It has no rights over other uids,
+// mounts and networks, which belong to namespaces outside.
 void BecomeFakeRoot() {
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
@@ -72,7 +72,7 @@ void TakeRights(const Ground& ground, const SandboxPlan& sandbox) {
   }
 }
 
-// The last walls: the steps before them need what they forbid.
+// The last walls: the steps before need what these forbid.
 void TakeRules(const Ground& ground, const Start& start, const SandboxPlan& sandbox) {
   if ((ground.walls & kLandlock) != 0) {
     const LandlockPlan plan{sandbox.sandbox, ground.visible, ground.visible_count, start.header->gateway_port};
@@ -155,7 +155,7 @@ void Execute(const Start& start) {
   _exit(127);
 }
 
-// A frame of its own, so that no variable of the caller lives in a register across vfork.
+// A separate function, so that no variable of the caller lives in a register across vfork.
 __attribute__((noinline)) pid_t Vfork(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                                       const int (&fds)[kStartDescriptors]) {
   const pid_t pid = vfork();

@@ -1,5 +1,5 @@
-// The start of one command in a sandbox: from vfork to exec the child takes its uid, gives up its rights, and takes on the
-// rules of Landlock and seccomp.
+// The start of one command in a sandbox: from vfork to exec the child takes its uid, gives up its rights, and takes on
+// the rules of Landlock and seccomp.
 #pragma once
 
 #include <sys/types.h>

@@ -26,7 +26,7 @@ unsigned char below[kMostIds / 8];
 
 bool IsBelow(pid_t pid) { return pid < kMostIds && (below[pid / 8] >> (pid % 8) & 1) != 0; }
 
-// 0 = there is no such process. /proc has "PID (NAME) STATE PARENT ..", where NAME may hold any character.
+// 0 = no such process. /proc has "PID (NAME) STATE PARENT ..", where NAME may hold any character.
 pid_t ParentOf(const char* pid) {
   char path[64], text[512];
   snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);

@@ -16,7 +16,7 @@
 namespace ingot::sandbox::launcher {
 namespace {
 
-// The second column of such a file is an object's id. The kernel lets nobody but its owner remove it.
+// The second column of such a file is an object's id. The kernel lets only its owner remove it.
 void RemoveListed(const char* list, void (*remove_one)(int id)) {
   FILE* const file = fopen(list, "re");
   if (file == nullptr) return;  // a kernel without them
@@ -36,7 +36,7 @@ bool RemoveEntry(int folder, const char* name) {
   return unlinkat(folder, name, 0) == 0 || unlinkat(folder, name, AT_REMOVEDIR) == 0;
 }
 
-// Moves the folder `name` up into `top`. Its user may have closed it to himself, and a closed one cannot move.
+// Moves the folder `name` up into `top`. Its user may have removed their own access, and such a folder cannot move.
 bool MoveUp(int folder, const char* name, int top) {
   static unsigned next = 0;
   char moved[64];
@@ -70,8 +70,9 @@ bool RemoveFolder(int top, const char* name) {
   return RemoveEntry(top, name) || gone > 0;
 }
 
-// What `uid` has in the folder, of whatever depth, and closed or not. The way is one name from an open folder, and never through a
-// link. Folders in folders move up and are met in a later round, so that nothing here grows with the depth.
+// Removes everything of `uid` in the folder, at any depth, and closed or not. It only follows one name from an open
+// folder, never a link. Nested folders move up and are handled in a later round, so that nothing here grows with the
+// depth.
 void RemoveOwnFiles(const char* folder, uid_t uid) {
   const int top = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (top < 0) return;
@@ -106,7 +107,7 @@ int OpenQueues() {
   RemoveListed("/proc/sysvipc/sem", RemoveSemaphores);
   RemoveListed("/proc/sysvipc/msg", RemoveQueue);
   RemoveOwnFiles("/dev/shm", uid);
-  // Also of a machine that has the queues at the usual place, and refuses a mount.
+  // Also for a machine that has the queues at the usual place and does not allow a mount.
   if (queues < 0 || fchdir(queues) == 0) RemoveOwnFiles(queues < 0 ? "/dev/mqueue" : ".", uid);
   _exit(0);
 }

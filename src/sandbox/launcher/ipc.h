@@ -5,8 +5,8 @@
 
 namespace ingot::sandbox::launcher {
 
-// Removes those of `uid`, and its files in /dev/shm: a later sandbox may have the uid. REQUIRES: no process has it. Blocks until
-// it is done; a process of the uid does it, which can remove nobody else's.
+// Removes the objects of `uid`, and its files in /dev/shm: a later sandbox may have the uid. REQUIRES: no process has
+// it. Blocks until it is done; a process with the uid does it, which cannot remove other users' objects.
 void RemoveIpcOf(uid_t uid);
 
 }  // namespace ingot::sandbox::launcher

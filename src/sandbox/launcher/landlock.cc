@@ -13,7 +13,7 @@
 namespace ingot::sandbox::launcher {
 namespace {
 
-// Of newer kernels than Debian 12's headers.
+// From kernels newer than Debian 12's headers.
 struct Ruleset {
   uint64_t files;
   uint64_t net;

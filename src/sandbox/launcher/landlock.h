@@ -1,4 +1,5 @@
-// The wall of the isolation level `landlock`: rules that the kernel holds a command and its descendants to, without any privilege.
+// The wall of the isolation level `landlock`: rules that the kernel holds a command and its descendants to, without any
+// privilege.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// The launcher starts the first processes of sandboxes. It is one small process beside Ingot, without threads and without keys. So
-// the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
+// The launcher starts the first processes of sandboxes. It is one small process next to Ingot, without threads or keys.
+// So the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
 // until that ends: then Ingot is gone, and each sandbox's first process ends its sandbox by itself.
 //
-// src/sandbox/sandbox_launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it is the sandbox of one
-// image build instead (launcher/build.h).
+// src/sandbox/sandbox_launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it
+// is the sandbox of one image build instead (launcher/build.h).
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -112,7 +112,7 @@ void OpenSandbox(const Ground& ground, const Incoming& open) {
   }
 }
 
-// A sandbox whose first process was killed leaves its processes to the launcher. True: there are none any more.
+// A sandbox whose first process was killed leaves its processes to the launcher. True: none are left.
 bool EndOrphans() { return SignalDescendants(SIGKILL, IsSandbox) == 0; }
 
 [[noreturn]] void Serve(const Ground& ground) {

@@ -18,14 +18,15 @@ int Place(int tree, const char* target);
 // Adds MOUNT_ATTR_* flags.
 int SetAttributes(int fd, uint64_t attributes, bool recursive);
 
-// Makes the folders above `path`, and `path` itself as a folder or an empty file. One that is there is no error.
+// Makes the folders above `path`, and `path` itself as a folder or an empty file. It may already exist.
 int MakePlace(const char* path, bool is_folder);
 
-// A user namespace that has one id: `inside`, seen outside as `outside`.
+// A user namespace with one id: `inside`, seen outside as `outside`.
 int UserNamespaceOf(uint32_t inside, uint32_t outside);
 
-// Shows the owners of the files in a copy as the ids that `user_namespace` has for them. Owners without one are nobody's: what
-// they own is read and executed as others may, and neither written nor connected to. EINVAL: a file system cannot.
+// Shows the owners of the files in a copy as the ids that `user_namespace` maps them to. Owners without a mapping
+// become nobody: their files can be read and executed as others may, but neither written nor connected to. EINVAL: a
+// file system cannot.
 int MapOwners(int tree, int user_namespace, bool recursive);
 
 }  // namespace ingot::sandbox::launcher

@@ -1,4 +1,5 @@
-// The network of a sandbox with kNetNamespace: a loopback interface and one listening socket, which the gateway accepts on.
+// The network of a sandbox with kNetNamespace: a loopback interface and one listening socket, which the gateway accepts
+// on.
 #pragma once
 
 namespace ingot::sandbox::launcher {

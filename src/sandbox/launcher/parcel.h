@@ -16,7 +16,7 @@ class Parcel {
   }
   // Null: no complete string is left.
   const char* TakeString();
-  // `count` strings and a null pointer behind them; null: there are not as many.
+  // `count` strings and a null pointer after them; null: there are fewer.
   char** TakeStrings(size_t count);
   // Null: fewer bytes are left.
   const void* TakeBytes(size_t bytes) { return Consume(bytes); }

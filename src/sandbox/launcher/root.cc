@@ -27,8 +27,9 @@ constexpr int kDetach = 2;
 constexpr char kImageRoot[] = "/.image";
 constexpr char kImageLower[] = "/.lower";
 
-// As MakePlace, below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP. `replaces`: an
-// earlier sandbox's agent may have put it there, or a file, and a folder takes its place in this sandbox.
+// As MakePlace, below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP.
+// `replaces`: an earlier sandbox's agent may have put it there, or a file, and a folder takes its place in this
+// sandbox.
 int MakePlaceInImage(const char* path, bool replaces) {
   char part[4096];
   if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
@@ -62,7 +63,8 @@ int MakeFrame() {
   return 0;
 }
 
-// Shows root's files of the image as the sandbox's. Without uids of sandboxes they belong to Ingot's user, as the agent does.
+// Shows root's files of the image as the sandbox's. Without uids of sandboxes they belong to Ingot's user, as the agent
+// does.
 int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
   char source[4096];
   if (snprintf(source, sizeof(source), "%s%s", kSources, plan.image) >= static_cast<int>(sizeof(source)))
@@ -81,9 +83,9 @@ int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
   return error;
 }
 
-// One overlay: `part` of the layers, over `base` if it is not empty, with the changes in room/upper/`part`.
+// One overlay: `part` of the layers, over `base` if it is not empty, with the changes in SANDBOX/upper/`part`.
 int Overlay(const SandboxPlan& plan, const char* part, const char* base, const char* target, uint32_t walls) {
-  // One page is the most that mount(2) takes.
+  // mount(2) takes at most one page.
   char options[4096];
   size_t used = static_cast<size_t>(snprintf(options, sizeof(options), "lowerdir="));
   const auto add = [&](const char* folder, const char* name) {
@@ -94,7 +96,7 @@ int Overlay(const SandboxPlan& plan, const char* part, const char* base, const c
   };
   for (uint32_t i = 0; i < plan.header->layers; ++i) add(plan.layers[i], part);
   if (base[0] != 0) add(base, "");
-  if (options[used - 1] == '=') {  // no layer yet: an empty one
+  if (options[used - 1] == '=') {  // no layer: use an empty one
     char empty[3072];
     snprintf(empty, sizeof(empty), "%s/empty", plan.sandbox);
     add(empty, "");
@@ -135,7 +137,7 @@ LaunchFailure MountBinds(const SandboxPlan& plan, const char* root) {
   return {};
 }
 
-// Mounts of every sandbox, below `root` ("" or kImageRoot). A refused /dev/pts costs terminals alone.
+// Mounts of every sandbox, below `root` ("" or kImageRoot). Without /dev/pts, only terminals are missing.
 LaunchFailure MountOwn(const SandboxPlan& plan, const char* root) {
   char path[4096], source[4096];
   const auto at = [&](const char* name) {
@@ -163,7 +165,8 @@ LaunchFailure MountOwn(const SandboxPlan& plan, const char* root) {
 
 bool IsInTmp(const char* path) { return strncmp(path, "/tmp/", 5) == 0; }
 
-// The sandbox's own /tmp covers the machine's. The work root and programs may lie there: what this sandbox sees of them comes back.
+// The sandbox's own /tmp covers the machine's. The work root and programs may lie there: mounts again what this sandbox
+// sees of them.
 class UnderTmp {
  public:
   void KeepPath(const char* path) {

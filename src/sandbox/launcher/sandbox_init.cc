@@ -75,12 +75,12 @@ LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds
 
 // Signals every process of the sandbox but this one. `uid`: of the sandbox, if it has one.
 void SignalAll(const Ground& ground, uid_t uid, int signal) {
-  // The first process of a PID namespace reaches that namespace alone.
+  // The first process of a PID namespace reaches only that namespace.
   if ((ground.walls & kPidNamespace) != 0 && getpid() == 1) {
     kill(-1, signal);
   } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
-    // kill(-1) reaches every process of a uid at once, whoever forks meanwhile. The process that calls it is spared. As
-    // root it would reach the whole machine.
+    // kill(-1) reaches every process of a uid at once, even if one forks meanwhile. It spares the process that calls
+    // it. As root it would reach the whole machine.
     const pid_t killer = fork();
     if (killer == 0) {
       if (syscall(SYS_setresuid, uid, uid, uid) == 0) kill(-1, signal);
@@ -92,7 +92,7 @@ void SignalAll(const Ground& ground, uid_t uid, int signal) {
   }
 }
 
-// Lets frozen commands run on: what was killed ends then, and runs no instruction of its own before.
+// Thaws frozen commands: a killed process then ends without running another instruction.
 void Thaw(const SandboxPlan& plan) {
   if (plan.freezer_state < 0) return;
   const char* const text = plan.header->freezer == 1 ? "THAWED" : "0";
@@ -122,7 +122,7 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
 // Waits for the end of the command `pid`, and reaps orphans meanwhile.
 class Keeper {
  public:
-  // `ends`: of a command that was started apart (apart.h), else -1.
+  // `ends`: of a command that was started apart (apart.h), otherwise -1.
   Keeper(const Ground& ground, const SandboxPlan& plan, pid_t command, int ends, int control, int sandbox)
       : ground_(ground),
         plan_(plan),
@@ -132,7 +132,7 @@ class Keeper {
         control_(control),
         sandbox_(sandbox) {}
 
-  // False: the sandbox is to end.
+  // False: the sandbox must end.
   bool Run(int child_events) {
     while (!ended_) {
       pollfd fds[3] = {{control_, POLLIN, 0}, {child_events, POLLIN, 0}, {sandbox_, POLLIN, 0}};
@@ -212,7 +212,7 @@ class Keeper {
   LaunchReport report_;
 };
 
-// Runs one Start to its end. False: the sandbox is to end. `has_companions`: whether some may run.
+// Runs one Start to its end. False: the sandbox must end. `has_companions`: true if companions may run.
 bool RunStart(const Ground& ground, const SandboxPlan& plan, const int (&fds)[kStartDescriptors], int sandbox,
               int child_events, bool& has_companions) {
   const int control = fds[4];
@@ -256,7 +256,7 @@ void GiveSocket(int sandbox) {
   Answer(sandbox, &kSocket, 1, fds);
 }
 
-// Where the sandbox has no IPC namespace.
+// If the sandbox has no IPC namespace.
 void RemoveLeftIpc(const Ground& ground, uid_t uid) {
   if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0 &&
       Raises(Measure::kLeftIpcRemoved)) {

@@ -1,7 +1,7 @@
-// The first process of a sandbox. It raises the wall, then runs the sandbox's commands one after another: it starts each, adopts
-// and reaps its orphans, and ends all of them when the command has ended, when it is told to, and when nobody holds the
-// start's socket any more. It ends with the sandbox's socket, and outlives the launcher. In a PID namespace it is process 1. It
-// has the launcher's uid, holds the keys of its own episode alone, and cannot be traced.
+// The first process of a sandbox. It raises the wall, then runs the sandbox's commands one after another: it starts
+// each, adopts and reaps its orphans, and ends all of them when the command has ended, when it is asked to, and when
+// the start's socket is closed. It ends with the sandbox's socket, and outlives the launcher. In a PID namespace it is
+// process 1. It has the launcher's uid, holds only its own episode's keys, and cannot be traced.
 #pragma once
 
 #include <sys/types.h>
@@ -42,11 +42,11 @@ int CloneFlags(const Ground& ground);
 // Sends the report of a sandbox or a start that failed.
 void ReportFailure(int control, LaunchStep step, int error, int index);
 
-// Sends bytes with those of `fds` that are not -1, and closes them.
+// Sends bytes with the descriptors in `fds` that are not -1, and closes them.
 void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]);
 
-// Everything in the sandbox is the first thing that the kernel ends where the machine's memory is used up: rather an
-// episode than the run. Without right to its own file the process stays as it is.
+// If the machine runs out of memory, the kernel kills processes of the sandbox first: better to lose an episode than
+// the run. Without write access to its own file the process stays as it is.
 void OfferToTheKernel();
 
 // Before anything is forked: what it starts is in the groups too.

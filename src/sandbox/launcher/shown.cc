@@ -55,7 +55,7 @@ int TakeMount(const char* path, bool is_folder, int nobody) {
   return Add(path, tree, is_folder, tree >= 0 && MapOwners(tree, nobody, false) != 0);
 }
 
-// "\040" is a space: mountinfo writes blanks and backslashes so.
+// "\040" is a space: mountinfo writes blanks and backslashes this way.
 void Unescape(char* text) {
   char* to = text;
   for (const char* from = text; *from != 0; ++to) {
@@ -90,7 +90,8 @@ int ByLength(const void* left, const void* right) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-// The mounts below `path`, each by itself: one of them cannot map owners, such as a device or the cover of a hidden file.
+// The mounts below `path`, each by itself: one of them cannot map owners, such as a device or the cover of a hidden
+// file.
 int TakeMountsBelow(const char* path, int nobody) {
   FILE* const mounts = fopen("/proc/self/mountinfo", "re");
   if (mounts == nullptr) return errno;
@@ -142,11 +143,11 @@ int PlaceOne(const TakenPath& one, const char* path) {
                             FlagOf<uint64_t>(Measure::kShownNoSuid, MOUNT_ATTR_NOSUID) |
                                 FlagOf<uint64_t>(Measure::kShownReadOnly, MOUNT_ATTR_RDONLY),
                             true);
-  // A path below one that is shown already is there.
+  // A path below a shown one is already there.
   if (error == 0 && access(path, F_OK) != 0) error = MakePlace(path, one.is_folder);
   if (error == 0) error = Place(one.tree, path);
   close(one.tree);
-  // In a folder that is closed to others: no room could enter it.
+  // In a folder that is closed to others: no sandbox could enter it.
   return error == EACCES ? 0 : error;
 }
 
@@ -176,8 +177,8 @@ bool IsFolderOf(int folder, const dirent& entry, dev_t device) {
          info.st_dev == device;
 }
 
-// Covers the sockets and FIFOs below a folder of one file system. `path` has room for 4096 bytes. Folders that cannot be read
-// by whoever builds the root folder are passed over.
+// Covers the sockets and FIFOs below a folder of one file system. `path` holds 4096 bytes. Skips folders that the
+// process building the root folder cannot read.
 int CoverChannels(char* path, dev_t device) {
   DIR* const folder = opendir(path);
   if (folder == nullptr) return 0;

@@ -1,5 +1,5 @@
-// The parts of the wall that are raised by system calls alone: ids of a user namespace, mounts, capabilities. Each
-// function returns 0 or errno.
+// The parts of the wall that need only system calls: ids of a user namespace, mounts, capabilities. Each function
+// returns 0 or errno.
 #pragma once
 
 #include <sys/types.h>
@@ -15,19 +15,19 @@ int MapIdsTo(uid_t inside, uid_t uid, gid_t gid);
 // In a new mount namespace: later mounts of the host arrive, none leaves.
 int DetachMounts();
 
-// Covers a folder with an empty one that is read-only, or a file with /dev/null. A path that is not there is no error.
+// Covers a folder with an empty, read-only one, or a file with /dev/null. A missing path is not an error.
 int HidePath(const char* path, bool is_folder);
 
 // Mounts a /proc of the calling process's PID namespace.
 int MountProc();
 
-// Covers `work_root` with an empty folder in which `sandbox` alone is left. REQUIRES: room lies directly in work_root.
+// Covers `work_root` with an empty folder that has only `sandbox` left. REQUIRES: `sandbox` lies directly in work_root.
 int ShowOneSandbox(const char* work_root, const char* sandbox);
 
 // Programs that this process executes give it no capability: neither by setuid bits, nor as files, nor as root's.
 int BoundCapabilities();
 
-// Covers /etc/passwd with room/passwd, in which the sandbox's uid has a name: programs such as git ask for it. A machine
+// Covers /etc/passwd with the sandbox's passwd, in which its uid has a name: programs such as git ask for it. A machine
 // without one of the files needs none.
 int NameUid(const char* sandbox);
 

@@ -35,8 +35,8 @@ absl::Status Failure(const std::string& name) {
   return absl::DataLossError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-// A copy without the labels of a security module is whole: its policy may keep a label from whoever copies (EACCES). One without
-// an overlay's marks is not.
+// A copy without a security module's labels is complete: its policy may deny a label to the copying process (EACCES).
+// One without an overlay's marks is not.
 bool MayLack(std::string_view attribute, int error) {
   if (error == EACCES) return attribute.starts_with("security.");
   return (error == EPERM || error == ENOTSUP) && attribute.find(".overlay.") == std::string_view::npos;
@@ -131,7 +131,7 @@ class TreeCopier : public TreeVisitor {
   absl::Status Failed(const std::string& name) override { return Failure(name); }
 
  private:
-  // Makes the folder `name`, or finds the one that it merges with, and goes there.
+  // Makes the folder `name`, or finds the folder that it merges with, and enters it.
   absl::Status MakeFolder(int parent, const std::string& name) {
     struct stat there;
     bool is_there = how_.merges && fstatat(to_.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
@@ -174,7 +174,7 @@ class TreeCopier : public TreeVisitor {
     is_left_out = !S_ISREG(opened.st_mode) || (how_.only_of.has_value() && opened.st_uid != *how_.only_of);
     if (is_left_out) return true;
     const Fd copy(openat(to_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    opened.st_mode = info.st_mode;  // it may be open for this moment alone
+    opened.st_mode = info.st_mode;  // it may be open only for this moment
     return copy.valid() && CopyBytes(source.get(), opened.st_size, copy.get()) &&
            MakeLike(source.get(), opened, copy.get());
   }
@@ -190,7 +190,8 @@ class TreeCopier : public TreeVisitor {
            utimensat(to_.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0;
   }
 
-  // One copy serves all names of a file, as long as it can have more links and a path leads to it. False: it needs another one.
+  // One copy serves all names of a file, as long as it can have more links and a path leads to it. False: it needs
+  // another one.
   bool LinkToCopy(const std::string& name, const struct stat& info) const {
     const auto copy = copies_.find({info.st_dev, info.st_ino});
     if (copy == copies_.end() || copy->second.empty()) return false;

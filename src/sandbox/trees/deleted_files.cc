@@ -31,7 +31,8 @@ namespace {
 constexpr int kMostLooks = 8;  // for processes that began meanwhile
 constexpr std::string_view kDeleted = " (deleted)";
 
-// This thread reads /proc as the sandbox's uid would: root without CAP_SYS_PTRACE may not look at other users' processes.
+// This thread reads /proc as the sandbox's uid would: root without CAP_SYS_PTRACE may not look at other users'
+// processes.
 class AsUser {
  public:
   explicit AsUser(uid_t uid) {
@@ -63,7 +64,7 @@ std::set<dev_t> MemoryDevices() {
   return found;
 }
 
-// One mapping of a file without a name, as /proc/PID/maps tells it.
+// One mapping of a file without a name, as /proc/PID/maps shows it.
 struct Mapping {
   uint64_t from = 0, to = 0;
   uint64_t major = 0, minor = 0;
@@ -120,7 +121,7 @@ class Finder {
     for (const pid_t thread : ThreadsOf(pid)) {
       if (thread != pid && has_maps && SharesFiles(pid, thread)) continue;
       if (!LookAtFiles(thread)) return false;
-      // The maps of a process whose first thread has ended are those of another one.
+      // If a process's first thread has ended, another thread has its maps.
       if (!std::exchange(has_maps, true) || thread == pid) has_maps = LookAtMaps(thread);
     }
     return true;

@@ -1,10 +1,11 @@
-// Files of a sandbox without a name: unlinked ones, and files opened with O_TMPFILE. They use disk as long as a process holds them, and no walk
-// through folders meets them. Found are those that the sandbox's processes have open (each thread's table) or mapped without a
-// descriptor. Files in memory (memfd, /dev/shm) do not count: they are the memory limit's. A file that is only in flight, in a
-// message between two sockets, can be neither seen nor sized; the descriptors in flight are counted in its place.
+// A sandbox's files without a name: unlinked files, and files opened with O_TMPFILE. They use disk as long as a process
+// holds them, and no walk through folders meets them. This finds the files that the sandbox's processes have open (each
+// thread's table) or mapped without a descriptor. Files in memory (memfd, /dev/shm) do not count: the memory limit
+// covers them. A file that is only in flight, in a message between two sockets, can be neither seen nor sized; its
+// descriptors are counted instead.
 //
-// Processes that come and go while they are looked at are looked for again, up to a few times: what a chain of short-lived ones
-// passes on is found by one of the looks. Where this process may not follow /proc/PID/map_files (CAP_SYS_ADMIN or
+// If processes come and go during a look, it is repeated up to a few times: one of the looks finds what a chain of
+// short-lived processes passes on. If this process may not follow /proc/PID/map_files (CAP_SYS_ADMIN or
 // CAP_CHECKPOINT_RESTORE), a mapped file counts with the length of its mappings.
 #pragma once
 
@@ -15,9 +16,9 @@
 
 namespace ingot::sandbox {
 
-// Whose processes are looked at.
+// Whose processes to look at.
 struct SandboxOwner {
-  pid_t first = 0;                          // the sandbox's first process; 0 = unknown: nobody is looked at
+  pid_t first = 0;                          // the sandbox's first process; 0 = unknown: looks at none
   std::optional<uid_t> uid = std::nullopt;  // of the sandbox; empty = this process's own
 };
 

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes the folder `name` with the owner and mode of `from`, which is another layer's; nothing of it can be read by links. An agent
-// that closed `from` does not close the copy to its owner.
+// Makes the folder `name` with the owner and mode of `from`, which is another layer's; nothing of it can be read by
+// links. An agent that closed `from` does not close the copy to its owner.
 absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name) {
   struct stat info;
   if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at '", name, "' of a layer"));
@@ -102,7 +102,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
   if (folder.empty()) return one;
   Descent from(std::move(root));
   for (const fs::path& name : fs::path(folder).lexically_normal().relative_path()) {
-    if (name.empty()) continue;  // behind a last slash
+    if (name.empty()) continue;  // after a last slash
     if (!from.GoDown(name.string())) return one;
     INGOT_ASSIGN_OR_RETURN(to, MakeLike(from.like(), to.get(), name.string()));
   }

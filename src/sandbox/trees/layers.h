@@ -1,12 +1,12 @@
-// Layers of overlayfs: the folders that snapshots of a sandbox consist of (local_sandbox.h). A layer has work/, home/ and, of an
-// image, root/. It is frozen: nobody changes it.
+// Layers of overlayfs: the folders that snapshots of a sandbox consist of (local_sandbox.h). A layer has work/, home/
+// and, for an image, root/. It never changes.
 //
 // Merged, a chain of them does not grow without bound:
 //
-//   layers, bottom first    a b d/x     merged     a'      A later layer's file replaces an earlier one. A whiteout, by which
-//                           a' -b                  c       an overlay marks an entry as deleted (-b), and an opaque folder,
-//                           c  =d(y)               d/y     which hides those below it (=d), act and stay: the layers may lie
-//                                                  -b      over an image.
+//   layers, bottom first    a b d/x    merged    a'     A later layer's file replaces an earlier one. A whiteout marks
+//                           a' -b                c      an entry as deleted (-b), and an opaque folder hides the ones
+//                           c  =d(y)             d/y    below it (=d). Both stay: the layers may lie over an image.
+//                                                -b
 #pragma once
 
 #include <memory>
@@ -25,16 +25,18 @@ using Layer = WorkDir;
 inline constexpr char kOpaqueOfRoot[] = "trusted.overlay.opaque";
 inline constexpr char kOpaqueOfUsers[] = "user.overlay.opaque";
 
-// True: the folder of a layer hides that of lower layers. `folder`: a descriptor, of O_PATH too.
+// True: a layer's folder hides the same folder in lower layers. `folder`: a descriptor, may be O_PATH.
 bool IsOpaque(int folder);
 
-// `layers`: bottom first; `part`: a folder of each. `to`: an empty folder that no agent can enter; it gets owners, modes and times
-// with the files, which are linked, not copied. The errors are those of CopyTree: `to` is then in no defined state.
+// `layers`: bottom first; `part`: a folder of each. `to`: an empty folder that no agent can enter; it gets owners,
+// modes and times with the files, which are linked, not copied. Errors as for CopyTree; after one, `to` is in an
+// undefined state.
 absl::Status MergeLayers(const std::vector<std::shared_ptr<const Layer>>& layers, const std::string& part, int to);
 
-// A layer with the same work/ and home/, whose root/ has the entries of `layer` in `folder` alone. The folder hides what lower
-// layers have in it where that of `layer` did, or where `layer` has something else in its place or above it. Files are linked, not
-// copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or kOpaqueOfUsers. DATA_LOSS: as of CopyTree.
+// A layer with the same work/ and home/, whose root/ has only the entries of `layer` in `folder`. The folder hides what
+// lower layers have in it if `layer`'s folder did, or if `layer` has something else in its place or above it. Files are
+// linked, not copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or
+// kOpaqueOfUsers. DATA_LOSS: as for CopyTree.
 absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<const Layer>& layer,
                                                          const std::string& folder, const std::string& work_root,
                                                          const char* mark);

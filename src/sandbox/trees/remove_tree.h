@@ -1,4 +1,4 @@
-// RemoveTree removes what an agent may have made, of any depth and with closed folders, and follows no link.
+// RemoveTree removes a tree that an agent may have made, of any depth and with closed folders, and follows no link.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace ingot::sandbox {
 
-// `path`: a folder or a file; nothing there is no error. Removes all that it can. UNAVAILABLE names the first thing that stays.
+// `path`: a folder or a file; it may be missing. Removes all that it can. UNAVAILABLE names the first thing that stays.
 absl::Status RemoveTree(const std::string& path);
 // The same of `name` in `parent`.
 absl::Status RemoveTree(int parent, const std::string& name);

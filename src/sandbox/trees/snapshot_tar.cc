@@ -158,7 +158,7 @@ class TarWriter {
     return WriteHead(absl::StrCat(Name(), "/", name), "", Kind::kFile, info, 0);
   }
 
-  // Writes `name`, which is at path_. `layers`: those of its folder, from the highest one that has it.
+  // Writes `name`, which is at path_. `layers`: its folder's layers, from the highest one that has it.
   absl::Status WriteChild(const std::vector<size_t>& layers, const std::string& name) {
     const size_t layer = layers.front();
     struct stat info;
@@ -184,7 +184,8 @@ class TarWriter {
                         : fstatat(at_[layer].get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
   }
 
-  // Begins the folder `name` at path_, unless none of `layers` has one there. A folder that Ingot may not list or pass is empty.
+  // Begins the folder `name` at path_, unless none of `layers` has one there. A folder that Ingot may not list or pass
+  // is empty.
   absl::Status Enter(const std::vector<size_t>& layers, const std::string& name) {
     Folder folder;
     folder.path_bytes = path_.size();

@@ -21,7 +21,7 @@ using ByteSink = std::function<absl::Status(std::string_view bytes)>;
 struct TarPart {
   std::string name;
   std::vector<std::string> layers;
-  // True: deleted files of a folder below the layers are written as marks, in the words of OCI's layers (".wh.NAME").
+  // True: deleted files of a folder below the layers are written as marks, as in OCI layers (".wh.NAME").
   bool marks_deleted = false;
 };
 
@@ -32,11 +32,11 @@ struct TarLimits {
   std::optional<uid_t> only_of = std::nullopt;
 };
 
-// Writes folders, files and links with their modes and times, owned by root. Left out are: sockets, pipes and devices; files
-// that Ingot may not read; setuid and setgid, which would act for whoever unpacks as root; further attributes; and, where
-// deleted files are marked, files whose own name is such a mark. A hard link becomes a file of its own. The way goes by
-// descriptors (base/open_file.h): layers that change meanwhile spoil the archive, and never lead out of them. The errors are those of the sink, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer
-// that cannot be read.
+// Writes folders, files and links with their modes and times, owned by root. Left out are: sockets, pipes and devices;
+// files that Ingot may not read; setuid and setgid, which would take effect when root unpacks; other attributes; and,
+// if deleted files are marked, files whose name is such a mark. A hard link becomes a separate file. All paths go
+// through descriptors (base/open_file.h): layers that change meanwhile spoil the archive, and never lead out of them.
+// Errors: the sink's, RESOURCE_EXHAUSTED for a limit, and UNAVAILABLE for a layer that cannot be read.
 absl::Status WriteTar(const std::vector<TarPart>& parts, const TarLimits& limits, const ByteSink& sink);
 
 }  // namespace ingot::sandbox

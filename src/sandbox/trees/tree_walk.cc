@@ -41,7 +41,7 @@ class TreeWalk {
   struct Level {
     std::string name;
     struct stat info;
-    std::vector<std::string> folders;  // in it, to enter yet
+    std::vector<std::string> folders;  // in it, still to enter
   };
 
   static bool IsSame(int folder, const struct stat& info) {

@@ -1,5 +1,6 @@
-// WalkTree goes through a folder that an agent may have made, to break the one who walks: deeper than any path may be long and than a
-// process may have descriptors, with folders that move meanwhile. It goes down by names and up by "..", never through a link.
+// WalkTree goes through a folder that an agent may have made to break the walk: deeper than any path may be long or a
+// process may have descriptors, with folders that move meanwhile. It goes down by names and up by "..", never through a
+// link.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,12 +16,12 @@ class TreeVisitor {
  public:
   virtual ~TreeVisitor() = default;
 
-  // Anything but a folder, `name` in `folder`. All of them are met before the folders beside them. The visitor may remove it.
+  // Anything but a folder, `name` in `folder`. Called before any folder in `folder`. The visitor may remove it.
   virtual absl::Status File(int folder, const std::string& name, const struct stat& info) = 0;
-  // A folder, not the top, met with the files beside it.
+  // A folder, not the top, called with the files next to it.
   virtual absl::Status Found(const struct stat& /*folder*/) { return absl::OkStatus(); }
-  // Before a folder is opened. The top: the walk's own parent and name. Whoever changes its mode by name must follow no link: an
-  // agent may put one there at any time.
+  // Before a folder is opened. The top: the walk's own parent and name. Code that changes its mode by name must not
+  // follow a link: an agent may put one there at any time.
   virtual absl::Status Enter(int parent, const std::string& name, const struct stat& info) = 0;
   // After everything in `folder`, from within and then from above. A folder that was moved meanwhile is not left.
   virtual absl::Status Leave(int /*folder*/, const struct stat& /*info*/) { return absl::OkStatus(); }

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLive = "live-";
 
-// "live-<pid>-<start of this process>-". The start tells apart two processes of one pid: in a container a restarted
+// "live-<pid>-<start of this process>-". The start distinguishes two processes with one pid: in a container a restarted
 // process often has the pid of the one before.
 const std::string& OwnPrefix() {
   static const std::string* const prefix =
@@ -48,7 +48,7 @@ absl::Status CheckRelative(const std::string& relative) {
   for (const fs::path& part : path) leaves = leaves || part == "..";
   if (!leaves && path.filename() != "." && !path.filename().empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", relative, "' is no file below the work folder: give a relative path without '..'"));
+      absl::StrCat("'", relative, "' is not below the work folder: use a relative path without '..'"));
 }
 
 // Opens the folder of `relative` below `base`. Missing folders are made, and given to `maker`; null: they are an error.
@@ -159,7 +159,7 @@ absl::StatusOr<std::string> WorkDir::ReadBelow(const Fd& base, const std::string
   if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot read ", relative));
   struct stat info;
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(relative, " is no regular file"));
+    return absl::InvalidArgumentError(absl::StrCat(relative, " is not a regular file"));
   }
   if (owner_.has_value() && info.st_uid != *owner_) {
     return absl::InvalidArgumentError(

@@ -6,11 +6,11 @@
 //                                   NAME-<random>/  of AddFolder
 //
 // With an owner, home/, work/ and tmp/ belong to that uid, and the folder around them to this process. The owner cannot
-// enter other folders of `root`. Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale removes folders of killed
-// processes, which it knows by the pid in their names: a root belongs to one machine and one PID namespace at a time.
-// No symbolic link is followed, neither by a removal nor by a read or write. What belongs to another uid than the owner is not
-// read: an agent may have linked to a file that it cannot read. Not thread safe; different objects are
-// independent.
+// enter other folders of `root`. Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale
+// removes folders of killed processes, which it knows by the pid in their names: a root belongs to one machine and one
+// PID namespace at a time. No symbolic link is followed, neither by a removal nor by a read or write. What belongs to
+// another uid than the owner is not read: an agent may have linked to a file that it cannot read. Not thread safe;
+// different objects are independent.
 #pragma once
 
 #include <sys/types.h>
@@ -41,43 +41,43 @@ class WorkDir {
   // The folder itself, to reach what is in it (base/open_file.h). UNAVAILABLE: it is gone.
   absl::StatusOr<Fd> Open() const;
 
-  // Writes work/`relative` and makes the folders on the way; replaces a file, link or pipe of that name. INVALID_ARGUMENT:
-  // the path leaves work/. A text that begins with "#!" becomes executable.
+  // Writes work/`relative` and makes the folders on the way; replaces a file, link or pipe of that name.
+  // INVALID_ARGUMENT: the path leaves work/. A text that begins with "#!" becomes executable.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
 
-  // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT if it is no regular
+  // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT if it is not a regular
   // file: a pipe would block, and a link could lead to a file that the agent may not read.
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) const;
 
-  // The same for a file of another folder beside work/.
+  // The same for a file of another folder next to work/.
   absl::StatusOr<std::string> ReadFileOf(const std::string& folder, const std::string& relative,
                                          int64_t limit_bytes) const;
 
   // Makes a private folder of the owner at `path`, below this one: of one part, or of parts that this process owns.
   absl::Status MakeFolder(const std::string& path) const;
 
-  // Gives the folder `name` beside work/ the files of `source`, a folder of this process, in place of those that it has. The owner's
-  // processes may run meanwhile.
+  // Replaces the files of the folder `name` next to work/ with the files of `source`, a folder of this process. The
+  // owner's processes may run meanwhile.
   absl::Status Fill(const std::string& name, const std::string& source) const;
 
-  // Empties `folder`, which lies beside work/, and makes the folder `inner` in it. Nobody but the owner can enter either. FAILED_PRECONDITION:
-  // the folder is another one than this object made.
+  // Empties `folder`, which lies next to work/, and makes the folder `inner` in it. Only the owner can enter either.
+  // FAILED_PRECONDITION: this object did not make the folder.
   absl::Status ClearFolder(const std::string& folder, const std::string& inner) const;
 
   // From here on work/ is read and written through this descriptor, which outlives its use: as processes in
   // another mount namespace see it.
   void SetView(int work);
 
-  // Makes an empty folder beside work/ and returns its absolute path. Its name has a random part, so that no process
+  // Makes an empty folder next to work/ and returns its absolute path. Its name has a random part, so that no process
   // can have written to it before.
   absl::StatusOr<std::string> AddFolder(const std::string& name) const;
 
-  // Writes the file `name` beside work/. Removes first any file of that name: the agent may have put a link or a pipe
+  // Writes the file `name` next to work/. Removes first any file of that name: the agent may have put a link or a pipe
   // there.
   absl::Status WriteBeside(const std::string& name, std::string_view content) const;
 
   // Renames the folder to kept-`name`, which this object no longer removes, and returns its path. Replaces an older
-  // one. An owner can enter it no more.
+  // one. An owner can no longer enter it.
   absl::StatusOr<std::string> Detach(const std::string& name);
 
  private:

@@ -76,12 +76,12 @@ TEST(McpServersTest, RejectsAddressesThatCannotBeMeant) {
   EXPECT_EQ(Rejection({}, "https://h/mcp", {{"K", "v"}}), "");
   EXPECT_EQ(Rejection({"s"}, "http://127.0.0.1:80/mcp"), "");
   EXPECT_THAT(Rejection({}, ""), HasSubstr("name a command, a url, or both"));
-  EXPECT_THAT(Rejection({}, "ftp://h"), HasSubstr("url ftp://h is no http:// or https:// address"));
+  EXPECT_THAT(Rejection({}, "ftp://h"), HasSubstr("url ftp://h is not an http:// or https:// address"));
   EXPECT_THAT(Rejection({"s"}, "http://h:80/"), HasSubstr("listens inside the sandbox"));
-  EXPECT_THAT(Rejection({"s"}, "http://localhost:x/"), HasSubstr("names no port"));
-  EXPECT_THAT(Rejection({"s"}, "http://localhost:7411/"), HasSubstr("of the gateway"));
-  EXPECT_THAT(Rejection({"s"}, "", {{"K", "v"}}), HasSubstr("headers are of a url"));
-  EXPECT_THAT(Rejection({}, "http://h", {}, {{"K", "v"}}), HasSubstr("env is of a command"));
+  EXPECT_THAT(Rejection({"s"}, "http://localhost:x/"), HasSubstr("has no valid port"));
+  EXPECT_THAT(Rejection({"s"}, "http://localhost:7411/"), HasSubstr("the gateway's port"));
+  EXPECT_THAT(Rejection({"s"}, "", {{"K", "v"}}), HasSubstr("headers need a url"));
+  EXPECT_THAT(Rejection({}, "http://h", {}, {{"K", "v"}}), HasSubstr("env needs a command"));
 }
 
 TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {
@@ -98,7 +98,7 @@ TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {
 TEST(McpServersTest, NamesTheReasonOfAServerThatDoesNotStart) {
   EXPECT_THAT(Fault(Printed("{\"id\":2,\"result\":{}}\n")), HasSubstr("did not answer and exited with 0"));
   EXPECT_THAT(Fault(Printed("{\"id\":1,\"error\":{\"code\":-1,\"message\":\"too old\"}}\n")),
-              HasSubstr("refused to initialize: too old"));
+              HasSubstr("rejected `initialize`: too old"));
   sandbox::Outcome crashed = Printed("", 1);
   crashed.err = "Traceback\n  no module named x\n";
   EXPECT_THAT(Fault(crashed), HasSubstr("exited with 1; stderr ends: Traceback   no module named x"));

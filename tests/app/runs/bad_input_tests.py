@@ -127,8 +127,8 @@ def check_what_others_hold(ingot):
             expect(ingot, {**launch_settings("unborn"), key: port}, key, str(port), command="launch", codes=(1,))
         check(not (folder / "unborn").exists(), "a run that could not start has left a folder")
         rejected = {"cluster.registry.kind": "etcd", "cluster.registry.endpoints": f"['127.0.0.1:{port}']"}
-        expect(ingot, {**launch_settings("unborn"), **rejected}, "cluster.registry", f"127.0.0.1:{port}", "nobody answered",
-               command="launch", codes=(1,))
+        expect(ingot, {**launch_settings("unborn"), **rejected}, "cluster.registry", f"127.0.0.1:{port}",
+               "no member answered", command="launch", codes=(1,))
     # A launched run holds its folder's lock, as this process does. A second start would replace the run.
     held = folder / "held"
     held.mkdir()

@@ -178,7 +178,7 @@ def case_replace(ingot):
         kept = f"{folder} is as it was"
         for command, faults, words in (("train", {"http.port": port}, [str(port), kept]),
                                        ("train", {"http.dashboard_port": port}, [str(port), kept]),
-                                       ("launch", etcd, ["nobody answered", kept]),
+                                       ("launch", etcd, ["no member answered", kept]),
                                        ("launch", {"rollout.kv_cache_tokens": 1 << 30}, ["cannot hold", kept])):
             code, output = ingot.run(command, {**settings, **faults})
             check(code != 0 and all(word in output for word in words), f"exit code {code}: {output}")
