@@ -61,7 +61,7 @@ TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRejectedByName) {
   }
   Write("model.safetensors", "WEIGHTS");
   EXPECT_THAT(Fault(),
-              AllOf(HasSubstr("its checksum (XXH3) is "), HasSubstr(", and that of what was written is "),
+              AllOf(HasSubstr("its checksum (XXH3) is "), HasSubstr(", but the written file had "),
                     HasSubstr("(checksums.json beside it): copy the folder again, or use another checkpoint; if it was "
                               "changed on purpose, remove checksums.json")));
 }
@@ -69,7 +69,7 @@ TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRejectedByName) {
 TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRejectedByName) {
   ASSERT_TRUE(WriteChecksums(dir_).ok());
   Write("model.safetensors", "weig");
-  EXPECT_THAT(Fault(), HasSubstr("/model.safetensors is damaged: it has 4 bytes, and 7 were written"));
+  EXPECT_THAT(Fault(), HasSubstr("/model.safetensors is damaged: it has 4 bytes, but 7 were written"));
   fs::remove(dir_ + "/model.safetensors");
   EXPECT_THAT(Fault(),
               HasSubstr("/model.safetensors, which checksums.json beside it lists with 7 bytes, cannot be read"));
