@@ -177,9 +177,9 @@ TEST_F(HarborTest, TheTasksTimeAndVariablesAreItsOwn) {
   ASSERT_TRUE(slow.ok()) << slow.status();
   EXPECT_EQ(slow->detail, "test.sh ran past its limit of 0.3 s");
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_timeout_s", "long"}}).status().message()),
-              HasSubstr("verifier_timeout_s is no number"));
+              HasSubstr("verifier_timeout_s is not a number"));
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_env", {{"B", 1}}}}).status().message()),
-              HasSubstr("verifier_env has a value that is no text"));
+              HasSubstr("verifier_env has a value that is not a string"));
 }
 
 // An agent may have put a program of any name into the folder that it worked in.
