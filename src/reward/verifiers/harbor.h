@@ -10,8 +10,9 @@
 // work makes test.sh fail has failed, which is not the same as a verifier that did not run:
 //
 //   reward 0   test.sh started, and ended without a reward (no reward file, or an empty one): by an exit code, a signal, too
-//              much output, or its sandbox's disk limit. Signal no_reward; `no_reward_is_zero`: false makes it an error.
-//              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero`: false makes it an error.
+//              much output, or its sandbox's disk limit. Signal no_reward; `no_reward_is_zero: false` makes it an
+//              error.
+//              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero: false` makes it an error.
 //              Both signals are 0 otherwise.
 //   an error   test.sh is missing or did not start, the machine's disk was full, or the sandbox died. It is a sandbox fault
 //              (sandbox/sandbox_fault.h), which fails the agent, if the agent's files keep test.sh from starting, or if
