@@ -66,7 +66,7 @@ class Prompts {
   Prompts(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer)
       : tree_(tree), tokenizer_(tokenizer), contexts_(tree.calls()) {}
 
-  // The text of a call's whole prompt; empty = a part of it is not stored here.
+  // The text of a call's whole prompt; empty = a part of it is not stored.
   const std::string& Of(int call) {
     const auto [found, added] = texts_.try_emplace(call);
     if (!added) return found->second;
