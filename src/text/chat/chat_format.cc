@@ -18,7 +18,7 @@ struct Marker {
 };
 
 // Collects a prompt. Holds ordinary text back until a token or a border ends it, so that a tokenizer with merges sees
-// it in one piece, whoever wrote it.
+// it in one piece, no matter who wrote it.
 class Assembler {
  public:
   Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers, size_t most_ids = kAnyNumberOfIds)
@@ -277,7 +277,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   // Writes message `i`; returns the range of ids that an assistant would have sampled. `begun`: an assistant's message
-  // ends behind its content.
+  // ends after its content.
   std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, bool begun,
                                           Assembler& out) const {
     const std::vector<Message>& messages = conversation.messages;

@@ -68,7 +68,7 @@ void JoinText(std::string& to, const std::string& more) {
   to += more;
 }
 
-// Adds the text of `more`, which follows `to`. The role stays that of `to`.
+// Adds the text of `more`, which follows `to`. The role of `to` stays.
 void Join(Part& to, const Part& more) {
   JoinText(to.message.content, more.message.content);
   JoinText(to.message.reasoning, more.message.reasoning);
@@ -156,7 +156,7 @@ class Fitter {
     }
   }
 
-  // A model whose output format has no calls wrote none: then the template's refusal stands.
+  // A model whose output format has no calls wrote no calls: then the template's error stands.
   bool WantsText() const {
     const OutputRow& row = format_.row();
     return Wants(Concession::kCallsAsText) && (row.channels.used() || !row.sections.empty());
@@ -188,7 +188,7 @@ class Fitter {
     });
   }
 
-  // Each run of system messages, the leading one aside, goes before the user's turn that follows it, or else behind the
+  // Each run of system messages, the leading one aside, goes before the user's turn that follows it, or else after the
   // one before it, or else becomes a turn of the user's.
   void MoveSystem() {
     if (!Wants(Concession::kLateSystem) && !Wants(Concession::kAnySystem)) return;

@@ -119,7 +119,7 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
 void MarkedEncoder::Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   if (mid_text && start_matters_) {
-    // Encodes the text behind a newline, as within a text, and removes the newline's ids.
+    // Encodes the text after a newline, as within a text, and removes the newline's ids.
     std::vector<int32_t> more;
     cache_.Encode(*tokenizer_, "\n" + std::string(text), allow_special, more);
     if (more.size() >= newline_.size() && std::equal(newline_.begin(), newline_.end(), more.begin())) {

@@ -120,8 +120,8 @@ void ConversationTaker::Report(Concessions concessions, const absl::Status& reje
   for (size_t i = 0; i < kConcessions; ++i) {
     if (!concessions.Has(static_cast<Concession>(i)) || warned_[i].exchange(true)) continue;
     INGOT_LOG(warn,
-              "the chat template {}: such conversations are rendered with the concession '{}' from now on, in serving "
-              "and in training",
+              "the chat template {}: from now on, serving and training render such conversations with the concession "
+              "'{}'",
               rejection.ok() ? std::string("leaves out a system message")
                              : absl::StrCat("refuses a conversation (", rejection.message(), ")"),
               kConcessionNames[i]);

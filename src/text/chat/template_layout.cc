@@ -27,7 +27,7 @@ std::vector<MarkedEncoder::TemplateToken> TokensIn(const MarkedEncoder& encoder,
   return tokens;
 }
 
-// Where the generation prompt may be cut, within the `common` bytes that the message shares: behind a token or a line.
+// Where the generation prompt may be cut, within the `common` bytes that the message shares: after a token or a line.
 size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t common) {
   if (common == prompt.size()) return common;
   size_t cut = 0;

@@ -54,7 +54,7 @@ std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   return shown;
 }
 
-// The id to show of each tool call, by the id that clients know it by: the one that the model wrote, if it wrote one.
+// The id to show for each tool call, by its id for clients: the model's own id, if it wrote an id.
 using ShownIds = std::unordered_map<std::string_view, const std::string*>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
@@ -175,7 +175,7 @@ Conversation ProbeConversation() {
   question.role = "user";
   question.content = "probe";
   answer.role = "assistant";
-  // The id contains the name: some templates print the id alone (Kimi K2).
+  // The id contains the name: some templates print only the id (Kimi K2).
   answer.tool_calls.push_back({"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
   conversation.messages = {question, answer};
   conversation.tools.push_back(base::json::object{

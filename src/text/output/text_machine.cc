@@ -70,7 +70,7 @@ bool TextMachine::StepReasoning() {
     if (at_ == in_.size()) return false;
     reasoning_begun_ = true;
   }
-  // [at_, scan_) is line feeds, which belong to the format if the reasoning ends behind them.
+  // [at_, scan_) is line feeds, which belong to the format if the reasoning ends after them.
   const size_t end = in_.find(row_.think_end, scan_);
   size_t limit = end;
   if (end == std::string::npos) {
@@ -173,7 +173,7 @@ bool TextMachine::StepContent() {
   return true;
 }
 
-// White space behind a call belongs to the format, unless text follows it.
+// White space after a call belongs to the format, unless text follows it.
 bool TextMachine::StepSpaceAfterCall() {
   const size_t at = SpaceEnd(at_);
   if (at == in_.size()) {

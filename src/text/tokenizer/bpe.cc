@@ -168,7 +168,7 @@ size_t Bpe::Tables::Longest() const {
   return complete ? longest_token : std::max(longest_token, kCharacter);
 }
 
-// Text may be cut only if every character has symbols of its own: a known character, or bytes or `unk` that no merge
+// Text may be cut only if every character has its own symbols: a known character, or bytes or `unk` that no merge
 // takes. An unknown character that is dropped would make its neighbours meet, and a fused one would cross the border.
 void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   may_cut = !definition.bytes && !definition.ignore_merges;
