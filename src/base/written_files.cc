@@ -162,7 +162,7 @@ absl::Status WrittenFiles::Check(const std::string& name, const FileDigest& foun
           ? absl::StrCat("it has ", found.bytes, " bytes, but ", bytes, " were written")
           : absl::StrCat("its checksum (XXH3) is ", Hex(found.checksum), ", but the written file had ", Hex(checksum));
   return absl::DataLossError(absl::StrCat(folder_, "/", name, " is damaged: ", fault, " (", record_,
-                                          " beside it): copy the folder again, or use another checkpoint; if it was "
+                                          " next to it): copy the folder again, or use another checkpoint; if it was "
                                           "changed on purpose, remove ",
                                           record_));
 }
@@ -174,7 +174,7 @@ absl::Status WrittenFiles::CheckSizes(const Chosen& chosen) const {
     const uint64_t bytes = fs::file_size(folder_ + "/" + name, error);
     if (error) {
       return absl::DataLossError(
-          absl::StrCat(folder_, "/", name, ", which ", record_, " beside it lists with ", written.bytes,
+          absl::StrCat(folder_, "/", name, ", which ", record_, " next to it lists with ", written.bytes,
                        " bytes, cannot be read (", error.message(),
                        "): copy the folder again, or use another checkpoint; if it was removed on "
                        "purpose, remove ",

@@ -72,7 +72,7 @@ class RunView {
   Waits waits_;
   base::Mutex mu_;
   std::map<int64_t, int64_t> sampled_in_ ABSL_GUARDED_BY(mu_);  // tokens of dropped and failed groups; -1 = deleted
-  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // of the journal behind waits_ and sampled_in_
+  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // of the journal for waits_ and sampled_in_
   std::map<std::string, std::pair<std::chrono::nanoseconds, std::string>> answers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -60,10 +60,11 @@ TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRejectedByName) {
     Write(name, intact);
   }
   Write("model.safetensors", "WEIGHTS");
-  EXPECT_THAT(Fault(),
-              AllOf(HasSubstr("its checksum (XXH3) is "), HasSubstr(", but the written file had "),
-                    HasSubstr("(checksums.json beside it): copy the folder again, or use another checkpoint; if it was "
-                              "changed on purpose, remove checksums.json")));
+  EXPECT_THAT(
+      Fault(),
+      AllOf(HasSubstr("its checksum (XXH3) is "), HasSubstr(", but the written file had "),
+            HasSubstr("(checksums.json next to it): copy the folder again, or use another checkpoint; if it was "
+                      "changed on purpose, remove checksums.json")));
 }
 
 TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRejectedByName) {
@@ -72,7 +73,7 @@ TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRejectedByName) {
   EXPECT_THAT(Fault(), HasSubstr("/model.safetensors is damaged: it has 4 bytes, but 7 were written"));
   fs::remove(dir_ + "/model.safetensors");
   EXPECT_THAT(Fault(),
-              HasSubstr("/model.safetensors, which checksums.json beside it lists with 7 bytes, cannot be read"));
+              HasSubstr("/model.safetensors, which checksums.json next to it lists with 7 bytes, cannot be read"));
 }
 
 TEST_F(WrittenFilesTest, AFlippedBitOfTheRecordIsRejected) {

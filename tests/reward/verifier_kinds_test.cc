@@ -261,8 +261,8 @@ TEST_F(HarborTest, ARewardThatWasLeftBeforeASignalCounts) {
 TEST_F(HarborTest, AVerifierThatCannotJudgeIsAnErrorAndNeverAZero) {
   EXPECT_THAT(std::string(Run("echo many > /logs/verifier/reward.txt").status().message()), HasSubstr("'many'"));
   EXPECT_THAT(std::string(Run("echo '{\"a\": 1, \"b\": 2}' > /logs/verifier/reward.json").status().message()),
-              HasSubstr("none is called 'reward'"));
-  EXPECT_THAT(std::string(Score({{"tests_dir", "nowhere"}}, "").status().message()), HasSubstr("holds no test.sh"));
+              HasSubstr("no number named 'reward'"));
+  EXPECT_THAT(std::string(Score({{"tests_dir", "nowhere"}}, "").status().message()), HasSubstr("has no test.sh"));
 }
 
 }  // namespace

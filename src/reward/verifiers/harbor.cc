@@ -38,8 +38,8 @@ constexpr char kCodeOptions[] =
     "JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS NODE_OPTIONS PERL5DB PERL5OPT PYTEST_ADDOPTS PYTEST_PLUGINS RUBYOPT "
     "_JAVA_OPTIONS";
 
-// Folders in which an agent can have put programs are no place to look for those of the tests. `separators`: the first of them
-// that `path` has joins what is left.
+// Removes the folders where an agent can have put programs: the tests' programs must not come from there. `separators`:
+// the first of them that `path` has joins the rest.
 std::string PathOutside(const std::string& path, const std::string& folder, const std::string& separators) {
   const auto normal = [](std::string_view text) { return (fs::path(text) / "").lexically_normal().string(); };
   std::vector<std::string> kept;

@@ -123,7 +123,7 @@ void ConversationTaker::Report(Concessions concessions, const absl::Status& reje
               "the chat template {}: from now on, serving and training render such conversations with the concession "
               "'{}'",
               rejection.ok() ? std::string("leaves out a system message")
-                             : absl::StrCat("refuses a conversation (", rejection.message(), ")"),
+                             : absl::StrCat("rejects a conversation (", rejection.message(), ")"),
               kConcessionNames[i]);
   }
 }

@@ -37,7 +37,7 @@ void AppendTitle(char32_t c, std::string& out) {
   }
 }
 
-// Unicode's Case_Ignorable, as far as general categories and punctuation tell.
+// Unicode's Case_Ignorable, as far as general categories and punctuation show.
 bool IsCaseIgnorable(char32_t c) {
   switch (Category(c)) {
     case UTF8PROC_CATEGORY_MN:

@@ -235,8 +235,8 @@ absl::StatusOr<json::value> PreTokenizer(const File& file, const Fields& fields)
     return json::value{{"type", "Sequence"}, {"pretokenizers", json::array{std::move(split), std::move(bytes)}}};
   }
   return Bad(file, absl::StrCat("field 'tokenizer.ggml.pre' is '", name,
-                                "', a way of splitting that is not known: put the model's own tokenizer.json beside "
-                                "the weights"));
+                                "', an unknown way of splitting: put the model's own tokenizer.json next to the "
+                                "weights"));
 }
 
 json::value Decoder(const Fields& fields) {

@@ -120,7 +120,7 @@ TEST_F(GgufTokenizer, RejectsATokenizerThatItWouldGetWrong) {
   ExpectRejected(gguf::FileMaker().Text("tokenizer.ggml.model", "bert"), "is 'bert'; supported: gpt2 and llama");
   json::value other = fields("smollm");
   other.get_object()["pre"] = "deepseek-llm";
-  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', a way of splitting that is not known");
+  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', an unknown way of splitting");
   other = fields("smollm");
   other.get_object()["eos_token_id"] = 4000;
   ExpectRejected(Maker(other), "field 'tokenizer.ggml.eos_token_id' is 4000, but the vocabulary has 693 tokens");
