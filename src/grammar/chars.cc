@@ -41,7 +41,7 @@ void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
   nfa.AddByte(from, 0x80, 0xBF, to);
 }
 
-// Adds the encodings from `low` to `high`, both of one length. Three groups: those with the first lead byte, those with
+// Adds the encodings from `low` to `high`, both of one length. Three groups: encodings with the first lead byte, with
 // the last lead byte, and all between.
 void AddSpan(Nfa& nfa, int32_t from, int32_t to, std::string_view low, std::string_view high) {
   int first = static_cast<uint8_t>(low[0]), last = static_cast<uint8_t>(high[0]);

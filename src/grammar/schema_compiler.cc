@@ -191,7 +191,7 @@ absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string&
   return absl::OkStatus();
 }
 
-// A key other than the known ones. Only canonical spelling, so that no other spelling of a known key is accepted.
+// A key other than the known keys. Only canonical spelling, so that no other spelling of a known key is accepted.
 absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys) {
   if (keys == Keys::kKeywords) return AddOtherKeywords(from, to, known);
   INGOT_ASSIGN_OR_RETURN(const int32_t colon, builder_.AddState());

@@ -96,7 +96,7 @@ std::optional<Number> ParseNumber(std::string_view text) {
   const bool in_range = fault == std::errc();
   if (!in_range && has_exponent) return std::nullopt;
   ReadDecimal(text, &number);
-  // from_chars counts exponents of more than five digits as smaller ones.
+  // from_chars reads exponents of more than five digits as smaller exponents.
   const bool is_zero = number.digits == "0";
   if (has_exponent && !is_zero && std::abs(Magnitude(number)) > 400) return std::nullopt;
   number.value = in_range ? value : 0;

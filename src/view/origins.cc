@@ -19,7 +19,7 @@ constexpr char kNewConversation[] = "new_conversation";  // Call.fork_cause of a
 // The texts by which a later prompt shows that it knows an answer.
 struct Quotes {
   std::string line;                    // the longest line of the answer's text
-  std::vector<std::string> arguments;  // of its tool calls, those that are text
+  std::vector<std::string> arguments;  // text arguments of its tool calls
 };
 
 void AddTexts(const base::json::value& value, std::vector<std::string>& texts) {

@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<Ids>> PostedIds(const EpisodeFacts& episode, const 
   return absl::InvalidArgumentError(absl::StrCat("fact '", name, "' is not a list of ids"));
 }
 
-// Prunes of neighbouring turns are in a row.
+// Prunes of neighboring turns are in a row.
 absl::StatusOr<double> PruneCostOf(const EpisodeFacts& episode) {
   double cost = 0;
   INGOT_ASSIGN_OR_RETURN(const auto posted, episode.Fact("pruned"));

@@ -272,7 +272,7 @@ void NormalizeAsTransformers(json::object& variables) {
     if (!message.is_object()) continue;
     json::object kept;
     const json::value* reasoning = nullptr;
-    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last one there is counts
+    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last existing field counts
       const json::value* found = Find(message, name);
       if (found != nullptr && !found->is_null()) reasoning = found;
     }

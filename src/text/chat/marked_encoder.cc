@@ -55,7 +55,7 @@ std::vector<MarkedEncoder::TemplateToken> MarkedEncoder::Tokens(std::string_view
   size_t at = 0;
   for (size_t i = 0; i < marks.size(); ++i) {
     find(*all_, at, marks[i].begin);
-    // Adjacent marks are one outside text.
+    // Adjacent marks count as one outside text.
     const size_t begin = marks[i].begin;
     while (i + 1 < marks.size() && marks[i + 1].begin == marks[i].end) ++i;
     find(*harmless_, begin, marks[i].end);

@@ -90,7 +90,7 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conv
                                                                       bool add_generation_prompt) const {
   absl::StatusOr<TakenConversation> as_it_is = TakeWith(conversation, std::nullopt, add_generation_prompt);
   if (IsTaken(as_it_is) || (!as_it_is.ok() && !absl::IsInvalidArgument(as_it_is.status()))) return as_it_is;
-  // One concession after the other is added until the template takes the conversation.
+  // Adds one concession after another until the template accepts the conversation.
   Concessions wanted;
   Concession last = {};
   absl::StatusOr<TakenConversation> taken = absl::NotFoundError("nothing to change");
@@ -103,7 +103,7 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conv
     taken = std::move(more);
   }
   if (!IsTaken(taken)) return as_it_is;
-  // Then the idle ones are dropped.
+  // Then drops the concessions without effect.
   for (size_t i = 0; i < kConcessions; ++i) {
     const Concession idle = static_cast<Concession>(i);
     if (idle == last || !taken->concessions().Has(idle)) continue;

@@ -18,7 +18,7 @@ using jinja::RenderedText;
 // A layout with its ids.
 struct EncodedLayout {
   Layout layout;
-  std::vector<Region> sampled;  // per message; empty but for an assistant's
+  std::vector<Region> sampled;  // per message; empty except for an assistant's
   std::vector<size_t> cuts;
   MarkedEncoder::Encoding encoding;
 
@@ -101,7 +101,7 @@ class TemplateFormat final : public ChatFormat {
     TakenConversation as_it_is{.original = &conversation, .input = MakeTemplateInput(conversation, dialect_)};
     std::vector<RenderedTurn> turns;
     EncodedLayout encoded;
-    size_t before = 0;  // ids of the turn before, its context included
+    size_t before = 0;  // ids of the previous turn, including its context
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       std::optional<Conversation> up_to_turn;
@@ -151,7 +151,7 @@ class TemplateFormat final : public ChatFormat {
     const Layout& whole = taken.layout;
     const std::string_view text = whole.rendered.text;
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
-    // A turn that the template takes only together with another one was not sampled so.
+    // If the template accepts a turn only together with another turn, the turn was not sampled like this.
     if (first_new < messages.size() && taken.JoinsBefore(first_new)) return OtherText(first_new - 1);
     if (as_template && taken.JoinsBefore(first_new - 1)) return OtherText(first_new - 1);
     // The prompt that the turn was sampled from, if the template still writes it.
@@ -197,7 +197,7 @@ class TemplateFormat final : public ChatFormat {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
-  // The conversation as the template takes it: up to its end, to the generation prompt, or to the end of a begun answer.
+  // The conversation as the template accepts it: up to its end, the generation prompt, or the end of a begun answer.
   absl::StatusOr<TakenConversation> TakePrompt(const Conversation& conversation, bool add_generation_prompt,
                                                std::string& prefill) const {
     const bool begun = add_generation_prompt && conversation.ends_begun;
@@ -246,7 +246,7 @@ class TemplateFormat final : public ChatFormat {
   }
 
   absl::Status CheckSize(std::string_view text, size_t most_ids) const {
-    if (text.size() <= most_ids) return absl::OkStatus();  // a token has a byte at least
+    if (text.size() <= most_ids) return absl::OkStatus();  // a token has at least one byte
     const size_t least = encoder_->tokenizer().LeastIds(text);
     return least <= most_ids ? absl::OkStatus() : TooManyIds(least);
   }
@@ -390,7 +390,7 @@ class TemplateFormat final : public ChatFormat {
       if (thoughts == ThoughtMatch::kLost) return ReasoningLost(i);
       if (thoughts == ThoughtMatch::kAdded) return OtherText(i);
     }
-    // The template writes the turn in its own way: accepted if it did so when the turn was the last one.
+    // The template writes the turn in its own way: accepted if it also did so when the turn was last.
     INGOT_ASSIGN_OR_RETURN(const RenderedText before, RenderInput(*template_, taken.input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
@@ -458,8 +458,8 @@ class TemplateFormat final : public ChatFormat {
     };
     if (const auto id = tokenizer.SpecialId(template_->eos_token())) add(*id);
     for (const int32_t id : template_->eos_ids()) add(id);
-    // The token that the template writes after an answer, if it is another one. A token that the template also writes
-    // within the answer (between the channels of gpt-oss) ends no turn.
+    // The token that the template writes after an answer, if it is a different token. A token that the template also
+    // writes within the answer (between the channels of gpt-oss) does not end a turn.
     Conversation probe = ProbeConversation();
     probe.tools.clear();
     Message& turn = probe.messages[1];

@@ -42,7 +42,7 @@ const Words& Word() {
 constexpr size_t kShortId = 9;
 constexpr std::string_view kLettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-// Equal ids stay equal. Different ids stay different, but for one chance in 10^16.
+// Equal ids stay equal. Different ids stay different, except with a probability of 10^-16.
 std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   const bool fits = id.size() == kShortId && id.find_first_not_of(kLettersAndDigits) == std::string::npos;
   if (!dialect.short_ids || id.empty() || fits) return id;
@@ -87,7 +87,7 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   if (!message.reasoning.empty()) {
     const Value reasoning = Given(message.reasoning, source);
     dict.Set(Word().reasoning_content, reasoning);
-    dict.Set(Word().thinking, reasoning);  // gpt-oss reads this one
+    dict.Set(Word().thinking, reasoning);  // gpt-oss reads this key
   }
   if (!message.tool_calls.empty()) {
     std::vector<Value> calls;
@@ -120,8 +120,8 @@ size_t Count(const std::string& text, std::string_view part) {
   return count;
 }
 
-// Whether the rendered call is right: its parts are there, neither as Python prints a dict nor as JSON within a JSON
-// string, and no further None appears.
+// Whether the rendered call is right: its parts are present, not as Python prints a dict and not as JSON within a JSON
+// string, and no additional None appears.
 bool ShowsCall(const std::string& text, size_t nones) {
   return Has(text, "probe_call") && Has(text, "probe_key") && Has(text, "probe_value") && !Has(text, "'probe_key'") &&
          !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;

@@ -161,7 +161,7 @@ class PythonReader {
     return (c == 'r' || c == 'R' || c == 'u' || c == 'U') && (next == '\'' || next == '"');
   }
 
-  // One string, or several adjacent ones, which Python joins.
+  // One string, or several adjacent strings, which Python joins.
   bool Strings(std::string& out) {
     while (IsString()) {
       const bool raw = Peek() == 'r' || Peek() == 'R';

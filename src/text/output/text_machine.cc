@@ -239,7 +239,7 @@ bool TextMachine::StepBetween() {
     EndSection();
     return true;
   }
-  out_.malformed = true;  // the section is not closed, or another text stands in the place of a call
+  out_.malformed = true;  // the section is not closed, or other text replaces a call
   if (at == in_.size()) {
     at_ = hold_ = at;
     return false;

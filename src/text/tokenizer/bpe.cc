@@ -15,7 +15,7 @@ constexpr size_t kCutAbove = 24;    // bytes; a longer piece is cut at borders t
 
 struct Symbol {
   int32_t id;
-  MergeTable::Merge merge;  // with its right neighbour
+  MergeTable::Merge merge;  // with its right neighbor
 };
 
 void MergeShort(const MergeTable& merges, std::vector<Symbol>& symbols) {

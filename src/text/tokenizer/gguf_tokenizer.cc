@@ -108,7 +108,7 @@ bool IsByteSpelled(std::string_view token) {
   return true;
 }
 
-// The texts of the vocabulary. llama.cpp writes some byte-level tokens as plain text; special ones stay so.
+// The texts of the vocabulary. llama.cpp writes some byte-level tokens as plain text; special tokens stay plain.
 std::vector<std::string> Spellings(const Fields& fields) {
   std::vector<std::string> spelled = fields.tokens;
   if (fields.kind != "gpt2") return spelled;
