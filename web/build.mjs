@@ -1,5 +1,5 @@
-// Bundles the page and writes it as C++: build.mjs OUT.cc. Runs `npm ci` first if the packages are not those of the lock
-// file. Where npm cannot fetch them, OUT.cc has no files, and the program no page; the next build tries again.
+// Bundles the page and writes it as C++: build.mjs OUT.cc. Runs `npm ci` first if the packages differ from the lock file.
+// If npm cannot fetch them, OUT.cc has no files, and the program has no page; the next build tries again.
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
@@ -70,11 +70,11 @@ try {
   failed = String(error.stderr || error.message || error).trim().split("\n").slice(-3).join(" | ");
 }
 if (failed && packagesAreThere()) {
-  console.error(`the page cannot be bundled: ${failed}`);
+  console.error(`cannot bundle the page: ${failed}`);
   process.exit(1);
 }
 fs.writeFileSync(out, files.length ? cpp(files) : cpp([]).replace(/std::string_view Text[\s\S]*?\n}\n\n/, ""));
 if (failed) {
-  console.log(`ingot is built without its page, as npm cannot fetch its packages: ${failed}`);
+  console.log(`ingot is built without its page because npm cannot fetch its packages: ${failed}`);
   fs.utimesSync(out, 0, 0);  // older than its sources: the next build tries again
 }

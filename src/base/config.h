@@ -1,5 +1,5 @@
 // The schema of a YAML configuration. A Schema binds every key to a field, with one line of documentation; the field's
-// value at that time is the default. Loading refuses unknown keys.
+// value at that time is the default. Loading rejects unknown keys.
 //
 //   Schema schema;
 //   schema.Field("trainer.learning_rate", &options.learning_rate, "AdamW step size; > 0");
@@ -43,12 +43,13 @@ class Schema {
   void Field(const std::string& key, std::string* field, const std::string& doc);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
-  // One string or several by name: a word sets `*one` and clears `*several`, a mapping the reverse.
+  // One string, or several by name: a word sets `*one` and clears `*several`; a mapping does the reverse.
   void Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,
              const std::string& doc);
-  // One text or a list of them: *first and *more get the first and the others. Empty, or no text in a list: *first is empty.
+  // One text or a list of texts: the first goes to *first, the others to *more. An empty text or list leaves *first
+  // empty.
   void Field(const std::string& key, std::string* first, std::vector<std::string>* more, const std::string& doc);
-  // A mapping of bools, numbers and texts. A word without quotes is read by WordValue.
+  // A mapping of bools, numbers and texts. WordValue reads a word without quotes.
   void Field(const std::string& key, json::object* field, const std::string& doc);
 
   // A key whose value is one of `names`; `names[i]` sets *field to static_cast<Enum>(i).
@@ -61,14 +62,14 @@ class Schema {
   void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
               const std::string& doc);
 
-  // Shorthand: a section given as one word sets one key of the section to that word. `key_of` names the key, which is
-  // bound. A later shorthand (of --set) undoes an earlier one, also if it sets another key.
+  // Shorthand: a section given as one word sets one key of the section to that word. `key_of` names the key, which must
+  // be bound. A later shorthand (from --set) undoes an earlier one, even if it sets another key.
   using KeyOfWord = std::function<absl::StatusOr<std::string>(const std::string& word)>;
   void Shorthand(const std::string& section, KeyOfWord key_of);
 
-  // Keys that have a meaning in some configurations alone: those of `section`, or the key of that name. `fault()` is empty
-  // while they have one, and else says why not. Then a list's element that sets such a key is refused, and EffectiveYaml
-  // leaves it out. Of elements of lists alone.
+  // Keys that have a meaning only in some configurations: the keys of `section`, or the key of that name. `fault()` is
+  // empty while they have a meaning; otherwise it says why they do not. Then an error rejects a list's element that
+  // sets such a key, and EffectiveYaml leaves the key out. Only for elements of lists.
   void Guard(const std::string& section, std::function<std::string()> fault);
 
   // A key that had another name in an earlier version. The old name is not read; errors about it name `now`.
@@ -95,8 +96,8 @@ class Schema {
         doc);
   }
 
-  // INVALID_ARGUMENT "FILE:LINE: key: fault" names the nearest known key of an unknown one. NOT_FOUND: the file does not
-  // exist. After an error the fields hold any values.
+  // INVALID_ARGUMENT "FILE:LINE: key: fault" suggests the nearest known key for an unknown key. NOT_FOUND: the file
+  // does not exist. After an error the fields may hold any values.
   absl::Status LoadFile(const std::string& path);
   absl::Status LoadText(const std::string& text, const std::string& file_name);
   // One override, KEY=VALUE, with the value in YAML. Errors name it "--set KEY".
@@ -105,10 +106,10 @@ class Schema {
   // The file and line that set the key last, for the errors of a later Validate(); "default" = nothing set it.
   std::string Origin(const std::string& key) const;
 
-  // The effective configuration as YAML that loads back equal.
+  // The effective configuration as YAML. Loading it gives the same configuration.
   std::string EffectiveYaml() const;
 
-  // The keys with other values than in `other`, a schema of the same keys. Both values are YAML; a list is one value.
+  // The keys whose values differ from `other`, a schema of the same keys. Both values are YAML; a list is one value.
   struct Difference {
     std::string key, value, others;
   };
@@ -129,7 +130,7 @@ class Schema {
   struct ListEntry;
   struct ShorthandEntry {
     KeyOfWord key_of;
-    std::string key, origin;            // of the last word: the key that it set, and its place
+    std::string key, origin;            // the key that the last word set, and where that word is
     std::string before, origin_before;  // the key's value before, as YAML, and its origin
   };
   // `prefix`: the section of the node's keys; empty = the root.
@@ -147,13 +148,13 @@ class Schema {
   Entry* FindEntry(const std::string& key) const;
   ListEntry* FindList(const std::string& key) const;
   bool IsSection(const std::string& key) const;
-  // Why the key has no meaning here; empty = it has one.
+  // Why the key has no meaning here; empty = it has a meaning.
   std::string GuardFault(const std::string& key) const;
   // INVALID_ARGUMENT: a key was set that has no meaning here.
   absl::Status CheckGuards() const;
   // In the order of binding, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
-  // The new name of a renamed key, else the known key, or section if `or_section`, that is spelt most like `key`.
+  // The new name of a renamed key, else the closest known key, or section if `or_section`.
   std::string Nearest(const std::string& key, bool or_section) const;
   json::object JsonSchemaObject() const;
   static std::string ExplainList(const ListEntry& list, const std::string& prefix);
@@ -172,9 +173,9 @@ class Schema {
   std::map<std::string, std::function<std::string()>> guards_;  // by section or key
 };
 
-// The value that a word without quotes stands for: as JSON a bool, a number or a text, otherwise the word itself.
-// INVALID_ARGUMENT: it is JSON of another kind, or a bool that is spelt in another way (True, yes, off), which as a text
-// would be true wherever it is asked for.
+// The value of a word without quotes: a bool, a number or a text if the word is such JSON, otherwise the word itself.
+// INVALID_ARGUMENT: the word is JSON of another kind, or another spelling of a bool (True, yes, off), which would be a
+// text and so count as true.
 absl::StatusOr<json::value> WordValue(const std::string& word);
 
 // The Levenshtein distance of two words.

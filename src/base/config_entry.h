@@ -1,4 +1,4 @@
-// The bound keys of a Schema, for the sources of Schema alone.
+// The bound keys of a Schema. Only Schema's own sources include this header.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -52,7 +52,7 @@ json::object TypeOf(const std::string& type) {
     names.emplace_back(rest);
     return {{"enum", std::move(names)}};
   }
-  // YAML reads a word such as 7 as a number, and the configuration takes it as text.
+  // YAML reads a word such as 7 as a number, but the configuration accepts it as text.
   return {{"type", json::array{"string", "number", "boolean"}}};
 }
 

@@ -75,7 +75,7 @@ std::string Schema::ExplainList(const ListEntry& list, const std::string& prefix
   if (prefix.rfind(list.key + ".", 0) == 0) return ExplainList(list, list.key + "[]" + prefix.substr(list.key.size()));
   const bool wanted = IsUnder(list.key, prefix);
   if (wanted) absl::StrAppend(&text, list.key, "  (list, default has ", list.size(), ")\n    ", list.doc, "\n");
-  // The keys of an element stand behind "LIST[].", lists inside an element included.
+  // The keys of an element follow "LIST[].", including lists inside an element.
   const std::string inside = list.key + "[]";
   std::string element_key;
   if (prefix.rfind(inside + ".", 0) == 0) element_key = prefix.substr(inside.size() + 1);

@@ -57,7 +57,7 @@ absl::Status Executor::TryPost(Task task) {
   if (closed_) return absl::CancelledError(absl::StrCat(options_.name, " is shutting down"));
   if (queue_.size() >= options_.max_queued) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(options_.name, " has ", queue_.size(), " tasks waiting, as many as it may"));
+        absl::StrCat("the queue of ", options_.name, " is full: ", queue_.size(), " tasks wait"));
   }
   Hand(std::move(task));
   return absl::OkStatus();

@@ -3,18 +3,18 @@
 //   TryPost, Post --> queue, FIFO --> an idle thread --> task
 //   PostAt, PostAfter, PostEvery --> timers, by due time --^
 //
-// Tasks start in the order in which they were posted or came due. Of several idle threads, the one that was busy last
-// takes the next task: a small load stays on a few threads, whose caches and allocator heaps are warm. One idle thread
-// waits for the next timer; while all threads are busy, a due timer waits for one of them. A task may block: an owner
-// whose tasks block gives the executor a thread for each. Tasks do not throw.
+// Tasks start in the order in which they were posted or came due. The thread that became idle last takes the next task:
+// a small load stays on a few threads, whose caches and allocator heaps are warm. One idle thread waits for the next
+// timer; while all threads are busy, a due timer waits for a thread. A task may block: an owner whose tasks block gives
+// the executor a thread for each. Tasks do not throw.
 //
 // Shutdown, in this order:
-//   1. TryPost refuses, and timers that have not come due are dropped, destroyed without a run;
+//   1. TryPost fails, and timers that are not due are destroyed without a run;
 //   2. the threads run the queued tasks, and the tasks that these Post;
 //   3. the threads are joined;
 //   4. a later Post drops its task.
 //
-// An executor without threads runs its tasks inside RunReady alone. With a ManualClock it makes a test of deadlines
+// An executor without threads runs its tasks only inside RunReady. With a ManualClock, tests of deadlines are
 // deterministic (tests/base/manual_executor.h).
 //
 // Not boost::asio::thread_pool: it has no bound, does not choose the thread that it wakes, and binds its timers to a
@@ -46,32 +46,32 @@ class Timer;
 using Task = absl::AnyInvocable<void()>;
 
 struct ExecutorOptions {
-  std::string name = "executor";  // of its threads, for debuggers, and in refusals; the system shows 15 bytes of it
+  std::string name = "executor";  // in errors, and for its threads in debuggers; the system shows 15 bytes of it
   int threads = 1;                // 0 = RunReady runs the tasks
   size_t max_queued = std::numeric_limits<size_t>::max();  // tasks that no thread has taken, for TryPost
 };
 
-// Thread safe, but for Shutdown and the destructor, which one thread calls, and no task of this executor.
+// Thread safe, except Shutdown and the destructor: one thread calls them, and no task of this executor may.
 class Executor {
  public:
-  // `clock` outlives the executor. Throws std::system_error if the machine gives no thread.
+  // `clock` outlives the executor. Throws std::system_error if the machine cannot start a thread.
   explicit Executor(ExecutorOptions options, const Clock& clock = Clock::Real());
   ~Executor();  // Shutdown()
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // RESOURCE_EXHAUSTED: options.max_queued tasks wait already. CANCELLED: Shutdown has begun. The task is then dropped.
+  // RESOURCE_EXHAUSTED: options.max_queued tasks already wait. CANCELLED: Shutdown has begun. Both drop the task.
   absl::Status TryPost(Task task);
-  // Ignores the bound: for the second half of a job that TryPost let in.
+  // Ignores the bound: for the second half of a job that TryPost accepted.
   void Post(Task task);
 
   // Runs `task` once, at `moment` of the clock or `delay` from now, as long as the Timer lives.
   Timer PostAt(std::chrono::nanoseconds moment, Task task);
   Timer PostAfter(std::chrono::nanoseconds delay, Task task);
-  // Runs `task` again and again, `period` after its last run ended, first `period` from now. REQUIRES: period > 0.
+  // Runs `task` repeatedly, `period` after its last run ended, first `period` from now. REQUIRES: period > 0.
   Timer PostEvery(std::chrono::nanoseconds period, Task task);
 
-  // RESOURCE_EXHAUSTED: the machine gives no more threads; earlier ones stay. CANCELLED: Shutdown has begun.
+  // RESOURCE_EXHAUSTED: the machine cannot start more threads; earlier threads stay. CANCELLED: Shutdown has begun.
   absl::Status AddThreads(int count);
   void Shutdown();
 
@@ -99,7 +99,7 @@ class Executor {
     Task task;
     std::chrono::nanoseconds due;
     std::chrono::nanoseconds period;  // 0 = rings once
-    uint64_t order = 0;               // key in timers_, beside `due`
+    uint64_t order = 0;               // key in timers_, together with `due`
     bool cancelled = false;
     std::optional<std::thread::id> ringing;  // the thread inside `task`
   };
@@ -119,12 +119,12 @@ class Executor {
   mutable Mutex mu_;
   CondVar rung_;                                             // a timer's task returned
   std::deque<Task> queue_ ABSL_GUARDED_BY(mu_);              // empty while a thread is idle
-  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mu_);           // the one that was busy last at the back
+  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mu_);           // the last thread to become idle is at the back
   const Worker* timekeeper_ ABSL_GUARDED_BY(mu_) = nullptr;  // idle_.front() while it waits for the first timer
   std::map<std::pair<std::chrono::nanoseconds, uint64_t>, std::shared_ptr<Alarm>> timers_ ABSL_GUARDED_BY(mu_);
   uint64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;  // Shutdown has begun
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;   // no thread will take a task any more
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;   // no thread will take another task
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -136,7 +136,7 @@ class [[nodiscard]] Timer {
   Timer& operator=(Timer&& other) noexcept;
   ~Timer() { Cancel(); }
 
-  // The task will not start any more and is destroyed. Waits for a run in progress, except inside that run itself.
+  // The task will not start again and is destroyed. Waits for a run in progress, except inside that run.
   void Cancel();
 
  private:

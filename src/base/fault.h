@@ -1,5 +1,5 @@
-// Errors that name the field of a request at fault. A role that forwards a request can then name the field in the words
-// of its own caller. Pure functions.
+// Errors that name the invalid field of a request. A role that forwards a request can then name the field in its
+// caller's words. Pure functions.
 #pragma once
 
 #include <optional>

@@ -20,16 +20,16 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes 
 
 // Writes and fsyncs. The status names path and cause ("no space left on device", ...).
 absl::Status WriteFileDurably(const std::string& path, std::string_view contents);
-// Writes all of `bytes` to an open file. `path`: for errors, which are as those of WriteFileDurably.
+// Writes all of `bytes` to an open file. `path`: for errors, which are the same as WriteFileDurably's.
 absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path);
 
 struct Replacement {
   mode_t mode = 0644;
   bool durable = true;  // false: a crash of the machine may leave an empty file; one of the process may not
 };
-// Gives the file `path` new contents at one moment: a crash leaves the old file or the whole new one, and after OK the new
-// one stays. A failure leaves the old one. Only a crash leaves the draft, PATH.PID.new. One thread of a process may replace
-// a file at a time; of several processes the last wins.
+// Replaces the contents of `path` atomically: a crash leaves the old file or the whole new file, and after OK the new
+// file is durable. A failure leaves the old file. Only a crash leaves the draft, PATH.PID.new. One thread of a process
+// may replace a file at a time; of several processes the last wins.
 absl::Status ReplaceFile(const std::string& path, std::string_view contents, const Replacement& how = {});
 // The same, with what `write` puts into the file `fd` of the name `draft`.
 using WriteDraft = std::function<absl::Status(int fd, const std::string& draft)>;
@@ -37,9 +37,9 @@ absl::Status ReplaceFileBy(const std::string& path, const WriteDraft& write, con
 
 // Makes renames and creations in `dir` durable.
 absl::Status SyncDir(const std::string& dir);
-// Gives the folder `from` the name `to`, durably; both are in one folder. A folder of the name `to` is called `from` at
-// the same moment. A file system that cannot exchange names has it moved to `aside` before: a crash between the two
-// renames leaves no folder `to`.
+// Renames the folder `from` to `to`, durably; both are in one folder. If `to` exists, the two swap names at the same
+// moment. On a file system that cannot exchange names, `to` moves to `aside` first: a crash between the two renames
+// leaves no folder `to`.
 absl::Status ReplaceFolder(const std::string& from, const std::string& to, const std::string& aside);
 
 }  // namespace ingot::base

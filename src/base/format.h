@@ -1,5 +1,6 @@
-// Numbers of the formats that outlive a process or cross the network: what was written by one version of Ingot is read by
-// another, or refused by name. A change that an older reader would misread raises the number.
+// Numbers of the formats that outlive a process or cross the network. One version of Ingot reads what another version
+// wrote, or rejects it with an error that names the format. Raise the number for a change that an older reader
+// misreads.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ std::string_view View(json::string_view text) { return {text.data(), text.size()
 void Print(const json::value& value, bool sort_keys, std::string& out);
 
 void PrintField(const json::key_value_pair& field, bool sort_keys, std::string& out) {
-  if (out.back() != '{') out += ',';  // only the first field stands behind '{'
+  if (out.back() != '{') out += ',';  // only the first field follows '{'
   AppendJsonString(View(field.key()), out);
   out += ':';
   Print(field.value(), sort_keys, out);
@@ -122,8 +122,8 @@ json::value FromSimd(const simdjson::dom::element& element, const json::storage_
   }
 }
 
-// Reads `text` by simdjson. False: malformed, nested close to the limit, or with an integer that only a double can hold.
-// Boost then reads the text again: it names the place of a fault, and knows such integers.
+// Reads `text` with simdjson. False: malformed, nested close to the limit, or with an integer that only a double can
+// hold. Boost then reads the text again: it names the place of a fault and supports such integers.
 bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::value& value) {
   thread_local simdjson::dom::parser kept(kParserBytes);
   simdjson::dom::parser large;
@@ -158,7 +158,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr s
   const size_t column = last_newline == std::string_view::npos ? used + 1 : used - last_newline;
   return absl::InvalidArgumentError(
       absl::StrCat("malformed JSON at line ", line, ", column ", column, ": ",
-                   error == json::error::extra_data ? "there is more text behind the value" : error.message()));
+                   error == json::error::extra_data ? "there is more text after the value" : error.message()));
 }
 
 void AppendJsonString(std::string_view text, std::string& out) {

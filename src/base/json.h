@@ -12,9 +12,10 @@ namespace ingot::base {
 
 namespace json = boost::json;
 
-// INVALID_ARGUMENT names line and column of the first fault. Of duplicate keys the last value counts. Depth is at most
-// 100. simdjson reads the text; Boost reads it again for errors and for integers beyond 64 bits. `storage`: the
-// allocator of the value, which keeps it alive. A json::monotonic_resource suits a value that is read once and dropped.
+// INVALID_ARGUMENT names the line and column of the first fault. The last value of a duplicate key counts. Depth is at
+// most 100. simdjson reads the text; Boost reads it again for errors and for integers beyond 64 bits. `storage`: the
+// value's allocator, which the value keeps alive. A json::monotonic_resource suits a value that is read once and
+// dropped.
 absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage = {});
 
 // Compact text; object keys keep their order; a double prints as the shortest decimal that reads back equal (1.0 as
@@ -27,7 +28,7 @@ void AppendJsonString(std::string_view text, std::string& out);
 // PrintJson with object keys sorted: equal values print equal.
 std::string CanonicalJson(const json::value& value);
 
-// A field of an object; nullptr if `value` is no object or has no such key.
+// A field of an object; nullptr if `value` is not an object or lacks the key.
 const json::value* Find(const json::value& value, std::string_view key);
 
 }  // namespace ingot::base

@@ -12,7 +12,7 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 size_t SkipSpace(std::string_view text, size_t at) { return std::min(text.find_first_not_of(kSpace, at), text.size()); }
 
-// The index behind the string that begins at `at`; the end of a text that does not close the string.
+// The index after the string that begins at `at`; the end of a text that does not close the string.
 size_t SkipString(std::string_view text, size_t at) {
   // Most strings are short, and a search for the quote costs more than a look at a few bytes.
   constexpr size_t kShort = 16;
@@ -30,7 +30,7 @@ size_t SkipString(std::string_view text, size_t at) {
   return text.size();
 }
 
-// The index behind the value that begins at `at`. REQUIRES: the value is well-formed.
+// The index after the value that begins at `at`. REQUIRES: the value is well-formed.
 size_t SkipValue(std::string_view text, size_t at) {
   int depth = 0;
   do {

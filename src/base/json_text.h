@@ -1,5 +1,5 @@
-// JSON as text: views of its values, a count of them and a repair. Numbers keep their digits, which a value of
-// base/json.h (64-bit integers and doubles) may lose. A task on its way to an agent is read so, and an answer that a
+// JSON as text: views of its values, their count, and a repair. Numbers keep their digits, which a value of base/json.h
+// (64-bit integers and doubles) may lose. Ingot reads a task on its way to an agent this way, and an answer that a
 // verifier compares digit by digit.
 //
 //   {"n": 265252859812191058636308480000000, "l": [1.50, "x"]}
@@ -15,7 +15,7 @@
 namespace ingot::base {
 
 // The number of values that well-formed `text` has, in linear time. It bounds the memory of parsing better than the
-// number of bytes does. Of malformed text the number means nothing.
+// number of bytes does. The number means nothing for malformed text.
 size_t CountJsonValues(std::string_view text);
 
 // `text` with U+FFFD in place of every escaped half of a surrogate pair (RFC 8259, section 8.2: "\ud83d" without its
@@ -38,7 +38,7 @@ class JsonText {
   std::string string() const;
   // The items of an array, in order; empty for any other value.
   std::vector<JsonText> items() const;
-  // The fields of an object, in order; a duplicate key has its last value. Empty for any other value.
+  // The fields of an object, in order; a duplicate key keeps its last value. Empty for any other value.
   std::vector<std::pair<std::string, JsonText>> fields() const;
 
   // The value at a dotted path ("answers.0.value"). nullopt: the value has no such part.

@@ -1,4 +1,4 @@
-// The program's log: spdlog behind one header. INGOT_LOG(info, "text {}", value) takes spdlog's levels and fmt's format
+// The program's log, a wrapper of spdlog. INGOT_LOG(info, "text {}", value) takes spdlog's levels and fmt's format
 // strings.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace ingot::base {
 
 // Sends lines of `level` (trace, debug, info, warn, error) and above to `file`, and warnings to stderr too. An empty
-// `file` = all lines to stderr. Every line names `role`. Text of a line is printed as base/printable.h says. Called once,
-// at start.
+// `file` sends all lines to stderr. Every line names `role`. Printable (base/printable.h) escapes a line's text. Call
+// it once, at start.
 void InitLogging(const std::string& role, const std::string& level, const std::string& file);
 
 }  // namespace ingot::base

@@ -20,8 +20,8 @@ constexpr char kOther[] = "other";
 constexpr char kOtherTotal[] = "ingot_metrics_labels_other_total";
 constexpr size_t kMaxValueBytes = 256;  // of a label
 constexpr size_t kMaxHelpBytes = 1024;
-// Series of a family for each value that one label may have: families have one label from outside, or two of which one
-// has few values.
+// Series of a family for each value that one label may have: families have one label from outside, or two labels if one
+// of them has few values.
 constexpr size_t kSeriesPerValue = 10;
 
 // Prometheus reads the help text to the end of its line, with escapes for '\' and line ends.

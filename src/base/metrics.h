@@ -4,13 +4,13 @@
 // Thread safe. A returned reference is valid as long as the Metrics. Look a series up once and keep the reference: a
 // look-up takes a lock and compares names.
 //
-// No method fails. A character that Prometheus forbids in a name becomes '_'. A name that belongs to another kind of
-// metric gets the suffix "_conflict"; the log tells of it once. Values of labels and help texts are made printable
-// (base/printable.h), so that no text from outside breaks a scrape. Names of metrics and of labels come from the code:
-// only a label's value may come from outside.
+// No method fails. A character that Prometheus forbids in a name becomes '_'. A name that another kind of metric
+// already has gets the suffix "_conflict", and the log reports it once. Values of labels and help texts are made
+// printable (base/printable.h), so no text from outside can break a scrape. Names of metrics and labels come from the
+// code: only a label's value may come from outside.
 //
-// A label has at most max_labels values in a family. Series with further values share the value "other", and the counter
-// ingot_metrics_labels_other_total counts the look-ups that were sent there, by metric and label.
+// A label has at most max_labels values in a family. Series with more values share the value "other", and the counter
+// ingot_metrics_labels_other_total counts the look-ups that went there, by metric and label.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -47,10 +47,10 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Each Get finds a series or creates it. `help` counts at the first call for a family.
+  // Each Get finds or creates a series. `help` is used at the first call for a family.
   Counter& GetCounter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels = {});
-  // `buckets`: increasing upper bounds; they count at the first call for a series. Empty =
+  // `buckets`: increasing upper bounds, used at the first call for a series. Empty =
   // 1 ms to 100 s, three bounds per decade.
   Histogram& GetHistogram(std::string_view name, std::string_view help, const MetricLabels& labels = {},
                           std::vector<double> buckets = {});

@@ -108,7 +108,7 @@ absl::StatusOr<std::string> ReadOpenFile(const Fd& file, const std::string& path
     text.append(buffer, 0, static_cast<size_t>(got));
     if (static_cast<int64_t>(text.size()) > max_bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("cannot read '", path, "': it has more than the ", max_bytes, " bytes it may have"));
+          absl::StrCat("cannot read '", path, "': it is larger than the limit of ", max_bytes, " bytes"));
     }
   }
 }

@@ -1,5 +1,5 @@
-// Opens files that others named or made. None of these functions waits: a named pipe in place of a file would block its reader
-// until somebody writes. What was opened is looked at afterwards, so that nobody gains by a swap between a look and a use.
+// Opens files that others named or made. None of these functions waits: a named pipe in place of a file would block its
+// reader until someone writes. They check the file after opening it, so a swap between a check and a use gains nothing.
 #pragma once
 
 #include <fcntl.h>
@@ -22,16 +22,16 @@ absl::StatusOr<Fd> OpenToRead(const std::string& path);
 
 // Which links a path may have on its way and at its end.
 enum class PathLinks {
-  kInside,  // those that stay in the folder; none on a kernel without openat2(2), which came with Linux 5.6
+  kInside,  // links that stay in the folder; no links on a kernel without openat2(2), which came with Linux 5.6
   kNone,    // no link, and no mount point: for a folder that an agent made, or may be changing at this moment
 };
 
 // Flags of a folder to list and to walk through.
 inline constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-// Opens `relative` in the folder `folder` with the flags of open(2). The path cannot leave the folder, by ".." or by a link,
-// whoever changes the folder meanwhile. Invalid: errno is EXDEV if the path leads out (ELOOP or ENOTDIR for a link that is not
-// followed), or says why it cannot be opened.
+// Opens `relative` in the folder `folder` with the flags of open(2). The path cannot leave the folder by ".." or by a
+// link, even if another process changes the folder meanwhile. Invalid: errno is EXDEV if the path leads out (ELOOP or
+// ENOTDIR for a link that is not followed), or says why it cannot be opened.
 Fd OpenBeneath(int folder, const std::string& relative, int flags, PathLinks links = PathLinks::kInside);
 
 // The rest of an open file. `path`: for errors. INVALID_ARGUMENT: more than `max_bytes`. UNAVAILABLE: it cannot be read.

@@ -28,7 +28,7 @@ void Outage::Failed(const absl::Status& why) {
 
 void Outage::Over() {
   if (!since_.has_value()) return;
-  INGOT_LOG(info, "{} goes on after {} s", what_, Seconds());
+  INGOT_LOG(info, "{} resumed after {} s", what_, Seconds());
   since_.reset();
   wait_.reset();
 }

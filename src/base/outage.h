@@ -1,5 +1,5 @@
-// The log of a time in which each try fails, for whoever tries again and again: its cause when it begins, a reminder each
-// minute, and its length at its end. Tries in between log nothing. Meanwhile it is a wait of the process (base/waits.h). Not
+// The log of an outage, for a caller that keeps retrying: the cause when it begins, a reminder each minute, and its
+// length at its end. Other tries log nothing. The outage also counts as a wait of the process (base/waits.h). Not
 // thread safe.
 #pragma once
 
@@ -23,7 +23,7 @@ class Outage {
   void Failed(const absl::Status& why);
   // An answer came.
   void Over();
-  // Either of the two.
+  // Calls Over or Failed, by the status.
   void Note(const absl::Status& tried) { tried.ok() ? Over() : Failed(tried); }
 
  private:
@@ -32,7 +32,7 @@ class Outage {
   const std::string what_;
   const Clock& clock_;
   std::optional<std::chrono::nanoseconds> since_;
-  std::optional<Wait> wait_;  // meanwhile
+  std::optional<Wait> wait_;  // during the outage
   std::chrono::nanoseconds reported_{0};
 };
 

@@ -10,7 +10,7 @@ namespace ingot::base {
 
 inline constexpr size_t kLeastContentBytes = 8, kMostContentBytes = 64;  // of Placeholders.content
 
-// The first fault of placeholders among `ids` ids, in words; empty = they are sound. `runs`: of v1::Placeholders.
+// The first fault of placeholders among `ids` ids, in words; empty = they are valid. `runs`: from v1::Placeholders.
 template <typename Runs>
 std::string PlaceholdersFault(const Runs& runs, int64_t ids) {
   int64_t end = 0;  // of the run before

@@ -15,8 +15,8 @@ struct Range {
   uint32_t first, last;
 };
 
-// Characters that steer a terminal, change the direction of the text around them, or are not seen. The joiners U+200C and
-// U+200D are not among them: scripts and emoji need them.
+// Characters that control a terminal, change the direction of the text around them, or are invisible. The joiners
+// U+200C and U+200D are not among them: scripts and emoji need them.
 constexpr std::array<Range, 11> kHidden = {{{0x00, 0x1F},
                                             {0x7F, 0x9F},
                                             {0xAD, 0xAD},

@@ -1,11 +1,11 @@
-// Text from outside, made fit for a terminal, a log, and the names of a record. Everything that an agent, a task, a
-// client or another process chose goes through here before it is printed.
+// Makes text from outside safe for a terminal, a log, and the names of a record. All text that an agent, a task, a
+// client or another process chose goes through here before Ingot prints it.
 //
 //   control characters                   \n  \t  \r  \x1b  \x7f  \u009b
 //   marks of direction, unseen letters   \u202e  \u200b  \u2028
-//   bytes that are no UTF-8              \xff
+//   bytes that are not UTF-8             \xff
 //
-// All other text stays as it is, a backslash too. Pure.
+// All other text stays as it is, including a backslash. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace ingot::base {
 
 struct PrintableOptions {
-  size_t max_bytes = SIZE_MAX;  // of the result, which ends behind a whole character or escape
+  size_t max_bytes = SIZE_MAX;  // of the result, which ends after a whole character or escape
   bool ascii = false;           // also escapes every byte above 127
   bool quoted = false;          // also escapes '"' and '\', for text between quotes
 };
@@ -26,8 +26,8 @@ std::string Printable(std::string_view text, const PrintableOptions& options = {
 // Whether Printable leaves `text` as it is.
 bool IsPrintable(std::string_view text);
 
-// Printable text of several lines. Each line after the first begins with a margin, so that no text can pass for a line of
-// the log's own.
+// Printable text of several lines. Each line after the first begins with a margin, so no text can look like a real line
+// of the log.
 std::string PrintableLines(std::string_view text);
 
 }  // namespace ingot::base

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// The number behind `key` in a file like /proc/meminfo or memory.stat; -1 = no such key.
+// The number after `key` in a file like /proc/meminfo or memory.stat; -1 = no such key.
 int64_t NumberAfter(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -32,7 +32,7 @@ int64_t KilobytesOf(const std::string& path, const std::string& key) {
   return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
-// The number in a file of one number; -1 = no number, as in "max".
+// The number in a file with one number; -1 = not a number, as in "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   int64_t value = -1;
@@ -50,8 +50,8 @@ constexpr GroupFiles kUnified = {"/sys/fs/cgroup", "/memory.max", "/memory.curre
 constexpr GroupFiles kMemoryController = {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                                           "total_inactive_file "};
 
-// The least rest of the group at `path` below the mount and of every group above it. A container sees its own group as
-// the mount's root, whatever its path is: the walk ends there.
+// The smallest remaining amount of the group at `path` below the mount and of every group above it. A container sees
+// its own group as the mount's root, whatever its path is: the walk ends there.
 int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::string path) {
   int64_t left = kUnlimited;
   while (true) {

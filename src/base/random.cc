@@ -17,7 +17,7 @@ void FillRandom(void* out, size_t bytes) {
     const ssize_t got = getrandom(at, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {  // predictable keys would open episodes to anyone
-      INGOT_LOG(critical, "the system gives no random bytes");
+      INGOT_LOG(critical, "cannot get random bytes from the system");
       std::abort();
     }
     at += got;

@@ -1,5 +1,5 @@
 // Unpredictable random numbers from the operating system, for keys, ids and seeds. base/rng.h draws repeatable ones.
-// Thread safe. Ends the process if the system gives no random bytes.
+// Thread safe. Ends the process if the system cannot supply random bytes.
 #pragma once
 
 #include <cstddef>

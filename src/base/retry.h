@@ -1,4 +1,4 @@
-// Errors after which a caller asks again. The time that a refused caller should wait is a payload of the status. The
+// Errors after which a caller retries. The time that a rejected caller should wait is a payload of the status. The
 // payload survives Annotate and gRPC (proto/grpc_status.h), and the gateway turns it into HTTP's Retry-After.
 #pragma once
 
@@ -26,14 +26,14 @@ inline bool IsTransient(const absl::Status& status) {
   return MayAnswerLater(status) || absl::IsResourceExhausted(status) || absl::IsCancelled(status);
 }
 
-// The same for a call that goes to whoever serves by then. ABORTED tells that the one that was asked has been replaced:
-// its caller may ask the next one, while the replaced one must not go on.
+// The same for a call that goes to the current server. ABORTED says that another server replaced the server of this
+// call: the caller may ask the new server, but the replaced server must stop.
 inline bool IsTransientOrMoved(const absl::Status& status) { return IsTransient(status) || absl::IsAborted(status); }
 
 // How Persist repeats a call.
 struct Retries {
   std::function<bool()> stopped;
-  std::function<void(std::chrono::nanoseconds)> sleep;  // for so long, or until `stopped`
+  std::function<void(std::chrono::nanoseconds)> sleep;  // for this long, or until `stopped`
   std::chrono::nanoseconds pause{0};                    // the first; each later one is twice as long
   std::chrono::nanoseconds longest_pause{0};
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
@@ -42,9 +42,9 @@ struct Retries {
   const Clock* clock = &Clock::Real();
 };
 
-// Calls `attempt` until it returns OK or an error that does not pass, and returns that. Returns an error that passes if the
-// caller is stopped or out of patience by then, so there is one attempt at least. From the first failure on, it is a wait
-// of the process (base/waits.h): "WHAT (message)".
+// Calls `attempt` until it returns OK or a lasting error, and returns that. Returns a temporary error if the caller is
+// stopped or out of time after the attempt, so there is always one attempt. From the first failure on, it is a wait of
+// the process (base/waits.h): "WHAT (message)".
 absl::Status Persist(const Retries& how, std::string_view what, const std::function<absl::Status()>& attempt);
 
 inline constexpr char kRetryAfterMs[] = "ingot.retry_after_ms";

@@ -26,7 +26,7 @@ absl::Status IoError(std::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot ", View(what), " ", path, ": ", std::strerror(errno)));
 }
 
-// Any failure to write may pass.
+// Any failure to write may be temporary.
 absl::Status Retried(const absl::Status& status) {
   return status.ok() ? status : absl::UnavailableError(status.message());
 }
@@ -60,7 +60,7 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
     kept.text.append(line).push_back('\n');
     if (ahead) kept.ahead.push_back(value->get_object());
   }
-  if (broken > 0) INGOT_LOG(warn, "{}: cut {} line(s) that are no JSON object with a step", path, broken);
+  if (broken > 0) INGOT_LOG(warn, "{}: cut {} line(s) that are not a JSON object with a step", path, broken);
   return kept;
 }
 
@@ -68,8 +68,7 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
 absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
   const auto report_loss = [&](std::string_view how) {
     if (options.resume_step <= 0) return;
-    INGOT_LOG(warn, "{} {}: the record begins anew at step {}, without the steps before it", path, how,
-              options.resume_step);
+    INGOT_LOG(warn, "{} {}: the record restarts at step {}, without the earlier steps", path, how, options.resume_step);
   };
   std::ifstream in(path, std::ios::binary);
   if (!in) {
@@ -82,7 +81,7 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
   if (options.resume_step < 0) {
     if (text.empty()) return std::vector<json::object>();
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " already holds a run's metrics: resume that run, or name another folder"));
+        absl::StrCat(path, " already holds a run's metrics: resume that run, or choose another folder"));
   }
   OldLines kept = LinesToKeep(text, options, path);
   if (kept.text.empty()) report_loss("has no line of an earlier step");
@@ -108,7 +107,7 @@ void Flatten(const std::string& prefix, const json::object& fields, Scalars& sca
   }
 }
 
-// `fields` under names that every reader of the record can take. The names of signals, domains and scaffolds come from
+// `fields` under names that every reader of the record accepts. The names of signals, domains and scaffolds come from
 // agents and tasks.
 json::object WithPrintableNames(const json::object& fields) {
   json::object named;
@@ -131,7 +130,7 @@ Scalars ScalarsOf(const json::object& line) {
 }  // namespace
 
 absl::Status RunLogOptions::Validate() const {
-  if (directory.empty()) return absl::InvalidArgumentError("run log: no directory is named");
+  if (directory.empty()) return absl::InvalidArgumentError("run log: the directory is empty");
   if (max_labels < 1) return absl::InvalidArgumentError("run log: max_labels must be at least 1");
   return absl::OkStatus();
 }

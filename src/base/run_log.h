@@ -1,16 +1,16 @@
-// The record of a run's metrics, one line per step, in three forms. An evaluation of a version that ends later has a
-// line of its own, whose step is the version.
+// The record of a run's metrics, one line per step, in three forms. An evaluation of a version that ends later has its
+// own line, whose step is the version.
 //
 //   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
 //   DIR/tensorboard/     event files with every number of the line, under a bounded number of names (base/tag_bound.h)
-//   Metrics              gauges ingot_reward_mean, ... with the last written value; ingot_step and ingot_version are
-//                        those of the newest step
+//   Metrics              gauges ingot_reward_mean, ... with the last written value; ingot_step and ingot_version
+//                        belong to the newest step
 //
-// A line is whole and durable when Write returns OK. A failed write is cut off again, so that no line follows half a
-// line. NaN and infinities are null in the JSON. Numbers in nested objects reach TensorBoard and the gauges as
-// "outer/inner"; strings, arrays and nulls are in the JSON alone. Names are made printable (base/printable.h). In a gauge's
-// name, text from agents and tasks becomes a label: signal/NAME is ingot_signal{name="NAME"}, and METRIC@domain:D is
-// ingot_METRIC{domain="D"}.
+// A line is whole and durable when Write returns OK. After a failed write the log drops the partial line, so no line
+// follows half a line. NaN and infinities are null in the JSON. Numbers in nested objects reach TensorBoard and the
+// gauges as "outer/inner"; strings, arrays and nulls are only in the JSON. Names are made printable (base/printable.h).
+// In a gauge's name, text from agents and tasks becomes a label: signal/NAME is ingot_signal{name="NAME"}, and
+// METRIC@domain:D is ingot_METRIC{domain="D"}.
 //
 // Thread safe. Write blocks for one fsync.
 #pragma once
@@ -32,19 +32,20 @@ namespace ingot::base {
 struct RunLogOptions {
   std::string directory;     // the run's folder; made if absent
   bool tensorboard = true;   // write event files
-  int64_t resume_step = -1;  // the first step of the resumed run: lines of it and of later steps are cut; < 0 = a new
-                             // run, whose folder must have no line
-  int max_labels = Metrics::kDefaultMaxLabels;  // values of a label (metrics.h) that TensorBoard tells apart; >= 1
+  int64_t resume_step = -1;  // the first step of the resumed run: lines from this step on are cut; < 0 = a new run,
+                             // whose folder must have no lines
+  int max_labels = Metrics::kDefaultMaxLabels;  // values of a label (metrics.h) with their own tag in TensorBoard; >= 1
   int64_t keep_version = -1;  // on resume, keeps lines with a "version" up to this, whatever their step; < 0 = none
   absl::Status Validate() const;
 };
 
 class RunLog {
  public:
-  // Opens the log. On resume it cuts lines with step >= resume_step, except the lines of keep_version. It also cuts a half-written
-  // last line, which is the usual end of a killed run, and warns of other broken lines, which the end of the machine can leave, and
-  // cuts them. It warns if the lines of the steps before resume_step are gone. FAILED_PRECONDITION: a new run in a folder that has
-  // lines. `metrics`: null = no gauges. REQUIRES: `metrics` and `clock` outlive the log.
+  // Opens the log. On resume it cuts lines with step >= resume_step, except the lines of keep_version. It also cuts a
+  // half-written last line, which a killed run usually leaves. It warns about other broken lines, which a crash of the
+  // machine can leave, and cuts them. It warns if the lines of the steps before resume_step are gone.
+  // FAILED_PRECONDITION: a new run in a folder that has lines. `metrics`: null = no gauges. REQUIRES: `metrics` and
+  // `clock` outlive the log.
   static absl::StatusOr<std::unique_ptr<RunLog>> Open(const RunLogOptions& options, Metrics* metrics,
                                                       const Clock& clock);
   ~RunLog();

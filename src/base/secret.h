@@ -1,4 +1,4 @@
-// Keys and tokens: made, read from files of their owner's alone, and compared without a hint to who guesses.
+// Keys and tokens: read from files that only their owner can read, and compared in constant time.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace ingot::base {
 
-// Compares every byte, so that the time tells nothing of where two secrets differ. Secrets of different lengths differ.
+// Compares every byte, so that the time does not show where two secrets differ. Secrets of different lengths differ.
 inline bool SameSecret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char differs = 0;
@@ -20,14 +20,14 @@ inline bool SameSecret(std::string_view a, std::string_view b) {
   return differs == 0;
 }
 
-// Whether `word` is one: 16 to 4096 printable ASCII characters without spaces, so that it fits into a header.
+// Whether `word` is a secret: 16 to 4096 printable ASCII characters without spaces, so that it fits into a header.
 bool IsSecret(std::string_view word);
 
 // The one word of the file at `path`, an IsSecret; white space around it is ignored. INVALID_ARGUMENT: the file
 // cannot be read, is open to other users (chmod 600), or holds something else. The error never shows the content.
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
 
-// A text or an error that a server may have written, without the key; empty = there is none.
+// A text or an error that a server may have written, without the key. An empty key = there is no key.
 std::string WithoutKey(const std::string& text, const std::string& key);
 absl::Status WithoutKey(const absl::Status& error, const std::string& key);
 

@@ -1,7 +1,7 @@
 // The project's error type: absl::Status and absl::StatusOr, and two macros that return errors early.
 //
-// An error's text says what happened, where, and what to do next. Callers branch on its code, or on a payload where a
-// code is too coarse, and never on its text.
+// An error's text says what happened, where, and what to do next. Callers branch on the code, or on a payload where the
+// code is too coarse, never on the text.
 #pragma once
 
 #include <string>

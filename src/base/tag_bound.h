@@ -1,5 +1,5 @@
-// TagBound bounds the names of numbers in TensorBoard's files, as Metrics bounds labels: what agents and tasks name must
-// not grow without end. Not thread safe.
+// TagBound bounds the names of numbers in TensorBoard's files, as Metrics bounds labels: names from agents and tasks
+// must not grow without limit. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ingot::base {
 
 using Scalars = std::vector<std::pair<std::string, double>>;  // names and values, in order
 
-// A name of the record, apart from the texts in it that come from outside:
+// A name of the record, split from the texts in it that come from outside:
 //
 //   signal/NAME        metric "signal", labels {name: NAME}
 //   METRIC@domain:D    metric METRIC, labels {domain: D}; the same for scaffold, and for set below eval/
@@ -29,14 +29,14 @@ std::string WriteRecordName(const RecordName& name);
 
 class TagBound {
  public:
-  // A label has at most `max_labels` > 0 values in a metric, and a metric at most ten times as many names.
+  // A label has at most `max_labels` > 0 values in a metric. A metric has at most ten times as many names.
   explicit TagBound(size_t max_labels) : max_labels_(max_labels) {}
 
   struct BoundedScalars {
     Scalars scalars;
     size_t others = 0;  // scalars whose name changed
   };
-  // `line` under bounded names. Further values of a label are called "other"; numbers that thus get one name become one
+  // `line` under bounded names. More values of a label are called "other"; numbers that get the same name become one
   // number, their mean.
   BoundedScalars Bound(const Scalars& line);
 

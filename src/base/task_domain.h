@@ -5,7 +5,7 @@
 
 namespace ingot::base {
 
-// `field`: the task's `domain`; empty = the task names none, and its domain is `default`.
+// `field`: the task's `domain`; empty = the task does not name a domain, and its domain is `default`.
 inline const std::string& DomainOf(const std::string& field) {
   static const std::string* const unnamed = new std::string("default");
   return field.empty() ? *unnamed : field;

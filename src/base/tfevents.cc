@@ -95,7 +95,7 @@ absl::StatusOr<std::unique_ptr<TfEventsWriter>> TfEventsWriter::Create(const std
     }
     return writer;
   }
-  return absl::ResourceExhaustedError(absl::StrCat("a thousand event files of one second in ", directory));
+  return absl::ResourceExhaustedError(absl::StrCat(directory, " already has 1,000 event files for this second"));
 }
 
 TfEventsWriter::~TfEventsWriter() { close(fd_); }

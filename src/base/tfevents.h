@@ -5,7 +5,7 @@
 //   Event  = 1: wall_time (double) 2: step (varint) 3: file_version (string) 5: Summary 7: SessionLog
 //   Summary = 1: repeated Value {1: tag (string) 2: simple_value (float)};  SessionLog = 1: status (START is 1)
 //
-// A record is one write(); TensorBoard skips a record that a crash cut off. Not thread safe.
+// Each record is one write(); TensorBoard skips a record that a crash cut off. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ uint32_t Crc32c(std::string_view bytes);
 
 class TfEventsWriter {
  public:
-  // Creates a file in `directory` (made if absent). TensorBoard reads it after the earlier files by its name.
+  // Creates a file in `directory` (made if absent). Its name makes TensorBoard read it after the earlier files.
   // `first_step` > 0 writes a session start: TensorBoard then drops the steps >= first_step of earlier files, which a
   // resumed run repeats.
   static absl::StatusOr<std::unique_ptr<TfEventsWriter>> Create(const std::string& directory, int64_t first_step,

@@ -1,8 +1,8 @@
-// The waits of a process for others, by cause. Whoever may wait for longer than a moment makes a Wait meanwhile; a wait that
-// goes on is told in the log and by `ingot status` (app/cluster/status/role_waits.h).
+// The waits of a process for others, by cause. Code that may wait longer than a moment holds a Wait meanwhile. The log
+// and `ingot status` report a wait that lasts (app/cluster/status/role_waits.h).
 //
 //   base::Wait wait("PostgreSQL");     from here to its end
-//   wait.Because("PostgreSQL: ...");   the cause is known by now
+//   wait.Because("PostgreSQL: ...");   once the cause is known
 //
 // Thread safe.
 #pragma once
@@ -21,7 +21,7 @@
 namespace ingot::base {
 
 enum class WaitKind : uint8_t {
-  kFault,  // a healthy run has none that goes on for seconds
+  kFault,  // a healthy run has no such wait that lasts for seconds
   kWork,   // for the work of others, which takes its time in a healthy run too
 };
 
@@ -32,10 +32,10 @@ class Waits {
   Waits(const Waits&) = delete;
   Waits& operator=(const Waits&) = delete;
 
-  // Those of this process; never destroyed.
+  // The waits of this process; never destroyed.
   static Waits& OfProcess();
 
-  // The causes of the waits of this kind that have gone on for `than` at least: sorted, each once.
+  // The causes of the waits of this kind that have lasted at least `than`: sorted, without duplicates.
   std::vector<std::string> Longer(std::chrono::nanoseconds than, WaitKind kind) const;
 
  private:
@@ -52,18 +52,18 @@ class Waits {
   std::map<int64_t, Going> going_ ABSL_GUARDED_BY(mu_);
 };
 
-// A cause that an error tells: "WHAT (message)", fit for a terminal.
+// An error as a cause: "WHAT (message)", safe for a terminal.
 std::string WaitCause(std::string_view what, const absl::Status& error);
 
 class Wait {
  public:
-  // `cause`: for whom the process waits, and why if it is known: one short line. `waits` outlives it.
+  // `cause`: what the process waits for, and why if it is known: one short line. `waits` outlives it.
   explicit Wait(std::string cause, WaitKind kind = WaitKind::kFault, Waits& waits = Waits::OfProcess());
   ~Wait();
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  // Another cause of the same wait.
+  // Changes the cause of this wait.
   void Because(std::string cause);
 
  private:

@@ -51,7 +51,7 @@ bool IsOurs(const std::string& name, std::string_view text) {
 absl::Status DamagedRecord(const std::string& path, std::string_view fault) {
   return absl::DataLossError(absl::StrCat(
       path, " is damaged: ", View(fault),
-      ". It has the checksums of the files beside it: copy the folder again, or use another checkpoint; without this "
+      ". It has the checksums of the folder's files: copy the folder again, or use another checkpoint; without this "
       "file the folder is loaded unchecked"));
 }
 
@@ -157,12 +157,12 @@ absl::Status WrittenFiles::Check(const std::string& name, const FileDigest& foun
   const auto written = files_.find(name);
   if (written == files_.end() || written->second == found) return absl::OkStatus();
   const auto& [bytes, checksum] = written->second;
-  const std::string fault = bytes != found.bytes
-                                ? absl::StrCat("it has ", found.bytes, " bytes, and ", bytes, " were written")
-                                : absl::StrCat("its checksum (XXH3) is ", Hex(found.checksum),
-                                               ", and that of what was written is ", Hex(checksum));
+  const std::string fault =
+      bytes != found.bytes
+          ? absl::StrCat("it has ", found.bytes, " bytes, but ", bytes, " were written")
+          : absl::StrCat("its checksum (XXH3) is ", Hex(found.checksum), ", but the written file had ", Hex(checksum));
   return absl::DataLossError(absl::StrCat(folder_, "/", name, " is damaged: ", fault, " (", record_,
-                                          " beside it): copy the folder again, or use another checkpoint; if it was "
+                                          " next to it): copy the folder again, or use another checkpoint; if it was "
                                           "changed on purpose, remove ",
                                           record_));
 }
@@ -174,7 +174,7 @@ absl::Status WrittenFiles::CheckSizes(const Chosen& chosen) const {
     const uint64_t bytes = fs::file_size(folder_ + "/" + name, error);
     if (error) {
       return absl::DataLossError(
-          absl::StrCat(folder_, "/", name, ", which ", record_, " beside it lists with ", written.bytes,
+          absl::StrCat(folder_, "/", name, ", which ", record_, " next to it lists with ", written.bytes,
                        " bytes, cannot be read (", error.message(),
                        "): copy the folder again, or use another checkpoint; if it was removed on "
                        "purpose, remove ",

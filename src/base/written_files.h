@@ -1,11 +1,12 @@
-// The sizes and checksums (XXH3) of the files that were written into a model's folder. Whoever loads a file of the folder
-// compares, so that damage on a disk or in a copy is an error and not another model. The record is one of these:
+// The sizes and checksums (XXH3) of the files that were written into a model's folder. Code that loads a file of the
+// folder compares them, so that damage on a disk or in a copy is an error, not a different model. The record is one of
+// these:
 //
 //   state.json       of a checkpoint (trainer/checkpoints/checkpoint.h), in its field "files"
 //   checksums.json   of any other folder, written by WriteChecksums
 //
-// Both end with a checksum of their own text. A folder without a record, such as one of Hugging Face, has nothing to compare
-// with: every check of it succeeds. So does the check of a file that the record does not list.
+// Both end with a checksum of their own text. A folder without a record, such as a Hugging Face folder, has nothing to
+// compare with: every check of it succeeds. So does the check of a file that the record does not list.
 //
 // Errors are DATA_LOSS. They name the file, what was written, what is there, and what to do. Thread safe; blocks on disk.
 #pragma once
@@ -28,7 +29,7 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
-// Of a file's contents. The error of a file that cannot be read names it.
+// The digest of a file's contents. An error names a file that cannot be read.
 absl::StatusOr<FileDigest> DigestFile(const std::string& path);
 
 // The JSON object with the checksum of its text as its last field. IsSealed: the text is unchanged since.
@@ -38,7 +39,7 @@ bool IsSealed(std::string_view text);
 // {"NAME": {"bytes": 4, "xxh3": "0123456789abcdef"}, ...} and back.
 json::object PrintDigests(const std::map<std::string, FileDigest>& files);
 absl::StatusOr<std::map<std::string, FileDigest>> ParseDigests(const json::value& files);
-// The number in 16 hexadecimal digits; DATA_LOSS: the field is none.
+// The number in 16 hexadecimal digits; DATA_LOSS: the field is not such a number.
 absl::StatusOr<uint64_t> HexField(const json::value& object, const std::string& key);
 
 inline constexpr char kCheckpointState[] = "state.json";
@@ -55,10 +56,10 @@ class WrittenFiles {
   const std::map<std::string, FileDigest>& files() const { return files_; }
   bool lists(const std::string& name) const { return files_.contains(name); }
 
-  // Compares with what was read of a file.
+  // Compares the record with what was read of a file.
   absl::Status Check(const std::string& name, const FileDigest& found) const;
 
-  // Compares the listed files of which `chosen` is true: that they are there and have their sizes; or their contents too.
+  // Checks the listed files for which `chosen` is true: that they exist with their sizes; or their contents too.
   using Chosen = std::function<bool(std::string_view name)>;
   absl::Status CheckSizes(const Chosen& chosen) const;
   absl::Status CheckContents(const Chosen& chosen) const;
@@ -71,9 +72,9 @@ class WrittenFiles {
 // Compares a file that was read as a whole with the record of its folder.
 absl::Status CheckWritten(const std::string& path, std::string_view contents);
 
-// Records all files of `folder` in its checksums.json, durably. To be called last, once the files do not change any more.
+// Records all files of `folder` in its checksums.json, durably. Call it last, after the last change to the files.
 absl::Status WriteChecksums(const std::string& folder);
-// Before files of the folder are written anew. An error: the record is there still.
+// Call it before writing files of the folder again. An error: the record is still there.
 absl::Status RemoveChecksums(const std::string& folder);
 
 }  // namespace ingot::base

@@ -69,7 +69,7 @@ void DecodeSmall(const uint8_t* from, uint64_t blocks, float* to) {
   }
 }
 
-// ---- Blocks of 256 values, in 8 or 16 parts with scales of their own, which are scaled by the block's.
+// ---- Blocks of 256 values, in 8 or 16 parts with their own scales, which the block's scale multiplies.
 
 constexpr int kLarge = 256;
 

@@ -49,7 +49,7 @@ absl::StatusOr<Scalar> ReadScalarOf(Reader& reader) {
     return Scalar{.real = true, .number = static_cast<double>(value)};
   } else {
     if (std::cmp_greater(value, std::numeric_limits<int64_t>::max())) {
-      return reader.Bad(absl::StrCat("is ", value, ", beyond the greatest number that is read"));
+      return reader.Bad(absl::StrCat("is ", value, ", beyond the largest supported number"));
     }
     return Scalar{.integer = static_cast<int64_t>(value)};
   }
@@ -89,7 +89,7 @@ absl::StatusOr<Value> ReadArray(Reader& reader) {
     return Value(std::move(texts));
   }
   const ScalarType* scalar = FindScalar(type);
-  if (scalar == nullptr) return reader.Bad(absl::StrCat("is an array of type ", type, ", which is not read"));
+  if (scalar == nullptr) return reader.Bad(absl::StrCat("is an array of type ", type, ", which is not supported"));
   INGOT_ASSIGN_OR_RETURN(const uint64_t count, reader.Count("numbers", scalar->bytes));
   std::vector<int64_t> integers;
   std::vector<double> numbers;
@@ -122,13 +122,13 @@ absl::Status ReadFields(Reader& reader, uint64_t count, std::map<std::string, Va
     INGOT_ASSIGN_OR_RETURN(std::string key, reader.Text());
     reader.SetPlace(absl::StrCat("field '", key, "' (", i + 1, " of ", count, ")"));
     INGOT_ASSIGN_OR_RETURN(Value value, ReadValue(reader));
-    if (!fields.emplace(std::move(key), std::move(value)).second) return reader.Bad("is there twice");
+    if (!fields.emplace(std::move(key), std::move(value)).second) return reader.Bad("appears twice");
   }
   reader.SetPlace("");
   return absl::OkStatus();
 }
 
-// Reads the shape, whose order it turns round, and sets `elements`.
+// Reads the shape, reverses its order, and sets `elements`.
 absl::Status ReadShape(Reader& reader, TensorInfo& info) {
   INGOT_ASSIGN_OR_RETURN(const auto dimensions, reader.Number<uint32_t>());
   if (dimensions < 1 || dimensions > kMaxDimensions) {
@@ -138,7 +138,7 @@ absl::Status ReadShape(Reader& reader, TensorInfo& info) {
   for (uint32_t i = 0; i < dimensions; ++i) {
     INGOT_ASSIGN_OR_RETURN(const auto size, reader.Number<uint64_t>());
     if (size < 1 || __builtin_mul_overflow(info.elements, size, &info.elements) || info.elements > kMaxTensorElements) {
-      return reader.Bad(absl::StrCat("has ", size, " as its size ", i + 1, ": empty, or beyond every file"));
+      return reader.Bad(absl::StrCat("has ", size, " as its size ", i + 1, ": empty, or larger than any file"));
     }
     info.shape.insert(info.shape.begin(), static_cast<int64_t>(size));
   }
@@ -161,11 +161,11 @@ absl::StatusOr<TensorInfo> ReadTensorInfo(Reader& reader, uint64_t number, uint6
   INGOT_ASSIGN_OR_RETURN(const auto type, reader.Number<uint32_t>());
   info.type = FindBlockType(type);
   if (info.type == nullptr) {
-    return reader.Bad(absl::StrCat("has the type ", type, ", which is not read; read are ", ReadTypes()));
+    return reader.Bad(absl::StrCat("has the type ", type, ", which is not supported; supported: ", ReadTypes()));
   }
   const auto row = static_cast<uint64_t>(info.shape.back());
   if (row % info.type->values != 0) {
-    return reader.Bad(absl::StrCat("has rows of ", row, " values, no multiple of the ", info.type->values,
+    return reader.Bad(absl::StrCat("has rows of ", row, " values, not a multiple of the ", info.type->values,
                                    " in a block of ", base::View(info.type->name)));
   }
   info.bytes = info.elements / info.type->values * info.type->bytes;
@@ -178,23 +178,23 @@ absl::Status ReadTensorTable(Reader& reader, uint64_t count, uint64_t alignment,
   for (uint64_t i = 0; i < count; ++i) {
     INGOT_ASSIGN_OR_RETURN(TensorInfo info, ReadTensorInfo(reader, i + 1, count));
     if (info.begin % alignment != 0) {
-      return reader.Bad(absl::StrCat("lies at offset ", info.begin, ", no multiple of the alignment ", alignment));
+      return reader.Bad(absl::StrCat("is at offset ", info.begin, ", not a multiple of the alignment ", alignment));
     }
     std::string name = info.name;
-    if (!tensors.emplace(std::move(name), std::move(info)).second) return reader.Bad("is there twice");
+    if (!tensors.emplace(std::move(name), std::move(info)).second) return reader.Bad("appears twice");
   }
   return absl::OkStatus();
 }
 
-// Moves every tensor's offset to its place in the file, which must have all of it, and only once.
+// Turns every tensor's offset into its place in the file. The file must have all of it, and tensors must not overlap.
 absl::Status PlaceTensors(Reader& reader, uint64_t data, uint64_t size, std::map<std::string, TensorInfo>& tensors) {
   std::vector<const TensorInfo*> by_place;
   for (auto& [name, info] : tensors) {
     const uint64_t room = size - std::min(data, size);
     if (info.begin > room || info.bytes > room - info.begin) {
       reader.SetPlace(absl::StrCat("tensor '", name, "'"));
-      return reader.Bad(absl::StrCat("lies at [", info.begin, ", +", info.bytes, ") of ", room,
-                                     " data bytes: is the file truncated?"));
+      return reader.Bad(
+          absl::StrCat("is at [", info.begin, ", +", info.bytes, ") of ", room, " data bytes: is the file truncated?"));
     }
     info.begin += data;
     by_place.push_back(&info);
@@ -205,7 +205,7 @@ absl::Status PlaceTensors(Reader& reader, uint64_t data, uint64_t size, std::map
     const TensorInfo &before = *by_place[i - 1], &info = *by_place[i];
     if (before.begin + before.bytes <= info.begin) continue;
     reader.SetPlace(absl::StrCat("tensor '", info.name, "'"));
-    return reader.Bad(absl::StrCat("begins at byte ", info.begin, ", inside of tensor '", before.name, "' at [",
+    return reader.Bad(absl::StrCat("begins at byte ", info.begin, ", inside tensor '", before.name, "' at [",
                                    before.begin, ", ", before.begin + before.bytes, ")"));
   }
   return absl::OkStatus();
@@ -241,7 +241,7 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   INGOT_RETURN_IF_ERROR(reader.ReadBytes(magic.data(), magic.size()));
   if (std::string_view(magic.data(), magic.size()) != "GGUF") return reader.Bad("is not the mark 'GGUF'");
   INGOT_ASSIGN_OR_RETURN(const auto version, reader.Number<uint32_t>());
-  if (version != 2 && version != 3) return reader.Bad(absl::StrCat("names version ", version, "; 2 and 3 are read"));
+  if (version != 2 && version != 3) return reader.Bad(absl::StrCat("has version ", version, "; supported: 2 and 3"));
   constexpr uint64_t kLeastTensor = 8 + 1 + 4 + 8 + 4 + 8, kLeastField = 8 + 1 + 4 + 1;
   INGOT_ASSIGN_OR_RETURN(const uint64_t tensors, reader.Count("tensors", kLeastTensor));
   INGOT_ASSIGN_OR_RETURN(const uint64_t fields, reader.Count("fields", kLeastField));
@@ -286,8 +286,7 @@ absl::Status File::Read(const TensorInfo& info, float* to) const {
 }
 
 absl::Status File::OtherKind(const std::string& key) const {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path_, ": field '", key, "' holds a value of another kind than it must"));
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": field '", key, "' has a value of the wrong kind"));
 }
 
 absl::Status File::Missing(const std::string& key) const {

@@ -3,8 +3,8 @@
 //
 //   magic | version | tensors | fields || field ... || tensor info ... || padding || tensor data ...
 //
-// File::Open reads everything before the data and checks all of it against the file's size, so that no count, length or
-// offset of the file is believed. Open takes memory of at most a few times the lesser of the file's size and kMaxHeaderBytes.
+// File::Open reads everything before the data and checks every count, length and offset against the file's size. Open
+// uses at most a few times as much memory as the smaller of the file's size and kMaxHeaderBytes.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace ingot::gguf {
 
-// The greatest size of all that comes before the data. Real files have a few megabytes, most of it the vocabulary.
+// The largest size of everything before the data. Real files have a few megabytes, most of it the vocabulary.
 inline constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20;
 
-// A metadata value. Integers of every width are int64 (uint64 above its range is refused), floats are double.
+// A metadata value. Integers of every width are int64 (a uint64 above its range is an error), floats are double.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                            std::vector<std::string>>;
 
-// A tensor's row of the table. `shape` is in the order of Hugging Face: the last size is the contiguous one (GGUF writes
-// sizes the other way round).
+// A tensor's row of the table. `shape` is in Hugging Face's order: the last dimension is contiguous (GGUF writes the
+// sizes in reverse).
 struct TensorInfo {
   std::string name;
   const BlockType* type = nullptr;
@@ -38,8 +38,8 @@ struct TensorInfo {
 
 class File {
  public:
-  // INVALID_ARGUMENT names the file, the field or tensor, and the numbers that do not fit: another magic or version, a
-  // count, length or offset beyond the file, a type that is not read, tensors that overlap, duplicate names.
+  // INVALID_ARGUMENT names the file, the field or tensor, and the numbers that do not fit: a wrong magic or version, a
+  // count, length or offset beyond the file, an unsupported type, overlapping tensors, duplicate names.
   static absl::StatusOr<File> Open(const std::string& path);
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
@@ -49,7 +49,7 @@ class File {
   const std::map<std::string, Value>& fields() const { return fields_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
 
-  // The field's value; nullptr: there is no such field. INVALID_ARGUMENT names the file and a field of another kind than T.
+  // The field's value; nullptr: no such field. INVALID_ARGUMENT names the file and the field if its kind is not T.
   template <typename T>
   absl::StatusOr<const T*> Find(const std::string& key) const {
     const auto found = fields_.find(key);
@@ -71,7 +71,7 @@ class File {
     return value == nullptr ? otherwise : *value;
   }
 
-  // Decodes the tensor into `to`, which has room for info.elements floats, with a buffer of at most 1 MiB.
+  // Decodes the tensor into `to`, which has space for info.elements floats, with a buffer of at most 1 MiB.
   absl::Status Read(const TensorInfo& info, float* to) const;
 
  private:

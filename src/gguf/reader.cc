@@ -41,10 +41,10 @@ absl::Status Reader::Fill() {
 absl::Status Reader::ReadBytes(void* to, uint64_t bytes) {
   if (bytes > left()) {
     return Bad(
-        absl::StrCat("needs ", bytes, " bytes at byte ", at_, ", and the file has ", size_, ": is it truncated?"));
+        absl::StrCat("needs ", bytes, " bytes at byte ", at_, ", but the file has ", size_, ": is it truncated?"));
   }
   if (bytes > most_ - std::min(at_, most_)) {
-    return Bad(absl::StrCat("lies beyond byte ", most_, ", where the tensors' data must have begun"));
+    return Bad(absl::StrCat("is past byte ", most_, ", where the tensors' data must have begun"));
   }
   char* out = static_cast<char*>(to);
   while (bytes > 0) {
@@ -70,7 +70,7 @@ absl::StatusOr<uint64_t> Reader::Count(std::string_view things, uint64_t least_b
   INGOT_ASSIGN_OR_RETURN(const auto count, Number<uint64_t>());
   const uint64_t room = std::min(left(), most_ - std::min(at_, most_));
   if (count > room / least_bytes) {
-    return Bad(absl::StrCat("claims ", count, " ", base::View(things), ", and ", room, " bytes are left for them"));
+    return Bad(absl::StrCat("claims ", count, " ", base::View(things), ", but only ", room, " bytes are left"));
   }
   return count;
 }

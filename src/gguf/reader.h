@@ -1,4 +1,4 @@
-// Reads a file forward in small pieces, and knows what is left of it. Part of File::Open.
+// Reads a file forward in small pieces and tracks how much is left. Part of File::Open.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace ingot::gguf {
 
 class Reader {
  public:
-  // `most`: the greatest position that is read up to, at most the file's size.
+  // `most`: the position at which reading must stop, at most the file's size.
   Reader(const std::string& path, int descriptor, uint64_t size, uint64_t most)
       : path_(path), descriptor_(descriptor), size_(size), most_(most) {}
 
   uint64_t at() const { return at_; }
   uint64_t left() const { return size_ - at_; }
 
-  // The part of the file that is read now, such as "field 3 of 31": every error names it.
+  // The current part of the file, such as "field 3 of 31": every error names it.
   void SetPlace(std::string place) { place_ = std::move(place); }
   // INVALID_ARGUMENT "FILE: not a usable GGUF file: PLACE WHAT".
   absl::Status Bad(std::string_view what) const;

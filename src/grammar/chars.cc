@@ -41,7 +41,7 @@ void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
   nfa.AddByte(from, 0x80, 0xBF, to);
 }
 
-// Adds the encodings from `low` to `high`, both of one length. Three groups: those with the first lead byte, those with
+// Adds the encodings from `low` to `high`, both of one length. Three groups: encodings with the first lead byte, with
 // the last lead byte, and all between.
 void AddSpan(Nfa& nfa, int32_t from, int32_t to, std::string_view low, std::string_view high) {
   int first = static_cast<uint8_t>(low[0]), last = static_cast<uint8_t>(high[0]);
@@ -214,7 +214,7 @@ absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget) {
   nfa.AddByte(between, '\\', '\\', escape);
   for (const char c : escapes.letters) nfa.AddByte(escape, static_cast<uint8_t>(c), static_cast<uint8_t>(c), between);
   nfa.AddByte(escape, 'u', 'u', u);
-  // Second digits of D...: 0-7 are no surrogates, kHigh (8-b) begins a surrogate pair, kLow (c-f) ends one.
+  // Second digits of D...: 0-7 are not surrogates, kHigh (8-b) begins a surrogate pair, kLow (c-f) ends it.
   constexpr uint32_t kAny = 0xFFFF, kD = 1u << 13, kHigh = 0x0F00, kLow = 0xF000;
   AddHex4(nfa, u, between, kAny & ~kD, kAny);
   AddHex4(nfa, u, between, kD, 0x00FF);
@@ -261,7 +261,7 @@ int32_t AddWhitespace(Nfa& nfa, int32_t from) {
 
 namespace {
 
-// The place within a string in canonical spelling: outside the quotation marks, behind a backslash or between two
+// The place within a string in canonical spelling: outside the quotation marks, after a backslash or between two
 // characters. A positive place is the number of bytes until the character ends.
 constexpr int kOutside = -2, kEscape = -1, kBetween = 0;
 
@@ -279,7 +279,7 @@ int PlaceAfter(int place, uint8_t byte, char mark) {
 CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling) {
   CharacterCounts counts{std::vector<uint8_t>(quoted.size(), 0), std::vector<uint32_t>(quoted.size(), UINT32_MAX)};
   if (quoted.empty()) return counts;
-  // Each state has one place only, because the texts that may follow differ inside and behind a character.
+  // Each state has only one place, because the texts that may follow differ inside and after a character.
   constexpr int kUnknown = -3;
   const char mark = QuotationMark(spelling);
   std::vector<int> places(quoted.size(), kUnknown);

@@ -54,9 +54,9 @@ std::string QuoteText(std::string_view text, Spelling spelling = Spelling::kJson
 absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget);
 inline constexpr int32_t kStringBoundary = 1;
 
-// Facts about each state of an automaton over quoted strings in canonical spelling. between: 1 if the state lies
-// between two characters. finish: the fewest characters until the string can end; one that has begun counts. REQUIRES:
-// not kRaw.
+// Facts about each state of an automaton over quoted strings in canonical spelling. between: 1 if the state is between
+// two characters. finish: the fewest characters until the string can end, including a character that has begun.
+// REQUIRES: not kRaw.
 struct CharacterCounts {
   std::vector<uint8_t> between;
   std::vector<uint32_t> finish;
@@ -64,7 +64,7 @@ struct CharacterCounts {
 CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling);
 
 // Adds optional white space, as between two JSON tokens: nothing, one space, or one line feed and up to kMaxIndent
-// spaces. Returns the state behind it.
+// spaces. Returns the state after it.
 inline constexpr int kMaxIndent = 32;
 int32_t AddWhitespace(Nfa& nfa, int32_t from);
 

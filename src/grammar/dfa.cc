@@ -284,7 +284,7 @@ absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget) {
 Dfa Quote(const Dfa& content, char mark_byte) {
   Dfa out;
   if (content.empty()) return out;
-  // The quotation mark gets a class of its own. The first and the last state are new; the content's states move up by
+  // The quotation mark gets its own class. The first and the last state are new; the content's states move up by
   // one.
   out.classes = content.classes;
   const int32_t mark = out.class_count = content.class_count;

@@ -11,17 +11,17 @@
 namespace ingot::grammar {
 
 // The work and memory that compiling one grammar may take. All parts of a compilation share one budget and count it
-// down, so no input, however hostile, takes more.
+// down, so even hostile input cannot take more.
 struct Budget {
   int64_t nfa_states = 2'000'000;
   int64_t dfa_cells = 4'000'000;  // per state: byte classes + NFA states in it; 4 bytes each
   int64_t program_states = 200'000;
-  int64_t steps = 40'000'000;  // of every loop whose length depends on the input; all of them take about half a second
+  int64_t steps = 40'000'000;  // of all loops whose length depends on the input; about half a second in total
 
-  // Subtracts `amount` from `counter`. INVALID_ARGUMENT "the grammar is too complex: `what`" once that is negative.
+  // Subtracts `amount` from `counter`. INVALID_ARGUMENT "the grammar is too complex: `what`" if the result is negative.
   static absl::Status Spend(int64_t& counter, int64_t amount, const char* what);
 
-  // Halves `budget` during its lifetime, so that an attempt that fails leaves enough for another one.
+  // Halves `budget` during its lifetime, so that a failed attempt leaves enough for another attempt.
   class Share;
 };
 
@@ -57,7 +57,7 @@ class Nfa {
   enum class Epsilon : uint8_t {
     kAlways,
     kAtStart,  // only before the first byte
-    kAtEnd,    // only behind the last byte
+    kAtEnd,    // only after the last byte
   };
   struct ByteEdge {
     uint8_t low, high;  // inclusive
@@ -77,7 +77,7 @@ class Nfa {
   void AddEpsilon(int32_t from, int32_t to, Epsilon kind = Epsilon::kAlways) {
     states_[from].epsilons.push_back({kind, to});
   }
-  // Adds a path that takes `text` from `from`; returns its last state.
+  // Adds a path that accepts `text` from `from`; returns its last state.
   int32_t AddText(int32_t from, std::string_view text);
 
   const State& state(int32_t id) const { return states_[id]; }
@@ -87,10 +87,10 @@ class Nfa {
   std::vector<State> states_;
 };
 
-// A deterministic automaton, trimmed: every state reaches an accepting one. It starts at state 0; empty() if it accepts
-// nothing. Immutable, thread safe.
+// A deterministic automaton, trimmed: every state reaches an accepting state. It starts at state 0; empty() if it
+// accepts nothing. Immutable, thread safe.
 struct Dfa {
-  std::array<uint8_t, 256> classes{};  // bytes that every state treats alike share a class
+  std::array<uint8_t, 256> classes{};  // bytes that are equal in every state share a class
   int32_t class_count = 1;
   std::vector<int32_t> next;       // [state * class_count + class]; -1 = no edge
   std::vector<uint8_t> accepting;  // [state]
@@ -104,7 +104,7 @@ struct Dfa {
   bool Accepts(std::string_view text) const;
 };
 
-// Adds `dfa` at `from`; returns the state behind every text that it accepts.
+// Adds `dfa` at `from`; returns the state after every text that it accepts.
 int32_t AddDfa(Nfa& nfa, int32_t from, const Dfa& dfa);
 absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, Budget& budget);
 // Every text that ends with its first occurrence of `text`. REQUIRES: `text` is not empty.
@@ -113,7 +113,7 @@ Dfa UntilDfa(std::string_view text);
 absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget);
 absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget);
 // `content` between two quotation marks `mark`. REQUIRES: no accepting state of `content` has an edge by `mark`, except
-// behind a backslash.
+// after a backslash.
 Dfa Quote(const Dfa& content, char mark = '"');
 
 }  // namespace ingot::grammar

@@ -70,7 +70,8 @@ struct Sizes {
 };
 
 absl::Status CheckSizes(const Spec& spec) {
-  if (spec.alternatives.empty()) return absl::InvalidArgumentError("grammar.alternatives is empty; one is needed");
+  if (spec.alternatives.empty())
+    return absl::InvalidArgumentError("grammar.alternatives is empty; it needs at least one");
   if (spec.begins_after.size() > kMaxTriggerBytes) {
     return absl::InvalidArgumentError(absl::StrCat("grammar.begins_after has ", spec.begins_after.size(),
                                                    " bytes; at most ", kMaxTriggerBytes, " are allowed"));
@@ -107,7 +108,7 @@ class PartsCompiler {
   }
 
  private:
-  // Adds one part; returns the state behind it.
+  // Adds one part; returns the state after it.
   absl::StatusOr<int32_t> Add(int32_t from, const Part& part, const std::string& place) {
     if (!part.repeated.empty()) return AddRepeated(from, part, place);
     if (part.is_regex) return AddRegex(from, part.text, place + ".regex");
@@ -156,13 +157,13 @@ class PartsCompiler {
     return after;
   }
 
-  // The pattern is checked alone, since its brackets need not be balanced.
+  // The pattern is checked separately, since its brackets need not be balanced.
   absl::StatusOr<Dfa> RegexDfa(const std::string& regex) {
     INGOT_RETURN_IF_ERROR(CheckPattern(regex));
     return PatternDfa(absl::StrCat("^(?:", regex, ")$"), builder_.budget(), Spelling::kRaw);
   }
 
-  // The loop returns to a state of its own, so that edges of `from` do not become part of it.
+  // The loop returns to its own state, so that edges of `from` do not become part of it.
   absl::StatusOr<int32_t> AddRepeated(int32_t from, const Part& part, const std::string& place) {
     INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
     INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());

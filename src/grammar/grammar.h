@@ -1,7 +1,7 @@
 // Constrained sampling: compiles the grammar of a text, so that the allowed next token ids are known at every position.
 //
-// Exact at the level of bytes: a token is allowed if and only if some whole text of the grammar begins with the text so
-// far and that token, even where tokens split characters, numbers or keys. If the vocabulary lacks single bytes, an
+// Exact at the level of bytes: a token is allowed if and only if some complete text of the grammar begins with the text
+// so far and that token, even if tokens split characters, numbers or keys. If the vocabulary lacks single bytes, an
 // allowed token may lead to a position that no token continues; Matcher::Allowed is then empty.
 //
 // Supported JSON Schema:
@@ -12,39 +12,41 @@
 // - Combinators: anyOf, oneOf (as anyOf), allOf (merged), $ref within the schema ("#/..."), also recursive.
 // Annotations are ignored: title, description, default, examples, any other format, deprecated, readOnly, writeOnly,
 // contentMediaType, contentEncoding, $schema, $id, $anchor, $comment, $defs, definitions, discriminator and x-*.
-// INVALID_ARGUMENT names the place of any other keyword, of a value that a keyword cannot have, and of a schema that
-// nothing satisfies.
+// INVALID_ARGUMENT names the place of any other keyword, of an invalid value of a keyword, and of a schema that nothing
+// satisfies.
 //
-// A lenient schema has "x-lenient": true at its root. It is never refused. Unsupported keywords and values are ignored
-// in it, so a sampled text may be outside the schema. Keywords that are too complex or contradict others at the same
-// place are dropped kind by kind: multipleOf, pattern, lengths, bounds, more than 4096 items, ..., at last all but the
-// schema's type.
+// A lenient schema has "x-lenient": true at its root. It is never rejected. The compiler ignores its unsupported
+// keywords and values, so a sampled text may be outside the schema. Keywords that are too complex or contradict others
+// at the same place are dropped kind by kind: multipleOf, pattern, lengths, bounds, more than 4096 items, ..., and
+// finally everything except the schema's type.
 //
 // The valid texts that can be sampled:
-// - White space: nothing, one space, or a line feed and up to 32 spaces. It stands only after { [ , : and before the }
-//   ] of an object or array that is not empty.
-// - Properties: in the schema's order, then names that only `required` has, then additional ones. An object with
-//   `properties` has additional ones only if additionalProperties says so; likewise `prefixItems` and items. Keys are
-//   in canonical spelling (grammar/chars.h); additional keys may repeat.
+// - White space: nothing, one space, or a line feed and up to 32 spaces, only after { [ , : and before the } ] of a
+//   nonempty object or array.
+// - Properties: in the schema's order, then names that only `required` has, then additional properties. An object with
+//   `properties` has additional properties only if additionalProperties says so; likewise `prefixItems` and items. Keys
+//   are in canonical spelling (grammar/chars.h); additional keys may repeat.
 // - Strings: every spelling of every character, except lone surrogates. With a pattern or format: canonical spelling
 //   only.
 // - Numbers: see grammar/number.h.
 // - Values of enum and const: canonical, numbers as base::PrintJson prints them, keys in their order.
-// - Parameters (grammar/parameters.h): in the order of properties, every required one and any of the optional ones. A
-//   parameter whose value may be any text is not restricted, even if its schema also allows numbers or null. Names
-//   beyond the schema's, where it allows them, consist of letters, digits, _, - and dots.
+// - Parameters (grammar/parameters.h): in the order of properties, all required and any optional parameters. A
+// parameter
+//   whose value may be any text is not restricted, even if its schema also allows numbers or null. Additional names, if
+//   the schema allows them, consist of letters, digits, _, - and dots.
 // - Keyword arguments: KEY=VALUE in the order of properties, separated by a comma and white space. Values are Python
 //   literals throughout: None, True, False, numbers as in JSON, strings in either quotation mark (grammar/chars.h),
-//   lists and dicts. Names consist of letters, digits and _; Python's reserved words are allowed. Names beyond the
-//   schema's are ASCII and may repeat, although Python itself would refuse them.
-// - A schema without type means the types that its keywords apply to; an empty schema means any value.
+//   lists and dicts. Names consist of letters, digits and _; Python's reserved words are allowed. Additional names are
+//   ASCII and may repeat, although Python itself would reject them.
+// - A schema without type allows the types that its keywords apply to; an empty schema allows any value.
 // - Objects and arrays nest at most 64 levels.
 //
-// INVALID_ARGUMENT "... is too complex" answers a grammar beyond the sizes in grammar/dfa.h, and:
+// INVALID_ARGUMENT "... is too complex" rejects a grammar beyond the sizes in grammar/dfa.h, and:
 // - minItems or maxItems beyond about 30,000;
 // - a multipleOf beyond some thousands, zeros at its end not counted;
-// - minLength beside a pattern, or maxLength beside a pattern in a parameter, beyond some hundreds to thousands of
-//   characters (in JSON, maxLength is counted beside the automaton and has no such limit);
+// - minLength with a pattern, or maxLength with a pattern in a parameter, beyond some hundreds to thousands of
+// characters
+//   (in JSON, maxLength is counted outside the automaton and has no such limit);
 // - more than 4096 optional properties.
 #pragma once
 
@@ -65,11 +67,11 @@ namespace ingot::grammar {
 struct Part {
   bool is_schema = false;
   std::string text;  // the literal, JSON Schema or regular expression; in a repetition, the separator
-  // Only with is_schema, of an object: how its properties are written. parameters: one by one between delimiters.
+  // Only with is_schema, for an object: how its properties are written. parameters: one by one between delimiters.
   // keywords: as Python's keyword arguments. Neither: as JSON.
   std::optional<ParameterSyntax> parameters = {};
   bool keywords = false;
-  // Only without is_schema. The part is a text in UTF-8 that all of this expression matches (grammar/regex.h).
+  // Only without is_schema. The part is a UTF-8 text that this whole expression matches (grammar/regex.h).
   bool is_regex = false;
   // Only without is_schema. Not empty: one or more of these alternatives, with `text` between each two.
   std::vector<std::vector<Part>> repeated = {};
@@ -84,9 +86,9 @@ inline constexpr size_t kMaxSchemaBytes = 256 << 10;
 inline constexpr size_t kMaxLiteralBytes = 16 << 10;  // of all literals together
 inline constexpr size_t kMaxTriggerBytes = 256;
 
-// Compiles grammars for one vocabulary and caches the newest `max_kept` results. Thread safe. A compilation takes at
-// most about a second and 150 MB, whatever the grammar (grammar/dfa.h, Budget), and twice that with lenient schemas.
-// Usual grammars take a millisecond.
+// Compiles grammars for one vocabulary and caches the newest `max_kept` results. Thread safe. Compiling any grammar
+// takes at most about a second and 150 MB (grammar/dfa.h, Budget), and twice that with lenient schemas. Usual grammars
+// take a millisecond.
 class Compiler {
  public:
   // Takes some 10 ms for 150,000 tokens: it computes the masks of common leaves.
@@ -98,7 +100,7 @@ class Compiler {
 
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
 
-  // The work of all compilations so far, the common leaves' included.
+  // The work of all compilations so far, including the common leaves.
   struct Stats {
     int64_t compilations = 0;  // a lenient specification may take two
     int64_t steps = 0;         // of Budget::steps
@@ -115,7 +117,7 @@ class Compiler {
   std::vector<std::shared_ptr<const Leaf>> common_;  // keeps the common leaves and their masks alive
   mutable base::Mutex mu_;
   Stats stats_ ABSL_GUARDED_BY(mu_);
-  // Newest last. Refusals are cached too, so that a grammar that is too complex is not compiled for every request.
+  // Newest last. Errors are cached too, so that an overly complex grammar is not compiled for every request.
   std::vector<std::pair<std::string, absl::StatusOr<std::shared_ptr<const Program>>>> kept_ ABSL_GUARDED_BY(mu_);
 };
 

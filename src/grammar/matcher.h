@@ -1,14 +1,14 @@
 // Matcher: the position of one text in its grammar, and the tokens that may follow. One per request.
 //
 // A position is a set of places in leaves, each with its stack of rules to return to. A byte moves every place; an
-// ambiguous position has several. The mask of a position comes from walking the vocabulary's trie. Within a leaf the
-// walk needs only the leaf's automaton; this part of the mask is cached with the leaf, whatever the stack. Beyond the
-// leaf's end the walk steps positions. Whole masks are cached with the program, so a known position costs one look-up.
-// If many places can end at many nodes of the trie, each distinct rest of a token is stepped once, not once per token.
+// ambiguous position has several places. The mask of a position comes from walking the vocabulary's trie. Within a leaf
+// the walk needs only the leaf's automaton; the leaf caches this part of the mask for every stack. Beyond the leaf's
+// end the walk steps positions. The program caches whole masks, so a known position costs one look-up. If many places
+// can end at many nodes of the trie, each distinct rest of a token is stepped once, not once per token.
 //
 // Work is counted in places moved by one byte, about 30 ns each. A text starts with an allowance of kMaxAllowance.
 // Every token adds kAllowancePerToken; every new mask is paid from it. One mask takes tens of milliseconds at most, and
-// many in a row a few milliseconds each.
+// many masks in a row take a few milliseconds each.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ class Matcher {
   // allowance.
   absl::StatusOr<std::shared_ptr<const TokenSet>> Allowed();
 
-  // Whether the text so far is a whole text of the grammar.
+  // Whether the text so far is a complete text of the grammar.
   bool complete() const { return position_.complete; }
 
   // Advances by one token. False: the token was not allowed; the position is then dead and allows nothing.
   bool Accept(int32_t id);
-  // Advances by bytes, as if each were a token of its own.
+  // Advances by bytes, as if each were its own token.
   bool AcceptText(std::string_view text);
 
  private:
@@ -52,7 +52,7 @@ class Matcher {
   };
   struct Place {
     int32_t leaf, state;
-    uint32_t need, room;  // characters, only where the leaf counts them: still required, still allowed
+    uint32_t need, room;  // characters still required and still allowed, only if the leaf counts them
     int32_t back;         // the frame to return to
     auto operator<=>(const Place&) const = default;
   };
@@ -93,7 +93,7 @@ class Matcher {
   void WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder* tokens);
   struct Tail {
     uint8_t byte;
-    uint32_t node;  // the trie node behind this byte
+    uint32_t node;  // the trie node after this byte
     auto operator<=>(const Tail&) const = default;
   };
   void WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens);
@@ -109,7 +109,7 @@ class Matcher {
   Position next_;
   absl::flat_hash_set<uint64_t> entered_;
   std::vector<std::pair<int32_t, int32_t>> to_enter_;
-  std::vector<Position> walk_;  // walk_[n]: the position n bytes behind the leaf's end
+  std::vector<Position> walk_;  // walk_[n]: the position n bytes after the leaf's end
   std::vector<Tail> tails_;     // a stack of groups
   int64_t allowance_ = kMaxAllowance;
   bool given_up_ = false;  // the position was too costly to follow and is unknown

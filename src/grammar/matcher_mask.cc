@@ -194,8 +194,8 @@ void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder
   WalkTails(1, 0, tails_.size(), tokens);
 }
 
-// Adds the tokens that can go on from walk_[depth - 1] with a tail in tails_[first, last). Tails with equal first bytes
-// are stepped together.
+// Adds the tokens that can continue from walk_[depth - 1] with a tail in tails_[first, last). Tails with equal first
+// bytes are stepped together.
 void Matcher::WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens) {
   const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
   allowance_ -= static_cast<int64_t>(last - first) / 8;

@@ -1,4 +1,4 @@
-// The words and quotation marks in which values are written, as JSON or as Python's literals.
+// The words and quotation marks of values, as JSON or as Python's literals.
 #pragma once
 
 #include <span>

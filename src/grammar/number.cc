@@ -134,7 +134,7 @@ void AddUnbounded(Nfa& nfa, int32_t start, int32_t end) {
 // A step as a whole number of units. The unit is the place value of the step's last digit that is not 0.
 struct Step {
   uint64_t units = 1;
-  size_t places = 0;  // digits behind the point
+  size_t places = 0;  // digits after the point
   size_t zeros = 0;   // zeros at the end of a whole step, not part of `units`
 
   static Step Of(const Decimal& decimal) {
@@ -143,7 +143,7 @@ struct Step {
     return step;
   }
   uint64_t After(uint64_t rest, int digit) const { return (rest * 10 + static_cast<uint64_t>(digit)) % units; }
-  // Whether a number may end here: its digits so far leave `rest`, and `taken` of them are behind the point.
+  // Whether a number may end here: its digits so far leave `rest`, and `taken` of them are after the point.
   bool Divides(uint64_t rest, size_t taken) const {
     for (; taken < places; ++taken) rest = After(rest, 0);
     return rest == 0;
@@ -151,7 +151,7 @@ struct Step {
 };
 
 // Accepts the multiples of `step`, with any sign, digits and point that spell one. A state knows the remainder of the
-// digits so far and how many of them are behind the point. Behind the step's last decimal place only zeros follow. If
+// digits so far and how many of them are after the point. After the step's last decimal place only zeros follow. If
 // the step is k * 10^n with n > 0, its multiples are multiples of k followed by n zeros.
 absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
   INGOT_RETURN_IF_ERROR(
@@ -162,7 +162,7 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
   nfa.AddEpsilon(start, sign);
   nfa.AddByte(zeros, '0', '0', zeros);
   nfa.AddEpsilon(zeros, end);
-  // By remainder and place: 0 = before the point, 1 + n = n digits behind it.
+  // By remainder and place: 0 = before the point, 1 + n = n digits after it.
   std::map<std::pair<uint64_t, size_t>, int32_t> states;
   std::vector<std::pair<uint64_t, size_t>> found;
   const auto state_of = [&](uint64_t rest, size_t place) {
@@ -180,7 +180,7 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
     }
   };
   add_digits(sign, 0, 0);
-  const int32_t whole = nfa.AddState(), point = nfa.AddState();  // behind the n zeros
+  const int32_t whole = nfa.AddState(), point = nfa.AddState();  // after the n zeros
   nfa.AddEpsilon(whole, end);
   nfa.AddByte(whole, '.', '.', point);
   nfa.AddByte(point, '0', '0', zeros);

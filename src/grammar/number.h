@@ -15,24 +15,24 @@
 
 namespace ingot::grammar {
 
-// An exact decimal without leading zeros before the point (0 is "0") and without trailing zeros behind it.
+// An exact decimal without leading zeros before the point (0 is "0") and without trailing zeros after it.
 struct Decimal {
   bool negative = false;
   std::string whole = "0";
   std::string fraction;
 
-  // nullopt: `text` is no JSON number, or has more than 400 digits on one side of the point.
+  // nullopt: `text` is not a JSON number, or has more than 400 digits on one side of the point.
   static std::optional<Decimal> Parse(std::string_view text);
   static std::optional<Decimal> Of(double value);
 };
-// Negative, 0 or positive, as `a` is below, equal to or above `b`.
+// Negative, 0 or positive if `a` is below, equal to or above `b`.
 int Compare(const Decimal& a, const Decimal& b);
 
 struct NumberRange {
   bool integer = false;
   std::optional<Decimal> low, high;
   bool low_excluded = false, high_excluded = false;
-  std::optional<Decimal> multiple_of;  // above 0; at most kMaxStepDigits digits, zeros at its end not counted
+  std::optional<Decimal> multiple_of;  // above 0; at most kMaxStepDigits digits, not counting zeros at its end
 
   bool Holds(const Decimal& value) const;
   // Whether any number within the bounds has few enough digits to be spelled.

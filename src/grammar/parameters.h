@@ -3,7 +3,7 @@
 //   <parameter=path>                  begin KEY text_key_end
 //   any raw text                      VALUE
 //   </parameter>                      value_end
-//   <parameter=count>3</parameter>    any other value is JSON, behind json_key_end
+//   <parameter=count>3</parameter>    any other value is JSON, after json_key_end
 //
 // String values are written as raw UTF-8 and never contain `stop`.
 #pragma once
@@ -15,7 +15,7 @@ namespace ingot::grammar {
 struct ParameterSyntax {
   std::string begin;                       // before the key
   std::string text_key_end, json_key_end;  // between the key and its value
-  std::string value_end;                   // behind a value; contains `stop`
+  std::string value_end;                   // after a value; contains `stop`
   std::string stop;
   auto operator<=>(const ParameterSyntax&) const = default;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int32_t kNever = INT32_MAX;
 
-// The levels of rules that an edge and everything behind it need.
+// The levels of rules that an edge and everything after it need.
 int32_t NeedOf(const Program& program, const Edge& edge) {
   int32_t call = 0;
   if (edge.kind == Edge::kRule) {

@@ -1,11 +1,11 @@
-// A compiled grammar: a pushdown automaton. An edge takes a whole leaf (a finite automaton over bytes), calls a rule,
-// or takes one atomic token.
+// A compiled grammar: a pushdown automaton. An edge consumes a whole leaf (a finite automaton over bytes), calls a
+// rule, or consumes one atomic token.
 //
 //   program --> rules (the root, and one per JSON object or array) --> states --edges--> leaves, rules, atoms
 //
 // Only rules recurse, and every rule except the root begins with a bracket. So rules nest as deep as the JSON does, at
-// most kMaxNesting levels. Each state knows how many levels it needs to reach the end of its rule. A state that could
-// not be left within the limit is never entered.
+// most kMaxNesting levels. Each state knows how many levels it needs to reach the end of its rule. The program never
+// enters a state that it cannot leave within the limit.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct MaskBudget {
   std::atomic<int64_t> used_bytes{0};
 };
 
-// Masks by key. When the budget is used up, the cache drops all of its own masks at once. Thread safe.
+// Masks by key. When the budget is used up, the cache drops all its masks at once. Thread safe.
 template <typename Key, typename Mask>
 class MaskCache {
  public:
@@ -76,8 +76,8 @@ struct Leaf {
     TokenSet tokens;
     std::vector<uint32_t> exits;
   };
-  // (state, characters still required, characters still allowed). The counts are capped where no token can tell the
-  // difference.
+  // (state, characters still required, characters still allowed). The counts are capped where the difference affects no
+  // token.
   using Key = std::tuple<int32_t, uint32_t, uint32_t>;
 
   // The mask of a state for any character counts, in a leaf that counts characters.
@@ -95,9 +95,9 @@ struct Leaf {
       : dfa(std::move(automaton)), masks(budget), profiles(budget) {}
 
   const Dfa dfa;
-  int32_t boundary = -1;   // the state between two characters of a string that counts them; -1 = counts none
+  int32_t boundary = -1;   // the state between two characters of a string that counts them; -1 = does not count
   bool free_text = false;  // also takes atomic tokens, byte by byte
-  // By state, if a maximum length is counted beside a pattern's automaton; else empty.
+  // By state, if a maximum length is counted outside a pattern's automaton; else empty.
   CharacterCounts counts;
   uint32_t longest_finish = 0;  // the largest of counts.finish
   mutable MaskCache<Key, Mask> masks;
@@ -135,13 +135,13 @@ struct Program {
   mutable MaskCache<std::vector<uint32_t>, TokenSet> masks;
 };
 
-// Leaves by name. Grammars that are in use share equal leaves. Thread safe.
+// Leaves by name. Grammars in use share equal leaves. Thread safe.
 class LeafPool {
  public:
   explicit LeafPool(std::shared_ptr<MaskBudget> budget) : budget_(std::move(budget)) {}
 
-  // The leaf of this name; `make` (which returns StatusOr<Dfa>) builds it if there is none. The name must determine the
-  // automaton and the other arguments. `counted`: the spelling of a string whose characters are counted.
+  // The leaf with this name; `make` (which returns StatusOr<Dfa>) builds it if it is missing. The name must determine
+  // the automaton and the other arguments. `counted`: the spelling of a string whose characters are counted.
   template <typename Make>
   absl::StatusOr<std::shared_ptr<const Leaf>> Get(const std::string& name, Make make, int32_t boundary = -1,
                                                   bool free_text = false, std::optional<Spelling> counted = {}) {
@@ -191,12 +191,12 @@ class ProgramBuilder {
   absl::StatusOr<int32_t> AddRule();
   int32_t StartOf(int32_t rule) const { return program_->rule_starts[rule]; }
   void SetAccepting(int32_t state) { program_->states[state].accepting = true; }
-  // Adds the edge once, however often it is called.
+  // Adds the edge; repeated calls have no effect.
   absl::Status AddEdge(int32_t from, Edge edge);
   // Adds a copy of every edge from `like` to `like_to`, leading from `from` to `to`.
   absl::Status CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to);
   size_t EdgesOf(int32_t state) const { return program_->states[state].edges.size(); }
-  // Adds an edge over a leaf; none if the leaf accepts nothing. REQUIRES: the leaf does not accept the empty text.
+  // Adds an edge over a leaf, unless the leaf accepts nothing. REQUIRES: the leaf does not accept the empty text.
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);
 
@@ -208,9 +208,9 @@ class ProgramBuilder {
   Budget& budget() { return budget_; }
   const Vocabulary& vocabulary() const { return *program_->vocabulary; }
 
-  // Removes edges that cannot reach an end, and unites many leaves between the same two states into one, so that a mask
-  // walks the vocabulary once. INVALID_ARGUMENT if the grammar allows no text, or if more than kMaxPlaces leaves may
-  // begin at one state.
+  // Removes edges that cannot reach an end, and merges many leaves between the same two states into one leaf, so that a
+  // mask walks the vocabulary once. INVALID_ARGUMENT if the grammar allows no text, or if more than kMaxPlaces leaves
+  // may begin at one state.
   absl::StatusOr<std::shared_ptr<const Program>> Finish() &&;
 
  private:

@@ -306,7 +306,7 @@ class Emitter {
  public:
   Emitter(Nfa& nfa, Budget& budget, Spelling spelling) : nfa_(nfa), budget_(budget), spelling_(spelling) {}
 
-  // Adds `node` at `from`; returns the state behind it, also if the node is empty or matches nothing.
+  // Adds `node` at `from`; returns the state after it, also if the node is empty or matches nothing.
   absl::StatusOr<int32_t> Emit(const Node& node, int32_t from) {
     if (nfa_.size() > budget_.nfa_states)
       return Budget::Spend(budget_.nfa_states, nfa_.size(), "a pattern is too long");
@@ -349,7 +349,7 @@ class Emitter {
       INGOT_ASSIGN_OR_RETURN(from, Emit(child, from));
     }
     if (node.max == kNoLimit) {
-      // The loop has a state of its own, so that edges of `from` do not become part of it.
+      // The loop has its own state, so that edges of `from` do not become part of it.
       const int32_t loop = nfa_.AddState(), after = nfa_.AddState();
       nfa_.AddEpsilon(from, loop);
       INGOT_ASSIGN_OR_RETURN(const int32_t end, Emit(child, loop));
@@ -385,7 +385,7 @@ absl::Status CheckPattern(std::string_view pattern) { return ParsePattern(patter
 absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling) {
   INGOT_ASSIGN_OR_RETURN(const NodePtr root, ParsePattern(pattern));
   Nfa nfa;
-  // Any text may stand before and behind the match, unless an anchor forbids it.
+  // Any text may come before and after the match, unless an anchor forbids it.
   const int32_t start = nfa.AddState(), skip = nfa.AddState(), first = nfa.AddState();
   nfa.AddEpsilon(start, skip);
   nfa.AddEpsilon(skip, first);
@@ -402,8 +402,7 @@ absl::StatusOr<Dfa> LengthDfa(uint32_t min, uint32_t max, Budget& budget, Spelli
   const int32_t start = nfa.AddState(), accept = nfa.AddState();
   int32_t from = start;
   const uint32_t chain = max == kNoLimit ? min : max;
-  INGOT_RETURN_IF_ERROR(
-      Budget::Spend(budget.nfa_states, int64_t{20} * chain, "minLength or maxLength beside a pattern"));
+  INGOT_RETURN_IF_ERROR(Budget::Spend(budget.nfa_states, int64_t{20} * chain, "minLength or maxLength with a pattern"));
   for (uint32_t i = 0; i <= chain; ++i) {
     if (i >= min) nfa.AddEpsilon(from, accept);
     if (i == chain) break;

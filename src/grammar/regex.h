@@ -3,7 +3,7 @@
 //
 // A pattern matches anywhere in the string unless it is anchored. Supported:
 // - characters, and the escapes \t \n \v \f \r \0 \xhh \uhhhh \u{h..} and of punctuation;
-// - `.`, classes with ranges and negation (a hyphen beside \w or a similar class means itself), \d \D \w \W \s \S;
+// - `.`, classes with ranges and negation (a hyphen next to \w or a similar class means itself), \d \D \w \W \s \S;
 // - groups, capturing or not, and alternation;
 // - the quantifiers * + ? {n} {n,} {n,m}, also lazy;
 // - the anchors ^ and $.
@@ -20,8 +20,8 @@ namespace ingot::grammar {
 
 inline constexpr int kMaxRepeat = 1000;
 
-// The strings that `pattern` matches, without quotation marks. INVALID_ARGUMENT says which construct is wrong or not
-// supported, and at which character.
+// The strings that `pattern` matches, without quotation marks. INVALID_ARGUMENT says which construct is wrong or
+// unsupported, and at which character.
 absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling = Spelling::kJson);
 
 // The same errors without building an automaton, except for patterns that are too complex.

@@ -102,7 +102,7 @@ absl::Status SchemaCompiler::EmitString(int32_t from, int32_t to, const FlatSche
       INGOT_RETURN_IF_ERROR(builder_.AddLeaf(from, to, leaf, rules.min, rules.max));
       continue;
     }
-    // A maximum is counted beside the automaton, which would grow with it.
+    // A maximum is counted outside the automaton, which would grow with it.
     StringRules unlimited = rules;
     unlimited.max = kNoLimit;
     const auto make = [&]() -> absl::StatusOr<Dfa> {
@@ -191,7 +191,7 @@ absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string&
   return absl::OkStatus();
 }
 
-// A key other than the known ones. Only canonical spelling, so that no other spelling of a known key is accepted.
+// A key other than the known keys. Only canonical spelling, so that no other spelling of a known key is accepted.
 absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys) {
   if (keys == Keys::kKeywords) return AddOtherKeywords(from, to, known);
   INGOT_ASSIGN_OR_RETURN(const int32_t colon, builder_.AddState());
@@ -322,7 +322,7 @@ absl::Status SchemaCompiler::BuildArray(const PendingRule& rule) {
   INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), open, "[", false, true));
   INGOT_RETURN_IF_ERROR(builder_.AddEdge(open, {Edge::kEpsilon, 0, item}));
   if (min == 0) INGOT_RETURN_IF_ERROR(AddMark(open, end, "]", false, false));
-  // One state per item as long as the items' schemas or the end may differ. Then a loop, if there is no maximum.
+  // One state per item while the items' schemas or the end may differ. Then a loop, if there is no maximum.
   const size_t differ = std::max<size_t>(named, min) + 1;
   std::pair<int32_t, int32_t> like = {-1, -1};  // the states around the first item of `items`
   for (size_t i = 0; i < (max == kNoLimit ? differ : size_t{max}); ++i) {

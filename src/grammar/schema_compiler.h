@@ -44,7 +44,7 @@ class SchemaCompiler {
   absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
   absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
   // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, drops one kind of
-  // keyword at a time, then more and more, until `emit` succeeds. Each attempt has half of the budget that is left.
+  // keyword at a time, then more and more, until `emit` succeeds. Each attempt gets half of the remaining budget.
   template <typename F>
   absl::Status AsFarAsCanBe(const FlatSchema& schema, const F& emit);
   absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
@@ -64,7 +64,7 @@ class SchemaCompiler {
     kQuoted,    // "KEY":
     kKeywords,  // KEY=
   };
-  // Adds an object's members and the commas between them: from `begin` to `none` if there are none, else to `some`.
+  // Adds an object's members and the commas between them: from `begin` to `none` without members, else to `some`.
   absl::Status EmitMembers(const PendingRule& object, Keys keys, int32_t begin, int32_t none, int32_t some);
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
   absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys);
@@ -79,7 +79,7 @@ class SchemaCompiler {
                                  const ParameterSyntax& syntax);
   absl::Status EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                         const ParameterSyntax& syntax);
-  // The names that match `pattern`, except the known ones.
+  // The names that match `pattern`, except known names.
   absl::StatusOr<LeafPtr> OtherNames(const std::string& pattern, const std::vector<Property>& known);
   // Adds a leaf of fixed text, with optional white space before and after it.
   absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_after);
@@ -92,7 +92,7 @@ class SchemaCompiler {
   std::deque<PendingRule> pending_;
 };
 
-// The kinds of keywords that a lenient schema may drop, in this order: costly or often contradictory ones first.
+// The kinds of keywords that a lenient schema may drop, in this order: costly or often contradictory keywords first.
 inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"multipleOf"},
     {"pattern"},
@@ -104,7 +104,7 @@ inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"type"},
     {"enum"},
 }};
-// Removes the keywords of that kind; false if there were none.
+// Removes the keywords of that kind; false if the schema had no such keyword.
 bool EraseKind(size_t kind, FlatSchema* schema);
 
 template <typename F>
@@ -147,7 +147,7 @@ absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint
 absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
                                                        Budget& budget);
 // Adds every spelling of `value`: scalars in canonical spelling, with the white space of AddWhitespace between JSON
-// tokens. Returns the state behind it.
+// tokens. Returns the state after it.
 int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation);
 
 }  // namespace ingot::grammar

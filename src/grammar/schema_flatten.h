@@ -25,8 +25,8 @@ class SchemaFlattener {
   SchemaFlattener(const json::value& root, Budget& budget);
 
   // The alternatives that `schema` allows; empty = nothing is allowed. `schema` is a part of the document or was merged
-  // from parts. anyOf and oneOf give the union. allOf, $ref and the keywords beside them are merged keyword by keyword.
-  // A schema that refers to itself without an object or array between allows only its other alternatives.
+  // from parts. anyOf and oneOf give the union. allOf, $ref and the keywords next to them are merged keyword by
+  // keyword. A schema that refers to itself without an object or array between allows only its other alternatives.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
 
   bool lenient() const { return lenient_; }
@@ -47,7 +47,7 @@ class SchemaFlattener {
   int depth_ = 0;
 };
 
-// The exact decimal of `value`; nullopt: it is no number.
+// The exact decimal of `value`; nullopt: it is not a number.
 std::optional<Decimal> DecimalOf(const json::value& value);
 
 // The schema of the values that both allow, merged keyword by keyword.

@@ -31,7 +31,7 @@ absl::Status SchemaCompiler::CompileKeywords(int32_t from, int32_t to) {
 }
 
 absl::Status SchemaCompiler::AddKeyword(int32_t from, int32_t to, const std::string& key, const std::string& path) {
-  if (!IsKeyword(key)) return SchemaFault(path, "this name cannot be written as that of a keyword argument");
+  if (!IsKeyword(key)) return SchemaFault(path, "this name cannot be written as a keyword argument");
   return AddMark(from, to, key + "=", false, false);
 }
 

@@ -49,7 +49,7 @@ bool IsText(const json::value& value) { return value.is_string(); }
 
 // One parameter, and the states where its value begins.
 struct SchemaCompiler::Parameter {
-  int32_t text_begin, json_begin;  // behind text_key_end, behind json_key_end
+  int32_t text_begin, json_begin;  // after text_key_end, after json_key_end
   const json::value* schema;       // null = any text
   std::string path;
 };
@@ -79,7 +79,7 @@ absl::Status SchemaCompiler::EmitParameters(int32_t from, int32_t to, const Flat
     const std::string path = absl::StrCat("#/properties/", property.key);
     if (property.key.empty() || property.key.find(syntax.text_key_end[0]) != std::string::npos ||
         property.key.find('\n') != std::string::npos) {
-      return SchemaFault(path, "this name cannot be written as that of a parameter");
+      return SchemaFault(path, "this name cannot be written as a parameter");
     }
     INGOT_ASSIGN_OR_RETURN(const int32_t key, builder_.AddLiteral(at, syntax.begin + property.key));
     Parameter parameter{.text_begin = 0, .json_begin = 0, .schema = property.schema, .path = path};

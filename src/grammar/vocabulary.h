@@ -1,4 +1,4 @@
-// Vocabulary: the bytes of every token as a trie in depth-first order. Masks are computed by walking it.
+// Vocabulary: the bytes of every token as a trie in depth-first order. Computing a mask walks the trie.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Vocabulary {
   static constexpr size_t kMaxTokenBytes = 250;
 
   // bytes[id]: the token's text; empty = never sampled under a grammar (unused, or padding of the model's head).
-  // atomic[id]: the token stands for itself, such as <tool_call>. It is taken whole, where a literal spells it or in
+  // atomic[id]: the token stands for itself, such as <tool_call>. It is consumed whole, where a literal spells it or in
   // free text, and is never part of anything else. REQUIRES: equal sizes.
   Vocabulary(std::vector<std::string> bytes, std::vector<bool> atomic);
 
@@ -29,12 +29,12 @@ class Vocabulary {
   // A node of the trie. Node 0 is the root. The children of node i are i + 1, skip[i + 1], skip[skip[i + 1]], ..., as
   // long as they are below skip[i].
   struct Node {
-    uint32_t skip;         // the first node behind this subtree
+    uint32_t skip;         // the first node after this subtree
     uint32_t first_token;  // the tokens that end here: order[first_token .. first_token of the next node)
     uint8_t byte;
     uint8_t depth;  // bytes from the root
   };
-  std::span<const Node> nodes() const { return nodes_; }  // and a sentinel behind the last, for its first_token
+  std::span<const Node> nodes() const { return nodes_; }  // and a sentinel after the last node, for its first_token
   size_t node_count() const { return nodes_.size() - 1; }
   std::span<const int32_t> TokensAt(uint32_t node) const {
     return std::span(order_).subspan(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);

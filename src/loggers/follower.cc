@@ -31,7 +31,7 @@ absl::StatusOr<Place> ReadPlace(const std::string& text) {
   const base::json::value* state = base::Find(parsed, "state");
   if (time == nullptr || !time->is_number() || group == nullptr || !group->is_int64() || ahead == nullptr ||
       !ahead->is_array() || state == nullptr || !state->is_string()) {
-    return absl::InvalidArgumentError("no place of a logger");
+    return absl::InvalidArgumentError("not a logger's place");
   }
   Place place{time->to_number<double>(), group->get_int64(), {}, std::string(state->get_string())};
   for (const base::json::value& id : ahead->get_array()) {
@@ -80,7 +80,8 @@ void Follower::Look() {
     const auto now = std::chrono::steady_clock::now();
     if (now - followed.warned < options_.warn_every) continue;
     followed.warned = now;
-    INGOT_LOG(warn, "{}: {}; what it misses is sent later", followed.logger->name(), std::string(sent.message()));
+    INGOT_LOG(warn, "{}: {}; the missing data will be sent later", followed.logger->name(),
+              std::string(sent.message()));
   }
 }
 

@@ -1,8 +1,8 @@
-// Follows the record, journal and pool of a run, and gives new rows and groups to its loggers, each at its own pace.
+// Follows the record, journal and pool of a run, and sends new rows and groups to its loggers, each at its own pace.
 //
-// One thread of low priority looks every few seconds. A logger whose server does not answer is tried again, with a warning a
-// minute; the missed rows follow then. The place of each logger in the run is in FOLDER/NAME.json, so that a run that is
-// started again goes on there.
+// One low-priority thread looks every few seconds. If a logger's server does not answer, the follower retries, with a
+// warning a minute, and then sends the missed rows. FOLDER/NAME.json stores each logger's place in the run, so a
+// restarted run continues there.
 #pragma once
 
 #include <chrono>
@@ -19,13 +19,13 @@ namespace ingot::loggers {
 
 // A logger's place in a run.
 struct Place {
-  double row_time = 0;         // of the last row that was sent; rows are ordered by time
-  int64_t next_group = 0;      // all ended groups below were sent
-  std::vector<int64_t> ahead;  // groups from there on that were sent, since groups end out of order
+  double row_time = 0;         // of the last sent row; rows are ordered by time
+  int64_t next_group = 0;      // all ended groups below it were sent
+  std::vector<int64_t> ahead;  // groups from next_group on that were sent, since groups end out of order
   std::string state;           // Logger::State
 };
 
-// INVALID_ARGUMENT: the text is no place.
+// INVALID_ARGUMENT: the text is not a place.
 absl::StatusOr<Place> ReadPlace(const std::string& text);
 std::string PrintPlace(const Place& place);
 
@@ -39,12 +39,12 @@ struct FollowerOptions {
 
 class Follower {
  public:
-  // `pool` outlives the follower; null = loggers get no groups.
+  // `pool` outlives the follower; null = loggers do not get groups.
   Follower(FollowerOptions options, std::vector<std::unique_ptr<Logger>> loggers, datapool::Client* pool);
   ~Follower();
 
   void Start();
-  // Sends the rest and ends the loggers' runs; gives up after last_look. `ok`: the run ended in order. Idempotent.
+  // Sends the rest and ends the loggers' runs; gives up after last_look. `ok`: the run ended normally. Idempotent.
   void End(bool ok);
   // One look, on the caller's thread: for tests.
   void Look();

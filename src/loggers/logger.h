@@ -1,10 +1,10 @@
-// Loggers send a run's record to the servers that people use already. They follow the files and the pool of a run, and so
-// never hold up its training.
+// Loggers send a run's record to the servers that people already use. They follow the files and the pool of a run, so
+// they never delay its training.
 //
 //   RUN/metrics.jsonl ──rows───▶ Mlflow, Trackio
 //   pool, journal     ──groups─▶ Otlp (traces; steps and evaluations too)
 //
-// A logger is sent everything in order and may be sent the same again, after an error or a crash.
+// A logger gets everything in order, and may get the same data again after an error or a crash.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 namespace ingot::loggers {
 
 // Sends JSON to a URL and returns the answer's body; `key`: for Authorization: Bearer, empty = none. Blocks. Errors:
-// UNAVAILABLE and DEADLINE_EXCEEDED for a server that may answer later; others for a request that it refuses.
+// UNAVAILABLE and DEADLINE_EXCEEDED if the server may answer later; other codes if it rejects the request.
 using PostJson =
     std::function<absl::StatusOr<std::string>(const std::string& url, const std::string& body, const std::string& key)>;
 
@@ -27,14 +27,14 @@ class Logger {
  public:
   virtual ~Logger() = default;
   virtual std::string name() const = 0;  // one word
-  // Text that a later start of the run is given back; empty = none.
+  // Text that a later start of the run gets back; empty = none.
   virtual std::string State() const { return ""; }
   virtual absl::Status Rows(std::span<const view::Row> rows) = 0;
-  // A group that has ended, with its trees. Those of an evaluation come with its row and are in no journal: their
-  // JournalGroup has the id alone.
+  // An ended group with its trees. An evaluation's groups come with its row and are not in the journal: their
+  // JournalGroup has only the id.
   virtual bool wants_groups() const { return false; }
   virtual absl::Status Group(const v1::Group&, const view::JournalGroup&) { return absl::OkStatus(); }
-  // The run ended: in order, or by an error.
+  // The run ended, normally or with an error.
   virtual absl::Status End(bool) { return absl::OkStatus(); }
 };
 

@@ -81,7 +81,7 @@ absl::Status Mlflow::Begin(double time) {
                                                                      {"tags", std::move(tags)}}));
   INGOT_ASSIGN_OR_RETURN(const base::json::value answer, base::ParseJson(made));
   run_id_ = TextAt(answer, {"run", "info", "run_id"});
-  if (run_id_.empty()) return absl::FailedPreconditionError("MLflow made no run");
+  if (run_id_.empty()) return absl::FailedPreconditionError("MLflow did not create a run");
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// MLflow over its REST API 2.0: an experiment, a run in it, metrics by step. Characters that MLflow does not take in a
-// metric's name become '_'.
+// MLflow over its REST API 2.0: an experiment, a run in it, metrics by step. Characters that MLflow does not accept in
+// a metric's name become '_'.
 #pragma once
 
 #include "base/json.h"
@@ -35,7 +35,7 @@ class Mlflow final : public Logger {
   double last_time_ = 0;
 };
 
-// A metric's name as MLflow takes it.
+// A metric's name in the form that MLflow accepts.
 std::string MlflowName(const std::string& metric);
 
 }  // namespace ingot::loggers

@@ -136,7 +136,7 @@ object SpanOf(const std::string& run, const view::Row& row) {
   }
   const std::string id = absl::StrCat(run, "/step/", row.step);
   const auto to = static_cast<int64_t>(row.time * 1e9);
-  // A supervised step's row has the time of its passes alone.
+  // A supervised step's row has only the time of its passes.
   const double seconds = row.Get("perf/step_seconds", row.Get("perf/pass_seconds"));
   return Span({.trace = TraceId(id),
                .id = SpanId(id),

@@ -1,6 +1,6 @@
 // OpenTelemetry traces over OTLP/HTTP in JSON (POST URL/v1/traces): a span for each step, episode, call and grading. An
-// episode is a trace: its calls and its grading are children of its span. The spans' ids are made of the run's own ids, so that
-// a span that is sent twice stays one span.
+// episode is a trace: its calls and its grading are children of its span. The spans' ids are derived from the run's
+// ids, so a span that is sent twice stays one span.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Trackio's server, self-hosted or a Space: the numbers of each step, in bulk. A row has an id of its own, so that one that is
-// sent again is not counted twice.
+// Trackio's server, self-hosted or a Space: the numbers of each step, in bulk. Each row has its own id, so that a row
+// that is sent again is not counted twice.
 #pragma once
 
 #include "loggers/logger.h"

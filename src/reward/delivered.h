@@ -14,7 +14,7 @@ struct DeliveredToolCall {
   std::string arguments;  // JSON text
 };
 
-// Every part is empty where the message has none, or where no message was stored.
+// A part is empty if the message lacks it, or if no message was stored.
 struct DeliveredMessage {
   std::string content;
   std::string reasoning;

@@ -1,4 +1,4 @@
-// The scorer that an external term asks: an HTTP server of the user's. An interface: src/app implements it, tests by a
+// The scorer that an external term asks: the user's HTTP server. An interface: src/app implements it; tests use a
 // function.
 #pragma once
 
@@ -12,8 +12,9 @@ class ExternalScorer {
  public:
   virtual ~ExternalScorer() = default;
 
-  // The body of the answer to a POST of `json`, which had the status 200. Blocks, up to `timeout_s`; thread safe. Any error
-  // means that there is no answer, and names the URL; asking again may help after UNAVAILABLE and DEADLINE_EXCEEDED alone.
+  // The body of the answer to a POST of `json`, which had the status 200. Blocks up to `timeout_s`; thread safe. Any
+  // error means that there is no answer, and names the URL; a retry may help only after UNAVAILABLE and
+  // DEADLINE_EXCEEDED.
   virtual absl::StatusOr<std::string> Post(const std::string& url, const std::string& json, double timeout_s) const = 0;
 };
 

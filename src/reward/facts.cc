@@ -9,7 +9,7 @@
 namespace ingot::reward {
 namespace {
 
-// Nanoseconds of the episode in which at least one call had arrived and none had a first token yet, or ran.
+// Nanoseconds of the episode in which at least one call waited for its first token and no call ran.
 int64_t WaitedNanos(const v1::EpisodeTree& tree) {
   // Sweep over the borders of waiting and of running calls: waiting counts while nothing runs.
   std::vector<std::pair<int64_t, std::pair<int, int>>> borders;  // time, (waiting, running) change
@@ -38,7 +38,7 @@ absl::StatusOr<int64_t> SampledTokens(const v1::EpisodeTree& tree, const v1::Cal
     const auto segment = tree.segments().find(absl::BytesToHexString(key));
     if (segment == tree.segments().end()) {
       return absl::DataLossError(absl::StrCat("call ", call.call_id(), " names the segment ",
-                                              absl::BytesToHexString(key), ", which its group does not hold"));
+                                              absl::BytesToHexString(key), ", but its group lacks the segment"));
     }
     tokens += segment->second.token_ids_size();
   }

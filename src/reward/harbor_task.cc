@@ -24,7 +24,7 @@ class Fields {
     if (number >= 0 && number <= kMost) {
       into = number;
     } else {
-      Fault(name, "is no number from 0 to 1e9");
+      Fault(name, "is not a number from 0 to 1e9");
     }
   }
   void Megabytes(const char* name, int64_t& into) {
@@ -35,15 +35,15 @@ class Fields {
   void Text(const char* name, std::string& into) {
     const value* const found = base::Find(object_, name);
     if (found == nullptr) return;
-    if (!found->is_string()) return Fault(name, "is no text");
+    if (!found->is_string()) return Fault(name, "is not a string");
     into = std::string(found->get_string());
   }
   void Texts(const char* name, std::map<std::string, std::string>& into) {
     const value* const found = base::Find(object_, name);
     if (found == nullptr) return;
-    if (!found->is_object()) return Fault(name, "is no object");
+    if (!found->is_object()) return Fault(name, "is not an object");
     for (const auto& [key, text] : found->get_object()) {
-      if (!text.is_string()) return Fault(name, "has a value that is no text");
+      if (!text.is_string()) return Fault(name, "has a value that is not a string");
       into[std::string(key)] = std::string(text.get_string());
     }
   }
@@ -58,7 +58,7 @@ class Fields {
 };
 
 absl::StatusOr<HealthCheck> ReadHealthCheck(const value& json) {
-  if (!json.is_object()) return absl::InvalidArgumentError("the task's healthcheck is no object");
+  if (!json.is_object()) return absl::InvalidArgumentError("the task's healthcheck is not an object");
   HealthCheck check;
   Fields fields(json);
   fields.Text("command", check.command);
@@ -79,7 +79,7 @@ absl::StatusOr<HealthCheck> ReadHealthCheck(const value& json) {
 
 absl::StatusOr<HarborTask> ReadHarborTask(std::string_view payload) {
   INGOT_ASSIGN_OR_RETURN(const value json, base::ParseJson(std::string(payload)));
-  if (!json.is_object()) return absl::InvalidArgumentError("the task's payload is no JSON object");
+  if (!json.is_object()) return absl::InvalidArgumentError("the task's payload is not a JSON object");
   HarborTask task;
   Fields fields(json);
   fields.Number("agent_timeout_s", task.agent_timeout_s);

@@ -1,4 +1,4 @@
-// Measures of judged groups, by task: numbers that a term estimates in the first groups of a task and then goes by
+// Measures of judged groups, by task: numbers that a term estimates in the first groups of a task and then uses
 // (GroupFacts.history).
 #pragma once
 
@@ -18,7 +18,7 @@ class TaskHistory {
  public:
   using OfTask = std::map<std::string, std::map<std::string, double>>;  // term -> measure -> number
 
-  // A measure's first number counts; later ones change nothing.
+  // A measure's first number counts; later numbers change nothing.
   void Add(const std::string& task_id, const v1::Grade& grade);
   // Empty = no judged group of the task has measures.
   const OfTask& Of(const std::string& task_id) const;
@@ -30,7 +30,7 @@ class TaskHistory {
 // The history of a pool's groups, in ascending order.
 absl::StatusOr<TaskHistory> ReadHistory(datapool::Client& pool, v1::EpisodePurpose purpose);
 
-// The measures with which this rule (Rule::key) judged the group: those of its stored grades. nullopt = it did not judge it.
+// The measures in the group's stored grades, if this rule (Rule::key) judged it. nullopt = it did not.
 std::optional<TaskHistory::OfTask> MeasuresOf(const v1::Group& group, std::string_view rule);
 
 }  // namespace ingot::reward

@@ -1,4 +1,4 @@
-// The model that a judge term asks. An interface: src/app implements it over HTTP, tests by a function.
+// The model that a judge term asks. An interface: src/app implements it over HTTP; tests use a function.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace ingot::reward {
 
-// The server of a judge: any that speaks OpenAI's chat completions.
+// The server of a judge: any server with OpenAI's chat completions.
 struct JudgeServer {
   // Base URL, such as "https://host/v1"; empty = `model` is a pinned or external model of gateway.models.
   std::string url;
-  std::string model;          // its name there. Of this run: one that is pinned, so that its verdicts do not drift
-  std::string key_file;       // file with the bearer key; empty = none is sent
+  std::string model;          // its name there; a model of this run must be pinned, so that its verdicts do not drift
+  std::string key_file;       // file with the bearer key; empty = send no key
   double timeout_s = 60;      // of one request, above 0 and at most 86400
   int32_t max_tokens = 2048;  // of one answer, > 0
 
@@ -30,8 +30,8 @@ class JudgeModel {
  public:
   virtual ~JudgeModel() = default;
 
-  // The text of the model's answer at temperature 0. Blocks, up to server.timeout_s; thread safe. Any error means that there
-  // is no answer; asking again may help after UNAVAILABLE and DEADLINE_EXCEEDED alone.
+  // The text of the model's answer at temperature 0. Blocks up to server.timeout_s; thread safe. Any error means that
+  // there is no answer; a retry may help only after UNAVAILABLE and DEADLINE_EXCEEDED.
   virtual absl::StatusOr<std::string> Ask(const JudgeServer& server, const JudgeQuestion& question) const = 0;
 };
 

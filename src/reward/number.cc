@@ -12,7 +12,7 @@ using Integer = boost::multiprecision::cpp_int;
 
 // Every integer up to it is a double.
 constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
-// Decimal digits that tell any two doubles apart.
+// Decimal digits that distinguish any two doubles.
 constexpr size_t kDoubleDigits = 17;
 
 std::string_view Trimmed(std::string_view text) {
@@ -43,7 +43,7 @@ void ReadDecimal(std::string_view text, Number* number) {
   if (e == std::string_view::npos) return;
   std::string_view written = text.substr(e + 1);
   if (written.starts_with('+')) written.remove_prefix(1);
-  int64_t shift = 0;  // one that does not fit stays 0; its number is out of the doubles' range, and refused
+  int64_t shift = 0;  // stays 0 if it does not fit; the number is then outside the doubles' range and is rejected
   std::from_chars(written.data(), written.data() + written.size(), shift);
   number->exponent += shift;
 }
@@ -96,7 +96,7 @@ std::optional<Number> ParseNumber(std::string_view text) {
   const bool in_range = fault == std::errc();
   if (!in_range && has_exponent) return std::nullopt;
   ReadDecimal(text, &number);
-  // from_chars counts exponents of more than five digits as smaller ones.
+  // from_chars reads exponents of more than five digits as smaller exponents.
   const bool is_zero = number.digits == "0";
   if (has_exponent && !is_zero && std::abs(Magnitude(number)) > 400) return std::nullopt;
   number.value = in_range ? value : 0;

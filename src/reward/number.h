@@ -1,4 +1,4 @@
-// A number as people and programs write it in decimal digits, and the comparison of two numbers within a tolerance.
+// A decimal number as people and programs write it, and the comparison of two numbers within a tolerance.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace ingot::reward {
 
-// A longer text is no number. It bounds the time of a comparison: 65536 digits take some 10 ms.
+// A longer text is not a number. This bounds the time of a comparison: 65536 digits take about 10 ms.
 inline constexpr size_t kLongestNumber = 65536;
 
 struct Number {
-  double value = 0;  // the nearest double; 0 where none is near
+  double value = 0;  // the nearest double; 0 = no double is near
 
   // The number itself: (negative ? -1 : 1) * digits * 10^exponent. `digits` has no zeros at either end; "0" = zero,
   // whose exponent is 0.
@@ -25,8 +25,8 @@ struct Number {
 };
 
 // Reads [+|-]digits[.digits][e[+|-]digits] with white space around it; one side of the point may lack digits. nullopt:
-// any other text, "inf" and "nan" included, one longer than kLongestNumber, or an exponent that leads beyond the range
-// of doubles, like "1e999". Digits that are written out may lead beyond it.
+// any other text, including "inf" and "nan", a text longer than kLongestNumber, or an exponent beyond the range of
+// doubles, like "1e999". Written-out digits may exceed that range.
 std::optional<Number> ParseNumber(std::string_view text);
 
 // Both are finite and at least 0.
@@ -37,10 +37,10 @@ struct Tolerance {
 
 // |answer - expected| <= absolute + relative * |expected|.
 //
-// The arithmetic is that of doubles where a double holds both numbers, so that 0.1 and 0.10000000000000001, which are
-// printed from one double, are equal. Otherwise it is exact, and a tolerance counts as the shortest decimal that reads
-// back as its double. A double holds zero, numbers below 2^53, and larger ones with a point or an exponent and at most
-// 17 digits. It does not hold a longer integer or a number outside the normal range of doubles.
+// If doubles hold both numbers, the arithmetic uses doubles, so 0.1 and 0.10000000000000001, which print the same
+// double, are equal. Otherwise it is exact, and a tolerance counts as the shortest decimal that reads back as its
+// double. A double holds zero, numbers below 2^53, and larger numbers with a point or an exponent and at most 17
+// digits. It does not hold a longer integer or a number outside the normal range of doubles.
 bool IsNear(const Number& answer, const Number& expected, const Tolerance& tolerance);
 
 }  // namespace ingot::reward

@@ -39,7 +39,7 @@ bool Same(TermOptions a, TermOptions b) {
   return a == b;
 }
 
-// The weights of terms that are the same otherwise must not add up to 0: then they say nothing, which nobody means.
+// The weights of otherwise equal terms must not add up to 0: they would have no effect, which is surely a mistake.
 absl::Status CheckSum(const std::vector<TermOptions>& terms) {
   bool any = terms.empty();
   for (const TermOptions& term : terms) {
@@ -56,7 +56,7 @@ absl::Status CheckSum(const std::vector<TermOptions>& terms) {
       return Invalid(
           "rewards.terms",
           absl::StrCat("the weights of ", absl::StrJoin(names, " and "),
-                       ", which are the same term otherwise, cancel each other: leave them out, or change one"));
+                       ", which are otherwise the same term, cancel each other: remove them, or change one"));
     }
   }
   return any ? absl::OkStatus() : Invalid("rewards.terms", "every weight is 0: nothing is rewarded");

@@ -29,8 +29,8 @@ struct TermSchedule {
   double from = 0;          // in [0, 1]: it counts from t = `from` on; before it the weight is 0
   double until = 1;         // in [from, 1]: it counts up to here; 1 = to the end
   bool linear = false;      // the weight falls linearly from its full value at `from` to 0 at `until`
-  int64_t phase_steps = 0;  // > 0: the run is cut into phases of so many versions, numbered from 0
-  int32_t phase = -1;       // 0 = it counts in even phases alone, 1 = in odd ones; -1 = in all
+  int64_t phase_steps = 0;  // > 0: the run is cut into phases of this many versions, numbered from 0
+  int32_t phase = -1;       // 0 = it counts only in even phases, 1 = only in odd phases; -1 = in all
 
   // The factor of the weight at this version, in [0, 1].
   double At(int64_t version, int64_t total_steps) const;
@@ -63,16 +63,17 @@ struct TermOptions {
 };
 
 struct RewardOptions {
-  std::vector<TermOptions> terms;  // empty = the outcome alone, with weight 1
-  double deadline_s = 600;         // of a complete group's judgement; past it the group fails
+  std::vector<TermOptions> terms;  // empty = only the outcome, with weight 1
+  double deadline_s = 600;         // for judging a complete group; after it the group fails
   int32_t concurrency = 4;         // groups that are judged at a time
-  // The run ends once so many groups in a row failed of one term, which judged none of their episodes; 0 = never.
+  // The run ends after this many groups in a row failed because of one term that judged none of their episodes; 0 =
+  // never.
   int32_t give_up_groups = 16;
 
-  // True = the reward is the outcome that was posted, and nothing is asked.
+  // True = the reward is the posted outcome, and no server is asked.
   bool outcome_alone() const;
-  // INVALID_ARGUMENT names the option, its value and the allowed ones; also names used twice, and weights of
-  // terms that are equal otherwise and cancel each other.
+  // INVALID_ARGUMENT names the option, its value and the allowed values. It also rejects names used twice, and weights
+  // that cancel each other in otherwise equal terms.
   absl::Status Validate() const;
 };
 

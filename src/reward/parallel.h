@@ -1,4 +1,4 @@
-// Work that waits for servers, on a few threads of its own.
+// Work that waits for servers, on its own few threads.
 #pragma once
 
 #include <algorithm>

@@ -97,10 +97,10 @@ bool HasEarned(const v1::Grade& grade, const std::string& call, bool by_terms) {
 struct RoleReturns {
   double low = 0, high = 0;
   int samples = 0;
-  bool early = false;  // a call before the role's last one earned something
+  bool early = false;  // a call before the role's last call earned something
 };
 
-// NothingToTrain of a group whose roles are compared each by itself.
+// NothingToTrain for a group whose roles are compared separately.
 bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by) {
   std::map<std::string, RoleReturns> roles;
   for (const v1::EpisodeTree& tree : group.episodes()) {
@@ -202,7 +202,7 @@ bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const Ret
   if (by.by_role) return NoRoleToTrain(grades, group, by);
   if (!SameReturns(grades, by.by_terms)) return false;
   if (by.credit != "reward_to_go") return true;
-  // A call has as credit what is earned from it on: the return, less what calls before it earned.
+  // A call's credit is what is earned from it on: the return, minus what earlier calls earned.
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const auto grade = grades.grades.find(tree.episode().ref().sample_index());
     if (grade == grades.grades.end()) continue;

@@ -3,7 +3,7 @@
 //   reward of an episode = sum over the terms of weight(t, domain) * value
 //   reward of a call     = the same sum of the terms' values for that call
 //
-// Every value is kept apart, beside its weight in effect, so that a group can be scored again under other weights.
+// Every value is stored separately with its effective weight, so that a group can be scored again with other weights.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,25 @@ namespace ingot::reward {
 struct GroupGrades {
   std::map<int32_t, v1::Grade> grades;
   std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged; valid UTF-8
-  std::string failed_term;  // of the first of those: the name of the term; empty = every episode was judged
+  std::string failed_term;  // the term that failed in the first of those; empty = every episode was judged
 };
 
 class Rule {
  public:
-  // `configuration`: the text of the options, of which `key` is made. `parts`: the servers that terms ask. Same errors as RewardOptions::Validate.
+  // `configuration`: the text of the options, from which `key` is made. `parts`: the servers that terms ask. Same
+  // errors as RewardOptions::Validate.
   static absl::StatusOr<Rule> Make(const RewardOptions& options, std::string_view configuration,
                                    const TermParts& parts = {});
 
-  // Judges every finished episode of the group. A term of weight 0 for this group is not asked. An episode that one
-  // term cannot judge has no grade. Errors, with the term's name as their cause (base/cause.h): FAILED_PRECONDITION: a term cannot be
-  // applied to the task. UNAVAILABLE, DEADLINE_EXCEEDED: a term's server
-  // is down or late, and nothing is decided.
+  // Judges every finished episode of the group. It skips a term with weight 0 for this group. An episode that one term
+  // cannot judge has no grade. Errors, with the term's name as their cause (base/cause.h): FAILED_PRECONDITION: a term
+  // does not apply to the task. UNAVAILABLE, DEADLINE_EXCEEDED: a term's server is down or late, and nothing is
+  // decided.
   absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;
 
   // True = a term reads GroupFacts.history.
   bool uses_history() const;
-  // True = a term that is asked about this group reads GroupFacts.history, which has no measure of it yet.
+  // True = a term that judges this group reads GroupFacts.history, which does not have the term's measures yet.
   bool LacksMeasures(const GroupFacts& group) const;
 
   // Content key of the terms' configuration: Grade.rule.
@@ -62,14 +63,14 @@ class Rule {
 // What the trainer compares of a group's episodes (trainer.advantage_*).
 struct ReturnComparison {
   std::string credit = "outcome";
-  bool by_terms = false;    // each term by itself, and not their sum
+  bool by_terms = false;    // each term by itself, instead of their sum
   bool by_role = false;     // each role that the policy plays by itself (tree/roles.h)
-  bool lone_roles = false;  // with by_role: a role that one sample has alone is trained too
+  bool lone_roles = false;  // with by_role: also train a role that only one sample has
 };
 
-// True if nothing of a group can be trained on: the returns that are compared are equal, and, with `credit`
-// "reward_to_go", no call before an episode's (or a role's) last one earned anything, and no token has an advantage of its
-// own. A group of one episode is never equal.
+// True if a group has nothing to train on: the compared returns are equal, no token has its own advantage and, with
+// `credit` "reward_to_go", no call before an episode's (or a role's) last call earned anything. A group of one episode
+// is never equal.
 bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by);
 
 }  // namespace ingot::reward

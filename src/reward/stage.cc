@@ -24,7 +24,7 @@ std::optional<GroupGrades> StoredGrades(const v1::Group& group) {
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const v1::Episode& episode = tree.episode();
     if (episode.state() != v1::EPISODE_FINISHED || episode.has_grade()) continue;
-    stored.ungraded[episode.ref().sample_index()] = "it could not be judged with its group";
+    stored.ungraded[episode.ref().sample_index()] = "it got no grade when its group was judged";
   }
   return stored;
 }
@@ -45,7 +45,7 @@ class Stage::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  // To be called once. UNAVAILABLE: another question had it for all of `timeout`.
+  // Call it once. UNAVAILABLE: another request held the turn for all of `timeout`.
   absl::Status TakeTurn(std::string of, std::chrono::milliseconds timeout) {
     const base::Clock& clock = base::Clock::Real();
     const std::chrono::nanoseconds late = clock.Now() + timeout;
@@ -55,7 +55,7 @@ class Stage::Turn {
       waited_ = true;
       if (!wait.has_value()) wait.emplace(absl::StrCat("the judgement of ", of), base::WaitKind::kWork);
       if (clock.WaitUntil(history_.judged, history_.mu, late)) continue;
-      return absl::UnavailableError(absl::StrCat(of, " is being judged for another question"));
+      return absl::UnavailableError(absl::StrCat(of, " is being judged for another request"));
     }
     of_ = std::move(of);
     return absl::OkStatus();
@@ -71,7 +71,7 @@ class Stage::Turn {
 
  private:
   History& history_;
-  std::string of_;  // empty = it has no turn
+  std::string of_;  // empty = it does not have the turn
   bool waited_ = false;
 };
 
@@ -101,7 +101,7 @@ std::optional<v1::GradeResponse> Stage::StoredAnswer(const v1::Group& group) {
 absl::StatusOr<v1::GradeResponse> Stage::Grade(const v1::GradeRequest& request) {
   INGOT_ASSIGN_OR_RETURN(v1::Group group, Read(request.group_id()));
   if (auto stored = StoredAnswer(group)) return *std::move(stored);
-  // A question takes its group's turn first, and only then its task's: nobody waits in a circle.
+  // A request takes its group's turn first and its task's turn second, so there is no deadlock.
   Turn of_group(*history_), of_task(*history_);
   INGOT_RETURN_IF_ERROR(of_group.TakeTurn(absl::StrCat("group ", request.group_id()), options_.turn_timeout));
   if (of_group.waited()) {
@@ -131,7 +131,7 @@ absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::Group& group, const Gro
     if (grade != grades.grades.end()) (*store.mutable_grades())[episode.record().episode_id()] = grade->second;
   }
   const absl::Status stored = pool_.StoreGrades(store);
-  if (absl::IsAlreadyExists(stored)) {  // another stage was faster: its grades count
+  if (absl::IsAlreadyExists(stored)) {  // another stage was faster; its grades count
     INGOT_ASSIGN_OR_RETURN(const v1::Group judged, Read(group.group_id()));
     if (auto others = StoredAnswer(judged)) return *std::move(others);
   }

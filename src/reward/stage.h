@@ -2,11 +2,11 @@
 //
 //   Grade --> read the group --> facts --> terms over the whole group --> grades in the pool --> the group's returns
 //
-// The pool is the stage's only durable memory: a group that has grades is answered from them, and no judge is asked twice.
-// Measures of earlier groups (GroupFacts.history) are read from it once. A second question about a group waits for the first
-// judgement. While a term of a task lacks the measures that it goes by, the task's groups are judged one after the other: one
-// group alone fixes an estimate. From then on they are judged at once. Thread safe; Grade blocks for the pool, for terms that
-// ask other servers, and for such a turn.
+// The pool is the stage's only durable memory: stored grades answer a later question about the group, and no judge is
+// asked twice. The stage reads measures of earlier groups (GroupFacts.history) from it once. A second request for a
+// group waits for the first judgement. While a term lacks the measures that it needs for a task, the task's groups are
+// judged one after another, because only one group sets an estimate. After that they are judged in parallel. Thread
+// safe; Grade blocks for the pool, for terms that ask other servers, and for such a turn.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ namespace ingot::reward {
 struct StageOptions {
   int64_t total_steps = 1;                        // of the run: the end of every schedule
   ReturnComparison compared = {};                 // decides whether a group can teach anything
-  std::chrono::milliseconds turn_timeout{30000};  // for the judgement of another question; then UNAVAILABLE
+  std::chrono::milliseconds turn_timeout{30000};  // for the judgement of another request; then UNAVAILABLE
 };
 
 class Stage {
@@ -37,7 +37,7 @@ class Stage {
   Stage(Rule rule, datapool::Client& pool, const StageOptions& options)
       : rule_(std::move(rule)), pool_(pool), options_(options), history_(std::make_unique<History>()) {}
 
-  // Gives the group its reward, or answers the one that it has. Errors as of scheduler/grader.h, and the pool's.
+  // Gives the group its reward, or returns the stored reward. The errors of scheduler/grader.h and of the pool.
   absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request);
 
  private:
@@ -48,13 +48,13 @@ class Stage {
     TaskHistory tasks ABSL_GUARDED_BY(mu);
     std::set<std::string> in_turn ABSL_GUARDED_BY(mu);  // groups that are being judged, or their tasks
   };
-  // The turn of a question; waits for it. Destroying it ends the turn.
+  // The turn of a request; waits for it. Destroying it ends the turn.
   class Turn;
 
   absl::StatusOr<v1::Group> Read(int64_t group_id);
   absl::StatusOr<v1::GradeResponse> Judge(const v1::Group& group, const GroupFacts& facts);
   absl::StatusOr<TaskHistory::OfTask> HistoryOf(const std::string& task_id);
-  // The grades of another process, or of before a restart, count as those that this stage gave.
+  // Grades from another process, or from before a restart, count like this stage's own.
   void Remember(const v1::Group& group, const GroupGrades& grades);
   // The answer from the pool; nullopt = the group has not been judged.
   std::optional<v1::GradeResponse> StoredAnswer(const v1::Group& group);

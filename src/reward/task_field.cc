@@ -9,7 +9,7 @@ absl::StatusOr<std::optional<base::json::value>> TaskField(const v1::Task& task,
   const auto payload = base::ParseJson(task.payload_json());
   if (!payload.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the payload of task '", task.task_id(), "' is no JSON: ", payload.status().message()));
+        absl::StrCat("the payload of task '", task.task_id(), "' is not JSON: ", payload.status().message()));
   }
   const auto part = base::JsonText(task.payload_json()).At(path);
   if (!part.has_value()) return std::nullopt;

@@ -1,4 +1,4 @@
-// A field of a task, for terms that go by it. Pure.
+// A field of a task, for terms that read it. Pure.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace ingot::reward {
 
-// The value at a dotted path of the task's payload ("answers.0"). nullopt: it has none, or `path` is empty.
-// FAILED_PRECONDITION: the payload is no JSON.
+// The value at a dotted path of the task's payload ("answers.0"). nullopt: no such value, or `path` is empty.
+// FAILED_PRECONDITION: the payload is not JSON.
 absl::StatusOr<std::optional<base::json::value>> TaskField(const v1::Task& task, const std::string& path);
 
 }  // namespace ingot::reward

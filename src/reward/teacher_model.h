@@ -1,4 +1,4 @@
-// The model that a teacher term asks. An interface: src/app implements it over engines (rollout/client.h), tests by a
+// The model that a teacher term asks. An interface: src/app implements it over engines (rollout/client.h); tests use a
 // function.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace ingot::reward {
 struct TeacherQuestion {
   std::string model;         // the teacher's name in gateway.models
   std::vector<int32_t> ids;  // prompt and sampled
-  int32_t sampled = 0;       // the last so many of `ids` are scored; > 0, fewer than all
+  int32_t sampled = 0;       // the number of last `ids` to score; > 0, fewer than all
   float temperature = 1;     // > 0
   double timeout_s = 60;
 };
@@ -23,11 +23,11 @@ class TeacherModel {
  public:
   virtual ~TeacherModel() = default;
 
-  // log_softmax(raw logits / temperature) of each sampled id under the teacher, [sampled]. Blocks, up to timeout_s; thread
-  // safe. UNAVAILABLE: asking again may help. NOT_FOUND: there is no such model, or no engine holds its version.
+  // log_softmax(raw logits / temperature) of each sampled id under the teacher, [sampled]. Blocks up to timeout_s;
+  // thread safe. UNAVAILABLE: a retry may help. NOT_FOUND: there is no such model, or no engine holds its version.
   virtual absl::StatusOr<std::vector<float>> Score(const TeacherQuestion& question) const = 0;
 
-  // The fingerprint of the teacher's tokenizer (Call.tokenizer_fingerprint); empty = the teacher does not say. Errors as of Score.
+  // The fingerprint of the teacher's tokenizer (Call.tokenizer_fingerprint); empty = unknown. The same errors as Score.
   virtual absl::StatusOr<std::string> Tokenizer(const std::string& model) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The table of term kinds: the one place that names them all.
+// The table of term kinds, the only place that lists them all.
 #include <utility>
 
 #include "reward/options.h"
@@ -18,7 +18,7 @@ Made MakePlain(const TermOptions&, const TermParts&) {
   return std::make_unique<const Term>();
 }
 
-// A kind whose options are this member of TermOptions.
+// A kind whose options are the given member of TermOptions.
 template <typename Term, auto kOptions>
 Made Make(const TermOptions& options, const TermParts& parts) {
   const auto& own = options.*kOptions;

@@ -11,12 +11,12 @@ namespace ingot::reward {
 
 class Verdicts;  // terms/verdicts.h
 
-// A term whose server is null makes every episode an error (FAILED_PRECONDITION); the others need none.
+// A term whose server is null makes every episode an error (FAILED_PRECONDITION); other terms need no server.
 struct TermParts {
   std::shared_ptr<const JudgeModel> judge = nullptr;
   std::shared_ptr<const ExternalScorer> external = nullptr;
   std::shared_ptr<const TeacherModel> teacher = nullptr;
-  std::shared_ptr<Verdicts> verdicts = nullptr;  // of judges; null = each term keeps its own in memory
+  std::shared_ptr<Verdicts> verdicts = nullptr;  // of judges; null = each term keeps its own verdicts in memory
 };
 
 }  // namespace ingot::reward

@@ -32,7 +32,7 @@ using sandbox::Template;
 constexpr int64_t kLargestAnswer = 16 << 20;
 constexpr size_t kLongestPattern = 4096;
 constexpr int64_t kVerifierOutputBytes = 1 << 20;
-constexpr int kMostBreaks = 8;  // of a command that has judged no episode yet, which count as their agents'
+constexpr int kMostBreaks = 8;  // of a command that has not judged any episode yet; until then the agents get the blame
 
 Tolerance ToleranceOf(const VerifierOptions& options) {
   return {.absolute = options.tolerance, .relative = options.relative_tolerance};
@@ -50,29 +50,30 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
   const std::optional<double> number = AsNumber(reward);
   if (!number.has_value()) return absl::InvalidArgumentError("neither a number nor {\"reward\": number}");
   if (const std::string fault = tree::RewardFault(*number); !fault.empty()) {
-    return absl::InvalidArgumentError("no use as a reward: it " + fault);
+    return absl::InvalidArgumentError("not a valid reward: it " + fault);
   }
   verdict.reward = *number;
   if (const value* signals = base::Find(json, "signals")) {
-    if (!signals->is_object()) return absl::InvalidArgumentError("\"signals\" is no object");
+    if (!signals->is_object()) return absl::InvalidArgumentError("a report whose \"signals\" is not an object");
     if (signals->get_object().size() > tree::kMaxReportedSignals) {
       return absl::InvalidArgumentError(absl::StrCat("more than ", tree::kMaxReportedSignals, " signals"));
     }
     for (const auto& [name, signal] : signals->get_object()) {
       if (!tree::IsSignalName(name)) {
-        return absl::InvalidArgumentError(absl::StrCat("a signal whose name has not 1 to ", tree::kMaxSignalName,
-                                                       " bytes, or has control characters or marks of direction"));
+        return absl::InvalidArgumentError(absl::StrCat("a signal with an invalid name: it must have 1 to ",
+                                                       tree::kMaxSignalName,
+                                                       " bytes, no control characters and no marks of direction"));
       }
       const std::optional<double> part = AsNumber(&signal);
-      const std::string fault = part.has_value() ? tree::SignalFault(*part) : "is no number";
+      const std::string fault = part.has_value() ? tree::SignalFault(*part) : "is not a number";
       if (!fault.empty()) return absl::InvalidArgumentError(absl::StrCat("signal '", std::string(name), "' ", fault));
       verdict.signals[std::string(name)] = *part;
     }
   }
   if (const value* facts = base::Find(json, "facts")) {
-    if (!facts->is_object()) return absl::InvalidArgumentError("\"facts\" is no object");
+    if (!facts->is_object()) return absl::InvalidArgumentError("a report whose \"facts\" is not an object");
     for (const auto& [name, fact] : facts->get_object()) {
-      if (!tree::IsSignalName(name)) return absl::InvalidArgumentError("a fact whose name is not one of a signal");
+      if (!tree::IsSignalName(name)) return absl::InvalidArgumentError("a fact whose name is not a valid signal name");
       verdict.facts[std::string(name)] = base::PrintJson(fact);
     }
     if (verdict.facts.size() > tree::kMaxFacts || tree::FactBytes(verdict.facts) > tree::kMaxFactBytes) {
@@ -98,12 +99,13 @@ class NumericVerifier final : public ExpectedVerifier {
   using ExpectedVerifier::ExpectedVerifier;
   absl::Status CheckExpected(const std::string& expected) const override {
     if (ParseNumber(expected).has_value()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("verifier.expected is ", Quoted(expected), ", which is no number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("verifier.expected is ", Quoted(expected), ", which is not a number"));
   }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
     const std::optional<Number> right = ParseNumber(expected);  // CheckExpected has read it
     const std::optional<Number> said = ParseNumber(answer);
-    if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is no number"));
+    if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is not a number"));
     return Judged(IsNear(*said, *right, ToleranceOf(options_)),
                   absl::StrCat("answered ", Quoted(Trimmed(answer)), ", expected ", Quoted(Trimmed(expected))));
   }
@@ -183,7 +185,7 @@ class RegexVerifier final : public AnswerVerifier {
   }
   static Verdict Match(const std::string& answer, const RE2& regex) {
     const std::string said = Trimmed(answer);
-    // RE2 would let '.' match some bytes that are no UTF-8.
+    // RE2 would let '.' match some bytes that are not UTF-8.
     if (!text::IsValidUtf8(said)) return Judged(false, absl::StrCat("answered ", Quoted(said), ", which is not UTF-8"));
     const bool matches = RE2::FullMatch(said, regex);
     return Judged(matches, absl::StrCat("answered ", Quoted(said), matches ? ", which matches" : ", no match"));
@@ -238,15 +240,15 @@ class CommandVerifier final : public AnswerVerifier {
     const std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
     if (outcome.ending == sandbox::Ending::kCancelled) return absl::CancelledError(what);
     if (outcome.ending == sandbox::Ending::kNoSpace) return absl::InternalError(what);
-    // The sandbox's disk, which the agent's files share, so that other episodes tell nothing of the command.
+    // The sandbox's disk holds the agent's files too, so other episodes say nothing about the command.
     if (outcome.ending == sandbox::Ending::kDiskFull) return absl::DataLossError(what);
     return BrokenContract(absl::StrCat(what, "; its stderr: ", Quoted(Trimmed(outcome.err))));
   }
-  // Nobody can tell the agent's files from a wrong command but by other episodes.
+  // Only other episodes show whether the agent's files or a wrong command are at fault.
   absl::Status BrokenContract(const std::string& what) const {
     if (has_judged_ || ++breaks_ <= kMostBreaks) return absl::DataLossError(what);
     return absl::InternalError(
-        absl::StrCat(what, "; it broke in each of the first ", breaks_.load(), " episodes: mend verifier.command"));
+        absl::StrCat(what, "; it broke in each of the first ", breaks_.load(), " episodes: fix verifier.command"));
   }
   bool TimedOutAsZero(const sandbox::Outcome& outcome) const {
     return options_.timeout_is_zero && outcome.ending == sandbox::Ending::kTimedOut;

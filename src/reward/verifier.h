@@ -1,16 +1,16 @@
-// A Verifier compares the answer of an agent with its task and gives a verdict: a reward, signals and facts. A recipe has
-// one, made at start. Verify is const and thread safe. Kinds that run programs (command, harbor, code, math) block up to
-// their time limits.
+// A Verifier compares an agent's answer with its task and gives a verdict: a reward, signals and facts. A recipe makes
+// its verifier at start. Verify is const and thread safe. Kinds that run programs (command, harbor, code, math) block
+// up to their time limits.
 //
-// Two kinds of fault are kept apart:
+// There are two kinds of fault:
 //   the agent's     The answer is missing, malformed or too long. The verdict is reward 0, with the reason in `detail`
 //                   and the signal `answer_malformed`.
 //   the verifier's  The task lacks the expected field, or its value has the wrong kind; a pattern does not compile; a
 //                   command cannot run. Verify returns an error, never a 0 to train on.
 //
-// A command that runs among the agent's files and breaks its contract (an unknown exit code, a signal, no time left) may do so for
-// them: the error is a sandbox fault (DATA_LOSS, sandbox/sandbox_fault.h), and the agent has failed. One that has broken in its first
-// episodes and judged none of them is the verifier's fault.
+// A command that runs among the agent's files may break its contract (an unknown exit code, a signal, no time left)
+// because of those files: the error is a sandbox fault (DATA_LOSS, sandbox/sandbox_fault.h), and the agent has failed.
+// If the command broke in each of its first episodes and judged none of them, the fault is the verifier's.
 #pragma once
 
 #include <cstdint>
@@ -37,29 +37,30 @@ struct FBetaOptions {
 };
 
 struct MathOptions {
-  // The program with the package math-verify; a template, in which ${cwd} alone is known.
+  // The Python program with the package math-verify; a template with ${cwd} as its only variable.
   std::string python = "${cwd}/.venv/bin/python";
-  double timeout_s = 2;                // CPU seconds of one comparison, in (0, 600]; of wall time 5 times as many
+  double timeout_s = 2;  // CPU seconds of one comparison, in (0, 600]; the wall time limit is 5 times that
   int64_t memory_bytes = 512LL << 20;  // of one comparison; at least 128 MiB
   int32_t float_rounding = 12;         // decimal digits to which numbers are rounded, in [1, 15]
   int32_t workers = 1;                 // Python processes at a time, in [1, 64]
 };
 
 struct CodeOptions {
-  // argv that runs the program; a template, in which ${file} is the program's path and ${cwd} is known.
+  // argv that runs the program; a template with ${file}, the program's path, and ${cwd}.
   std::vector<std::string> command = {"python3", "-I", "${file}"};
   std::string file = "solution.py";     // the program's name in its folder
   std::string tests = "${task.tests}";  // template of the tests, JSON (verifiers/code.h)
   std::string score = "all";         // "all" = 1 if every test passes, else 0; "fraction" = the share of passed tests
   int64_t memory_bytes = 1LL << 30;  // address space of each process; 0 = no limit
-  int32_t max_tests = 256;           // a task with more is refused; > 0
+  int32_t max_tests = 256;           // a task with more tests is an error; > 0
 };
 
 struct HarborOptions {
   std::string tests = "${task.tests_dir}";  // template of the folder that holds test.sh; relative to ${cwd}
-  // true = a test.sh that started and ended without a reward is reward 0, since the agent's work may end it; false = an error.
+  // true = a test.sh that started and ended without a reward is reward 0, since the agent's work may end it; false = an
+  // error.
   bool no_reward_is_zero = true;
-  bool timeout_is_zero = true;  // the same of a test.sh that runs past its time limit
+  bool timeout_is_zero = true;  // the same for a test.sh that runs past its time limit
 };
 
 // A template is text with ${task}, ${task.FIELD}, ${workdir}, ${home} or ${episode_id} in it (sandbox/template.h).
@@ -72,15 +73,16 @@ struct VerifierOptions {
   //                 several is wrong (verifiers/choice.h).
   // f_beta          The answer is a list of ids, and the reward is its F-beta against `expected` (verifiers/f_beta.h).
   // math            The answer equals `expected` as mathematics (verifiers/math.h).
-  // code            The answer is a program, and the reward tells which of the task's tests it passes (verifiers/code.h).
+  // code            The answer is a program, and the reward counts the task's tests that it passes (verifiers/code.h).
   // harbor          tests/test.sh of a Harbor task decides (verifiers/harbor.h).
   // command         `command` decides. It runs after the agent, in the agent's sandbox and work folder, the answer on stdin.
-  //                 Its HOME and TMPDIR are its own, so files that the agent left in ${home} do not decide by accident.
+  //                 It has its own HOME and TMPDIR, so files that the agent left in ${home} do not decide by accident.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number},
   //                 "facts": {name: JSON}}.
   //                 tree/reward_bounds.h limits the numbers, tree/signal_bounds.h the count and names of signals.
-  // agent_posted    The agent posts its reward itself, and there is nothing to verify. An agent that posts none has no
-  //                 answer.
+  // agent_posted    The agent posts its own reward, and there is nothing to verify. An agent that does not post a
+  // reward
+  //                 has no answer.
   std::string kind = "exact";
   // exact, numeric, json_field, choice, f_beta, math: template of the right answer.
   std::string expected = "${task.answer}";
@@ -88,7 +90,7 @@ struct VerifierOptions {
   bool ignore_case = false;
   // numeric, and numbers at any depth of json_field:
   //   |answer - expected| <= tolerance + relative_tolerance * |expected|
-  // Numbers that doubles do not hold, such as long integers, are compared exactly (reward/number.h). Finite, >= 0.
+  // Numbers that do not fit doubles, such as long integers, are compared exactly (reward/number.h). Finite, >= 0.
   double tolerance = 0;
   double relative_tolerance = 0;
   // regex: a pattern in RE2's syntax, without back-references and lookaround. It matches the answer's characters
@@ -104,7 +106,8 @@ struct VerifierOptions {
   std::string reward_from = "exit_code";
   // command, harbor: seconds, > 0. code: of each test.
   double timeout_s = 60;
-  // command (harbor has its own): true = running past `timeout_s` is reward 0, since the agent's work may hang; false = an error.
+  // command (harbor has its own): true = running past `timeout_s` is reward 0, since the agent's work may hang; false =
+  // an error.
   bool timeout_is_zero = false;
   ChoiceOptions choice;
   FBetaOptions f_beta;
@@ -123,14 +126,14 @@ struct VerifierOptions {
 
 struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
-  std::optional<std::string> answer;  // nullopt = there is none, for `no_answer_reason`
+  std::optional<std::string> answer;  // nullopt = no answer, because of `no_answer_reason`
   std::string no_answer_reason;
-  sandbox::Sandbox* sandbox = nullptr;      // the episode's, in which a command runs; null = the verifier runs none
-  sandbox::Substrate* substrate = nullptr;  // prepares sandboxes of the verifier's own; null = the verifier needs none
+  sandbox::Sandbox* sandbox = nullptr;      // the episode's, where a command runs; null = the verifier runs no command
+  sandbox::Substrate* substrate = nullptr;  // prepares the verifier's own sandboxes; null = the verifier needs none
   std::string workdir;
   std::string home;                        // the agent's
   std::string own_home;                    // HOME of a command: an empty folder that no agent has used
-  std::string own_tmp;                     // TMPDIR of a command: another one
+  std::string own_tmp;                     // TMPDIR of a command: another such folder
   std::map<std::string, std::string> env;  // of the sandbox's image, for harbor
   std::string episode_id;
   std::string cwd;                                // the folder in which ingot was started
@@ -152,8 +155,8 @@ class Verifier {
   static absl::StatusOr<std::unique_ptr<const Verifier>> Make(const VerifierOptions& options);
 
   virtual absl::StatusOr<Verdict> Verify(const VerifierInput& input) const = 0;
-  // The faults that Verify would find in the task alone, whatever the answer. Runs nothing. Returns the command that
-  // Verify would run; its argv is empty for kinds that run none.
+  // The faults that Verify would find in the task itself, whatever the answer. Runs nothing. Returns the command that
+  // Verify would run; its argv is empty for kinds that run no command.
   virtual absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const = 0;
   // False for agent_posted: there is no verdict to post.
   virtual bool decides() const { return true; }

@@ -29,8 +29,8 @@ class ChunkGate {
     idle_.SignalAll();
   }
 
-  // After it returned, no OnChunk runs or starts. Waits for one that another thread runs, and for nothing else. Called
-  // from inside OnChunk it returns at once.
+  // After it returns, no OnChunk runs or starts. Waits only for an OnChunk that another thread runs. Called from inside
+  // OnChunk, it returns at once.
   void Close() {
     base::MutexLock lock(mu_);
     closed_ = true;
@@ -41,7 +41,7 @@ class ChunkGate {
 
  private:
   const Client::OnChunk on_chunk_;
-  std::atomic<bool> closed_{false};  // written under mu_; read without it where a late answer is harmless
+  std::atomic<bool> closed_{false};  // written under mu_; read without mu_ where a late answer is harmless
   base::Mutex mu_;
   base::CondVar idle_;
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;

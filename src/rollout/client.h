@@ -1,5 +1,5 @@
-// Client is the interface between a caller and a rollout engine, in this process or behind gRPC. The gateway includes
-// this header and no other of the folder.
+// Client is the interface between a caller and a rollout engine, in this process or over gRPC. It is the only header of
+// this folder that the gateway includes.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@ class Client {
 
   // The handle of one running request. Its destructor aborts the request; the engine's next step frees the memory.
   //
-  // No chunk is delivered after the destructor returned. The destructor waits for an OnChunk of this request that
-  // another thread runs, and for nothing else. So do not destroy a handle under a lock that its OnChunk takes.
-  // Destroyed inside its own OnChunk, a handle does not wait.
+  // No chunk arrives after the destructor returns. The destructor waits only for an OnChunk of this request that
+  // another thread runs. So do not destroy a handle under a lock that its OnChunk takes. A handle that is destroyed
+  // inside its own OnChunk does not wait.
   class Request {
    public:
     virtual ~Request() = default;
@@ -34,7 +34,7 @@ class Client {
   //   RESOURCE_EXHAUSTED  the queue is full
   //   NOT_FOUND           the engine does not hold the pinned version
   //   UNAVAILABLE         the engine is gone, shuts down or is older than min_version
-  // Move a request with a long prompt: a client keeps no copy of one that an engine has begun to answer.
+  // Move a request with a long prompt: a client keeps no copy once an engine has begun to answer.
   virtual std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) = 0;
 
   // Thread safe.

@@ -63,7 +63,7 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
         return absl::InvalidArgumentError(absl::StrCat("grammar parts repeat more than ", kMaxDepth, " levels deep"));
       }
       if (part.repeat().alternatives().empty()) {
-        return absl::InvalidArgumentError("grammar.repeat.alternatives is empty; one is needed");
+        return absl::InvalidArgumentError("grammar.repeat.alternatives is empty; it needs at least one");
       }
       grammar::Part repeated{.is_schema = false, .text = part.repeat().between()};
       INGOT_ASSIGN_OR_RETURN(repeated.repeated, AlternativesOf(part.repeat().alternatives(), depth + 1));
@@ -93,7 +93,7 @@ absl::StatusOr<Alternatives> AlternativesOf(const google::protobuf::RepeatedPtrF
 std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size) {
   std::vector<std::string> bytes(vocab_size);
   std::vector<bool> atomic(vocab_size, false);
-  // Tokens are decoded behind another token: some tokenizers drop a leading space of the first token.
+  // Tokens are decoded after another token: some tokenizers drop a leading space of the first token.
   const std::vector<int32_t> anchor_ids = tokenizer.Encode("a", /*allow_special=*/false);
   const int32_t anchor = anchor_ids.empty() ? -1 : anchor_ids.back();
   const std::string before = anchor < 0 ? "" : tokenizer.Decode(std::array{anchor}, /*skip_special=*/false);
@@ -106,7 +106,7 @@ std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& t
     } else {
       bytes[id] = tokenizer.Decode(std::span(pair).last(1), false);
     }
-    // Added tokens of white space alone are ordinary text.
+    // Added tokens that are only white space are ordinary text.
     const bool blank = bytes[id].find_first_not_of(" \t\r\n") == std::string::npos;
     atomic[id] = tokenizer.IsSpecial(id) || (!blank && tokenizer.SpecialId(bytes[id]) == id);
   }

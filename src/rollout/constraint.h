@@ -1,5 +1,5 @@
-// Constraint applies a request's grammar during sampling: it knows which ids may be drawn, and the position in the
-// text.
+// Constraint applies a request's grammar during sampling: it tracks the position in the text and which ids may be
+// drawn.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 namespace ingot::rollout {
 
 // The bytes of every token, for masks. Ids from the tokenizer's end up to `vocab_size` (padding of the model's head)
-// have none. Takes a tenth of a second for 150,000 tokens.
+// have no bytes. Takes a tenth of a second for 150,000 tokens.
 std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size);
 
-// INVALID_ARGUMENT: a part has no content, repeats nothing, or repeats too many levels deep.
+// INVALID_ARGUMENT: a part is empty, repeats nothing, or repeats too many levels deep.
 absl::StatusOr<grammar::Spec> SpecOf(const v1::Grammar& grammar);
 
 // Single-threaded; belongs to one request.
 class Constraint {
  public:
-  // `end_ids` end the turn. They are allowed when the text is complete, and then alone if it cannot continue.
+  // `end_ids` end the turn. They are allowed when the text is complete; if it cannot continue, only they are allowed.
   Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids);
 
   // The allowed part of `row`. FAILED_PRECONDITION: the vocabulary has no allowed token. INVALID_ARGUMENT: the grammar
@@ -35,7 +35,7 @@ class Constraint {
   // Advances by a drawn id. INTERNAL: the id was not allowed.
   absl::Status Accept(int32_t id);
 
-  // Whether it ever excluded an id.
+  // Whether the grammar has excluded an id so far.
   bool acted() const { return acted_; }
 
  private:

@@ -30,7 +30,7 @@ EngineOptions Resolve(EngineOptions options, const ModelRunner& runner) {
 
 }  // namespace
 
-// Wakes the step thread when it has nothing to do.
+// Wakes the step thread when it is idle.
 struct Engine::Wake {
   base::Mutex mu;
   base::CondVar changed;
@@ -145,12 +145,12 @@ std::unique_ptr<Client::Request> Engine::Generate(v1::GenerateRequest request, O
 absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
-  if (draining_) return absl::UnavailableError("the rollout engine leaves the run");
+  if (draining_) return absl::UnavailableError("the rollout engine is leaving the run");
   const int64_t most = static_cast<int64_t>(options_.max_running) + options_.max_waiting;
   if (outstanding_ >= most) {
-    return absl::ResourceExhaustedError(absl::StrCat("the rollout engine has ", outstanding_,
-                                                     " requests, as many as rollout.max_running and max_waiting allow; "
-                                                     "try again later, or elsewhere"));
+    return absl::ResourceExhaustedError(absl::StrCat("the rollout engine is full: it has ", outstanding_,
+                                                     " requests, the limit of rollout.max_running + max_waiting; "
+                                                     "retry later or on another engine"));
   }
   if (sequence->pinned_version >= 0) {
     INGOT_ASSIGN_OR_RETURN(sequence->pinned, versions_.Pin(sequence->pinned_version));
@@ -245,8 +245,8 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::TakeUpdate(const WantedVersion
   if (wanted.place == weights::Place::kBeside) {
     if (!room) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("version ", target.version(), " is to be held beside what is served, but as many are as ",
-                       "rollout.max_retained_versions (", options_.max_retained_versions, ") allows"));
+          absl::StrCat("cannot retain version ", target.version(), ": the engine already retains ",
+                       "rollout.max_retained_versions (", options_.max_retained_versions, ") versions"));
     }
     INGOT_RETURN_IF_ERROR(HoldBeside(wanted));
     return response;
@@ -287,15 +287,15 @@ absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
   const int64_t number = snapshot->version();
   base::MutexLock update_lock(update_mu_);
   if (!HasRoom(number)) {
-    return absl::ResourceExhaustedError(absl::StrCat("version ", number, " is to be held, but as many are as ",
+    return absl::ResourceExhaustedError(absl::StrCat("cannot retain version ", number, ": the engine already retains ",
                                                      "rollout.max_retained_versions (", options_.max_retained_versions,
-                                                     ") allows"));
+                                                     ") versions"));
   }
   INGOT_ASSIGN_OR_RETURN(LoadedVersion held, LoadVersion(std::move(snapshot)));
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   if (!versions_.Add(std::move(held))) {
-    return absl::InvalidArgumentError(absl::StrCat("version ", number, " is held already"));
+    return absl::InvalidArgumentError(absl::StrCat("the engine already holds version ", number));
   }
   return absl::OkStatus();
 }
@@ -314,7 +314,7 @@ absl::Status Engine::HoldBeside(const WantedVersion& wanted) {
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
     held = versions_.Retain(std::move(held));
   }
-  INGOT_LOG(debug, "rollout: version {} is held beside what is served", target.version());
+  INGOT_LOG(debug, "rollout: version {} is retained without being live", target.version());
   return absl::OkStatus();
 }
 

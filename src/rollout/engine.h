@@ -6,16 +6,16 @@
 //   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
 //   Share  -->                 load (caller's thread) --> swapped in between two steps --> returns
 //
-// A swap to a newer version stops no request in flight: the request continues on its KV cache, which is then mixed and
-// recorded as mixed. A swap to an older version ends requests whose min_version is later with UNAVAILABLE. A pinned
+// A swap to a newer version does not stop requests in flight: a request continues on its KV cache, which is then mixed
+// and recorded as mixed. A swap to an older version ends requests whose min_version is later with UNAVAILABLE. A pinned
 // request runs on its version to the end, and that version stays in memory until then.
 //
-// The engine holds the newest version and the retained versions. If a version number was pushed twice, with different
+// The engine holds the newest version and the retained versions. If a version number was pushed twice with different
 // weights, requests that pin the number get the latest push.
 //
-// Thread safe. Generate and Status never wait for a step. Generate compiles a grammar that it has not seen
-// (grammar/grammar.h); the first one reads the whole vocabulary. Update and Release are for the sender's threads. Knows
-// no torch: the model is behind ModelRunner (NewTorchRunner in rollout/torch_runner.h).
+// Thread safe. Generate and Status never wait for a step. Generate compiles a new grammar (grammar/grammar.h); the
+// first grammar reads the whole vocabulary. Update and Release are for the sender's threads. The engine does not depend
+// on torch: ModelRunner hides the model (NewTorchRunner in rollout/torch_runner.h).
 #pragma once
 
 #include <chrono>
@@ -44,18 +44,18 @@ class Engine final : public Client, public weights::Sink {
   // The objects that an engine works with. `runner` is required.
   struct Parts {
     std::unique_ptr<ModelRunner> runner;
-    std::shared_ptr<const text::Tokenizer> tokenizer;  // null = stop strings and grammars are refused
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings or grammars fail
     const base::Clock* clock = &base::Clock::Real();   // outlives the engine
   };
 
-  // Starts the step thread. `initial` may be null: requests then wait until the first Update. INVALID_ARGUMENT: an
-  // option or the snapshot does not fit the model.
+  // Starts the step thread. If `initial` is null, requests wait until the first Update. INVALID_ARGUMENT: an option or
+  // the snapshot does not fit the model.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options, Parts parts,
                                                         std::shared_ptr<const weights::Snapshot> initial);
   ~Engine() override;  // Shutdown()
 
-  // For an engine that leaves: new requests get UNAVAILABLE and go elsewhere. Returns when those in flight have ended; false:
-  // some have not after `timeout`.
+  // For an engine that leaves: new requests get UNAVAILABLE and go elsewhere. Returns when the requests in flight have
+  // ended; false: some still run after `timeout`.
   bool Drain(std::chrono::nanoseconds timeout);
   // Ends every request with UNAVAILABLE and stops the step thread; later calls are UNAVAILABLE. Not from an OnChunk.
   void Shutdown();
@@ -64,32 +64,34 @@ class Engine final : public Client, public weights::Sink {
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
   // As weights::Sink says. INVALID_ARGUMENT: more bytes than the model has. DEADLINE_EXCEEDED: the running step did not
-  // end within update_deadline_ms; nothing changed. Updates are applied one at a time. A version and checksum that is
-  // live already is OK without a swap. If max_retained_versions are retained already, a version to be retained becomes
-  // live all the same, and the answer says that it is not retained; a version to be held beside is RESOURCE_EXHAUSTED.
+  // end within update_deadline_ms; nothing changed. Updates are applied one at a time. If the version and checksum are
+  // already live, the answer is OK without a swap. If max_retained_versions are already retained, a version to retain
+  // still becomes live, and the answer says that it is not retained; a version for Place::kBeside is
+  // RESOURCE_EXHAUSTED.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
     return Update(delta, [] { return false; });
   }
-  // As above, for a sender that may give up. `cancelled` is called when it is this update's turn, and again before the
-  // swap; true: CANCELLED, and nothing changed. So an update that waited behind a later one does not replace it.
+  // As above, for a sender that may give up. The engine calls `cancelled` when it is this update's turn, and again
+  // before the swap; true: CANCELLED, and nothing changed. So an update that waited for a later update does not replace
+  // it.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
                                                    const std::function<bool()>& cancelled);
-  // As Update, on the tensors of this process's own snapshot, which are not verified. Answers of the same kinds.
+  // As Update, on the tensors of this process's own snapshot, which are not verified. The answers are the same.
   bool SharesMemory() const override { return true; }
   absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                   weights::Place place) override;
-  // Holds a version of this process beside what is served, as a retained one: requests may pin it until its release. Its
-  // KV cache is its own. RESOURCE_EXHAUSTED: as many versions as may be are held; INVALID_ARGUMENT: no version of the
-  // model, or of a number that is held.
+  // Retains a version of this process without making it live: requests may pin it until its release. It has its own KV
+  // cache. RESOURCE_EXHAUSTED: the engine already holds as many versions as it may. INVALID_ARGUMENT: it is not a
+  // version of the model, or the engine already holds its number.
   absl::Status Hold(std::shared_ptr<const weights::Snapshot> snapshot);
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
   absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
 
-  // The newest live weights; null before the first.
+  // The newest live weights; null before the first update.
   std::shared_ptr<const weights::Snapshot> newest() const;
   const EngineOptions& options() const { return options_; }
-  // The size limit of a decoded update: the bytes of the model, however few are on the wire.
+  // The size limit of a decoded update: the bytes of the model, even if the update sends fewer.
   const weights::CodecOptions& codec() const { return codec_; }
 
  private:
@@ -101,13 +103,13 @@ class Engine final : public Client, public weights::Sink {
     bool retain = false;
     bool done = false;
     std::chrono::nanoseconds posted{0};
-    v1::SwapTimes times;  // complete but for the first token, once it is done
+    v1::SwapTimes times;  // once done, complete except for the first token
   };
   // A version that a sender wants in the engine.
   struct WantedVersion {
     const v1::Manifest& target;
     weights::Place place;
-    // Makes its snapshot from the live one, or from null if it is to be held beside.
+    // Makes its snapshot from the live snapshot, or from null for Place::kBeside.
     std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>(
         const std::shared_ptr<const weights::Snapshot>& live)>
         make;
@@ -117,13 +119,13 @@ class Engine final : public Client, public weights::Sink {
 
   Engine(const EngineOptions& options, Parts parts);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
-  bool HasRoom(int64_t version);  // to retain it
+  bool HasRoom(int64_t version);  // whether the engine can retain it
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const WantedVersion& wanted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status HoldBeside(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Returns `times` with those of the swap.
+  // Returns `times` with the swap's times.
   absl::StatusOr<v1::SwapTimes> SwapIn(LoadedVersion next, bool retain, v1::SwapTimes times)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Completes swapped_in_ if the step that took `busy` sampled on the newest version.
@@ -153,11 +155,11 @@ class Engine final : public Client, public weights::Sink {
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // SwapIn posts and owns it
   LoadedVersions versions_ ABSL_GUARDED_BY(mu_);
   int64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted and not ended
+  int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // requests accepted and not ended
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
-  // The newest version, until it has sampled a token; nullopt then, and before the first swap.
+  // The newest version until it samples a token; nullopt after that, and before the first swap.
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // the end of its pause
 

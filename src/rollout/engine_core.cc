@@ -12,7 +12,7 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// Rows of one step that score: each has a whole row of the vocabulary in memory.
+// Rows of one step that score: each needs a whole row of the vocabulary in memory.
 constexpr size_t kScoredRows = 64;
 
 }  // namespace
@@ -21,8 +21,8 @@ absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newe
   const int64_t least = sequence.min_version;
   if (sequence.pinned != nullptr || newest == nullptr || newest->version >= least) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("this engine is at version ", newest->version,
-                                             " and the request may be sampled by version ", least,
-                                             " or a later one: try again later, or elsewhere"));
+                                             ", but the request needs version ", least,
+                                             " or later: retry later or on another engine"));
 }
 
 EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock)
@@ -127,12 +127,11 @@ void EngineCore::Admit() {
        it != waiting_.end() && running_.size() < static_cast<size_t>(options_.max_running);) {
     Sequence& sequence = **it;
     const WeightVersion* version = VersionOf(sequence);
-    if (version == nullptr) {  // it follows the newest version, and there is none yet
+    if (version == nullptr) {  // it follows the newest version, but no version is loaded yet
       ++it;
       continue;
     }
-    // Blocks that a sibling computes under an earlier version are useless: siblings are sought under this version
-    // alone.
+    // Blocks that a sibling computes under an earlier version are useless: only siblings under this version count.
     const size_t matchable = options_.prefix_cache ? sequence.reusable() : 0;
     const size_t matched = static_cast<size_t>(blocks_.CountMatch(
                                version->salt, std::span(sequence.tokens).first(matchable), sequence.contents)) *
@@ -143,7 +142,7 @@ void EngineCore::Admit() {
       continue;
     }
     if (!TryAdmit(sequence)) break;
-    // A preempted request is older than some that run by now: keep the order.
+    // A preempted request is older than some running requests: keep the order.
     const auto place = std::upper_bound(running_.begin(), running_.end(), sequence.order,
                                         [](int64_t order, const SequencePtr& s) { return order < s->order; });
     running_.insert(place, std::move(*it));
@@ -162,8 +161,8 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   sequence.computed = sequence.published * blocks_.block_tokens();
   sequence.kv_salt = sequence.computed > 0 ? version.salt : 0;
   const size_t cached = sequence.computed;
-  // Leave room for each running request to grow by a block; otherwise the newcomer would soon be preempted and computed
-  // again. Check it before any allocation, which evicts cached blocks.
+  // Leave space for each running request to grow by a block; otherwise the newcomer would soon be preempted and
+  // computed again. Check before any allocation, which evicts cached blocks.
   const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
   if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
     sequence.ReleaseKv();

@@ -2,18 +2,18 @@
 // requests the next forward pass computes. It owns the requests and the blocks. The model and the clock are given.
 //
 // A step
-//   1. drops cancelled and late requests, and requests that the newest version is too old for,
+//   1. drops cancelled and late requests, and requests that need a newer version,
 //   2. admits waiting requests, oldest first, while there are places and blocks,
-//   3. plans one row for every decoding request, then as much of each prompt as max_batch_tokens leaves room for,
+//   3. plans one row for every decoding request, then as much of each prompt as fits into max_batch_tokens,
 //   4. runs one forward pass per weight version present, and samples.
 //
-// When blocks run out, the youngest request is preempted: it releases its blocks and is computed again later, and keeps
-// its sampled tokens. The oldest request can always run, so every request ends.
+// When blocks run out, the core preempts the youngest request: the request releases its blocks, keeps its sampled
+// tokens and is computed again later. The oldest request can always run, so every request ends.
 //
 // A waiting request may share the beginning of its prompt with a request whose prompt is being computed. It waits for
-// those blocks instead of computing them again: the samples of a group cost one prompt.
+// those blocks instead of computing them again, so the samples of a group cost one prompt.
 //
-// Single-threaded: one step thread calls everything. Knows no torch.
+// Single-threaded: one step thread calls everything. Does not depend on torch.
 #pragma once
 
 #include <deque>
@@ -37,18 +37,18 @@ struct Emission {
   bool last = false;
 };
 
-// UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version. OK while there
-// is no version yet.
+// UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version. OK before the
+// first version.
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest);
 
 struct CoreStats {
   int64_t sampled_tokens = 0;
   int64_t prompt_tokens = 0;         // of admitted requests, counted once each
-  int64_t cached_prompt_tokens = 0;  // the part of them that was found in the cache
+  int64_t cached_prompt_tokens = 0;  // prompt tokens found in the cache
   int64_t preemptions = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
-  uint64_t newest_sampled_salt = 0;  // of the newest version at the last token that was sampled on it; 0 = none
+  uint64_t newest_sampled_salt = 0;  // of the newest version, as of its last sampled token; 0 = none sampled
 };
 
 class EngineCore {
@@ -59,17 +59,17 @@ class EngineCore {
   // Appends a validated request to the queue.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // From the next step on, requests that are not pinned run on `version`. Requests in flight continue on the KV they
-  // have. A request with a later min_version ends with UNAVAILABLE, even after chunks, as if the engine had died.
+  // From the next step on, requests that are not pinned run on `version`. Requests in flight continue on their KV. A
+  // request with a later min_version ends with UNAVAILABLE, even after chunks, as if the engine had died.
   void SetNewest(std::shared_ptr<const WeightVersion> version);
 
-  // Advances every request that it can by one forward pass, and appends the messages to `out`.
+  // Advances as many requests as possible by one forward pass and appends the messages to `out`.
   void Step(std::vector<Emission>* out);
 
   // Ends every request with `status`.
   void FailAll(const absl::Status& status, std::vector<Emission>* out);
 
-  // False = there is no request, or every request waits for a first version.
+  // False = no requests, or every request waits for the first version.
   bool CanStep() const;
   // The time at which the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
@@ -102,7 +102,7 @@ class EngineCore {
   struct DrawRow {
     std::span<const float> logprobs;
     float log_normalizer;
-    std::span<const uint16_t> routes;  // empty = they are not recorded
+    std::span<const uint16_t> routes;  // empty = not recorded
   };
   bool SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& row, std::vector<Emission>* out);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,

@@ -1,4 +1,4 @@
-// EngineCore's part behind a forward pass: sampling, stops and chunks of one request.
+// EngineCore's work after a forward pass: sampling, stops and chunks of one request.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -12,9 +12,8 @@ namespace {
 // One NaN or infinite logit makes every entry of a log-softmax row NaN.
 absl::Status CheckRow(const WeightVersion& version, std::span<const float> row) {
   if (!std::isnan(row[0])) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("the weights of version ", version.version,
-                   " give no distribution (NaN log-probs): they have diverged, or the checkpoint is broken"));
+  return absl::InternalError(absl::StrCat("the weights of version ", version.version,
+                                          " give NaN log-probs: training has diverged, or the checkpoint is broken"));
 }
 
 std::string RouteBytes(std::span<const uint16_t> routes) {

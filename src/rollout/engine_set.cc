@@ -26,7 +26,7 @@ double UntilFirstToken(const v1::SwapTimes& times) {
   return times.fetch_ms() + times.apply_ms() + times.wait_ms() + times.pause_ms() + times.first_token_ms();
 }
 
-// Of two engines, the one that has sampled on the older version counts, and the slower one of the same version.
+// Of two engines, the engine that has sampled on the older version counts; with equal versions, the slower engine.
 bool IsLater(const v1::SwapTimes& a, const v1::SwapTimes& b) {
   return a.version() != b.version() ? a.version() < b.version() : UntilFirstToken(a) > UntilFirstToken(b);
 }
@@ -39,9 +39,9 @@ class EngineSet::State {
  public:
   State(size_t engines, const base::Clock& clock) : clock_(clock), loads_(engines) {}
 
-  // Chooses the best engine that `tried`, which may be shorter than the set, does not name. Counts one more request in flight on it, and one more start
-  // under way. nullopt = no engine is left, or the set is gone. Started and Ended undo the counts; the set stays alive
-  // until Started.
+  // Chooses the best engine that `tried` (it may be shorter than the set) does not mark. Counts one more request in
+  // flight on it, and one more start in progress. nullopt = no engine is left, or the set is gone. Started and Ended
+  // undo the counts; the set stays alive until Started.
   std::optional<size_t> PickEngine(const std::vector<bool>& tried) {
     base::MutexLock lock(mu_);
     if (closed_) return std::nullopt;
@@ -80,14 +80,14 @@ class EngineSet::State {
     base::MutexLock lock(mu_);
     Load& load = loads_[engine];
     const nanoseconds now = clock_.Now();
-    if (load.aside_until > now) return;  // another request found the same at the same time
+    if (load.aside_until > now) return;  // another request found this at the same time
     load.pause = load.pause == nanoseconds(0) ? kFirstPause : std::min(2 * load.pause, kLongestPause);
     load.aside_until = now + load.pause;
-    INGOT_LOG(warn, "rollout engine {} takes no requests and is passed over for {} s: {}", engine,
+    INGOT_LOG(warn, "rollout engine {} rejects requests; skipping it for {} s: {}", engine,
               load.pause / std::chrono::seconds(1), std::string(why.message()));
   }
 
-  // After it returned, no request is started on an engine.
+  // After it returns, no request starts on an engine.
   void Close() {
     base::MutexLock lock(mu_);
     closed_ = true;
@@ -98,7 +98,7 @@ class EngineSet::State {
   struct Load {
     int in_flight = 0;
     nanoseconds aside_until{0};
-    nanoseconds pause{0};  // the last pause; 0 = it answered since
+    nanoseconds pause{0};  // the last pause; 0 = it has answered since
   };
 
   bool Better(size_t a, size_t b, nanoseconds now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -115,7 +115,7 @@ class EngineSet::State {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// One request. It asks one engine after the other until one takes it.
+// One request. It asks one engine after another until one accepts it.
 class EngineSet::Call final : public std::enable_shared_from_this<Call> {
  public:
   Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
@@ -149,7 +149,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       if (!stopped_ && number == attempts_) attempt.swap(current_);
     }
     state_->Started();
-    // An attempt that ended, or that has no caller any more, is destroyed here, outside the lock.
+    // An attempt that ended, or whose caller is gone, is destroyed here, outside the lock.
   }
 
   void Stop() {
@@ -188,7 +188,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       }
     }
     if (first) {
-      request_ = v1::GenerateRequest();  // Try runs no more, and a long prompt takes memory
+      request_ = v1::GenerateRequest();  // Try does not run again, and a long prompt takes memory
       state_->OnAnswer(engine);          // not at every chunk: all requests share the state
     }
     again ? Try() : gate_.Deliver(std::move(chunk));

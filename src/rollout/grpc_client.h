@@ -16,8 +16,7 @@ struct GrpcClientOptions {
 };
 
 // Thread safe. OnChunk runs on gRPC's threads. A request whose engine dies ends with UNAVAILABLE. The client's
-// destructor ends its requests with UNAVAILABLE and waits until gRPC has finished with them; do not call it from an
-// OnChunk.
+// destructor ends its requests with UNAVAILABLE and waits until gRPC is done with them; do not call it from an OnChunk.
 std::shared_ptr<Client> NewGrpcClient(v1::RoleChannel channel, GrpcClientOptions options = {});
 
 }  // namespace ingot::rollout

@@ -107,7 +107,7 @@ void KvBlocks::Unname(int32_t id) {
 }
 
 bool KvBlocks::Evict() {
-  // The oldest block is a leaf, since a prefix is released from its end. The loop keeps invariant 1 where it is not.
+  // The oldest block is a leaf if its prefix was released from the end. Otherwise the loop keeps invariant 1.
   int32_t id = oldest_;
   while (id >= 0 && blocks_[id].children > 0) id = blocks_[id].newer;
   if (id < 0) return false;
@@ -138,7 +138,7 @@ std::string KvBlocks::Key(uint64_t salt, int32_t parent, std::span<const int32_t
   std::memcpy(key.data(), &salt, sizeof(salt));
   std::memcpy(key.data() + sizeof(salt), &parent, sizeof(parent));
   std::memcpy(key.data() + sizeof(salt) + sizeof(parent), tokens.data(), tokens.size_bytes());
-  key += contents;  // behind a fixed number of tokens
+  key += contents;  // after a fixed number of tokens
   return key;
 }
 

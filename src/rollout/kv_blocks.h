@@ -1,6 +1,6 @@
-// KvBlocks tracks the holders of each block of the KV cache. It knows block ids, not the memory behind them. A block is
-// free, held by one or more requests, or cached. A cached block is kept after its last holder left, because a later
-// prompt may begin with the same tokens.
+// KvBlocks tracks the holders of each block of the KV cache. It knows block ids, not their memory. A block is free,
+// held by one or more requests, or cached. A cached block stays after its last holder left, because a later prompt may
+// begin with the same tokens.
 //
 //   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is named by its salt, the block before it,
 //                      \-- [t16'..t31']                  and its own tokens: a radix tree with one block per edge
@@ -36,7 +36,7 @@ class KvBlocks {
   KvBlocks(const KvBlocks&) = delete;
   KvBlocks& operator=(const KvBlocks&) = delete;
 
-  // Holds one block and releases it when destroyed. Release a prefix from its end (ReleaseAll), so that eviction finds
+  // Holds one block and releases it on destruction. Release a prefix from its end (ReleaseAll), so that eviction finds
   // leaves first.
   class Ref {
    public:
@@ -63,19 +63,20 @@ class KvBlocks {
   // A private block; nullopt = every block is held.
   std::optional<Ref> Allocate();
 
-  // Holds the longest run of named blocks under `salt`, from the root, that `tokens` begin with. `contents`: of them.
+  // Holds the longest run of named blocks under `salt`, from the root, that `tokens` begin with. `contents`: of
+  // `tokens`.
   std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {});
   // The number of blocks that Match would return.
   int32_t CountMatch(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {}) const;
 
   // Names a full block, so that others may share it. `parent` is the block before it (null = it is the first), `tokens`
-  // its own block_tokens tokens, `contents` their Contents::KeyOf. If an equal block is named already, *block becomes
+  // its own block_tokens tokens, `contents` their Contents::KeyOf. If an equal block already has a name, *block becomes
   // that block and the duplicate is released. False, with nothing changed, if the parent is not named under `salt` (its
   // salt was dropped).
   bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block,
                std::string_view contents = {});
 
-  // Forgets every name under `salt`: blocks without a holder become free, held ones private.
+  // Forgets every name under `salt`: blocks without a holder become free, held blocks become private.
   void Drop(uint64_t salt);
 
   static void ReleaseAll(std::vector<Ref>& blocks) {
@@ -89,7 +90,7 @@ class KvBlocks {
   int32_t cached() const { return evictable_count_; }    // named and not held
   bool IsNamed(int32_t id) const { return blocks_[id].named; }
 
-  // Empty = the invariants hold; otherwise a description of the broken one. O(blocks); for tests.
+  // Empty = the invariants hold; otherwise describes the broken invariant. O(blocks); for tests.
   std::string CheckInvariants() const;
 
  private:
@@ -111,7 +112,7 @@ class KvBlocks {
   void PushEvictable(int32_t id);
   void RemoveEvictable(int32_t id);
   static std::string Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, std::string_view contents);
-  // The named block behind `parent` with the tokens from `at` on; -1 = none.
+  // The named block after `parent` with the tokens from `at` on; -1 = none.
   int32_t Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, size_t at,
                const Contents& contents) const;
 

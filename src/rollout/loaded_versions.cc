@@ -14,12 +14,12 @@ std::vector<const WeightVersion*> LoadedVersions::All() const {
 absl::StatusOr<std::shared_ptr<const WeightVersion>> LoadedVersions::Pin(int64_t number) const {
   if (const auto found = retained_.find(number); found != retained_.end()) return found->second.version;
   if (newest_.version == nullptr) {
-    return absl::UnavailableError(absl::StrCat("version ", number, " is not held by this engine yet, as it is being ",
-                                               "started: try again later"));
+    return absl::UnavailableError(
+        absl::StrCat("this engine does not hold version ", number, " yet, because it is starting: retry later"));
   }
   if (newest_.version->version == number) return newest_.version;
-  return absl::NotFoundError(absl::StrCat("version ", number, " is not held by this engine: pin the newest, or one ",
-                                          "that an update asked to retain and nobody released"));
+  return absl::NotFoundError(
+      absl::StrCat("this engine does not hold version ", number, ": pin the newest version or a retained version"));
 }
 
 bool LoadedVersions::HasRoom(int64_t number) const {

@@ -1,5 +1,5 @@
-// The versions of the weights that an engine has loaded: the newest, and the retained ones. Plain state, not thread safe;
-// Engine has it under its lock. A version that leaves is returned, for its caller to free outside that lock.
+// The weight versions that an engine has loaded: the newest and the retained versions. Plain state, not thread safe;
+// Engine guards it with its lock. A removed version is returned, so that the caller can free it outside that lock.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace ingot::rollout {
 
-// A version whose model is loaded; both are null before the first.
+// A version whose model is loaded; both are null before the first version.
 struct LoadedVersion {
   std::shared_ptr<const WeightVersion> version;
   std::shared_ptr<const weights::Snapshot> snapshot;
@@ -30,16 +30,17 @@ class LoadedVersions {
 
   // The weights that a pinned request would get, for every version.
   std::vector<const WeightVersion*> All() const;
-  // Those of one version. UNAVAILABLE: there are no weights yet. NOT_FOUND: it is not held.
+  // The weights of one version. UNAVAILABLE: no weights are loaded yet. NOT_FOUND: the version is not held.
   absl::StatusOr<std::shared_ptr<const WeightVersion>> Pin(int64_t number) const;
 
-  bool HasRoom(int64_t number) const;  // to retain it
+  bool HasRoom(int64_t number) const;  // whether it can be retained
   bool Retains(int64_t number, uint64_t checksum) const;
-  // False: one of its number is retained already, and `version` keeps its value.
+  // False: a version with its number is already retained, and `version` keeps its value.
   bool Add(LoadedVersion&& version);
-  // Takes the place of a retained one of its number.
+  // Replaces a retained version with the same number.
   LoadedVersion Retain(LoadedVersion version);
-  // After SetNewest: removes a retained entry of the newest number and other weights, and with `retain` enters the newest.
+  // After SetNewest: removes a retained entry with the newest number and other weights, and with `retain` adds the
+  // newest.
   LoadedVersion ReplaceRetained(bool retain);
   LoadedVersion Release(int64_t number);
 

@@ -44,7 +44,7 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
     }
     if (!(bias >= -kMaxBias && bias <= kMaxBias)) {
       return base::FaultError(
-          {"sampling.logit_bias", absl::StrCat("that of id ", id, " is ", bias, "; it must be between -100 and 100")});
+          {"sampling.logit_bias", absl::StrCat("the bias of id ", id, " is ", bias, "; it must be from -100 to 100")});
     }
   }
   return absl::OkStatus();

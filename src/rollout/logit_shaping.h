@@ -1,12 +1,12 @@
-// LogitShaper changes the row that a token is drawn from: penalties, bias and a least length. It never changes the
-// recorded log-prob, which the policy's row gives.
+// LogitShaper changes the row that a token is drawn from: penalties, bias and a minimum length. It never changes the
+// recorded log-prob, which comes from the policy's row.
 //
 // On raw logits, in this order:
 //   repetition_penalty  divides a positive logit and multiplies a negative one, of every id in the prompt or the call
 //   frequency_penalty   is subtracted once per occurrence of the id in the call
 //   presence_penalty    is subtracted if the id occurs in the call
 //   logit_bias          is added; -100 = never
-//   min_new_tokens      the ids that end the call are never drawn before so many tokens
+//   min_new_tokens      the ids that end the call are never drawn before this many tokens
 // Then follow temperature, the grammar's mask, and truncation (rollout/sampling.h).
 #pragma once
 
@@ -34,7 +34,7 @@ struct ShapingScratch {
 // The penalties and biases of one request, with the ids they count. Single-threaded.
 class LogitShaper {
  public:
-  // True if `params` ask for a penalty, a bias or a least length.
+  // True if `params` ask for a penalty, a bias or a minimum length.
   static bool IsRequested(const v1::SamplingParams& params);
 
   // The repetition penalty covers `prompt_ids` from the start. `stop_ids` end the call.
@@ -50,7 +50,7 @@ class LogitShaper {
   // `log_normalizer` is logsumexp(logits / T), read where needs_normalizer().
   void Shape(float log_normalizer, std::span<float> row);
 
-  // Whether Shape ever changed a logit; a least length is a bias.
+  // Whether Shape has changed a logit; a minimum length counts as a bias.
   bool penalty_acted() const { return penalty_acted_; }
   bool bias_acted() const { return bias_acted_; }
 

@@ -1,5 +1,5 @@
-// ModelRunner is the interface between the engine's scheduling and the model that runs a step. Knows no torch: tests of
-// the scheduling run on a model of plain code.
+// ModelRunner is the interface between the engine's scheduling and the model that runs a step. It does not depend on
+// torch: scheduling tests run on a model of plain code.
 #pragma once
 
 #include <cstdint>
@@ -51,11 +51,11 @@ class ModelRunner {
   virtual int64_t vocab_size() const = 0;
   virtual int64_t context_length() const = 0;
   virtual const std::vector<int32_t>& eos_ids() const = 0;
-  // The size limit of this model's snapshots: its parameters, and a tied head a second time, in the widest type.
+  // The size limit of this model's snapshots: its parameters, with a tied head counted twice, in the widest type.
   virtual int64_t max_weight_bytes() const = 0;
 
-  // Builds a model over a snapshot, and keeps the snapshot alive as long as the model. INVALID_ARGUMENT: it is no
-  // snapshot of this model. Thread safe; may run beside Forward.
+  // Builds a model over a snapshot and keeps the snapshot alive as long as the model. INVALID_ARGUMENT: it is not a
+  // snapshot of this model. Thread safe; may run at the same time as Forward.
   virtual absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) = 0;
 
@@ -69,8 +69,8 @@ class ModelRunner {
   // the batch had want_normalizers.
   virtual std::span<const float> LogNormalizers() const = 0;
 
-  // The experts that the sampled rows of the last Forward took, as v1::Segment::routes has them, one row after the
-  // other; empty = the model has no experts. REQUIRES: the batch had want_routes.
+  // The experts that the sampled rows of the last Forward used, in the form of v1::Segment::routes, row after row;
+  // empty = the model has no experts. REQUIRES: the batch had want_routes.
   virtual std::span<const uint16_t> Routes() const { return {}; }
 };
 

@@ -1,7 +1,7 @@
 // Ends calls that repeat themselves. Two signs count:
 //
-//   certainty   so many tokens in a row, each with a probability above `certain_above` (MiniMax-M1, arXiv 2506.13585,
-//               section 3.2: 3,000 tokens above 0.99)
+//   certainty   `certain_tokens` tokens in a row, each with a probability above `certain_above` (MiniMax-M1,
+//               arXiv 2506.13585, section 3.2: 3,000 tokens above 0.99)
 //   a period    the last tokens are one phrase of at most `max_period` tokens, `periods` times over, and together at least
 //               `min_repeated` tokens (ours)
 //
@@ -18,7 +18,7 @@
 namespace ingot::rollout {
 
 struct HaltOptions {
-  std::string repetition = "off";  // on, off, auto = on unless the vocabulary is of bytes
+  std::string repetition = "off";  // on, off, auto = on unless the vocabulary is byte-level
   int32_t certain_tokens = 3000;   // > 0
   double certain_above = 0.99;     // in (0, 1)
   int32_t max_period = 64;         // tokens, 1 to 1024
@@ -26,11 +26,11 @@ struct HaltOptions {
   int32_t min_repeated = 0;        // tokens; more keeps short runs of one token, such as a ruled line, from counting
 
   absl::Status Validate() const;
-  // Whether calls of a model with so many ids are watched.
+  // Whether to watch the calls of a model with this many ids.
   bool Watches(int64_t vocab_size) const;
 };
 
-// Of one call.
+// The watch of one call.
 class RepetitionWatch {
  public:
   explicit RepetitionWatch(const HaltOptions& options);

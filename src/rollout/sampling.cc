@@ -52,7 +52,7 @@ absl::StatusOr<int32_t> Sampler::Draw(const ShapedRow& row, const DrawOptions& o
                             : DrawPlace(row, options, base::DeriveSeed(options.seed, static_cast<uint64_t>(index)));
   if (place < 0) {
     return absl::FailedPreconditionError(
-        "no token is left to draw: sampling.logit_bias and the grammar exclude every one that could come next");
+        "no token is left to draw: sampling.logit_bias and the grammar exclude every possible next token");
   }
   return row.ids.empty() ? static_cast<int32_t>(place) : row.ids[static_cast<size_t>(place)];
 }
@@ -74,9 +74,9 @@ int64_t Sampler::DrawPlace(const ShapedRow& row, const DrawOptions& options, uin
     const auto floor = static_cast<float>(top + kernels::Log(options.min_p));
     if (floor > cut.floor) cut = {.floor = floor};
   }
-  // A nucleus holds the tokens with less than p of the sum before them. The winner among all is the winner of the
-  // nucleus if it is one of them. Otherwise no less likely token is, and the race is run again without those. Each run
-  // halves the sum that is left, on average.
+  // A nucleus holds the tokens with less than p of the sum before them. If the winner among all tokens is in the
+  // nucleus, it is the nucleus's winner. Otherwise no less likely token is in it either, and the race runs again
+  // without them. Each run halves the remaining sum, on average.
   for (;;) {
     const int64_t winner = kernels::Race(race, seed, cut);
     if (winner < 0 || !nucleus) return winner;

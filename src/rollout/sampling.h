@@ -1,6 +1,6 @@
-// Sampler draws one token from a row of log-probs by a race (kernels/draws/race.h). A policy's row holds log_softmax(logits / T)
-// over the vocabulary, with T = 1 for a temperature of 0. Penalties, masks and truncation change which tokens may be
-// drawn, and how often. They never change the recorded log-prob.
+// Sampler draws one token from a row of log-probs by a race (kernels/draws/race.h). A policy's row holds
+// log_softmax(logits / T) over the vocabulary, with T = 1 for a temperature of 0. Penalties, masks and truncation
+// change which tokens may be drawn, and how often. They never change the recorded log-prob.
 //
 // Truncation has three steps, in this order:
 //   top_k  keeps the k most likely tokens.
@@ -40,8 +40,8 @@ struct ShapedRow {
 };
 
 // Greedy at temperature 0. Otherwise a draw is a function of the row and (seed, index): the rest of the batch does not
-// influence it, and neither do the entries' number and constant. A token that leaves the row changes the draws of that
-// token alone. Single-threaded; keeps scratch memory.
+// influence it, nor do the number of entries and their constant. Removing a token from the row changes only the draws
+// of that token. Single-threaded; keeps scratch memory.
 class Sampler {
  public:
   // The id drawn. `index` counts the request's sampled tokens from 0. FAILED_PRECONDITION: nothing may be drawn.

@@ -43,12 +43,12 @@ struct Sequence {
   size_t score_from = 0;                        // > 0: tokens from here on are scored, and nothing is sampled
   int32_t top_logprobs = 0;                     // alternatives reported per token
   bool record_routes = false;                   // answers with Segment.routes
-  int64_t min_version = 0;                      // the oldest version that may sample it, unless it is pinned
+  int64_t min_version = 0;                      // the oldest version that may sample it if it is not pinned
   int64_t pinned_version = -1;                  // -1 = follows the newest version
   std::shared_ptr<const WeightVersion> pinned;  // of pinned_version; null = follows the newest version
   std::shared_ptr<ChunkGate> gate;
   std::optional<StopMatcher> stops;
-  std::optional<LogitShaper> shaper;     // penalties and biases, if it asks for any
+  std::optional<LogitShaper> shaper;     // penalties and biases, if requested
   std::optional<Constraint> constraint;  // its grammar, if it has one
   std::optional<RepetitionWatch> watch;  // if a repetition ends it
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's own
@@ -64,11 +64,11 @@ struct Sequence {
   std::chrono::nanoseconds arrived{0};  // on the engine's clock, when the arrival in `times` was read
   v1::CallTimes times;
   int32_t cached_tokens = -1;  // -1 = never admitted
-  std::vector<float> scores;   // of tokens [score_from, computed], by offset; those behind are not yet known
+  std::vector<float> scores;   // of tokens [score_from, computed], by offset; later scores are not known yet
 
   // The leading tokens whose KV may come from the cache: every row that gives a distribution is computed.
   size_t reusable() const { return score_from > 0 ? score_from - 1 : tokens.size() - 1; }
-  // The tokens to compute: the last one of a scored request gives no distribution that counts.
+  // The tokens to compute: the distribution after a scored request's last token does not count.
   size_t computable() const { return score_from > 0 ? tokens.size() - 1 : tokens.size(); }
 
   // KV, empty while waiting.

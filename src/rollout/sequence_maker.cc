@@ -66,7 +66,7 @@ absl::Status SequenceMaker::AddGuards(const v1::GenerateRequest& request, Sequen
   if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
     INGOT_RETURN_IF_ERROR(AddConstraint(request.sampling().grammar(), sequence));
   }
-  // A client that ignores the end of the turn wants so many tokens, whatever they are.
+  // A client that ignores the end of the turn wants exactly this many tokens.
   if (request.forced_ids_size() == 0 && !request.sampling().ignore_eos() &&
       options_.halt.Watches(runner_.vocab_size())) {
     sequence->watch.emplace(options_.halt);
@@ -76,11 +76,12 @@ absl::Status SequenceMaker::AddGuards(const v1::GenerateRequest& request, Sequen
 
 absl::Status SequenceMaker::AddConstraint(const v1::Grammar& grammar, Sequence* sequence) {
   if (tokenizer_ == nullptr) {
-    return absl::InvalidArgumentError("sampling.grammar needs a tokenizer, and this engine was started without one");
+    return absl::InvalidArgumentError(
+        "sampling.grammar needs a tokenizer, but this engine started without a tokenizer");
   }
   if (sequence->stop_ids.empty()) {
     return absl::InvalidArgumentError(
-        "sampling.grammar needs an id that ends the turn: name one in stop_token_ids, or leave ignore_eos off");
+        "sampling.grammar needs an id that ends the turn: set stop_token_ids, or leave ignore_eos off");
   }
   for (const int32_t id : sequence->stop_ids) {
     if (id >= 0 && id < runner_.vocab_size()) continue;
@@ -93,7 +94,7 @@ absl::Status SequenceMaker::AddConstraint(const v1::Grammar& grammar, Sequence* 
     if (grammars_ == nullptr) {
       grammars_ = std::make_unique<grammar::Compiler>(VocabularyOf(*tokenizer_, runner_.vocab_size()));
     }
-    grammars = grammars_.get();  // lives as long as the engine, and has locks of its own
+    grammars = grammars_.get();  // lives as long as the engine, and has its own locks
   }
   INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(grammar));
   auto program = grammars->Compile(spec);
@@ -106,7 +107,8 @@ absl::Status SequenceMaker::AddConstraint(const v1::Grammar& grammar, Sequence* 
 }
 
 absl::Status SequenceMaker::Check(const v1::GenerateRequest& request) const {
-  if (request.prompt_ids_size() == 0) return absl::InvalidArgumentError("prompt_ids is empty; at least one is needed");
+  if (request.prompt_ids_size() == 0)
+    return absl::InvalidArgumentError("prompt_ids is empty; it needs at least one id");
   for (const int32_t id : request.prompt_ids()) {
     if (id >= 0 && id < runner_.vocab_size()) continue;
     return absl::InvalidArgumentError(
@@ -139,7 +141,7 @@ absl::Status SequenceMaker::Check(const v1::GenerateRequest& request) const {
 absl::Status SequenceMaker::CheckStops(const v1::SamplingParams& sampling) const {
   if (sampling.stop_size() == 0) return absl::OkStatus();
   if (tokenizer_ == nullptr) {
-    return absl::InvalidArgumentError("sampling.stop needs a tokenizer, and this engine was started without one");
+    return absl::InvalidArgumentError("sampling.stop needs a tokenizer, but this engine started without a tokenizer");
   }
   if (sampling.stop_size() > options_.max_stop_strings) {
     return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(),
@@ -158,18 +160,18 @@ absl::Status SequenceMaker::CheckStops(const v1::SamplingParams& sampling) const
 absl::Status SequenceMaker::CheckSize(const v1::GenerateRequest& request) const {
   const int64_t prompt = request.prompt_ids_size();
   if (request.score_ids() > 0 ? prompt > options_.context_length : prompt >= options_.context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("a prompt of ", prompt,
-                                                   " tokens leaves no room to sample within the context length of ",
+    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", prompt,
+                                                   " tokens; sampling does not fit into the context length of ",
                                                    options_.context_length));
   }
   // The last sampled token is never computed.
   const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), options_.context_length) - 1;
   const int64_t room = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens;
   if (most > room) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (", request.sampling().max_new_tokens(), ") need ",
-                     most, " tokens of KV cache and the engine has ", room,
-                     ": it could never run; lower max_new_tokens or raise ", "rollout.kv_cache_tokens"));
+    return absl::InvalidArgumentError(absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (",
+                                                   request.sampling().max_new_tokens(), ") need ", most,
+                                                   " tokens of KV cache, but the engine has only ", room,
+                                                   ": lower max_new_tokens or raise rollout.kv_cache_tokens"));
   }
   return absl::OkStatus();
 }
@@ -179,7 +181,7 @@ absl::Status SequenceMaker::CheckScored(const v1::GenerateRequest& request) {
   if (request.score_ids() < 0 || request.score_ids() >= request.prompt_ids_size()) {
     return absl::InvalidArgumentError(absl::StrCat("score_ids is ", request.score_ids(), " of ",
                                                    request.prompt_ids_size(),
-                                                   " prompt_ids; fewer than all are scored"));
+                                                   " prompt_ids; it must be less than the number of prompt_ids"));
   }
   if (request.pinned_version() < 0) return absl::InvalidArgumentError("score_ids needs a pinned version");
   if (!(request.sampling().temperature() > 0)) {

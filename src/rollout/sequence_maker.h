@@ -1,4 +1,4 @@
-// The SequenceMaker checks a request and makes the engine's Sequence of it, with its grammar compiled. Thread safe.
+// SequenceMaker checks a request and turns it into the engine's Sequence, with its grammar compiled. Thread safe.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ namespace ingot::rollout {
 
 class SequenceMaker {
  public:
-  // `tokenizer`: null = stop strings and grammars are refused. The other arguments outlive it.
+  // `tokenizer`: null = requests with stop strings or grammars fail. The other arguments outlive the maker.
   SequenceMaker(const EngineOptions& options, const ModelRunner& runner,
                 std::shared_ptr<const text::Tokenizer> tokenizer, const base::Clock& clock)
       : options_(options), runner_(runner), tokenizer_(std::move(tokenizer)), clock_(clock) {}
 
-  // The sequence has arrived now; it has no gate, no order and no version yet. INVALID_ARGUMENT names a field that this
-  // model or engine cannot honour. The first grammar reads the whole vocabulary.
+  // The sequence has just arrived; it has no gate, order or version yet. INVALID_ARGUMENT names a field that this model
+  // or engine does not support. The first grammar reads the whole vocabulary.
   absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
 
  private:

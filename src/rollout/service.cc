@@ -31,9 +31,9 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->set_grammar_acted(from.grammar_acted());
 }
 
-// One Generate rpc. Holds at most one message under way and one that gathers. gRPC's functions are called outside the
-// lock, because they may run a reaction of this object on the same thread. They are a function's last action, because
-// OnDone may delete the object.
+// One Generate rpc. Holds at most one message in flight and one that collects tokens. It calls gRPC's functions outside
+// the lock, because they may run a reaction of this object on the same thread. Such a call is a function's last action,
+// because OnDone may delete the object.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
  public:
   GenerateCall(Engine& engine, v1::GenerateRequest request) {
@@ -129,7 +129,7 @@ class RolloutService final : public BaseService {
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(grpc::CallbackServerContext*,
                                                         const v1::GenerateRequest* request) override {
-    // gRPC does not read the request any more, but keeps it as long as the rpc. A long prompt must not stay.
+    // gRPC no longer reads the request, but keeps it as long as the rpc. A long prompt must not stay.
     return new GenerateCall(engine_, std::move(*const_cast<v1::GenerateRequest*>(request)));
   }
 
@@ -177,7 +177,7 @@ class RolloutService final : public BaseService {
 
  private:
   static grpc::Status Rejected() {
-    return {grpc::StatusCode::PERMISSION_DENIED, "the weights served here are fixed: this server takes no others"};
+    return {grpc::StatusCode::PERMISSION_DENIED, "this server's weights are fixed: it does not accept updates"};
   }
 
   Engine& engine_;

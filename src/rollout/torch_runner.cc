@@ -60,9 +60,9 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
 // Key and value pages of every layer (one for both where keys are values), and the batch that the layers attend for.
 // Attention computes in the model's type, as the trainer's does: bf16 on bf16 pages, all else on fp32.
 //
-// A recurrent layer has a state per block in the place of pages: the one behind the last row that was written into the
-// block. A row goes on from the state of the block that holds the row before it. Requests share whole blocks alone, and
-// nobody writes into one: so a prompt that the cache knows goes on from the state behind its last shared block.
+// A recurrent layer has a state per block instead of pages: the state after the last row written into the block. A row
+// continues from the state of the block that holds the row before it. Requests share only whole blocks, and no request
+// writes into a shared block: so a prompt that the cache knows continues from the state after its last shared block.
 class PagedCache final : public model::AttentionBackend {
  public:
   PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device)
@@ -114,7 +114,7 @@ class PagedCache final : public model::AttentionBackend {
  private:
   const at::Tensor& pages() const { return k_[attends_]; }
 
-  // The rows' parents, and the rows behind which a block's state is kept: the last ones of each block.
+  // The rows' parents, and the rows after which a block keeps its state: the last row of each block.
   void PlanStates() {
     parents_.clear();
     kept_.clear();
@@ -149,7 +149,7 @@ class PagedCache final : public model::AttentionBackend {
   }
 
   void Allocate(const at::TensorOptions& options) {
-    // Zeros: attention may read entries behind a sequence's last key in its page, and multiplies them by zero.
+    // Zeros: attention may read entries after a sequence's last key in its page, and multiplies them by zero.
     for (size_t i = 0; i < layers_.size(); ++i) {
       const model::AttentionSpec& spec = layers_[i].attention;
       k_[i] = v_[i] = at::Tensor();
@@ -273,8 +273,8 @@ class TorchRunner final : public ModelRunner {
     return transformer.Norm(x);
   }
 
-  // A model without adapters may be given versions that have some, each its own. alpha is then the rank: the version's
-  // B holds the scale.
+  // A model without adapters may get versions with adapters, each with its own. alpha is then the rank: the version's B
+  // holds the scale.
   model::ModelConfig WithAdaptersOf(const std::map<std::string, at::Tensor>& tensors) const {
     model::ModelConfig config = config_;
     if (config.lora.rank > 0) return config;
@@ -301,7 +301,7 @@ class TorchRunner final : public ModelRunner {
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };
 
-// The cache is allocated at once. One that does not fit would use up the machine's memory before any error.
+// The cache is allocated at once. A cache that does not fit would use up the machine's memory before any error.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, at::Device device) {
   if (!device.is_cpu()) return absl::OkStatus();  // the device's allocation fails by itself
   const auto needed = static_cast<double>(CacheBytes(config, options));
@@ -313,10 +313,11 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
       state == 0 ? ""
                  : absl::StrFormat(
                        "; each block of rollout.kv_block_tokens=%d tokens holds %.3g MB of recurrent state: "
-                       "larger blocks take less",
+                       "larger blocks need less",
                        options.kv_block_tokens, static_cast<double>(state) * 1e-6);
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB and %.3g GB can be had: %d tokens would fit%s",
+      "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB, but only %.3g GB is free: %d tokens would "
+      "fit%s",
       options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token), states));
 }
 

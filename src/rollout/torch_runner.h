@@ -1,6 +1,6 @@
 // The ModelRunner of real models: a model::Transformer over the bytes of a Snapshot (not copied on the CPU), a paged KV
 // cache per layer, and tree attention through block tables. Load is thread safe; Forward belongs to the step thread.
-// torch's exceptions come back as statuses: no c10::Error leaves it.
+// torch's exceptions come back as statuses: no c10::Error escapes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace ingot::rollout {
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
 
 // `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache.
-//   INVALID_ARGUMENT    the configuration is no model
+//   INVALID_ARGUMENT    the configuration does not describe a model
 //   UNIMPLEMENTED       the device has no kernels for its family
 //   UNAVAILABLE         the device does not exist, or has too little memory
 //   RESOURCE_EXHAUSTED  the cache needs more than this machine's free memory (CPU); names both numbers

@@ -1,5 +1,5 @@
 // JSON text exactly as Python's json.dumps(value, ensure_ascii=False) prints it. Chat templates print tool definitions
-// so, and models were trained on it.
+// this way, and models were trained on it.
 #pragma once
 
 #include <string>

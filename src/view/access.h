@@ -1,5 +1,5 @@
-// Who may read a run's page: whoever has its key. A browser gets the key, as a cookie, for a token that counts once; the
-// terminal prints the link with the token. Programs show the key as Authorization: Bearer.
+// Access to a run's page requires its key. A browser gets the key as a cookie for a one-time token; the terminal prints
+// the link with the token. Programs send the key as Authorization: Bearer.
 // Thread safe.
 #pragma once
 
@@ -14,12 +14,12 @@ namespace ingot::view {
 
 class Access {
  public:
-  // `key`: a further key that is good for Bearer, such as the run's admin key; empty = none.
+  // `key`: another key that Bearer accepts, such as the run's admin key; empty = none.
   explicit Access(std::string key = "");
 
-  // A new token. The oldest of more than kMostTokens unused ones is void.
+  // A new token. With more than kMostTokens unused tokens, the oldest becomes void.
   std::string NewToken();
-  // True once for a token; then it is void.
+  // True once for each token; then the token is void.
   bool Redeem(std::string_view token);
 
   bool Allows(const http::RequestHead& head) const;

@@ -17,7 +17,7 @@ struct Part {
 
 // The wall clock of the trainer, from the first row's step to the last row. The parts add up to `wall`; the last two parts
 // are not measured but left over:
-//   "between steps"  the record, the poll of evaluations, a restart: wall clock that is in no step
+//   "between steps"  the record, the poll of evaluations, a restart: wall clock outside all steps
 //   "not named"      time within steps that no part measures
 struct SecondsAccount {
   double wall = 0;
@@ -25,10 +25,10 @@ struct SecondsAccount {
   std::vector<Part> parts;
 };
 
-// `rows`: of steps, in order. Rows without perf/step_seconds are passed over.
+// `rows`: of steps, in order. Rows without perf/step_seconds are skipped.
 SecondsAccount AccountSeconds(std::span<const Row> rows);
 
-// Forge's efficiency over the given steps: tokens per second, times the rise of reward/mean per million trained tokens.
+// Forge's efficiency over the given steps: tokens per second times the rise of reward/mean per million trained tokens.
 // The rise is the slope of a least-squares line of reward/mean over the cumulative batch/loss_tokens.
 struct Efficiency {
   int steps = 0;
@@ -38,7 +38,7 @@ struct Efficiency {
   double reward_per_million = 0;
 };
 
-// nullopt: fewer than three steps have the three metrics, or no token was trained.
+// nullopt: fewer than three steps have the three metrics, or no tokens were trained.
 std::optional<Efficiency> EfficiencyOf(std::span<const Row> rows);
 
 // Student's t for a two-sided interval of 95 %. REQUIRES: freedom >= 1.

@@ -1,10 +1,10 @@
-# ingot_page_bundle(VARIABLE): the source file with the files of a run's page. web/build.mjs makes it. Without Node.js and npm it is the file without a
-# page, and the configuration says so.
+# ingot_page_bundle(VARIABLE): the source file with the files of a run's page. web/build.mjs makes it. Without Node.js and
+# npm it is no_bundle.cc, and the configuration says so.
 function(ingot_page_bundle variable)
   find_program(INGOT_NODE node)
   find_program(INGOT_NPM npm)
   if(NOT INGOT_NODE OR NOT INGOT_NPM)
-    message(STATUS "no Node.js with npm: ingot is built without the page of a run")
+    message(STATUS "Node.js with npm not found: ingot is built without a run's page")
     set(${variable} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/no_bundle.cc PARENT_SCOPE)
     return()
   endif()

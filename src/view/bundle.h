@@ -1,4 +1,4 @@
-// The page's files, which the build makes from web/ and puts into the program.
+// The page's files, which the build makes from web/ and embeds in the program.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ struct BundleFile {
   std::string_view bytes;
 };
 
-// Empty = the program was built without npm, and has no page.
+// Empty = the program was built without npm and has no page.
 std::span<const BundleFile> Bundle();
 
 }  // namespace ingot::view

@@ -20,7 +20,7 @@ int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
   return tokens;
 }
 
-// For the scheduler too an end with a return that is not finite is a failure.
+// An end with a return that is not finite is a failure, as in the scheduler.
 bool HasReward(const v1::Episode& episode) {
   return episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
 }

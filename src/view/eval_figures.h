@@ -1,13 +1,14 @@
-// The figures of an evaluation beside its mean reward: standard error, pass@k, lengths, and all of them by domain and set.
+// The figures of an evaluation besides its mean reward: standard error, pass@k, lengths, and all of them by domain and
+// set.
 //
 //   eval/reward_stderr           standard error of the mean reward, clustered by task; absent with fewer than two tasks
 //   eval/pass@K                  chance that one of K samples of a task succeeds; K = 1, 2, 4, ... up to its samples
 //   eval/truncated_ratio         share of an episode's calls that ended at a length limit; absent without calls
-//   eval/response_length/mean    sampled tokens of an episode, those of servers outside the run apart
+//   eval/response_length/mean    sampled tokens of an episode, except tokens from servers outside the run
 //   eval/num_turns/mean          calls of an episode
 //
-// If the tasks have more than one domain, each is repeated as NAME@domain:D, with eval/reward_mean and eval/episodes. If
-// their sets have names (Task.eval_set), likewise as NAME@set:S.
+// If the tasks have more than one domain, each figure is repeated as NAME@domain:D, with eval/reward_mean and
+// eval/episodes. If their sets have names (Task.eval_set), the same as NAME@set:S.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ class EvalFigures {
   // A sample succeeds if its return is at least `success`, up to rounding.
   explicit EvalFigures(double success) : success_(success) {}
 
-  // Adds the newest attempt of a sample. An attempt without a reward counts as 0 and as no success; one that the
-  // infrastructure failed is left out, as in eval/reward_mean.
+  // Adds the newest attempt of a sample. An attempt without a reward counts as 0 and as a failure. An infrastructure
+  // failure is left out, as in eval/reward_mean.
   void Add(const v1::EpisodeTree& tree);
 
   // The metrics above. Empty = nothing was added.
@@ -60,8 +61,8 @@ class EvalFigures {
   std::map<std::string, Part> by_domain_, by_set_;  // by_set_: sets with names
 };
 
-// Of the evaluation of one version, whose episodes are in the pool; empty = they are not stored. Reads their trees, group
-// by group. Errors are the pool's.
+// The figures of one version's evaluation, whose episodes are in the pool; empty = they are not stored. Reads their
+// trees group by group. Errors are the pool's.
 absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& pool, int64_t version, double success);
 
 }  // namespace ingot::view

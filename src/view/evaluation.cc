@@ -98,7 +98,7 @@ std::map<int64_t, std::map<int64_t, double>> EvaluatedPasses(const Rows& rows) {
   std::map<int64_t, std::map<int64_t, double>> passes;
   for (const Row& row : rows.Last("eval/reward_mean", kAll)) {
     for (const auto& [name, value] : row.values) {
-      int64_t k = 0;  // the name of a domain's figure is no number behind the mark
+      int64_t k = 0;  // in the name of a domain's figure, the text after the mark is not a number
       if (name.starts_with(kPass) && absl::SimpleAtoi(name.substr(kPass.size()), &k)) passes[VersionOf(row)][k] = value;
     }
   }

@@ -14,17 +14,19 @@
 
 namespace ingot::view {
 
-// A mean with the interval of 95 % of its standard error, by Student's t. Fewer than two values: no interval (low = high).
+// A mean with its 95 % interval from the standard error, by Student's t. Fewer than two values: no interval (low =
+// high).
 struct Estimate {
   double mean = 0, low = 0, high = 0;
   int64_t values = 0;
 };
 Estimate EstimateOf(const std::vector<double>& values);
 
-// The mean reward of each held-out task over its samples, by task id, or by SET/ID if the sets have names. A failed episode counts as 0.
+// The mean reward of each held-out task over its samples, by task id, or by SET/ID if the sets have names. A failed
+// episode counts as 0.
 using TaskRewards = std::map<std::string, double>;
 
-// Of the evaluation of one version. Empty = its trees are not stored. Errors are the pool's.
+// The task rewards of one version's evaluation. Empty = its trees are not stored. Errors are the pool's.
 absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t version);
 
 // The groups of the evaluation of one version, in order. Empty = its trees are not stored. Errors are the pool's.

@@ -1,5 +1,5 @@
 // A run's journal as groups and batches: what was admitted, judged, trained, dropped, and when. Refresh reads the records
-// that were added since the last one. Thread safe.
+// that were added since the last Refresh. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace ingot::view {
 
 enum class GroupState {
-  kOpen,      // its samples run, or its grades are not there yet
+  kOpen,      // its samples run, or its grades are missing
   kFinished,  // rewarded; waits for a batch
   kTrained,   // in a batch
   kDropped,   // all its rewards are equal
@@ -39,19 +39,19 @@ struct JournalGroup {
 struct JournalBatch {
   int64_t step = 0;
   int64_t unix_ns = 0;
-  int64_t live_ns = 0;  // the version that it made was live on every engine; 0 = it was not yet
+  int64_t live_ns = 0;  // when the version that it made was live on every engine; 0 = not yet
   std::vector<int64_t> groups;
 };
 
 class Journal {
  public:
-  // Errors of the pool. A pool with another journal, such as an older copy's or that of a run in the place of this one, is
-  // read from its start.
+  // Errors of the pool. If the pool has another journal, such as an older copy's or the journal of a run that replaced
+  // this run, it is read from its start.
   absl::Status Refresh(datapool::Client& pool);
 
   std::optional<JournalGroup> Group(int64_t id) const;
   std::optional<JournalBatch> Batch(int64_t step) const;
-  // Groups from the oldest that is open or finished on; none = every group has ended.
+  // Groups from the oldest open or finished group on; none = every group has ended.
   std::vector<JournalGroup> FromHead() const;
   // Trained groups whose version is not live yet: they hold their slots.
   std::vector<int64_t> Unreleased() const;
@@ -59,9 +59,9 @@ class Journal {
   int64_t batches() const;
   int64_t next_group() const;
   int64_t Count(GroupState state) const;
-  std::vector<int64_t> InState(GroupState state, size_t newest) const;  // the newest ones, oldest first
+  std::vector<int64_t> InState(GroupState state, size_t newest) const;  // the newest groups, oldest first
   double started_s() const;    // of the first record, seconds since the Unix epoch; 0 = there is none
-  int64_t generation() const;  // how often another journal was found in the place of the one that was read
+  int64_t generation() const;  // how often another journal replaced the journal that was read
 
  private:
   void StartAnew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -29,7 +29,7 @@ class Search {
 
   bool Done() const { return found_.size() >= bounds_.limit || clock_.Now() >= end_; }
 
-  // The matching episodes of the groups [first, last], newest group first, whatever their number.
+  // All matching episodes of the groups [first, last], newest group first.
   absl::Status Read(int64_t first, int64_t last) {
     std::vector<v1::Episode> episodes;
     for (datapool::EpisodePages pages(pool_, filter_.purpose, first, last); !pages.done();) {
@@ -80,7 +80,7 @@ class Search {
   int64_t looked_at_ = 0;
 };
 
-// The groups of an evaluated version lie in a range of their own; an unlisted version costs one empty page.
+// The groups of an evaluated version have their own range; an unlisted version costs one empty page.
 absl::StatusOr<base::json::object> ListEvaluations(Search& search, const EpisodeFilter& filter, int64_t newest) {
   int64_t version = filter.version.value_or(newest);
   const int64_t oldest = filter.version.value_or(0);

@@ -1,4 +1,4 @@
-// The roles of a run that is going, as fields of its page's answer. Pure.
+// The roles of a live run, as fields of its page's answer. Pure.
 #pragma once
 
 #include "base/json.h"

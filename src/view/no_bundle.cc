@@ -1,4 +1,4 @@
-// In place of the bundle, where the build found no npm.
+// Replaces the bundle if the build found no npm.
 #include "view/bundle.h"
 
 namespace ingot::view {

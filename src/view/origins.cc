@@ -19,7 +19,7 @@ constexpr char kNewConversation[] = "new_conversation";  // Call.fork_cause of a
 // The texts by which a later prompt shows that it knows an answer.
 struct Quotes {
   std::string line;                    // the longest line of the answer's text
-  std::vector<std::string> arguments;  // of its tool calls, those that are text
+  std::vector<std::string> arguments;  // text arguments of its tool calls
 };
 
 void AddTexts(const base::json::value& value, std::vector<std::string>& texts) {
@@ -66,7 +66,7 @@ class Prompts {
   Prompts(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer)
       : tree_(tree), tokenizer_(tokenizer), contexts_(tree.calls()) {}
 
-  // The text of a call's whole prompt; empty = a part of it is not stored here.
+  // The text of a call's whole prompt; empty = a part of it is not stored.
   const std::string& Of(int call) {
     const auto [found, added] = texts_.try_emplace(call);
     if (!added) return found->second;

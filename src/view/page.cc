@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kNice = 10;
 
-// Headers of every answer. A page that runs no script but its own, and that no other page may frame.
+// Headers of every answer. The page runs only its own script, and no other page may frame it.
 http::Fields Guarded() {
   return {{"Content-Security-Policy",
            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -55,9 +55,9 @@ http::Reply FileReply(std::string_view path) {
   if (path == "/" && files.empty()) {
     return PlainText(200,
                      "This ingot was built without npm and has no page. Install nodejs and npm and build again. The "
-                     "answers below /api, such as /api/run, are here all the same.\n");
+                     "answers below /api, such as /api/run, still work.\n");
   }
-  return PlainText(404, "there is nothing here\n");
+  return PlainText(404, "page not found\n");
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ http::Work Page::Question(const std::string& target) {
                     .ok();
               },
           .answer = [this, target](const std::string&) { return ReplyOf(view_.Answer(target)); },
-          .busy = [] { return PlainText(503, "too many questions wait; ask again\n"); },
+          .busy = [] { return PlainText(503, "too many requests are waiting; try again\n"); },
           .skip_if_gone = true};
 }
 
@@ -104,13 +104,13 @@ http::Opening Page::Head(http::RequestHead head) {
   }
   if (!access_.Allows(head)) {
     http::Reply reply = PlainText(401,
-                                  "This page needs a key. Open the link that the run printed; a link opens the page "
-                                  "once. `ingot view RUN` prints another.\n");
+                                  "This page needs a key. Open the link that the run printed. Each link works only "
+                                  "once; `ingot view RUN` prints a new link.\n");
     reply.fields.emplace_back("WWW-Authenticate", "Bearer");
     return {.rejection = std::move(reply)};
   }
   if (!reads) {
-    http::Reply reply = PlainText(405, "this page takes GET\n");
+    http::Reply reply = PlainText(405, "this page accepts only GET and HEAD\n");
     reply.fields.emplace_back("Allow", "GET, HEAD");
     return {.rejection = std::move(reply)};
   }

@@ -1,7 +1,7 @@
-// The page of a run over HTTP, on a listener of its own: its files (bundle.h) and the answers of a RunView. Everything is
-// behind a key (access.h): without one every target is 401. Nothing can be changed: methods other than GET and HEAD are 405.
+// The page of a run over HTTP, on its own listener: its files (bundle.h) and the answers of a RunView. Everything needs
+// a key (access.h): without it every target is 401. The page is read-only: methods other than GET and HEAD are 405.
 //
-// Answers are made on one thread of low priority, so that a page costs training little. Listen's errors are those of
+// One low-priority thread makes the answers, so that a page costs training little. Start fails like
 // http::Server::Listen. Thread safe.
 #pragma once
 
@@ -21,7 +21,7 @@ class Page final : public http::Handler {
   // `options`: host, port and TLS count. `key`: Access's.
   static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key, RunSource source);
 
-  // A link that opens the page once.
+  // A one-time link to the page.
   std::string NewLink();
   int port() const { return server_->port(); }
 
@@ -29,7 +29,7 @@ class Page final : public http::Handler {
   http::Opening Head(http::RequestHead head) override;
 
  private:
-  // An answer of the run's record.
+  // An answer from the run's record.
   http::Work Question(const std::string& target);
   Page(bool secure, std::string key, RunSource source)
       : secure_(secure), access_(std::move(key)), view_(std::move(source)) {}

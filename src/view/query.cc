@@ -83,7 +83,7 @@ absl::StatusOr<std::string> Query::OneOf(const std::string& key, const std::vect
 absl::Status Query::Only(const std::vector<std::string>& known) const {
   for (const auto& [key, value] : values_) {
     if (key.empty() || std::find(known.begin(), known.end(), key) != known.end()) continue;
-    return Malformed("query", key, known.empty() ? "taken: nothing is" : "one of: " + absl::StrJoin(known, ", "));
+    return Malformed("query", key, known.empty() ? "accepted: no key is" : "one of: " + absl::StrJoin(known, ", "));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// The query of a target: KEY=VALUE joined by '&', percent-encoded. Pure. A value that is not what its key takes is
+// The query of a target: KEY=VALUE joined by '&', percent-encoded. Pure. A value that its key does not accept is
 // INVALID_ARGUMENT, and the error names the key and the value.
 #pragma once
 
@@ -15,10 +15,10 @@ namespace ingot::view {
 
 class Query {
  public:
-  // The part of `target` behind its question mark. Of a repeated key the last value counts.
+  // The part of `target` after its question mark. The last value of a repeated key counts.
   static Query Of(std::string_view target);
   std::string Text(const std::string& key) const;  // empty = absent
-  // nullopt = absent or empty, as a form sends what is left out.
+  // nullopt = absent or empty: a form sends an empty field as an empty value.
   absl::StatusOr<std::optional<int64_t>> Integer(const std::string& key) const;
   absl::StatusOr<std::optional<double>> Number(const std::string& key) const;  // finite
   // One of `choices`; empty = absent.

@@ -74,7 +74,7 @@ SvgSeries SeriesOf(const Rows& rows, const std::string& metric, const std::strin
   return {label, curve.steps, curve.mean};
 }
 
-// Every curve whose name is `prefix` and a term's name: as many charts as keep the curves of each one apart by colour.
+// Every curve whose name is `prefix` and a term's name, in as many charts as needed to give each curve its own color.
 std::string TermCharts(const Rows& rows, const std::string& title, const std::string& prefix) {
   std::vector<SvgSeries> terms;
   for (const std::string& name : rows.Names()) {
@@ -151,7 +151,7 @@ absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
   return html + "</table>\n";
 }
 
-// The best and the worst stored episodes of the newest batch that has any.
+// The best and the worst stored episodes of the newest batch with stored episodes.
 absl::StatusOr<std::string> Trajectories(const ReportInput& run) {
   if (!run.no_pool.empty()) return "<h2>Trajectories</h2><p>None: " + HtmlText(run.no_pool) + ".</p>\n";
   std::vector<v1::EpisodeTree> trees;
@@ -167,7 +167,7 @@ absl::StatusOr<std::string> Trajectories(const ReportInput& run) {
       for (v1::EpisodeTree& tree : *group->mutable_episodes()) trees.push_back(std::move(tree));
     }
   }
-  if (trees.empty()) return std::string("<h2>Trajectories</h2><p>None is stored any more.</p>\n");
+  if (trees.empty()) return std::string("<h2>Trajectories</h2><p>The pool no longer stores any.</p>\n");
   std::stable_sort(trees.begin(), trees.end(), [](const v1::EpisodeTree& a, const v1::EpisodeTree& b) {
     return tree::ReturnOf(a.episode()) > tree::ReturnOf(b.episode());
   });

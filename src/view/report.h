@@ -1,5 +1,5 @@
-// A run, and a comparison of runs, as one HTML file: no script, no other file, nothing from the network. Text of models,
-// agents and tasks is escaped.
+// A run, or a comparison of runs, as one HTML file: no script, no other files, nothing from the network. Text from
+// models, agents and tasks is escaped.
 #pragma once
 
 #include <memory>
@@ -22,11 +22,11 @@ struct ReportInput {
   datapool::Client* pool = nullptr;
   const text::Tokenizer* tokenizer = nullptr;
   const Rows* warm_start = nullptr;  // the record of its warm start; null = there was none
-  std::string no_pool = {};          // why the run has no pool: then `pool` and `journal` are not read
+  std::string no_pool = {};          // why the run has no pool; then `pool` and `journal` are not read
 };
 
-// Figures, curves, evaluations with intervals, seconds by part, and some trajectories of the last batch: the best and the
-// worst. A run without a pool has the figures of its records. Errors are the pool's.
+// Figures, curves, evaluations with intervals, seconds by part, and the best and worst trajectories of the last batch.
+// A run without a pool has only the figures of its records. Errors are the pool's.
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run);
 
 // One run of a comparison.
@@ -39,8 +39,8 @@ struct ComparedRun {
   const Rows* warm_start = nullptr;
 };
 
-// A table for a terminal: the reward of the last steps, the newest evaluation with its interval, and its difference from the
-// first run's, paired by task. A line for each supervised run with the figures of its newest step follows.
+// A table for a terminal: the reward of the last steps, the newest evaluation with its interval, and its difference
+// from the first run, paired by task. Below it, a line for each supervised run has the figures of its newest step.
 std::string CompareText(const std::vector<ComparedRun>& runs);
 // The same with the runs' curves on common axes.
 std::string CompareHtml(const std::vector<ComparedRun>& runs);

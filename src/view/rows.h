@@ -1,7 +1,7 @@
-// The record of a run (RUN/metrics.jsonl) in memory, by column. Refresh reads the bytes that were added since the last one.
+// The record of a run (RUN/metrics.jsonl) in memory, by column. Refresh reads the bytes added since the last Refresh.
 //
-// A line that is only half written is read once its end is there. A broken line is left out and counted. A record that was
-// cut, as a resumed run cuts it, is read again from its start. A missing record is one without lines.
+// A half-written line is read once it is complete. A broken line is skipped and counted. A record that was cut, as a
+// resumed run cuts it, is read again from its start. A missing record counts as empty.
 //
 // Thread safe.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace ingot::view {
 
-// One metric over the steps, of at most as many points as were asked for: each stands for a run of neighbouring rows.
+// One metric over the steps, with at most the requested number of points: each stands for a run of neighboring rows.
 struct Curve {
   std::vector<double> steps;  // of a point's last row
   std::vector<double> mean, low, high;
@@ -28,7 +28,7 @@ struct Row {
   int64_t step = 0;
   double time = 0;  // seconds since the Unix epoch
   std::map<std::string, double> values;
-  // The value, or `otherwise` where the row has none.
+  // The value, or `otherwise` if the row lacks the metric.
   double Get(const std::string& name, double otherwise = 0) const;
   bool Has(const std::string& name) const { return values.contains(name); }
 };
@@ -37,21 +37,21 @@ class Rows {
  public:
   explicit Rows(std::string path) : path_(std::move(path)) {}
 
-  // UNAVAILABLE: the file is there and cannot be read.
+  // UNAVAILABLE: the file exists but cannot be read.
   absl::Status Refresh();
 
   int64_t size() const;
-  int64_t broken() const;  // lines that are no JSON objects with a step
+  int64_t broken() const;  // lines that are not JSON objects with a step
   std::vector<std::string> Names() const;
   // A metric that no row has is an empty curve. REQUIRES: points >= 2.
   Curve CurveOf(const std::string& name, size_t points) const;
   // The last `count` rows that have the metric `name`, in the order of the record.
   std::vector<Row> Last(const std::string& name, size_t count) const;
 
-  // The first `count` rows behind `time`, in the order of the record, whatever metrics they have.
+  // The first `count` rows after `time`, in the order of the record, whatever metrics they have.
   std::vector<Row> After(double time, size_t count) const;
 
-  static constexpr size_t kMostNames = 4096;  // further metrics are left out
+  static constexpr size_t kMostNames = 4096;  // more metrics are left out
 
  private:
   void Add(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -61,7 +61,7 @@ class Rows {
   const std::string path_;
   mutable base::Mutex mu_;
   int64_t offset_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of whole lines that were read
-  std::string tail_ ABSL_GUARDED_BY(mu_);    // the last of these bytes: other ones in their place = the record was cut
+  std::string tail_ ABSL_GUARDED_BY(mu_);    // the last of these bytes; if the file's differ, the record was cut
   int64_t broken_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<int64_t> steps_ ABSL_GUARDED_BY(mu_);
   std::vector<double> times_ ABSL_GUARDED_BY(mu_);

@@ -1,5 +1,5 @@
-// A run as its page reads it: its folder, its pool, the facts of its configuration and, while it is going, its roles.
-// Whoever serves the page supplies it (app/record/run_page.h).
+// A run as its page reads it: its folder, its pool, the facts of its configuration and, while it is live, its roles.
+// The server of the page supplies it (app/record/run_page.h).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace ingot::view {
 
-// The answers of the run's roles, asked now.
+// The current answers of the run's roles.
 struct LiveState {
   std::optional<absl::StatusOr<v1::SchedulerStatusResponse>> scheduler;                   // nullopt = the run has none
   std::vector<std::pair<std::string, absl::StatusOr<v1::EngineStatusResponse>>> engines;  // by name
@@ -28,8 +28,8 @@ struct LiveState {
 struct RunFacts {
   bool supervised = false;  // without agents: no engines, no scheduler and no pool
   int64_t total_steps = 0, groups_per_step = 1, group_size = 1, max_staleness = 0;
-  int64_t budget = 1, window = 1;  // B and W of docs/internals/architecture.md's fourth law; W > B = there is no window
-  int64_t concurrency = 0;         // agents at a time; 0 = agents come from elsewhere
+  int64_t budget = 1, window = 1;           // B and W of docs/internals/architecture.md's fourth law; W > B = no window
+  int64_t concurrency = 0;                  // agents at a time; 0 = agents come from elsewhere
   std::vector<std::string> scaffolds = {};  // names of the recipes
 };
 
@@ -37,12 +37,12 @@ struct RunSource {
   std::string name;
   std::string folder;  // RUN
   RunFacts facts;
-  // The pool as it is now, or as it was a moment ago; it may be shared with the run. Called on any thread. NOT_FOUND: the run
-  // has none, and the message says why; other errors say why it cannot be read.
+  // The pool as it is now or was a moment ago; it may be shared with the run. Called on any thread. NOT_FOUND: the run
+  // has no pool, and the message says why; other errors say why it cannot be read.
   std::function<absl::StatusOr<std::shared_ptr<datapool::Client>>()> pool;
-  std::function<LiveState()> live;  // null = the page is made of the run's files alone
+  std::function<LiveState()> live;  // null = the page uses only the run's files
   std::shared_ptr<const text::Tokenizer> tokenizer;
-  // The advantages of a group as the trainer takes them, [sample][turn]; null or empty = they depend on the whole batch.
+  // The advantages of a group as the trainer uses them, [sample][turn]; null or empty = they depend on the whole batch.
   std::function<std::vector<std::vector<double>>(const v1::Group&)> advantages;
   // Says why name, facts and tokenizer come from earlier settings; empty = they are the run's. Null = they always are.
   std::function<std::string()> outdated = nullptr;

@@ -58,7 +58,7 @@ absl::StatusOr<int64_t> CountSampled(datapool::Client& pool, int64_t group) {
   return tokens;
 }
 
-// The keys that each question takes.
+// The keys that each API path accepts.
 const std::map<std::string_view, std::vector<std::string>>& Questions() {
   static const std::map<std::string_view, std::vector<std::string>> questions = {
       {"/api/run", {}},
@@ -101,7 +101,7 @@ absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
 
 absl::StatusOr<std::string> RunView::Make(std::string_view path, const Query& query) {
   const auto question = Questions().find(path);
-  if (question == Questions().end()) return absl::NotFoundError("the page has no such question");
+  if (question == Questions().end()) return absl::NotFoundError("the page has no such API path");
   INGOT_RETURN_IF_ERROR(query.Only(question->second));
   INGOT_RETURN_IF_ERROR(rows_.Refresh());
   INGOT_RETURN_IF_ERROR(warm_start_.Refresh());
@@ -258,7 +258,7 @@ absl::StatusOr<value> RunView::Time(const Query& query) {
 object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
   double sampled = 0, trained = 0, stale = 0, unmerged = 0, merged = 0, computed = 0;
   for (const Row& row : rows) {
-    // Rows of older records have the rate alone.
+    // Rows of older records have only the rate.
     sampled +=
         row.Get("rollout/sampled_tokens", row.Get("rollout/sampled_tokens_per_second") * row.Get("perf/step_seconds"));
     trained += row.Get("batch/loss_tokens");
@@ -278,7 +278,7 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
     if (found == sampled_in_.end() && pool != nullptr && read < kCountGroups) {
       ++read;
       const absl::StatusOr<int64_t> tokens = CountSampled(*pool, id);
-      // A pool that does not answer now is asked again at the next look.
+      // If the pool does not answer now, the next request asks it again.
       if (tokens.ok()) found = sampled_in_.emplace(id, *tokens).first;
       if (!tokens.ok()) read = kCountGroups;
     }
@@ -299,7 +299,7 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
 
 absl::StatusOr<value> RunView::Step(const Query& query) {
   INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> step, query.Integer("step"));
-  if (!step) return absl::InvalidArgumentError("step: a number is expected");
+  if (!step) return absl::InvalidArgumentError("step: expected a number");
   INGOT_RETURN_IF_ERROR(Pool().status());
   const std::optional<JournalBatch> batch = journal_.Batch(*step);
   if (!batch) return absl::NotFoundError(absl::StrCat("the journal has no batch ", *step));
@@ -331,7 +331,7 @@ absl::StatusOr<value> RunView::Episodes(const Query& query) {
 absl::StatusOr<value> RunView::Group(const Query& query) {
   INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> id, query.Integer("group"));
   INGOT_ASSIGN_OR_RETURN(const std::string kind, query.OneOf("kind", {"train", "eval"}));
-  if (!id) return absl::InvalidArgumentError("group: a number is expected");
+  if (!id) return absl::InvalidArgumentError("group: expected a number");
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
   v1::GetGroupRequest request;
   request.set_group_id(*id);
@@ -364,7 +364,7 @@ absl::StatusOr<v1::EpisodeTree> RunView::Tree(datapool::Client& pool, const Quer
   v1::GetEpisodeRequest request;
   request.set_episode_id(query.Text("id"));
   request.set_with_calls(true);
-  if (request.episode_id().empty()) return absl::InvalidArgumentError("id: an episode's id is expected");
+  if (request.episode_id().empty()) return absl::InvalidArgumentError("id: expected an episode id");
   return pool.GetEpisode(request);
 }
 
@@ -395,7 +395,7 @@ absl::StatusOr<std::string> RunView::Tokens(const Query& query) {
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, source_.pool());
   INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, Tree(*pool, query));
   INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> call, query.Integer("call"));
-  if (!call) return absl::InvalidArgumentError("call: a number is expected");
+  if (!call) return absl::InvalidArgumentError("call: expected a number");
   for (int i = 0; i < tree.calls_size(); ++i) {
     if (call == tree.calls(i).sequence()) return CallTokensJson(tree, i, source_.tokenizer);
   }

@@ -1,7 +1,8 @@
-// The answers of a run's page: JSON about one run, from its record, its journal, its pool and, while it goes, its roles.
+// The answers of a run's page: JSON about one run, from its record, its journal, its pool and, while it is live, its
+// roles.
 //
 //   /api/run                            name, facts, progress, newest row, efficiency, roles
-//   /api/curves?names=a,b&points=400    metrics over the steps; a warm start has steps of its own
+//   /api/curves?names=a,b&points=400    metrics over the steps; a warm start has its own steps
 //   /api/window                         the window's groups with their samples
 //   /api/time?steps=200                 seconds and tokens, by where they went
 //   /api/step?step=7                    the groups of a batch
@@ -10,8 +11,8 @@
 //   /api/episode?id=E                   an episode's calls and tree
 //   /api/tokens?id=E&call=2             a call's tokens
 //
-// Nothing is ever written. Methods block, on the pool and the roles. Thread safe. The same question within kFresh gets the
-// same answer, so that many tabs cost what one does.
+// A RunView never writes. Methods block on the pool and the roles. Thread safe. The same request within kFresh gets the
+// same answer, so many tabs cost no more than one tab.
 #pragma once
 
 #include <chrono>
@@ -37,8 +38,8 @@ class RunView {
   // `clock` outlives the view.
   explicit RunView(RunSource source, const base::Clock& clock = base::Clock::Real());
 
-  // The printed JSON for a target, such as "/api/window". NOT_FOUND: no such question, or what it names is not stored.
-  // INVALID_ARGUMENT: a parameter is missing or malformed. Other errors are the pool's, or of the record's file.
+  // The printed JSON for a target, such as "/api/window". NOT_FOUND: no such target, or what it names is not stored.
+  // INVALID_ARGUMENT: a parameter is missing or malformed. Other errors come from the pool or the record's file.
   absl::StatusOr<std::string> Answer(std::string_view target);
 
   static constexpr std::chrono::milliseconds kFresh{900};
@@ -71,7 +72,7 @@ class RunView {
   Waits waits_;
   base::Mutex mu_;
   std::map<int64_t, int64_t> sampled_in_ ABSL_GUARDED_BY(mu_);  // tokens of dropped and failed groups; -1 = deleted
-  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // of the journal that waits_ and sampled_in_ are of
+  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // of the journal for waits_ and sampled_in_
   std::map<std::string, std::pair<std::chrono::nanoseconds, std::string>> answers_ ABSL_GUARDED_BY(mu_);
 };
 

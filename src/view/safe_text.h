@@ -1,5 +1,5 @@
 // Text of models, agents and tasks on its way to a page: valid UTF-8 whose only control characters are line ends and tabs.
-// Everything else that a browser or a terminal would act on is escaped as base/printable.h does. Pure.
+// Everything else that a browser or terminal would act on is escaped as in base/printable.h. Pure.
 #pragma once
 
 #include <string>

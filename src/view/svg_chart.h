@@ -9,16 +9,16 @@ namespace ingot::view {
 
 struct SvgSeries {
   std::string name;          // untrusted
-  std::vector<double> x, y;  // of equal length; values that are not finite are left out
+  std::vector<double> x, y;  // of equal length; non-finite values are left out
 };
 
-// Text made fit for an HTML page: SafeText, with the characters of markup escaped.
+// Text that is safe in an HTML page: SafeText, with markup characters escaped.
 std::string HtmlText(const std::string& text);
 
 inline constexpr size_t kSvgColours = 8;  // a chart of more series repeats its colours
 
-// The series with a legend and the least and greatest values of both axes. `title` is untrusted. Without a finite value:
-// the title and "no values".
+// The series with a legend and the smallest and largest values of both axes. `title` is untrusted. Without finite
+// values: the title and "no values".
 std::string SvgChart(const std::string& title, const std::vector<SvgSeries>& series);
 
 }  // namespace ingot::view

@@ -15,7 +15,7 @@ namespace ingot::view {
 base::json::object EpisodeJson(const v1::Episode& episode);
 
 // An episode with its calls and the nodes of its merged tree, in pre-order. `advantages`: one per call; empty = not known.
-// A node's text is cut to `text_bytes` bytes. DATA_LOSS: as of tree::DescribeTree.
+// A node's text is cut to `text_bytes` bytes. DATA_LOSS: as in tree::DescribeTree.
 absl::StatusOr<base::json::object> EpisodeTreeJson(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer,
                                                    const std::vector<double>& advantages, size_t text_bytes);
 
@@ -28,7 +28,7 @@ absl::StatusOr<base::json::object> EpisodeTreeJson(const v1::EpisodeTree& tree, 
 absl::StatusOr<std::string> CallTokensJson(const v1::EpisodeTree& tree, int call,
                                            std::shared_ptr<const text::Tokenizer> tokenizer);
 
-// Whether a text of the tree, its segments' or a delivered message, contains `wanted`, ASCII letters of either case alike.
+// Whether a segment's text or a delivered message of the tree contains `wanted`, ignoring ASCII case.
 bool ContainsText(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer, const std::string& wanted);
 
 }  // namespace ingot::view

@@ -19,7 +19,7 @@ double Overlap(int64_t from, int64_t to, int64_t begin, int64_t end) {
   return static_cast<double>(std::max<int64_t>(0, std::min(to, end) - std::max(from, begin))) * 1e-9;
 }
 
-// The group of the batch that was rewarded last; null = the journal has none of them.
+// The batch's group that was rewarded last; null = the journal has none of its groups.
 std::optional<JournalGroup> LastRewarded(const JournalBatch& batch, const Journal& journal) {
   std::optional<JournalGroup> last;
   for (const int64_t id : batch.groups) {

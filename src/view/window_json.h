@@ -1,5 +1,5 @@
-// The window as a picture: its groups from the oldest open one on, with their samples, ages and causes. Pure but for the
-// pool that it reads.
+// The window as a picture: its groups from the oldest open group on, with their samples, ages and causes. Pure except
+// for reading the pool.
 #pragma once
 
 #include "base/json.h"
@@ -12,10 +12,10 @@ namespace ingot::view {
 
 // {"head", "window", "budget", "live_version", "unreleased": [...],
 //  "groups": [{"group", "task", "state", "age_s", "in_window", "version", "straggler", "cause", "samples": [...]}]}
-// The cause of a straggler names what its oldest running sample spends its time on (waits.h, HeldUpBy), of the first
-// kMostNamed stragglers. `engines_rest`: no engine has a call now.
+// For the first kMostNamed stragglers, the cause says where the oldest running sample spends its time (waits.h,
+// HeldUpBy). `engines_rest`: no engine has a call now.
 // A straggler is an open group whose age is more than twice the median of the last groups that finished. `now_ns`: of the
-// clock, nanoseconds since the Unix epoch. At most kMostGroups groups are told. Errors are the pool's.
+// clock, nanoseconds since the Unix epoch. At most kMostGroups groups are listed. Errors are the pool's.
 absl::StatusOr<base::json::object> WindowJson(const RunFacts& facts, const Journal& journal, datapool::Client& pool,
                                               int64_t now_ns, bool engines_rest);
 

@@ -143,7 +143,7 @@ TEST_F(PreflightTest, AnExpectedAnswerThatNothingEqualsIsFound) {
   EXPECT_THAT(Warnings(), IsEmpty());
   AddTask("sum-2", R"({"prompt": "", "answer": "two"})");
   EXPECT_THAT(Error(),
-              AllOf(HasSubstr("verifier.expected is 'two', which is no number"), HasSubstr("'sum-2'; 1 of 2")));
+              AllOf(HasSubstr("verifier.expected is 'two', which is not a number"), HasSubstr("'sum-2'; 1 of 2")));
   recipe().verifier.kind = "regex";
   recipe().verifier.pattern = "${task.answer}(";
   EXPECT_THAT(Error(), HasSubstr("does not compile"));

@@ -99,7 +99,7 @@ TEST(Executor, TryPostRejectsBeyondTheBoundAndPostDoesNot) {
     EXPECT_TRUE(executor.TryPost([&] { ++ran; }).ok());
     const absl::Status rejected = executor.TryPost([&] { ++ran; });
     EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_EQ(rejected.message(), "writers has 2 tasks waiting, as many as it may");
+    EXPECT_EQ(rejected.message(), "the queue of writers is full: 2 tasks wait");
     executor.Post([&] { ++ran; });
   }
   AwaitIdle(executor, 1);

@@ -128,7 +128,7 @@ TEST_F(FileTest, ErrorsNameThePathAndTheReason) {
   EXPECT_TRUE(ReadFile(Path("file"), 5).ok());
   const absl::Status large = ReadFile(Path("file"), 4).status();
   EXPECT_EQ(large,
-            absl::InvalidArgumentError("cannot read '" + Path("file") + "': it has more than the 4 bytes it may have"));
+            absl::InvalidArgumentError("cannot read '" + Path("file") + "': it is larger than the limit of 4 bytes"));
 }
 
 }  // namespace

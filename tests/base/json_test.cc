@@ -169,9 +169,9 @@ TEST(JsonTest, AcceptsTheSameRandomTextAsBoost) {
 TEST(JsonTest, ErrorsTellExtraTextFromIncompleteText) {
   const auto fault = [](std::string_view text) { return std::string(ParseJson(text).status().message()); };
   for (const char* text : {"{} x", "{} {}", "[1]]", "1 2", "{}\t,"}) {
-    EXPECT_NE(fault(text).find("there is more text behind the value"), std::string::npos) << text << fault(text);
+    EXPECT_NE(fault(text).find("there is more text after the value"), std::string::npos) << text << fault(text);
   }
-  EXPECT_EQ(fault("{} x"), "malformed JSON at line 1, column 4: there is more text behind the value");
+  EXPECT_EQ(fault("{} x"), "malformed JSON at line 1, column 4: there is more text after the value");
   EXPECT_NE(fault("{").find("incomplete"), std::string::npos);
   EXPECT_NE(fault("").find("incomplete"), std::string::npos);
 }

@@ -40,7 +40,7 @@ TEST(Outage, ReportsItsBeginningAReminderEachMinuteAndItsEnd) {
   outage.Over();
   EXPECT_EQ(logged.text(),
             "warning: the watch waits: refused\nwarning: the watch has waited for 60 s: no answer\n"
-            "info: the watch goes on after 70 s\n");
+            "info: the watch resumed after 70 s\n");
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
   ::testing::internal::CaptureStdout();
   auto log = MustOpen(Options(3));
   const std::string broken = ::testing::internal::GetCapturedStdout();
-  EXPECT_NE(broken.find("cut 2 line(s) that are no JSON object with a step"), std::string::npos) << broken;
+  EXPECT_NE(broken.find("cut 2 line(s) that are not a JSON object with a step"), std::string::npos) << broken;
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
   ASSERT_TRUE(log->Write(3, {{"x", 3}}).ok());
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));
@@ -218,11 +218,11 @@ TEST_F(RunLogTest, ResumeTellsThatTheEarlierLinesAreGone) {
     MustOpen(Options(step));
     return ::testing::internal::GetCapturedStdout();
   };
-  const std::string gone = "metrics.jsonl is gone: the record begins anew at step 7";
+  const std::string gone = "metrics.jsonl is gone: the record restarts at step 7";
   EXPECT_NE(said_on_resume(7).find(gone), std::string::npos);
-  const std::string empty = "has no line of an earlier step: the record begins anew at step 7";
+  const std::string empty = "has no line of an earlier step: the record restarts at step 7";
   EXPECT_NE(said_on_resume(7).find(empty), std::string::npos) << "the file was made by the resume before";
-  EXPECT_EQ(said_on_resume(0).find("begins anew"), std::string::npos) << "no step was taken before";
+  EXPECT_EQ(said_on_resume(0).find("record restarts"), std::string::npos) << "no step was taken before";
 }
 
 TEST_F(RunLogTest, ResumeKeepsLinesOfKeptVersions) {

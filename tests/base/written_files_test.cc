@@ -60,19 +60,20 @@ TEST_F(WrittenFilesTest, AFlippedBitOfAnyFileIsRejectedByName) {
     Write(name, intact);
   }
   Write("model.safetensors", "WEIGHTS");
-  EXPECT_THAT(Fault(),
-              AllOf(HasSubstr("its checksum (XXH3) is "), HasSubstr(", and that of what was written is "),
-                    HasSubstr("(checksums.json beside it): copy the folder again, or use another checkpoint; if it was "
-                              "changed on purpose, remove checksums.json")));
+  EXPECT_THAT(
+      Fault(),
+      AllOf(HasSubstr("its checksum (XXH3) is "), HasSubstr(", but the written file had "),
+            HasSubstr("(checksums.json next to it): copy the folder again, or use another checkpoint; if it was "
+                      "changed on purpose, remove checksums.json")));
 }
 
 TEST_F(WrittenFilesTest, AFileThatIsCutOffOrGoneIsRejectedByName) {
   ASSERT_TRUE(WriteChecksums(dir_).ok());
   Write("model.safetensors", "weig");
-  EXPECT_THAT(Fault(), HasSubstr("/model.safetensors is damaged: it has 4 bytes, and 7 were written"));
+  EXPECT_THAT(Fault(), HasSubstr("/model.safetensors is damaged: it has 4 bytes, but 7 were written"));
   fs::remove(dir_ + "/model.safetensors");
   EXPECT_THAT(Fault(),
-              HasSubstr("/model.safetensors, which checksums.json beside it lists with 7 bytes, cannot be read"));
+              HasSubstr("/model.safetensors, which checksums.json next to it lists with 7 bytes, cannot be read"));
 }
 
 TEST_F(WrittenFilesTest, AFlippedBitOfTheRecordIsRejected) {

@@ -90,7 +90,7 @@ TEST_F(GgufFile, NamesAFieldThatIsMissingOrOfAnotherKind) {
   EXPECT_THAT(std::string(file->Require<int64_t>("llama.context_length").status().message()),
               HasSubstr("'llama.context_length' is missing"));
   EXPECT_THAT(std::string(file->Require<std::string>("llama.block_count").status().message()),
-              HasSubstr("'llama.block_count' holds a value of another kind"));
+              HasSubstr("'llama.block_count' has a value of the wrong kind"));
 }
 
 // A large tensor is read through the bounded buffer in several parts, and blocks never lie across two.
@@ -112,11 +112,11 @@ TEST_F(GgufFile, ReadsATensorThatIsLargerThanItsBuffer) {
 }
 
 TEST_F(GgufFile, RejectsWhatIsNoGgufFile) {
-  ExpectRejected("", "needs 4 bytes at byte 0, and the file has 0");
+  ExpectRejected("", "needs 4 bytes at byte 0, but the file has 0");
   ExpectRejected("GGUX and more of it", "is not the mark 'GGUF'");
   std::string old = Sample().Bytes();
   old[4] = 1;
-  ExpectRejected(old, "names version 1; 2 and 3 are read");
+  ExpectRejected(old, "has version 1; supported: 2 and 3");
   EXPECT_FALSE(File::Open(dir_).ok());
   EXPECT_EQ(File::Open(dir_ + "/none").status().code(), absl::StatusCode::kNotFound);
 }
@@ -152,18 +152,18 @@ TEST_F(GgufFile, RejectsTensorsThatTheFileCannotHave) {
     FileMaker maker;
     return maker.Tensor("w", std::move(shape), type, std::string(bytes, '\1')).Bytes();
   };
-  ExpectRejected(one({4}, 10, 64), "tensor 'w' has the type 10, which is not read; read are F32, F16");
-  ExpectRejected(one({3, 33}, 8, 128), "tensor 'w' has rows of 33 values, no multiple of the 32 in a block of Q8_0");
+  ExpectRejected(one({4}, 10, 64), "tensor 'w' has the type 10, which is not supported; supported: F32, F16");
+  ExpectRejected(one({3, 33}, 8, 128), "tensor 'w' has rows of 33 values, not a multiple of the 32 in a block of Q8_0");
   ExpectRejected(one({4, 0}, 0, 64), "tensor 'w' has 0 as its size");
   ExpectRejected(one({uint64_t{1} << 40, uint64_t{1} << 40}, 0, 64), "tensor 'w' has 1099511627776 as its size");
   ExpectRejected(one({1, 1, 1, 1, 4}, 0, 64), "tensor 'w' has 5 dimensions");
-  ExpectRejected(one({100}, 0, 64), "tensor 'w' lies at [0, +400) of 64 data bytes");
+  ExpectRejected(one({100}, 0, 64), "tensor 'w' is at [0, +400) of 64 data bytes");
   FileMaker twice;
   twice.Floats("w", {1}, {1}).Floats("w", {1}, {1});
-  ExpectRejected(twice.Bytes(), "tensor 'w' is there twice");
+  ExpectRejected(twice.Bytes(), "tensor 'w' appears twice");
   FileMaker field;
   field.Uint32("a", 1).Uint32("a", 1);
-  ExpectRejected(field.Bytes(), "field 'a' (2 of 2) is there twice");
+  ExpectRejected(field.Bytes(), "field 'a' (2 of 2) appears twice");
 }
 
 TEST_F(GgufFile, RejectsOverlappingAndMisplacedTensors) {
@@ -172,11 +172,11 @@ TEST_F(GgufFile, RejectsOverlappingAndMisplacedTensors) {
   std::string bytes = maker.Bytes();
   const size_t offset = bytes.rfind(std::string("b\1\0\0\0", 5)) + 5 + 8 + 4;
   Put(bytes, offset, 0);
-  ExpectRejected(bytes, "inside of tensor");
+  ExpectRejected(bytes, "inside tensor");
   Put(bytes, offset, 8);
-  ExpectRejected(bytes, "tensor 'b' lies at offset 8, no multiple of the alignment 32");
+  ExpectRejected(bytes, "tensor 'b' is at offset 8, not a multiple of the alignment 32");
   Put(bytes, offset, uint64_t{1} << 62);
-  ExpectRejected(bytes, "tensor 'b' lies at [4611686018427387904, +32)");
+  ExpectRejected(bytes, "tensor 'b' is at [4611686018427387904, +32)");
   FileMaker aligned;
   aligned.Uint32("general.alignment", 3).Floats("a", {1}, {1});
   ExpectRejected(aligned.Bytes(), "'general.alignment' must be a power of two");

@@ -100,13 +100,13 @@ export async function branches(session, kind) {
   await session.open("#/episodes?fork=new_conversation&state=finished");
   await page.waitForSelector("tbody tr a");
   const addresses = await page.locator("tbody tr td:first-child a").evaluateAll((all) => all.slice(0, 12).map((one) => one.getAttribute("href")));
-  const wanted = new Set(["sub-agent helper, started by main", "goes on from a summary: the answer of call", "fork: retry", "goes on from the trunk"]);
+  const wanted = new Set(["sub-agent helper, started by main", "continues from a summary: the answer of call", "fork: retry", "continues from the trunk"]);
   let seen = "", leaf = "";
   for (const address of addresses) {
     await session.open(address);
     const texts = (await page.locator(".tree .begins").allTextContents()).join("\n");
     for (const one of wanted) if (texts.includes(one)) wanted.delete(one);
-    if (texts.includes("goes on from the trunk")) leaf = address;
+    if (texts.includes("continues from the trunk")) leaf = address;
     seen += texts;
     if (wanted.size === 0) break;
   }

@@ -54,7 +54,7 @@ TEST(Parl, StagesThatTheRecordContradictsAreAnError) {
                              R"([{"main": 1.5}])", R"([{"main": 99999999999}])"}) {
     v1::Group group;
     Orchestrated(group, 1, 1, 0, stages);
-    EXPECT_NE(FaultOf(TermOf("parl_parallel"), group).find("is expected"), std::string::npos) << stages;
+    EXPECT_NE(FaultOf(TermOf("parl_parallel"), group).find("expected a list"), std::string::npos) << stages;
   }
 }
 
@@ -169,7 +169,7 @@ TEST(Retrieval, PenaltiesLeaveTheFloorAndNeverAddToTheReward) {
 TEST(Retrieval, FactsOfAnotherFormAndTasksWithoutIdsAreErrors) {
   v1::Group group = SearchTask();
   v1::EpisodeTree& tree = Search(group, R"({"a": 1})", "[]");
-  EXPECT_NE(FaultOf(TermOf("retrieval"), group).find("fact 'seen' is no list"), std::string::npos);
+  EXPECT_NE(FaultOf(TermOf("retrieval"), group).find("fact 'seen' is not a list"), std::string::npos);
   SetFact(tree, "seen", "[]");
   for (const char* pruned : {"[1]", R"([{"turn": 1}])", R"([{"turn": -1, "ids": []}])",
                              R"([{"turn": 3, "ids": []}, {"turn": 2, "ids": []}])"}) {

@@ -43,7 +43,7 @@ TEST(FailedCall, WithoutTheFactNothingFailedAndAWrongOneIsAnError) {
   SetFact(tree, "failed_calls", "[9]");
   EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("names 9"), std::string::npos);
   SetFact(tree, "failed_calls", "{}");
-  EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("is no list"), std::string::npos);
+  EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("is not a list"), std::string::npos);
   SetFact(tree, "failed_calls", "[");
   EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("fact 'failed_calls'"), std::string::npos);
 }

@@ -177,9 +177,9 @@ TEST_F(HarborTest, TheTasksTimeAndVariablesAreItsOwn) {
   ASSERT_TRUE(slow.ok()) << slow.status();
   EXPECT_EQ(slow->detail, "test.sh ran past its limit of 0.3 s");
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_timeout_s", "long"}}).status().message()),
-              HasSubstr("verifier_timeout_s is no number"));
+              HasSubstr("verifier_timeout_s is not a number"));
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_env", {{"B", 1}}}}).status().message()),
-              HasSubstr("verifier_env has a value that is no text"));
+              HasSubstr("verifier_env has a value that is not a string"));
 }
 
 // An agent may have put a program of any name into the folder that it worked in.
@@ -261,8 +261,8 @@ TEST_F(HarborTest, ARewardThatWasLeftBeforeASignalCounts) {
 TEST_F(HarborTest, AVerifierThatCannotJudgeIsAnErrorAndNeverAZero) {
   EXPECT_THAT(std::string(Run("echo many > /logs/verifier/reward.txt").status().message()), HasSubstr("'many'"));
   EXPECT_THAT(std::string(Run("echo '{\"a\": 1, \"b\": 2}' > /logs/verifier/reward.json").status().message()),
-              HasSubstr("none is called 'reward'"));
-  EXPECT_THAT(std::string(Score({{"tests_dir", "nowhere"}}, "").status().message()), HasSubstr("holds no test.sh"));
+              HasSubstr("no number named 'reward'"));
+  EXPECT_THAT(std::string(Score({{"tests_dir", "nowhere"}}, "").status().message()), HasSubstr("has no test.sh"));
 }
 
 }  // namespace

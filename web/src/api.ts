@@ -1,4 +1,4 @@
-// The run's answers. Everything is asked with GET and polled: no WebSocket, which proxies break.
+// The run's answers. All requests are GET and polling: no WebSocket, which proxies break.
 
 export class Rejected extends Error {}
 
@@ -10,7 +10,7 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
   const text = query.toString();
   const response = await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" });
   if (response.status === 401) {
-    throw new Rejected("the key of this page is not good any more: `ingot view RUN` prints a new link");
+    throw new Rejected("this page's key is no longer valid: `ingot view RUN` prints a new link");
   }
   const body = (await response.text()) || "{}";
   let parsed: unknown;

@@ -30,14 +30,14 @@ function aligned(curves: Curve[]): uPlot.AlignedData {
   return [steps, ...columns] as uPlot.AlignedData;
 }
 
-// The scale of values: a constant curve gets one around it.
+// The scale of values: a constant curve gets a scale around its value.
 function valueRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
   if (low === null || high === null) return [0, 1];
   if (low < high) return uPlot.rangeNum(low, high, 0.1, true);
   return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, low + Math.abs(low) / 2];
 }
 
-// Labels of ticks that are `step` apart: as many digits as tell them apart.
+// Labels of ticks that are `step` apart: enough digits to make them different.
 function tickLabels(ticks: number[], step: number): string[] {
   let digits = 0;
   for (let scaled = step; digits < 9 && Math.abs(scaled - Math.round(scaled)) > 1e-6 * scaled; scaled *= 10) ++digits;
@@ -102,7 +102,7 @@ export class Chart {
     this.plot?.destroy();
   }
 
-  // The last value of a column: what the legend shows while nothing is pointed at.
+  // The last value of a column: the legend shows it while the pointer is elsewhere.
   private newest(column: number): number | null {
     return (this.data[column] as (number | null)[]).reduceRight<number | null>((found, value) => found ?? value, null);
   }

@@ -21,15 +21,15 @@ function nesting(nodes: TreeNode[]): number[] {
 function firstCalls(episode: EpisodeTree): number[] {
   const index = new Map(episode.calls.map((call, i) => [call.call, i]));
   const first = episode.nodes.map((node) => Math.min(Infinity, ...node.ends.map((call) => index.get(call) ?? Infinity)));
-  for (let i = first.length - 1; i >= 0; --i) {  // in pre-order a child stands behind its parent
+  for (let i = first.length - 1; i >= 0; --i) {  // in pre-order a child follows its parent
     const { parent } = episode.nodes[i];
     if (parent >= 0) first[parent] = Math.min(first[parent], first[i]);
   }
   return first;
 }
 
-// By run: how the branches began that it begins. A call that forked begins where no call but its own continuations goes on; a call
-// without tokens of its own is told at its end.
+// By run: how the branches that start there began. A call that forked begins where only its own continuations follow; a
+// call without its own tokens is shown at its end.
 function branchesBegin(episode: EpisodeTree, first: number[]): string[][] {
   const { calls, nodes } = episode;
   const index = new Map(calls.map((call, i) => [call.call, i]));
@@ -39,7 +39,7 @@ function branchesBegin(episode: EpisodeTree, first: number[]): string[][] {
     for (let at = call; at >= 0; at = index.get(calls[at].parent) ?? -1) if (at === from) return true;
     return false;
   };
-  const after = (node: number): number => {  // the runs below `node` stand behind it, up to this one
+  const after = (node: number): number => {  // the runs below `node` follow it, up to this run
     let end = node + 1;
     while (end < nodes.length && nodes[end].depth > nodes[node].depth) ++end;
     return end;
@@ -99,9 +99,9 @@ export class EpisodeView implements View {
         `, sample ${episode.sample}, attempt ${episode.attempt}: ${episode.state} after ${seconds(episode.seconds)}; scaffold ${episode.scaffold || "–"}, ` +
         `task ${episode.task}, ${count(episode.calls.length, "call")}, ${count(episode.sampled_tokens, "sampled token")}, ${number(episode.tree_tokens)} in its tree` +
         (episode.isolation ? `, sandbox ${episode.isolation}` : "")),
-      episode.trunk ? h("p", {}, "It goes on from a fork of its trunk, ", link(hash("episode", { id: episode.trunk }), `episode ${episode.trunk}`), ".") : null,
+      episode.trunk ? h("p", {}, "It continues from a fork of its trunk, ", link(hash("episode", { id: episode.trunk }), `episode ${episode.trunk}`), ".") : null,
       episode.state === "forked" ? h("p", {}, "It is a trunk: the episodes of its ",
-        link(hash("group", { group: episode.group, kind: episode.kind }), "group"), " go on from its last call.") : null,
+        link(hash("group", { group: episode.group, kind: episode.kind }), "group"), " continue from its last call.") : null,
       rewards(episode),
       episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "words"],
         episode.terms.map((term) => [term.term, number(term.weight), number(term.value), raw(term.detail)])) : null,

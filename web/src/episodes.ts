@@ -51,8 +51,8 @@ export class Episodes implements View {
     const all = [...before, ...page.episodes];
     const read = looked + page.looked_at;
     replace(place, table(`${all.length} episodes of ${read} that were read`, kColumns, all.map(row)),
-      page.next === null ? h("p", { class: "soft" }, "That is all.") :
-        h("p", {}, h("button", { onclick: () => void this.load(place, all, page.next!, read) }, "Search on")));
+      page.next === null ? h("p", { class: "soft" }, "End of the list.") :
+        h("p", {}, h("button", { onclick: () => void this.load(place, all, page.next!, read) }, "Keep searching")));
   }
 }
 
@@ -68,7 +68,7 @@ export class StepView implements View {
     const step = await ask<Step>("step", { step: this.wanted.get("step") ?? "" });
     const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
     replace(this.place, h("h2", {}, `Step ${step.step}`),
-      h("p", {}, step.step > 0 ? link(hash("step", { step: step.step - 1 }), "step before") : null, " ",
+      h("p", {}, step.step > 0 ? link(hash("step", { step: step.step - 1 }), "previous step") : null, " ",
         run.last && step.step < run.last.step ? link(hash("step", { step: step.step + 1 }), "next step") : null, " ",
         link(hash("episodes", { step: step.step }), "its episodes")),
       table("The groups of its batch", ["group", "task", "domain", "#version", "#reward", "returns"],

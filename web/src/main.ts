@@ -19,7 +19,7 @@ let trouble: HTMLElement = h("div");  // above the view: why it is not drawn, or
 let drawn = false;                    // the view has been drawn once
 let failures = 0;
 let timer = 0;
-let round = 0;  // of the address; an answer for an earlier one is dropped
+let round = 0;  // of the address; an answer for an earlier address is dropped
 
 function make(name: string, wanted: URLSearchParams, place: HTMLElement): View {
   switch (name) {
@@ -64,7 +64,7 @@ async function update(): Promise<void> {
     if (mine !== round) return;
     ++failures;
     const lost = error instanceof TypeError;  // no connection
-    const text = lost ? "the run does not answer: it may have ended; `ingot view RUN` shows its files" :
+    const text = lost ? "the run does not answer. It may have ended; `ingot view RUN` shows its files" :
       error instanceof Error ? error.message : String(error);
     say(text, true);
     if (!drawn) replace(trouble, h("p", { class: "error", role: "alert" }, text));

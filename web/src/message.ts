@@ -35,13 +35,13 @@ export function describeCall(call: Call): string {
     `queue and prompt ${seconds(call.queue_s)}, decoding ${seconds(call.decode_s)}`;
 }
 
-// How a call's branch began; empty = it goes on where another call of the same thread ended. `before`: the call whose path it leaves.
+// How a call's branch began; empty = it continues another call of the same thread. `before`: the call whose path it leaves.
 export function beginning(call: Call, before?: Call): string {
   const thread = call.branch && call.branch !== before?.branch;
   const from = call.origin_call >= 0 ? ` of call ${call.origin_call}` : "";
   const words = [
-    call.after_trunk ? "goes on from the trunk" : "",
-    call.origin === "summary" ? `goes on from a summary: the answer${from}` : "",
+    call.after_trunk ? "continues from the trunk" : "",
+    call.origin === "summary" ? `continues from a summary: the answer${from}` : "",
     call.origin === "sub-agent" ? `sub-agent${thread ? ` ${call.branch}` : ""}${thread && call.parent_branch ? `, started by ${call.parent_branch}` : from ? `, started by a tool call${from}` : ""}` :
       thread ? `branch ${call.branch}` : "",
     call.fork_cause ? `fork: ${call.fork_cause}` : ""];

@@ -15,7 +15,7 @@ export function chartsFor(names: string[]): ChartSpec[] {
     names.filter((name) => name.startsWith(prefix) && wanted(name.slice(prefix.length)));
   const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step"): ChartSpec =>
     ({ title, names: wanted.filter((name) => has.has(name)), opens });
-  // All curves whose names begin with `prefix`: as many charts as keep the curves of each one apart by colour.
+  // All curves whose names begin with `prefix`, in as many charts as needed to give each curve its own color.
   const every = (title: string, prefix: string, found: string[], opens: ChartSpec["opens"] = "step", most = Infinity): ChartSpec[] => {
     const shown = found.slice(0, most), charts: ChartSpec[] = [];
     for (let i = 0; i < shown.length; i += kColours.length) {

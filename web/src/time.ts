@@ -31,16 +31,16 @@ export class TimeView implements View {
       { name: "trained", amount: tokens.trained },
       { name: "too old to train", amount: tokens.stale },
       { name: "dropped and failed groups", amount: tokens.dropped },
-      { name: "evaluation, probes, failed attempts, under way", amount: rest },
+      { name: "evaluation, probes, failed attempts, in progress", amount: rest },
     ];
     const parted = time.parts.reduce((sum, part) => sum + part.amount, 0);
     refresh(this.place, h("h2", {}, "Where every second of the trainer went"),
       bar(time.parts, time.wall, "wall clock"),
       table(`${time.steps} steps, ${seconds(time.wall)} of wall clock. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
-        `the last two parts are what is left over. All parts together: ${percent(parted / time.wall)}`,
+        `the last two parts are the remainder. All parts together: ${percent(parted / time.wall)}`,
         ["part", "#time", "#share"], time.parts.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wall)])),
       h("h2", {}, "What the trainer waited for"),
-      h("p", { class: "soft" }, `The last ${time.wait_steps} steps. A wait ends with the batch's last group; its cause is what that group's last episode did meanwhile.`),
+      h("p", { class: "soft" }, `The last ${time.wait_steps} steps. A wait ends with the batch's last group; its cause is what that group's last episode did during the wait.`),
       time.wait_explained > 0 ? [bar(time.wait_causes, time.wait_explained, "waits"),
         table("Waits by cause", ["cause", "#time", "#share"],
           time.wait_causes.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wait_explained)]))] :

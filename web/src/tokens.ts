@@ -1,5 +1,5 @@
-// The tokens of a call, coloured by log-prob, advantage or version. Only the lines in sight are in the document, so that a
-// call of 200,000 tokens opens and scrolls like a short one.
+// The tokens of a call, colored by log-prob, advantage or version. Only the visible lines are in the document, so that a
+// call of 200,000 tokens opens and scrolls like a short call.
 import { EpisodeTree, Run, Tokens, ask } from "./api";
 import { h, hash, link, number, replace, seconds } from "./dom";
 import { beginning, describeCall, message, rewards } from "./message";
@@ -8,7 +8,7 @@ import { swatch } from "./window";
 
 const kLine = 20;       // pixels
 const kCharacters = 110;
-const kAround = 20;     // lines beyond the sight
+const kAround = 20;     // lines outside the visible part
 
 type Colouring = "logprob" | "advantage" | "version" | "source";
 
@@ -47,7 +47,7 @@ class Path {
   }
 }
 
-// The first token of each line: a line ends behind a line end, or when it is full.
+// The first token of each line: a line ends after a line break, or when it is full.
 export function lines(texts: string[]): number[] {
   const starts = [0];
   let width = 0;
@@ -127,7 +127,7 @@ export class TokensView implements View {
       h("div", { class: "legend", role: "group", "aria-label": "colour by" }, "Colour by ",
         (["logprob", "advantage", "version", "source"] as Colouring[]).map((kind) => h("button", { "aria-pressed": kind === this.colouring ? "true" : "false",
           onclick: ((event: MouseEvent) => this.choose(kind, event.currentTarget as HTMLElement)) as (event: never) => void }, kind === "logprob" ? "log-prob" : kind)),
-        find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: the one before")),
+        find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: previous")),
       this.legend, this.about, this.box, this.whole);
     this.sheet.style.height = `${this.starts.length * kLine}px`;
     replace(this.box, this.sheet);
@@ -149,7 +149,7 @@ export class TokensView implements View {
     if (index < 0) return;
     const call = episode.calls[index];
     const beside = (at: number, word: string) => episode.calls[at] ? [link(hash("call", { id: episode.id, call: episode.calls[at].call }), word), " "] : null;
-    replace(this.whole, h("p", {}, beside(index - 1, "call before"), beside(index + 1, "next call")),
+    replace(this.whole, h("p", {}, beside(index - 1, "previous call"), beside(index + 1, "next call")),
       beginning(call) ? h("p", {}, h("span", { class: "begins" }, beginning(call))) : null,
       h("p", { class: "soft" }, describeCall(call), `; from ${seconds(call.started_s)} to ${seconds(call.ended_s)} of the episode`,
         call.advantage === undefined ? "" : `; advantage ${number(call.advantage)}`, call.reward ? `; reward ${number(call.reward)}` : ""),
@@ -180,13 +180,13 @@ export class TokensView implements View {
       logprob: [swatch(mix(0, [60, 150, 90], [210, 40, 40]), "log-prob 0"), swatch(mix(1, [60, 150, 90], [210, 40, 40]), "log-prob −4 and below")],
       version: sampled ? [swatch(mix(0, [60, 110, 200], [220, 140, 30]), `version ${this.low}`), swatch(mix(1, [60, 110, 200], [220, 140, 30]), `version ${this.high}`)] : [],
       advantage: this.advantages.size && this.greatest <= 1e-9 ? [h("span", {}, "every advantage is 0")] : this.advantages.size ? [swatch("rgba(50,150,80,0.5)", `advantage ${number(this.greatest)}`), swatch("rgba(205,45,45,0.5)", `advantage ${number(-this.greatest)}`)] :
-        [h("span", {}, "the advantages are not known: the episode is not trained, or they depend on the whole batch")],
+        [h("span", {}, "the advantages are unknown: the episode is not trained, or they depend on the whole batch")],
       source: [swatch("rgba(194,87,26,0.28)", "sampled")],
     };
     replace(this.legend, h("span", {}, "uncoloured: of the prompt"), legends[this.colouring]);
   }
 
-  // Draws the lines in sight; `again`: those that stand, too.
+  // Draws the visible lines; `again`: also the lines that are already drawn.
   private draw(again: boolean): void {
     const first = Math.max(0, Math.floor(this.box.scrollTop / kLine) - kAround);
     const last = Math.min(this.starts.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / kLine) + kAround);

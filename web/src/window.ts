@@ -1,4 +1,4 @@
-// The window as a picture: from the head on, a cell for each group that holds a slot.
+// The window as a picture: from the head on, one cell for each group that holds a slot.
 import { Run, WindowGroup, WindowState, ask } from "./api";
 import { h, hash, link, refresh, seconds, table } from "./dom";
 import { View } from "./view";

@@ -1,5 +1,6 @@
-// Completion time: among the correct episodes of a group, faster ones gain and slower ones lose. Forge (MiniMax, section 4.2)
-// rewards it without printing a formula. Ours is that of the length term, over seconds without the waits for the engine.
+// Completion time: among the correct episodes of a group, faster episodes gain and slower episodes lose. Forge
+// (MiniMax, section 4.2) rewards it without printing a formula. We use the length term's formula, over seconds without
+// the waits for the engine.
 //
 //   correct, time known:  0.5 - (seconds_i - min) / (max - min)      otherwise, or max = min:  0
 #pragma once

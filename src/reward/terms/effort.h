@@ -1,15 +1,16 @@
-// The nonlinear length penalty of Composer 2 (arXiv 2603.24477, section 4.2). An episode pays for its effort x, and pays more
-// for the first thousands of tokens than for later ones. So easy tasks are answered quickly and hard ones thought through.
+// The nonlinear length penalty of Composer 2 (arXiv 2603.24477, section 4.2). An episode pays for its effort x, and
+// pays more for the first thousands of tokens than for later tokens. So the policy answers easy tasks quickly and
+// thinks hard tasks through.
 //
 //   value = -C(x)      C(x) = ((1 + k x)^(1-q) - 1) / (k (1-q));  q = 1: log(1 + k x) / k
 //   x = (weighted sum of thinking, tool-call, tool-output and final tokens) / 1000
 //       + call_weight * tool calls + turn_weight * turns
 //
-// The source publishes neither k, q nor the weights. An empty answer is the cheapest, so a wrong answer pays as much as
-// the dearest episode of its group (our addition; `charge_wrong: own` is the published formula).
+// The source does not publish k, q or the weights. An empty answer is the cheapest, so a wrong answer pays as much as
+// the most expensive episode of its group (our addition; `charge_wrong: own` is the published formula).
 //
-// Of the sampled tokens of a call, thinking, tool calls and final text have shares by their bytes in the delivered
-// message. Tool output is what a prompt adds to its parent call's; a call without a parent call adds none.
+// A call's sampled tokens are split between thinking, tool calls and final text by their bytes in the delivered
+// message. Tool output is what a prompt adds to its parent call's prompt; a call without a parent adds none.
 #pragma once
 
 #include <string>

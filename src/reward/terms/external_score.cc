@@ -12,10 +12,10 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kShownAnswer = 200;  // bytes of an unusable one in its error
+constexpr size_t kShownAnswer = 200;  // bytes of an unusable answer in its error
 constexpr size_t kMaxDetail = 4096;   // bytes; the rest is left out
 
-// JSON text as a value; null where it is none.
+// JSON text as a value; null if it is not JSON.
 value Parsed(const std::string& json) {
   absl::StatusOr<value> parsed = base::ParseJson(json);
   return parsed.ok() ? *std::move(parsed) : value();
@@ -55,14 +55,14 @@ std::string JsonOf(const GroupFacts& group) {
 }
 
 absl::Status Unusable(const std::string& url, const std::string& fault, const std::string& answer) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(url, " answered ", fault, R"(; {"score": number} is expected, and it was ")",
-                   base::Printable(answer, {.max_bytes = kShownAnswer, .quoted = true}), "\""));
+  return absl::InvalidArgumentError(absl::StrCat(url, " answered ", fault, R"(; expected {"score": number}, got ")",
+                                                 base::Printable(answer, {.max_bytes = kShownAnswer, .quoted = true}),
+                                                 "\""));
 }
 
 absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string& url, const EpisodeFacts& episode) {
   const auto parsed = base::ParseJson(answer);
-  if (!parsed.ok()) return Unusable(url, absl::StrCat("no JSON: ", parsed.status().message()), answer);
+  if (!parsed.ok()) return Unusable(url, absl::StrCat("text that is not JSON: ", parsed.status().message()), answer);
   const value* score = base::Find(*parsed, "score");
   if (score == nullptr || !score->is_number()) return Unusable(url, "without a number 'score'", answer);
   TermResult result;
@@ -73,27 +73,27 @@ absl::StatusOr<TermResult> ResultIn(const std::string& answer, const std::string
   }
   const value* calls = base::Find(*parsed, "calls");
   if (calls == nullptr || calls->is_null()) return result;
-  if (!calls->is_object()) return Unusable(url, "'calls' that are no object", answer);
+  if (!calls->is_object()) return Unusable(url, "'calls' that is not an object", answer);
   for (const auto& [id, earned] : calls->get_object()) {
     const bool known = std::any_of(episode.calls.begin(), episode.calls.end(),
                                    [id = std::string(id)](const auto& call) { return call.policy && call.id() == id; });
-    if (!known) return Unusable(url, "'calls' with an id that is no call of the policy", answer);
-    if (!earned.is_number()) return Unusable(url, "'calls' with a value that is no number", answer);
+    if (!known) return Unusable(url, "'calls' with an id that is not a call of the policy", answer);
+    if (!earned.is_number()) return Unusable(url, "'calls' with a value that is not a number", answer);
     result.calls[std::string(id)] = earned.to_number<double>();
   }
   return result;
 }
 
-// The entries of the answer about a group of so many episodes.
+// The entries of the answer about a group of `episodes` episodes.
 absl::StatusOr<base::json::array> EntriesIn(const std::string& answer, const std::string& url, size_t episodes) {
   const auto unusable = [&](const std::string& fault) {
-    return absl::InvalidArgumentError(absl::StrCat(url, " answered ", fault, R"(; {"scores": [..]} with )", episodes,
-                                                   " entries, one for each episode, is expected, and it was \"",
+    return absl::InvalidArgumentError(absl::StrCat(url, " answered ", fault, R"(; expected {"scores": [..]} with )",
+                                                   episodes, " entries, one for each episode, got \"",
                                                    base::Printable(answer, {.max_bytes = kShownAnswer, .quoted = true}),
                                                    "\""));
   };
   const auto parsed = base::ParseJson(answer);
-  if (!parsed.ok()) return unusable(absl::StrCat("no JSON: ", parsed.status().message()));
+  if (!parsed.ok()) return unusable(absl::StrCat("text that is not JSON: ", parsed.status().message()));
   const value* scores = base::Find(*parsed, "scores");
   if (scores == nullptr || !scores->is_array()) return unusable("without a list 'scores'");
   const base::json::array& entries = scores->get_array();
@@ -106,7 +106,7 @@ absl::StatusOr<base::json::array> EntriesIn(const std::string& answer, const std
 absl::Status ExternalOptions::Validate() const {
   if (!url.starts_with("http://") && !url.starts_with("https://")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("external.url is '", url, "': http://... or https://... is expected"));
+        absl::StrCat("external.url is '", url, "': it must begin with http:// or https://"));
   }
   if (!(timeout_s > 0 && timeout_s <= 86400)) {
     return absl::InvalidArgumentError(
@@ -148,7 +148,7 @@ std::vector<absl::StatusOr<TermResult>> ExternalTerm::ScoresOf(const GroupFacts&
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> ExternalTerm::Judge(const GroupFacts& group) const {
-  if (scorer_ == nullptr) return absl::FailedPreconditionError("no external server can be reached from here");
+  if (scorer_ == nullptr) return absl::FailedPreconditionError("this process cannot reach external servers");
   if (options_.group && !group.episodes.empty()) return ScoresOf(group);
   std::vector<absl::StatusOr<TermResult>> results(group.episodes.size(), TermResult());
   ForEach(results.size(), options_.concurrency, [&](size_t i) { results[i] = ScoreOf(group.episodes[i]); });

@@ -1,4 +1,4 @@
-// A score from a server of the user's, for rewards that no term here computes. Each episode is POSTed as JSON:
+// A score from the user's server, for rewards that no term here computes. The term POSTs each episode as JSON:
 //
 //   {"episode_id", "task_id", "task": its payload, "domain", "scaffold", "outcome", "signals": {}, "facts": {},
 //    "seconds", "calls": [{"call_id", "turn", "policy", "sampled_tokens", "finish", "message": as it was delivered}]}
@@ -10,8 +10,9 @@
 //
 //   {"group_id", "episodes": [as above, ..]}
 //
-// and the answer is {"scores": [an entry for each, in their order]}. An entry is a number or what a single episode's answer
-// is. An entry that is null or something else is an error of its episode alone. Another number of entries is an error of all.
+// and the answer is {"scores": [an entry for each, in their order]}. An entry is a number, or has the form of a single
+// episode's answer. Null or any other entry is an error of only its episode. A wrong number of entries is an error of
+// all.
 #pragma once
 
 #include <memory>
@@ -26,9 +27,9 @@ namespace ingot::reward {
 struct ExternalOptions {
   std::string url;          // http:// or https://
   double timeout_s = 30;    // of one request, above 0 and at most 86400
-  int32_t tries = 2;        // requests for an episode while none is answered, > 0
+  int32_t tries = 2;        // requests for an episode until one is answered, > 0
   int32_t concurrency = 4;  // requests at a time for one group, > 0
-  bool group = false;       // one request for all episodes of a group, in place of one for each
+  bool group = false;       // one request for all episodes of a group, instead of one for each
 
   absl::Status Validate() const;
   bool operator==(const ExternalOptions&) const = default;

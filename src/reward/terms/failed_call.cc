@@ -23,13 +23,13 @@ absl::StatusOr<TermResult> FailedCallTerm::Of(const EpisodeFacts& episode) const
   TermResult result;
   INGOT_ASSIGN_OR_RETURN(const auto failed, episode.Fact("failed_calls"));
   if (!failed.has_value()) return result;
-  if (!failed->is_array()) return absl::InvalidArgumentError("fact 'failed_calls' is no list");
+  if (!failed->is_array()) return absl::InvalidArgumentError("fact 'failed_calls' is not a list");
   for (const base::json::value& entry : failed->get_array()) {
     const auto call = std::find_if(episode.calls.begin(), episode.calls.end(),
                                    [&](const CallFacts& one) { return one.policy && Names(entry, *one.record); });
     if (call == episode.calls.end()) {
       return absl::InvalidArgumentError(absl::StrCat("fact 'failed_calls' names ", base::PrintJson(entry),
-                                                     ", which is no call of the policy: give a turn, the id of a "
+                                                     ", which is not a call of the policy: give a turn, the id of a "
                                                      "call or the id of a tool call"));
     }
     result.calls[call->id()] = -1 / static_cast<double>(episode.policy_calls());

@@ -3,7 +3,7 @@
 //
 // The agent knows which results were errors. It posts them as the fact `failed_calls`, a list of turns (Call.sequence), ids
 // of calls, or ids of tool calls. A test that fails on purpose does not belong there. An episode without the fact had no
-// failed call. An entry that names no call of the policy makes the episode's result an error.
+// failed call. An entry that does not name a call of the policy makes the episode's result an error.
 #pragma once
 
 #include "reward/term.h"

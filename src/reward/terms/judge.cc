@@ -16,9 +16,9 @@ namespace ingot::reward {
 namespace {
 
 constexpr size_t kShownReasoning = 400;  // bytes of each in the detail
-constexpr size_t kShownAnswer = 200;     // bytes of an unusable one in its error
+constexpr size_t kShownAnswer = 200;     // bytes of an unusable answer in its error
 
-// The text at a field of the task; a value that is no string as JSON. FAILED_PRECONDITION: there is none.
+// The text at a field of the task; a value that is not a string, as JSON. FAILED_PRECONDITION: the field is missing.
 absl::StatusOr<std::string> TaskText(const v1::Task& task, const std::string& field) {
   if (field.empty()) return "";
   INGOT_ASSIGN_OR_RETURN(const auto value, TaskField(task, field));
@@ -53,13 +53,13 @@ base::Key128 KeyOf(const JudgeServer& server, const JudgeCase& one) {
 }  // namespace
 
 absl::Status JudgeOptions::Validate() const {
-  if (server.model.empty()) return absl::InvalidArgumentError("judge.model is empty: name the model that judges");
+  if (server.model.empty()) return absl::InvalidArgumentError("judge.model is empty: set it to the judge's model");
   if (!(server.timeout_s > 0 && server.timeout_s <= 86400)) {
     return absl::InvalidArgumentError(
         absl::StrCat("judge.timeout_s is ", server.timeout_s, ": seconds, above 0 and at most 86400"));
   }
   if (server.max_tokens < 1) return absl::InvalidArgumentError("judge.max_tokens must be at least 1");
-  if (rubrics.empty()) return absl::InvalidArgumentError("judge.rubrics is empty: at least one is needed");
+  if (rubrics.empty()) return absl::InvalidArgumentError("judge.rubrics is empty: it needs at least one rubric");
   if (concurrency >= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("judge.concurrency is ", concurrency, ": at least 1"));
 }
@@ -77,7 +77,8 @@ absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
     absl::StatusOr<JudgeVerdict> verdict = VerdictIn(*answer);
     if (verdict.ok()) {
       const absl::Status kept = verdicts_->Add(key, *verdict);
-      if (!kept.ok()) INGOT_LOG(warn, "a judge may be asked again: {}", std::string(kept.message()));
+      if (!kept.ok())
+        INGOT_LOG(warn, "cannot store a verdict, so a judge may be asked again: {}", std::string(kept.message()));
       return verdict;
     }
     fault = absl::Status(verdict.status().code(),
@@ -105,7 +106,7 @@ TermResult JudgeTerm::Combine(const std::vector<JudgeVerdict>& verdicts) const {
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> JudgeTerm::Judge(const GroupFacts& group) const {
-  if (model_ == nullptr) return absl::FailedPreconditionError("no judge's model can be reached from here");
+  if (model_ == nullptr) return absl::FailedPreconditionError("this process cannot reach the judge's model");
   INGOT_ASSIGN_OR_RETURN(const std::string question, TaskText(group.group->task(), options_.question_field));
   INGOT_ASSIGN_OR_RETURN(const std::string reference, TaskText(group.group->task(), options_.reference_field));
   const size_t rubrics = options_.rubrics.size();
@@ -129,7 +130,7 @@ absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> JudgeTerm::Judge(const G
         fault = verdicts[i].status();
     }
     const bool all_unsure = std::all_of(of_episode.begin(), of_episode.end(), [](const auto& v) { return v.unsure; });
-    if (fault.ok() && all_unsure) fault = absl::FailedPreconditionError("the judge was unsure by every rubric");
+    if (fault.ok() && all_unsure) fault = absl::FailedPreconditionError("the judge was unsure on every rubric");
     if (fault.ok()) {
       results.emplace_back(Combine(of_episode));
     } else {

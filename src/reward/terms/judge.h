@@ -3,12 +3,12 @@
 //
 //   value = mean score over the rubrics that did not abstain, in [0, 1]
 //
-// One rubric per request, temperature 0, a JSON verdict with the reasoning first (verdict.h). An unusable answer is asked
-// for once more; then the rubric fails, and the episode is an error and never a 0. So is an episode of which every rubric
-// abstained. Measures: `disagreement`, the standard deviation over the rubrics, and `abstained`.
+// One rubric per request, temperature 0, a JSON verdict with the reasoning first (verdict.h). After an unusable answer
+// the term asks once more; then the rubric fails, and the episode is an error, never a 0. If every rubric abstains, the
+// episode is an error too. Measures: `disagreement`, the standard deviation over the rubrics, and `abstained`.
 //
-// The judge sees the task's question and reference, and the content of the policy's last call that has some, without its
-// claims about itself. Equal responses are judged once (verdicts.h).
+// The judge sees the task's question and reference, and the content of the policy's last call that has content, without
+// its claims about itself. Equal responses are judged once (verdicts.h).
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ namespace ingot::reward {
 struct JudgeOptions {
   JudgeServer server;
   std::vector<std::string> rubrics = {"The response comes to the same result as the reference."};  // at least one
-  std::string question_field = "question";  // of the task; dotted path; empty = the judge sees none
+  std::string question_field = "question";  // of the task; dotted path; empty = the judge sees no question
   std::string reference_field = "answer";   // the same of the right answer
   int32_t concurrency = 4;                  // requests at a time for one group, > 0
 

@@ -1,11 +1,11 @@
-// Language mixing, a process reward: a call of the policy that writes in another script than its task pays at its own turn.
-// Forge (MiniMax, section 4.2) names the target, without a number.
+// Language mixing, a process reward: a call of the policy that writes in a different script from its task pays at its
+// own turn. Forge (MiniMax, section 4.2) names the target, without a number.
 //
 //   value of a call = -min(1, 10 * s) / (the policy's calls)   if s > allowed, else 0
 //
 // s: the share of foreign letters (scripts.h) in the call's content and reasoning, without code, TeX, URLs and JSON. The
-// expected scripts are those of `language`, or else those in the strings of the task. A task without letters expects
-// nothing. Mixing within one script, such as English with Spanish, is not seen.
+// expected scripts come from `language`, or else from the strings of the task. A task without letters expects nothing.
+// The term does not see mixing within one script, such as English with Spanish.
 #pragma once
 
 #include <string>

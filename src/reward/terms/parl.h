@@ -9,11 +9,11 @@
 //   r_parallel = min(1, n / cap)        n: sub-agents in the episode's widest stage
 //   r_finish   = finished / assigned    sub-agents, by the signals subagents/finished and subagents/assigned; 0 if none
 //
-// The widest stage counts, so that one sub-agent after another is not parallel. `finished` is at most the number of
-// sub-agents that worked. It is divided by all that were assigned, so that empty assignments lose.
+// The widest stage counts, so sub-agents that run one after another are not parallel. `finished` is at most the number
+// of sub-agents that worked. It is divided by all that were assigned, so that empty assignments lose.
 //
-// Critical steps are a constraint of the same section: the sum over stages of main + max(sub). An episode that passes the
-// budget has no r_perf, so the term takes the outcome away:
+// Critical steps are a constraint of the same section: the sum over stages of main + max(sub). An episode that exceeds
+// the budget has no r_perf, so the term takes the outcome away:
 //
 //   value = -max(0, outcome) if critical steps > budget, else 0
 #pragma once
@@ -25,7 +25,7 @@
 namespace ingot::reward {
 
 struct ParlParallelOptions {
-  int32_t cap = 4;  // sub-agents side by side beyond which nothing more is earned; > 0
+  int32_t cap = 4;  // more parallel sub-agents than this earn nothing more; > 0
 
   absl::Status Validate() const;
   bool operator==(const ParlParallelOptions&) const = default;
@@ -48,7 +48,7 @@ class ParlFinishTerm final : public EpisodeTerm {
 };
 
 struct CriticalStepsOptions {
-  int64_t budget = 0;                    // of every task without a budget of its own; 0 = such a task is an error
+  int64_t budget = 0;                    // of every task without its own budget; 0 = such a task is an error
   std::string field = "critical_steps";  // of the task: its own budget, a number > 0; dotted path
 
   absl::Status Validate() const;

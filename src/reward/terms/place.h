@@ -1,5 +1,5 @@
-// Places of sizes among each other, for terms that favour the smaller ones: 0.5 for the smallest, -0.5 for the largest,
-// linear between them, and 0 where all are equal.
+// Ranks of sizes within a group, for terms that favor smaller sizes: 0.5 for the smallest, -0.5 for the largest, linear
+// between them, and 0 if all are equal.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 namespace ingot::reward {
 
 struct RepetitionOptions {
-  int32_t ngram = 8;     // ids, > 0; a byte-level model needs more, such as 32
+  int32_t ngram = 8;     // ids, > 0; a byte-level model needs longer n-grams, such as 32
   double allowed = 0.2;  // share without a penalty, in [0, 1)
 
   absl::Status Validate() const;

@@ -16,7 +16,7 @@ constexpr int kFreePrunes = 3;  // in a row
 constexpr double kPruneCost = 0.1, kMostPruneCost = 0.5;
 constexpr double kFreeTurns = 64, kMostTurns = 128, kMostTurnCost = 0.5;
 
-// Ids are strings or whole numbers. nullopt: `list` is no list of them.
+// Ids are strings or whole numbers. nullopt: `list` is not a list of ids.
 std::optional<Ids> IdsIn(const value& list) {
   if (!list.is_array()) return std::nullopt;
   Ids ids;
@@ -33,7 +33,7 @@ absl::StatusOr<std::optional<Ids>> TaskIds(const v1::Task& task, const std::stri
   std::optional<Ids> ids = IdsIn(*list);
   if (ids.has_value()) return ids;
   return absl::FailedPreconditionError(
-      absl::StrCat("field '", field, "' of task '", task.task_id(), "' is no list of ids"));
+      absl::StrCat("field '", field, "' of task '", task.task_id(), "' is not a list of ids"));
 }
 
 absl::StatusOr<std::optional<Ids>> PostedIds(const EpisodeFacts& episode, const std::string& name) {
@@ -41,16 +41,16 @@ absl::StatusOr<std::optional<Ids>> PostedIds(const EpisodeFacts& episode, const 
   if (!list.has_value()) return std::nullopt;
   std::optional<Ids> ids = IdsIn(*list);
   if (ids.has_value()) return ids;
-  return absl::InvalidArgumentError(absl::StrCat("fact '", name, "' is no list of ids"));
+  return absl::InvalidArgumentError(absl::StrCat("fact '", name, "' is not a list of ids"));
 }
 
-// Prunes of neighbouring turns are in a row.
+// Prunes of neighboring turns are in a row.
 absl::StatusOr<double> PruneCostOf(const EpisodeFacts& episode) {
   double cost = 0;
   INGOT_ASSIGN_OR_RETURN(const auto posted, episode.Fact("pruned"));
   if (!posted.has_value()) return cost;
-  const absl::Status bad =
-      absl::InvalidArgumentError("fact 'pruned' is no list of {\"turn\": number, \"ids\": [..]} in the order of turns");
+  const absl::Status bad = absl::InvalidArgumentError(
+      "fact 'pruned' is not a list of {\"turn\": number, \"ids\": [..]} in the order of turns");
   if (!posted->is_array()) return bad;
   int64_t last = -2;
   int in_a_row = 0;
@@ -121,7 +121,7 @@ absl::Status RetrievalOptions::Validate() const {
     return absl::InvalidArgumentError("retrieval.answer_bonus must be at least 0, and retrieval.floor from 0 to 1");
   }
   if (!relevant_field.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("retrieval.relevant_field is empty: name the task's field of relevant ids");
+  return absl::InvalidArgumentError("retrieval.relevant_field is empty: set it to the task's field of relevant ids");
 }
 
 double RetrievalTerm::BetaAt(int64_t version, int64_t total_steps) const {

@@ -1,19 +1,19 @@
-// Retrieval, the reward of Context-1 (Chroma's technical report): find the documents that a task needs, search on until they
-// were seen, and keep the context small without pruning bit by bit.
+// Retrieval, the reward of Context-1 (Chroma's technical report): find the documents that a task needs, keep searching
+// until they were seen, and keep the context small without pruning bit by bit.
 //
 //   reward  = 0.7 F_beta + 0.3 r_traj + r_fa            = r_pre
 //   value   = clamp(r_pre - p_prune - p_turn, eps, r_pre)
 //
 //   F_beta  = (1 + b^2) P R / (b^2 P + R)     precision and recall of the returned ids
-//   r_traj  = recall of everything that was ever seen, also of what was pruned later
+//   r_traj  = recall of everything that was ever seen, including what was pruned later
 //   r_fa    = `answer_bonus` if a returned chunk holds the answer
 //   p_prune = 0.1 per prune beyond 3 in a row, at most 0.5
 //   p_turn  = 0 up to 64 turns, then linear to 0.5 at 128
 //
 // beta falls from `beta` to `beta_end` in equal steps, one per epoch: recall counts b^2 times as much as precision. The
-// report prints no value of eps; 0.01 is ours.
+// report does not give a value of eps; 0.01 is ours.
 //
-// The task names the relevant ids and those that hold the answer. The agent posts three facts:
+// The task names the relevant ids and the ids that hold the answer. The agent posts three facts:
 //
 //   seen      list of ids that any search or read showed
 //   returned  list of ids of its final answer; absent = it ended without one, and the value is 0

@@ -29,7 +29,7 @@ const char* const kNotProse[] = {
     R"re((?:https?://|ftp://|www\.)[^\s<>"'，。、）」]+)re",  // URLs
     R"re(</?[A-Za-z][^<>\n]*>)re",                            // tags
 };
-// A list or object of JSON without another one inside.
+// A list or object of JSON without a nested list or object.
 constexpr char kInnerJson[] = R"re(\{\s*\}|\{[^{}]*"[^{}]*:[^{}]*\}|\[\s*"[^\[\]{}]*\])re";
 constexpr int kJsonDepth = 16;
 

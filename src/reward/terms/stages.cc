@@ -12,10 +12,10 @@ using base::json::value;
 absl::Status BadForm(const value& stages) {
   return absl::InvalidArgumentError(
       absl::StrCat("fact 'stages' is ", base::CutText(base::PrintJson(stages), 200),
-                   ": a list like [{\"main\": 1, \"sub\": [3, 5]}] of numbers of model calls is expected"));
+                   ": expected a list like [{\"main\": 1, \"sub\": [3, 5]}] with numbers of model calls"));
 }
 
-// nullopt: it is no number of calls.
+// nullopt: it is not a number of calls.
 std::optional<int64_t> CallsIn(const value& number) {
   constexpr int64_t kMost = 1 << 20;
   if (!number.is_int64() || number.get_int64() < 0 || number.get_int64() > kMost) return std::nullopt;

@@ -3,8 +3,8 @@
 //
 //   [{"main": 1}, {"main": 1, "sub": [3, 5]}, {"main": 1}]
 //
-// Sub-agents run on pinned versions, so the record can tell whether the numbers are true: their sums must equal the answered
-// calls of the policy and of other models in the record.
+// Sub-agents run on pinned versions, so the term can check the numbers against the record: their sums must equal the
+// answered calls of the policy and of other models in the record.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct Stage {
   int64_t working() const;
 };
 
-// INVALID_ARGUMENT: the fact has another form, or other sums than the record. An episode without the fact has one stage,
-// with all its calls, if no other model than the policy was called; otherwise the fact is missed.
+// INVALID_ARGUMENT: the fact has another form, or its sums differ from the record. An episode without the fact has one
+// stage with all its calls if it called only the policy; otherwise the missing fact is an error.
 absl::StatusOr<std::vector<Stage>> StagesOf(const EpisodeFacts& episode);
 
 }  // namespace ingot::reward

@@ -53,7 +53,7 @@ absl::Status AddCall(const ScoredCall& call, TermResult& result) {
 }  // namespace
 
 absl::Status TeacherOptions::Validate() const {
-  if (model.empty()) return absl::InvalidArgumentError("teacher.model is empty: name a model of gateway.models");
+  if (model.empty()) return absl::InvalidArgumentError("teacher.model is empty: set it to a model of gateway.models");
   if (!(timeout_s > 0 && timeout_s <= 86400)) {
     return absl::InvalidArgumentError(absl::StrCat("teacher.timeout_s is ", timeout_s, ": above 0, at most 86400"));
   }
@@ -69,15 +69,15 @@ absl::Status TeacherTerm::CheckTokenizer(const GroupFacts& group) const {
       if (!call.policy || own == teacher) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("the teacher '", options_.model, "' has the tokenizer ", teacher.empty() ? "(unknown)" : teacher,
-                       ", and call ", call.id(), " of the policy has ", own,
-                       ": ids of one mean nothing to the other; name a teacher with the policy's tokenizer"));
+                       ", but call ", call.id(), " of the policy has ", own,
+                       ": the ids do not match; choose a teacher with the policy's tokenizer"));
     }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> TeacherTerm::Judge(const GroupFacts& group) const {
-  if (model_ == nullptr) return absl::FailedPreconditionError("there are no engines here that a teacher could run on");
+  if (model_ == nullptr) return absl::FailedPreconditionError("this process has no engines for a teacher");
   INGOT_RETURN_IF_ERROR(CheckTokenizer(group));
   INGOT_ASSIGN_OR_RETURN(std::vector<ScoredCall> calls, CallsOf(group));
   ForEach(calls.size(), options_.concurrency, [&](size_t i) {

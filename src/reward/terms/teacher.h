@@ -1,5 +1,5 @@
-// On-policy distillation: the student samples, and a teacher scores the sampled ids. The term gives no reward. It gives every
-// sampled token an advantage of its own, beside that of the rewards and constant in the gradient:
+// On-policy distillation: the student samples, and a teacher scores the sampled ids. The term gives no reward. It gives
+// every sampled token its own advantage, in addition to the rewards' advantage and constant in the gradient:
 //
 //   value of token t = log p_teacher(t) - log p_student(t)
 //
@@ -8,10 +8,10 @@
 // distillation of language models" (arXiv 2306.13649), and Thinking Machines' post on on-policy distillation (2025), whose
 // per-token advantage this is.
 //
-// The teacher is a model of gateway.models: a pinned version of this run, or a server outside it. Its tokenizer must be the
-// policy's: with another fingerprint the term cannot be applied, and the group fails. Measures: `reverse_kl`, the mean
-// over the episode's scored tokens, and `tokens`, their count. Calls that the trainer does not train (of other weights, encoded
-// from text, or drawn under a penalty, bias or grammar) are not scored.
+// The teacher is a model of gateway.models: a pinned version of this run, or a server outside it. Its tokenizer must be
+// the policy's: with another fingerprint the term does not apply, and the group fails. Measures: `reverse_kl`, the mean
+// over the episode's scored tokens, and `tokens`, their count. The teacher does not score calls that the trainer does
+// not train (of other weights, encoded from text, or drawn under a penalty, bias or grammar).
 #pragma once
 
 #include <memory>

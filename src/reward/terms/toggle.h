@@ -5,11 +5,12 @@
 //   value = -max(0, outcome_i)   if mean outcome of the group >= lambda and len_i > budget(task)
 //           0                    otherwise
 //
-// budget(task): the rho-th percentile (nearest rank) of the lengths of the task's correct answers, estimated once, in the
-// first of its groups with at least `min_correct` of them, and then fixed: it is stored with that group's grades as the
-// measure "budget", and later groups get it in GroupFacts.history.
+// budget(task): the rho-th percentile (nearest rank) of the lengths of the task's correct answers. It is estimated
+// once, in the task's first group with at least `min_correct` correct answers, and then fixed: that group's grades
+// store it as the measure "budget", and later groups get it in GroupFacts.history.
 //
-// The paper prints neither lambda, rho nor the length of a phase. Phases are the term's schedule: phase 0, phase_steps 20.
+// The paper does not give lambda, rho or the length of a phase. Phases are the term's schedule: phase 0, phase_steps
+// 20.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,7 @@
 namespace ingot::reward {
 
 struct ToggleOptions {
-  double lambda = 0.5;         // mean outcome from which on the budget binds
+  double lambda = 0.5;         // the budget applies from this mean outcome on
   double rho = 70;             // percentile, in (0, 100]
   int32_t min_correct = 1;     // correct answers that an estimate needs; > 0
   double correct_above = 0.5;  // an outcome above it counts as correct
@@ -37,7 +38,7 @@ class ToggleTerm final : public RewardTerm {
   bool uses_history() const override { return true; }
 
  private:
-  // nullopt: no group had enough correct answers yet.
+  // nullopt: no group has had enough correct answers.
   std::optional<double> BudgetOf(const GroupFacts& group) const;
   ToggleOptions options_;
   std::string name_;

@@ -62,7 +62,7 @@ absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer) {
   const std::string object = LastObject(answer);
   if (object.empty()) return Unusable("has no complete JSON object");
   const auto parsed = base::ParseJson(object);
-  if (!parsed.ok()) return Unusable(absl::StrCat("is no JSON: ", parsed.status().message()));
+  if (!parsed.ok()) return Unusable(absl::StrCat("is not JSON: ", parsed.status().message()));
   const base::json::value* reasoning = base::Find(*parsed, "reasoning");
   const base::json::value* verdict = base::Find(*parsed, "verdict");
   const base::json::value* score = base::Find(*parsed, "score");

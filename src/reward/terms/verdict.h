@@ -15,8 +15,8 @@ struct JudgeCase {
   std::string response;   // of the policy
 };
 
-// The question about one case. Each text of the case stands between markers with `nonce`, which nobody can guess, so that
-// a response cannot end its own part and give orders. `again`: the answer before was unusable.
+// The question about one case. Each text of the case is between markers with an unguessable `nonce`, so that a response
+// cannot close its own part and give orders. `again`: the previous answer was unusable.
 JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool again);
 
 struct JudgeVerdict {
@@ -26,7 +26,8 @@ struct JudgeVerdict {
 };
 
 // Reads the last complete JSON object of an answer: {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure",
-// "score": 0..1}. INVALID_ARGUMENT: there is none, a field is missing or wrong, or score and verdict contradict each other.
+// "score": 0..1}. INVALID_ARGUMENT: no such object, a field is missing or wrong, or score and verdict contradict each
+// other.
 absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer);
 
 // A response without the parts that look like a verdict about itself: JSON with such fields, lines like "Score: 1", and

@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<Verdicts>> Verdicts::Open(const std::string& path
     for (const std::string& line : std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
       if (auto verdict = VerdictOf(line)) verdicts->verdicts_.insert(*std::move(verdict));
     }
-    // A line that was cut must not take the next one with it.
+    // A cut line must not spoil the next line.
     if (!text->empty() && text->back() != '\n') INGOT_RETURN_IF_ERROR(verdicts->Append("\n"));
   }
   return verdicts;

@@ -26,7 +26,7 @@ sandbox::Variables VariablesOf(const VerifierInput& input);
 // The environment of a verifier's command: PATH and the language of this process, and the verifier's own HOME and TMPDIR.
 std::map<std::string, std::string> EnvironmentOf(const VerifierInput& input);
 
-// The base of all kinds that read an answer: it checks that there is one and that it is not too long.
+// The base of all kinds that read an answer: it checks that the answer exists and is not too long.
 class AnswerVerifier : public Verifier {
  public:
   explicit AnswerVerifier(VerifierOptions options) : options_(std::move(options)) {}

@@ -13,7 +13,7 @@ bool IsWordByte(char c) {
   return absl::ascii_isalnum(c) || c == '\'' || c == '_' || (static_cast<unsigned char>(c) & 0x80) != 0;
 }
 
-// The part of the text in which the answer stands.
+// The part of the text with the answer.
 std::string_view AnswerPart(std::string_view text) {
   constexpr std::string_view kBoxed = "\\boxed{";
   if (const size_t boxed = text.rfind(kBoxed); boxed != std::string_view::npos) {
@@ -37,7 +37,7 @@ class ChoiceVerifier final : public ExpectedVerifier {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat("verifier.expected is ", Quoted(expected),
-                                                   ", and not one letter of ", "verifier.choice.choices, ",
+                                                   ", which is not one letter of ", "verifier.choice.choices, ",
                                                    options_.choice.choices));
   }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {

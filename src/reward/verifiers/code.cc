@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<CodeTest>> ParseTests(const std::string& text, const 
   };
   const auto parsed = base::ParseJson(text);
   if (!parsed.ok()) return wrong(std::string(parsed.status().message()));
-  if (!parsed->is_array() || parsed->get_array().empty()) return wrong("no list with at least one test");
+  if (!parsed->is_array() || parsed->get_array().empty()) return wrong("not a list with at least one test");
   if (static_cast<int64_t>(parsed->get_array().size()) > options.max_tests) {
     return wrong(absl::StrCat(parsed->get_array().size(), " tests, more than code.max_tests, ", options.max_tests));
   }
@@ -121,7 +121,7 @@ class CodeVerifier final : public AnswerVerifier {
       }
       if (result.timed_out) timed_out += 1;
       if (first_failure.empty()) first_failure = absl::StrCat("; test ", i, " ", result.failure);
-      if (options_.code.score == "all") break;  // the others change nothing
+      if (options_.code.score == "all") break;  // the other tests change nothing
     }
     const double count = static_cast<double>(tests.size());
     return Verdict{.reward = options_.code.score == "fraction" ? passed / count

@@ -1,10 +1,10 @@
-// Unit tests of a program that the model wrote. The answer is the program; if it has a fenced block (```), the last block
-// is. Each test runs in a sandbox of the verifier's own, which holds the program alone. A test is one of
+// Unit tests of a program that the model wrote. The answer is the program; if it has fenced blocks (```), the last
+// block is. Each test runs in the verifier's own sandbox, which holds only the program. A test is one of
 //
 //   {"input": TEXT, "output": TEXT}   The program reads `input` on stdin, exits with 0 and prints `output`, apart from white
 //                                     space at the ends of lines and of the text. `output` never enters the sandbox.
-//   {"code": TEXT}                    Python alone: `code` runs behind the program in one interpreter, and raises nothing.
-//                                     A program that inspects its interpreter can forge this one.
+//   {"code": TEXT}                    Only Python: `code` runs after the program in one interpreter, without raising.
+//                                     A program that inspects its interpreter can forge this test.
 //
 // Signals: `tests_passed` (their share), `tests_timed_out` (the share that ran past the time limit).
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace ingot::reward {
 
-// The last fenced block of `answer`, without its fences and language; the answer itself if it has none.
+// The last fenced block of `answer`, without its fences and language; the answer itself if it has no fenced block.
 std::string ProgramOf(std::string_view answer);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options);

@@ -26,20 +26,20 @@ using sandbox::Template;
 
 constexpr int64_t kLargestReport = 1 << 20;
 constexpr char kTests[] = "tests", kLogs[] = "logs";
-constexpr char kNoReward[] = "no_reward", kTimedOut[] = "tests_timed_out";  // signals: 1 = it was so, 0 = not
+constexpr char kNoReward[] = "no_reward", kTimedOut[] = "tests_timed_out";  // signals: 1 = it happened, 0 = not
 
-// Variables with paths from which loaders, shells and interpreters take code that nobody asked for.
+// Variables with paths from which loaders, shells and interpreters load code unasked.
 constexpr char kCodePaths[] =
     "BASH_ENV BUNDLE_GEMFILE CLASSPATH ENV GCONV_PATH GEM_HOME GEM_PATH LD_AUDIT LD_LIBRARY_PATH LD_PRELOAD LUA_CPATH "
     "LUA_PATH NODE_PATH PERL5LIB PERLLIB PHPRC PHP_INI_SCAN_DIR PYTHONHOME PYTHONPATH PYTHONPYCACHEPREFIX "
     "PYTHONSTARTUP PYTHONUSERBASE RUBYLIB R_LIBS R_LIBS_USER R_PROFILE R_PROFILE_USER ZDOTDIR";
-// Variables with options that may name such code in too many ways to tell.
+// Variables with options that may name such code in too many ways to detect.
 constexpr char kCodeOptions[] =
     "JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS NODE_OPTIONS PERL5DB PERL5OPT PYTEST_ADDOPTS PYTEST_PLUGINS RUBYOPT "
     "_JAVA_OPTIONS";
 
-// Folders in which an agent can have put programs are no place to look for those of the tests. `separators`: the first of them
-// that `path` has joins what is left.
+// Removes the folders where an agent can have put programs: the tests' programs must not come from there. `separators`:
+// the first of them that `path` has joins the rest.
 std::string PathOutside(const std::string& path, const std::string& folder, const std::string& separators) {
   const auto normal = [](std::string_view text) { return (fs::path(text) / "").lexically_normal().string(); };
   std::vector<std::string> kept;
@@ -65,16 +65,17 @@ void DropCodeIn(const std::string& folder, std::map<std::string, std::string>& e
 
 absl::StatusOr<double> NumberOf(const value& json, const std::string& what) {
   const double number = json.is_number() ? json.to_number<double>() : json.is_bool() ? json.get_bool() : 0;
-  if (!json.is_number() && !json.is_bool()) return absl::InternalError(absl::StrCat(what, " is no number"));
+  if (!json.is_number() && !json.is_bool()) return absl::InternalError(absl::StrCat(what, " is not a number"));
   if (const std::string fault = tree::RewardFault(number); !fault.empty()) {
-    return absl::InternalError(absl::StrCat(what, " is no use as a reward: it ", fault));
+    return absl::InternalError(absl::StrCat(what, " is not a valid reward: it ", fault));
   }
   return number;
 }
 
 absl::StatusOr<Verdict> ParseText(const std::string& text) {
   const auto json = base::ParseJson(text);
-  if (!json.ok()) return absl::InternalError(absl::StrCat("reward.txt holds ", Quoted(text), ", which is no number"));
+  if (!json.ok())
+    return absl::InternalError(absl::StrCat("reward.txt holds ", Quoted(text), ", which is not a number"));
   INGOT_ASSIGN_OR_RETURN(const double reward, NumberOf(*json, "reward.txt"));
   return Verdict{.reward = reward, .signals = {}, .facts = {}, .detail = "scored by test.sh"};
 }
@@ -90,7 +91,7 @@ absl::StatusOr<Verdict> ParseObject(const std::string& text) {
   const auto& object = json->get_object();
   const value* reward = base::Find(*json, "reward");
   if (reward == nullptr && object.size() == 1) reward = &object.begin()->value();
-  if (reward == nullptr) return absl::InternalError("reward.json has several numbers, and none is called 'reward'");
+  if (reward == nullptr) return absl::InternalError("reward.json has several numbers, but no number named 'reward'");
   INGOT_ASSIGN_OR_RETURN(verdict.reward, NumberOf(*reward, "reward.json"));
   for (const auto& [name, part] : object) {
     INGOT_ASSIGN_OR_RETURN(const double number, NumberOf(part, "reward.json: " + std::string(name)));
@@ -142,7 +143,7 @@ class HarborVerifier final : public Verifier {
   }
 
  private:
-  // The verdict on a test.sh that has started.
+  // The verdict for a test.sh that has started.
   absl::StatusOr<Verdict> VerdictOf(sandbox::Sandbox& sandbox, const sandbox::Outcome& outcome,
                                     const sandbox::Limits& limits) const {
     const std::string what = absl::StrCat("test.sh ", sandbox::Describe(outcome, limits));
@@ -174,7 +175,7 @@ class HarborVerifier final : public Verifier {
                                 Quoted(Trimmed(outcome.err))));
   }
 
-  // The reward that test.sh left; nullopt = none. INTERNAL: something that is no reward.
+  // The reward that test.sh left; nullopt = none. INTERNAL: something that is not a reward.
   static absl::StatusOr<std::optional<Verdict>> Left(sandbox::Sandbox& sandbox) {
     INGOT_ASSIGN_OR_RETURN(const std::string json, Read(sandbox, "verifier/reward.json"));
     if (!json.empty()) return ParseObject(json);
@@ -200,7 +201,7 @@ class HarborVerifier final : public Verifier {
         absl::IsPermissionDenied(status)) {
       return "";
     }
-    if (absl::IsOutOfRange(status)) return absl::InternalError(status.message());  // it is no reward
+    if (absl::IsOutOfRange(status)) return absl::InternalError(status.message());  // it is not a reward
     return base::Annotate(status, "the reward of test.sh");
   }
 
@@ -213,7 +214,7 @@ class HarborVerifier final : public Verifier {
     struct stat info;
     if (opened.valid() && script.valid() && fstat(script.get(), &info) == 0 && S_ISREG(info.st_mode)) return folder;
     return absl::NotFoundError(
-        absl::StrCat("verifier.harbor.tests: ", folder, " holds no test.sh, or is a link: name the folder itself"));
+        absl::StrCat("verifier.harbor.tests: ", folder, " has no test.sh, or is a link: set it to the folder itself"));
   }
 
   const VerifierOptions options_;

@@ -1,21 +1,22 @@
-// The verifier of a Harbor task: a folder with test.sh and whatever that needs. It runs in a sandbox that no agent has used
-// (agents/verifier_sandbox.h), in the folder that the agent worked in. The reward is what test.sh leaves in reward.json, and otherwise
-// in reward.txt:
+// The verifier of a Harbor task: a folder with test.sh and the files it needs. It runs in a sandbox that no agent has
+// used (agents/verifier_sandbox.h), in the agent's work folder. The reward is what test.sh leaves in reward.json, or
+// else in reward.txt:
 //
 //   /logs/verifier/reward.txt    a number
-//   /logs/verifier/reward.json   a number, or an object of numbers; "reward" is the reward, the others are signals. Of an
-//                                object with one number and no "reward", that number is the reward.
+//   /logs/verifier/reward.json   a number, or an object of numbers: "reward" is the reward, the others are signals. In
+//                                an object with one number and no "reward", that number is the reward.
 //
-// The exit code does not matter, and the answer is not read. The task's time limit replaces `timeout_s`. An agent whose work
-// makes test.sh fail has failed, and is told apart from a verifier that did not run:
+// The exit code does not matter, and the answer is not read. The task's time limit replaces `timeout_s`. An agent whose
+// work makes test.sh fail has failed, which is not the same as a verifier that did not run:
 //
 //   reward 0   test.sh started, and ended without a reward (no reward file, or an empty one): by an exit code, a signal, too
-//              much output, or its sandbox's own limit of disk. Signal no_reward; `no_reward_is_zero`: false makes it an error.
-//              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero`: false makes it an error.
+//              much output, or its sandbox's disk limit. Signal no_reward; `no_reward_is_zero: false` makes it an
+//              error.
+//              It ran past its time limit. Signal tests_timed_out; `timeout_is_zero: false` makes it an error.
 //              Both signals are 0 otherwise.
 //   an error   test.sh is missing or did not start, the machine's disk was full, or the sandbox died. It is a sandbox fault
-//              (sandbox/sandbox_fault.h), for which the agent has failed, where the agent's files keep test.sh from its start, or
-//              where the reward file holds something that is no reward: a program of the agent's may have written it.
+//              (sandbox/sandbox_fault.h), which fails the agent, if the agent's files keep test.sh from starting, or if
+//              the reward file holds something that is not a reward: a program of the agent may have written it.
 #pragma once
 
 #include <memory>

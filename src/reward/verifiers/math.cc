@@ -66,7 +66,7 @@ class MathVerifier final : public ExpectedVerifier {
     return absl::InvalidArgumentError("verifier.expected is empty");
   }
   absl::StatusOr<Verdict> Compare(const std::string&, const std::string&) const override {
-    return absl::InternalError("mathematics is compared in a sandbox");
+    return absl::InternalError("the comparison of mathematics needs a sandbox");
   }
   absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
     INGOT_RETURN_IF_ERROR(ExpectedVerifier::Preflight(input).status());
@@ -80,7 +80,8 @@ class MathVerifier final : public ExpectedVerifier {
     const std::string said_plain = NormalisedMath(said), right_plain = NormalisedMath(right);
     if (said_plain == right_plain) return Judged(true, words);
     if (const auto equal = EqualRationals(said_plain, right_plain)) return Judged(*equal, words);
-    if (input.substrate == nullptr) return absl::InternalError("mathematics has no substrate to be compared on");
+    if (input.substrate == nullptr)
+      return absl::InternalError("the comparison of mathematics has no substrate to run on");
     auto compared = workers_->Compare(*input.substrate, PythonIn(input.cwd), right, said, input.cancel);
     if (absl::IsInvalidArgument(compared.status())) {
       return base::Annotate(compared.status(), absl::StrCat("verifier.expected ", Quoted(expected)));
@@ -109,7 +110,7 @@ std::string MathAnswerOf(std::string_view text) {
     int depth = 1;
     for (size_t i = begin; i < text.size(); ++i) {
       if (text[i] == '\\') {
-        ++i;  // \{ and \} are no braces
+        ++i;  // \{ and \} are not braces
       } else if (text[i] == '{') {
         ++depth;
       } else if (text[i] == '}' && --depth == 0) {
@@ -142,7 +143,7 @@ std::string NormalisedMath(std::string_view text) {
                                                                         {"$", ""},
                                                                         {"\xe2\x88\x92", "-"}});  // U+2212
   while (!plain.empty() && (plain.back() == '.' || absl::ascii_isspace(plain.back()))) plain.pop_back();
-  // Spaces mean something between two digits ("1 1/2") and behind a command ("\pi r").
+  // Spaces mean something between two digits ("1 1/2") and after a command ("\pi r").
   std::string out;
   for (size_t i = 0; i < plain.size(); ++i) {
     if (!absl::ascii_isspace(plain[i])) {

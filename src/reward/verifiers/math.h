@@ -1,12 +1,12 @@
-// Equality of mathematics, in three steps, the cheap ones first:
+// Equality of mathematics, in three steps, the cheap steps first:
 //
-//   1. text       Both texts are equal but for what does not change their meaning: $ signs, spaces, \left and \right, \dfrac.
+//   1. text       Both texts are equal except for details without meaning: $ signs, spaces, \left and \right, \dfrac.
 //   2. rationals  Both are integers, decimals or fractions: equal or not, exactly.
 //   3. worker     math-verify (a Python package over SymPy) decides, in a process of the sandbox (math_workers.h).
 //
-// Of an answer with \boxed{..} the last box counts. A comparison that ran past its time or memory counts as "not equal", with the signal
-// `verifier_timeout`; so an answer like 9^{9^{9^9}} earns nothing. An expected value that math-verify cannot read is an
-// error of the task.
+// In an answer with \boxed{..}, the last box counts. A comparison that exceeds its time or memory counts as "not
+// equal", with the signal `verifier_timeout`; so an answer like 9^{9^{9^9}} earns nothing. An expected value that
+// math-verify cannot read is an error of the task.
 #pragma once
 
 #include <memory>
@@ -23,11 +23,11 @@ namespace ingot::reward {
 // The inside of the last \boxed{..} of `text`, or `text` without white space around it.
 std::string MathAnswerOf(std::string_view text);
 
-// `text` without what does not change its meaning. Texts that differ in meaning stay different.
+// `text` without details that do not change its meaning. Texts that differ in meaning stay different.
 std::string NormalisedMath(std::string_view text);
 
-// Whether both are rational numbers and equal; nullopt = one is none: "12", "-0.5", "3/4", "\frac{3}{4}", of at most 1,000
-// digits each. REQUIRES: both are normalised.
+// Whether two rational numbers are equal; nullopt = one of the texts is not a rational number: "12", "-0.5", "3/4",
+// "\frac{3}{4}", of at most 1,000 digits each. REQUIRES: both are normalised.
 std::optional<bool> EqualRationals(std::string_view a, std::string_view b);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeMath(const VerifierOptions& options, sandbox::Template expected);

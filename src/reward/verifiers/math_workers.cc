@@ -25,8 +25,9 @@ constexpr std::chrono::hours kLongestLife{12};
 constexpr size_t kLongestReply = 65536;
 constexpr std::chrono::milliseconds kCancelCheck{200};
 
-// One JSON object per line, {"expected", "answer"}; one back for each, in order. Both ways are the socket that is its stdout. The limits of
-// time of math-verify do not hold (they are signals of the main thread), so each comparison is a child that is killed.
+// One JSON object per line, {"expected", "answer"}; one reply for each, in order. Both directions use the socket that
+// is its stdout. math-verify's own time limits do not work here (they are signals of the main thread), so each
+// comparison is a child process that can be killed.
 constexpr std::string_view kWorker = R"py(
 import json, math, os, resource, select, signal, socket, sys
 seconds, memory, digits = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -99,7 +100,7 @@ absl::StatusOr<MathComparison> Parse(const std::string& line) {
   if (base::Find(json, "killed") != nullptr) return MathComparison{.killed = true};
   if (const value* fault = base::Find(json, "fault")) {
     if (fault->as_string() == "answer") return MathComparison{.answer_unreadable = true};
-    return absl::InvalidArgumentError("math-verify reads no mathematics in it");
+    return absl::InvalidArgumentError("math-verify finds no mathematics in it");
   }
   const value* crash = base::Find(json, "crash");
   return absl::InternalError(
@@ -175,7 +176,7 @@ class MathWorkers::Worker {
     return ReadLine(deadline, cancel);
   }
 
-  // Waits for the end of the process, and ends it where it still runs.
+  // Waits for the process to end, and ends it if it still runs.
   std::string HowItEnded() {
     near_.Reset();
     thread_.join();
@@ -201,7 +202,7 @@ class MathWorkers::Worker {
         unread_.erase(0, end + 1);
         return line;
       }
-      if (unread_.size() > kLongestReply) return absl::InternalError("its answer has no end");
+      if (unread_.size() > kLongestReply) return absl::InternalError("its answer is too long");
       std::array<char, 4096> bytes;
       const ssize_t n = recv(near_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
       if (n > 0) {

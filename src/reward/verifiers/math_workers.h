@@ -1,10 +1,11 @@
-// Comparisons of mathematics by math-verify, in Python processes of a sandbox that are kept between comparisons.
+// Comparisons of mathematics by math-verify, in Python processes in sandboxes that stay up between comparisons.
 //
 //   Compare ──▶ an idle worker, or a new one ──a line over a socket──▶ Python in its sandbox ──▶ a child process for each comparison
 //
-// A worker is a sandbox, a thread in Sandbox::Run and a socket. It loads the package once and forks a child for each comparison, which
-// ends at its limits of time and memory without harm to the others. A worker that breaks is replaced, and so is one after
-// kMostComparisons, since its children share its sandbox. Thread safe; Compare blocks. The substrates outlive the workers.
+// A worker is a sandbox, a thread in Sandbox::Run and a socket. It loads the package once and forks a child for each
+// comparison. A child ends at its time and memory limits without harm to the others. A worker is replaced when it
+// breaks and after kMostComparisons, since its children share its sandbox. Thread safe; Compare blocks. The substrates
+// outlive the workers.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ namespace ingot::reward {
 struct MathComparison {
   bool equal = false;
   bool killed = false;             // it ran past its time or memory
-  bool answer_unreadable = false;  // math-verify read no mathematics in the answer
+  bool answer_unreadable = false;  // math-verify found no mathematics in the answer
 };
 
 class MathWorkers {
@@ -36,7 +37,7 @@ class MathWorkers {
                                          const std::string& expected, const std::string& answer,
                                          const sandbox::Cancellation* cancel);
 
-  // Ends the workers that no Compare uses.
+  // Ends the idle workers.
   void EndIdle();
 
   // Workers that were started so far.

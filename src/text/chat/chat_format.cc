@@ -18,7 +18,7 @@ struct Marker {
 };
 
 // Collects a prompt. Holds ordinary text back until a token or a border ends it, so that a tokenizer with merges sees
-// it in one piece, whoever wrote it.
+// it in one piece, no matter who wrote it.
 class Assembler {
  public:
   Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers, size_t most_ids = kAnyNumberOfIds)
@@ -61,7 +61,7 @@ class Assembler {
     return ids_.size();
   }
 
-  // TooManyIds: there are surely more than `most_ids`.
+  // TooManyIds: the text surely has more than `most_ids`.
   absl::StatusOr<std::vector<int32_t>> TakeIds() {
     Border();
     if (left_out_ > 0) return TooManyIds(ids_.size() + left_out_);
@@ -74,7 +74,7 @@ class Assembler {
   const size_t most_ids_;
   std::string held_;
   std::vector<int32_t> ids_;
-  size_t left_out_ = 0;  // ids at least of the texts that were not encoded, from the first that passed most_ids_ on
+  size_t left_out_ = 0;  // lower bound for the ids of the texts that were not encoded, once most_ids_ was exceeded
 };
 
 // An OpenAI tool as name(parameter, ...).
@@ -145,7 +145,7 @@ class SpecFormat final : public ChatFormat {
     std::vector<RenderedTurn> turns;
     RenderedPrompt prompt;
     size_t rendered = 0;  // messages rendered so far
-    size_t before = 0;    // end of the turn before, in ids
+    size_t before = 0;    // end of the previous turn, in ids
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       size_t shared = before;
@@ -186,7 +186,7 @@ class SpecFormat final : public ChatFormat {
     RenderedTail tail;
     if (conversation.ends_begun) tail.prefill = kBegunContent;
     if (!conversation.ends_begun || first_new < messages.size()) {
-      // Another stop token is not the template's end of the turn, and the history would lack the border.
+      // Any other stop token is not the template's end of the turn, so the history would lack the border.
       if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
       out.Literal(spec_.after_turn);
     }
@@ -194,7 +194,7 @@ class SpecFormat final : public ChatFormat {
       RenderMessage(conversation, i, conversation.ends_begun && i + 1 == messages.size(), out);
       out.Border();
     }
-    // The whole generation prompt; it contains nothing of the answer.
+    // The whole generation prompt; it contains no part of the answer.
     if (!conversation.ends_begun) Header("assistant", out);
     INGOT_ASSIGN_OR_RETURN(tail.ids, out.TakeIds());
     return tail;
@@ -277,7 +277,7 @@ class SpecFormat final : public ChatFormat {
   }
 
   // Writes message `i`; returns the range of ids that an assistant would have sampled. `begun`: an assistant's message
-  // ends behind its content.
+  // ends after its content.
   std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, bool begun,
                                           Assembler& out) const {
     const std::vector<Message>& messages = conversation.messages;

@@ -30,7 +30,7 @@ absl::StatusOr<std::string> ReadOptional(const std::filesystem::path& path) {
   return text;
 }
 
-// The text of a template that stands for those of a folder. INVALID_ARGUMENT: it is none.
+// The text of a template that replaces a folder's templates. INVALID_ARGUMENT: it is not a template.
 absl::StatusOr<std::string> ReadTemplate(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(std::string source, base::ReadFile(path, kMaxFileBytes));
   if (source.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
@@ -113,7 +113,7 @@ absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(
   if (made->template_ == nullptr) {
     return absl::NotFoundError(absl::StrCat("there is no chat template: neither ", kTemplateFile,
                                             ", nor a 'default' in ", kTemplateFolder, ", nor chat_template in ",
-                                            kTokenizerConfig, ". Name a built-in chat format instead"));
+                                            kTokenizerConfig, ". Use a built-in chat format instead"));
   }
   return std::shared_ptr<const ChatTemplate>(std::move(made));
 }
@@ -272,7 +272,7 @@ void NormalizeAsTransformers(json::object& variables) {
     if (!message.is_object()) continue;
     json::object kept;
     const json::value* reasoning = nullptr;
-    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last one there is counts
+    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last existing field counts
       const json::value* found = Find(message, name);
       if (found != nullptr && !found->is_null()) reasoning = found;
     }

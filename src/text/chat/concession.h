@@ -1,4 +1,4 @@
-// Concessions: changes to a conversation without which its chat template refuses it (text/chat/fitted_conversation.h).
+// Concessions: changes to a conversation without which its chat template rejects it (text/chat/fitted_conversation.h).
 #pragma once
 
 #include <array>
@@ -7,29 +7,29 @@
 
 namespace ingot::text {
 
-// In the order in which they are tried: the ones that change less come first.
+// In the order in which they are tried: concessions that change less come first.
 enum class Concession : uint8_t {
   kToolDescription,  // a tool without a description gets an empty one
   kToolParameters,   // a tool without parameters gets an empty schema, and each parameter a description
-  kArguments,        // arguments that are no object become the object that can be read from them
-  kOneCall,          // each call of an answer becomes a message of its own
+  kArguments,        // arguments that are not an object become the object that can be read from them
+  kOneCall,          // each call of an answer becomes its own message
   kBlankContent,     // a message without any text gets a space
   kLeadingSystem,    // leading system messages become one
-  kLateSystem,       // a later system message goes into the neighbouring user turn
-  kTurns,            // neighbouring messages of one role become one, and a user's turn comes first
-  kUserAfterResult,  // a user's message behind the result of a call goes into that result
+  kLateSystem,       // a later system message goes into the neighboring user turn
+  kTurns,            // neighboring messages of one role become one, and a user's turn comes first
+  kUserAfterResult,  // a user's message after the result of a call goes into that result
   kAnySystem,        // the leading system message goes into a user turn, too
-  kCallsAsText,      // calls become text of their message, and their results messages of the user
+  kCallsAsText,      // calls become text of their message, and their results become user messages
 };
 inline constexpr size_t kConcessions = 11;
 
-// As metrics name it.
+// Its name in metrics.
 inline constexpr std::array<std::string_view, kConcessions> kConcessionNames = {
     "tool_description", "tool_parameters", "arguments",         "one_call",   "blank_content", "leading_system",
     "late_system",      "turns",           "user_after_result", "any_system", "calls_as_text"};
 constexpr std::string_view NameOf(Concession concession) { return kConcessionNames[static_cast<size_t>(concession)]; }
 
-// A set of them.
+// A set of concessions.
 class Concessions {
  public:
   constexpr bool Has(Concession concession) const { return (bits_ & Bit(concession)) != 0; }
@@ -45,7 +45,7 @@ class Concessions {
   uint32_t bits_ = 0;
 };
 
-// How often each was made.
+// How often each concession was made.
 using ConcessionCounts = std::array<int64_t, kConcessions>;
 inline void Count(Concessions made, ConcessionCounts& counts) {
   for (size_t i = 0; i < kConcessions; ++i) counts[i] += made.Has(static_cast<Concession>(i));

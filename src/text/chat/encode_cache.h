@@ -1,5 +1,5 @@
-// EncodeCache: the ids of texts that recur, such as the system message and tools of every episode, and the prompt and
-// files of a group's samples. Bounded. A text enters the cache on its second use, so that a unique text takes no space.
+// EncodeCache: the ids of recurring texts, such as the system message and tools of every episode, and the prompt and
+// files of a group's samples. Bounded. A text enters the cache on its second use, so unique texts take no space.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class EncodeCache {
     base::Mutex mu;
     std::list<Entry> entries ABSL_GUARDED_BY(mu);  // most recently used first
     std::unordered_map<uint64_t, std::list<Entry>::iterator> by_hash ABSL_GUARDED_BY(mu);
-    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};  // hashes of texts seen once; newer ones replace them
+    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};  // hashes of texts seen once; newer hashes replace older
     size_t bytes ABSL_GUARDED_BY(mu) = 0;
     int64_t hits ABSL_GUARDED_BY(mu) = 0;
   };

@@ -26,7 +26,7 @@ bool SetMissing(json::object& object, std::string_view key, json::value value) {
   return true;
 }
 
-// Gives each property a description, properties of objects and of lists' items included.
+// Gives each property a description, including properties of objects and of lists' items.
 bool DescribeProperties(json::value& schema, int depth) {
   if (!schema.is_object() || depth > kMaxSchemaDepth) return false;
   bool changed = false;
@@ -57,7 +57,7 @@ json::object* FunctionOf(json::value& tool) {
 
 // ---- Messages -----------------------------------------------------------------------------------------------------
 
-// A message of the fitted conversation, with the messages [first, last] of the original that it has text of.
+// A message of the fitted conversation, with the original messages [first, last] whose text it has.
 struct Part {
   Message message;
   size_t first, last;
@@ -68,7 +68,7 @@ void JoinText(std::string& to, const std::string& more) {
   to += more;
 }
 
-// Adds the text of `more`, which follows `to`. The role stays that of `to`.
+// Adds the text of `more`, which follows `to`. The role of `to` stays.
 void Join(Part& to, const Part& more) {
   JoinText(to.message.content, more.message.content);
   JoinText(to.message.reasoning, more.message.reasoning);
@@ -156,7 +156,7 @@ class Fitter {
     }
   }
 
-  // A model whose output format has no calls wrote none: then the template's refusal stands.
+  // A model whose output format has no calls wrote no calls: then the template's error stands.
   bool WantsText() const {
     const OutputRow& row = format_.row();
     return Wants(Concession::kCallsAsText) && (row.channels.used() || !row.sections.empty());
@@ -188,8 +188,8 @@ class Fitter {
     });
   }
 
-  // Each run of system messages, the leading one aside, goes before the user's turn that follows it, or else behind the
-  // one before it, or else becomes a turn of the user's.
+  // Each run of system messages, except the leading run, goes before the user's next turn, or else after the user's
+  // previous turn, or else becomes a turn of the user.
   void MoveSystem() {
     if (!Wants(Concession::kLateSystem) && !Wants(Concession::kAnySystem)) return;
     std::vector<Part> moved;
@@ -263,7 +263,7 @@ class Fitter {
     }
   }
 
-  // Joins each message to the one before it if `joins` says so.
+  // Joins each message to the previous message if `joins` says so.
   template <typename Joins>
   void JoinEach(Concession concession, Joins joins) {
     std::vector<Part> joined;

@@ -1,4 +1,4 @@
-// A conversation with concessions to a template that refuses it as it is.
+// A conversation with concessions to a template that rejects it as it is.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@ namespace ingot::text {
 
 struct FittedConversation {
   Conversation conversation;
-  // Message i of the original is in messages [first[i], last[i]] of `conversation`. They are several if its calls were
-  // parted. Neighbours share one if they were joined.
+  // Message i of the original is in messages [first[i], last[i]] of `conversation`: several if its calls were split.
+  // Neighbors that were joined share one message.
   std::vector<size_t> first, last;
   Concessions changed;  // the concessions that changed something
 
-  // Whether message `i` of the original shares its message with the one before it.
+  // Whether message `i` of the original shares its message with the previous message.
   bool JoinsBefore(size_t i) const { return i > 0 && first[i] <= last[i - 1]; }
 };
 
-// Texts that are joined have an empty line between them. `format`: writes calls as text.
+// Joined texts have an empty line between them. `format`: writes calls as text.
 FittedConversation FitConversation(const Conversation& conversation, Concessions concessions,
                                    const OutputFormat& format);
 

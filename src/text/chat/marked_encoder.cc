@@ -55,7 +55,7 @@ std::vector<MarkedEncoder::TemplateToken> MarkedEncoder::Tokens(std::string_view
   size_t at = 0;
   for (size_t i = 0; i < marks.size(); ++i) {
     find(*all_, at, marks[i].begin);
-    // Adjacent marks are one outside text.
+    // Adjacent marks count as one outside text.
     const size_t begin = marks[i].begin;
     while (i + 1 < marks.size() && marks[i + 1].begin == marks[i].end) ++i;
     find(*harmless_, begin, marks[i].end);
@@ -119,7 +119,7 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
 void MarkedEncoder::Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   if (mid_text && start_matters_) {
-    // Encodes the text behind a newline, as within a text, and removes the newline's ids.
+    // Encodes the text after a newline, as within a text, and removes the newline's ids.
     std::vector<int32_t> more;
     cache_.Encode(*tokenizer_, "\n" + std::string(text), allow_special, more);
     if (more.size() >= newline_.size() && std::equal(newline_.begin(), newline_.end(), more.begin())) {

@@ -16,9 +16,9 @@
 namespace ingot::text {
 
 // Control tokens are the tokenizer's special tokens, and added tokens whose text is part of the template (Qwen's
-// <tool_call>). A control token that outside text spells, wholly or in part, is ordinary text: the stretch between the
+// <tool_call>). If outside text spells a control token, wholly or in part, it is ordinary text: the stretch between the
 // tokens around it is encoded without added tokens, as Tokenizer::Encode does. A text without such a place is encoded
-// as a whole, exactly like Hugging Face. Thread safe. Caches the ids of recurring texts, in at most kCacheBytes.
+// as a whole, exactly like Hugging Face. Thread safe. Caches the ids of recurring texts in at most kCacheBytes.
 class MarkedEncoder {
  public:
   MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::string_view template_source);
@@ -56,7 +56,7 @@ class MarkedEncoder {
   mutable EncodeCache cache_{kCacheBytes};
   std::vector<AddedTokenSpec> added_;
   std::unique_ptr<const AddedTokenMatcher> all_;
-  std::unique_ptr<const AddedTokenMatcher> harmless_;  // added tokens that are no control tokens
+  std::unique_ptr<const AddedTokenMatcher> harmless_;  // added tokens that are not control tokens
   std::vector<int32_t> newline_;                       // the ids of "\n"
   bool start_matters_ = false;  // the tokenizer encodes a text's start differently from its middle (Llama 2's space)
 };

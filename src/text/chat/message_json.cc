@@ -51,7 +51,7 @@ absl::StatusOr<ToolCall> ToolCallFromJson(const json::value& value) {
     return Bad("'type' must be \"function\"");
   }
   const json::value* function = Find(value, "function");
-  if (function == nullptr || !function->is_object()) return Bad("there is no object 'function'");
+  if (function == nullptr || !function->is_object()) return Bad("the object 'function' is missing");
   ToolCall call;
   INGOT_ASSIGN_OR_RETURN(call.id, OptionalString(value, "id"));
   INGOT_ASSIGN_OR_RETURN(call.written_id, OptionalString(value, kWrittenId));

@@ -90,7 +90,7 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conv
                                                                       bool add_generation_prompt) const {
   absl::StatusOr<TakenConversation> as_it_is = TakeWith(conversation, std::nullopt, add_generation_prompt);
   if (IsTaken(as_it_is) || (!as_it_is.ok() && !absl::IsInvalidArgument(as_it_is.status()))) return as_it_is;
-  // One concession after the other is added until the template takes the conversation.
+  // Adds one concession after another until the template accepts the conversation.
   Concessions wanted;
   Concession last = {};
   absl::StatusOr<TakenConversation> taken = absl::NotFoundError("nothing to change");
@@ -103,7 +103,7 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conv
     taken = std::move(more);
   }
   if (!IsTaken(taken)) return as_it_is;
-  // Then the idle ones are dropped.
+  // Then drops the concessions without effect.
   for (size_t i = 0; i < kConcessions; ++i) {
     const Concession idle = static_cast<Concession>(i);
     if (idle == last || !taken->concessions().Has(idle)) continue;
@@ -120,10 +120,10 @@ void ConversationTaker::Report(Concessions concessions, const absl::Status& reje
   for (size_t i = 0; i < kConcessions; ++i) {
     if (!concessions.Has(static_cast<Concession>(i)) || warned_[i].exchange(true)) continue;
     INGOT_LOG(warn,
-              "the chat template {}: such conversations are rendered with the concession '{}' from now on, in serving "
-              "and in training",
+              "the chat template {}: from now on, serving and training render such conversations with the concession "
+              "'{}'",
               rejection.ok() ? std::string("leaves out a system message")
-                             : absl::StrCat("refuses a conversation (", rejection.message(), ")"),
+                             : absl::StrCat("rejects a conversation (", rejection.message(), ")"),
               kConcessionNames[i]);
   }
 }

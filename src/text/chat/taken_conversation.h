@@ -1,4 +1,4 @@
-// A conversation as its chat template takes it: as it is, or with concessions.
+// A conversation as its chat template accepts it: as it is, or with concessions.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@ struct Layout {
   jinja::RenderedText rendered;
   std::vector<size_t> ends;       // per message: where it ends in the text
   size_t prompt_begin = 0;        // where the generation prompt begins
-  std::string generation_prompt;  // set even if it was not asked for
+  std::string generation_prompt;  // set even if it was not requested
 };
 
-// From the end of the message before to the end of the message.
+// From the end of the previous message to the end of the message.
 Region RegionOf(const Layout& layout, size_t message);
 
 // REQUIRES: the original outlives it.
 struct TakenConversation {
   const Conversation* original = nullptr;
-  std::optional<FittedConversation> fitted = {};  // nullopt: the template takes the original
+  std::optional<FittedConversation> fitted = {};  // nullopt: the template accepts the original
   TemplateInput input = {};                       // of the messages below
   Layout layout = {};
 
@@ -45,10 +45,10 @@ struct TakenConversation {
 // Of message `i` of the original.
 Region RegionOf(const TakenConversation& taken, size_t i);
 
-// Whether the template left out a system message, other than one that stands alone at the beginning.
+// Whether the template left out a system message, other than a single system message at the beginning.
 bool LeavesOutSystem(std::span<const Message> messages, const jinja::RenderedText& rendered);
 
-// Immutable but for what it has logged, thread safe.
+// Immutable except for what it has logged; thread safe.
 class ConversationTaker {
  public:
   ConversationTaker(std::shared_ptr<const ChatTemplate> chat_template, std::shared_ptr<const OutputFormat> output,
@@ -58,19 +58,19 @@ class ConversationTaker {
   // Renders messages [0, count) and finds their places.
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const;
 
-  // Lays the conversation out with the fewest concessions with which the template takes it: it renders the messages and
-  // leaves no system message out. With none of them it takes the conversation as it is, or refuses it. Logs each
-  // concession once.
+  // Lays the conversation out with the fewest concessions with which the template accepts it: it renders the messages
+  // and does not leave a system message out. If no concessions help, the conversation stays as it is, or is rejected.
+  // Logs each concession once.
   absl::StatusOr<TakenConversation> TakeConversation(const Conversation& conversation,
                                                      bool add_generation_prompt) const;
 
  private:
-  // For templates that do not loop over the messages: message i ends where further messages begin to change the text.
+  // For templates that do not loop over the messages: message i ends where more messages begin to change the text.
   absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count,
                                                      const jinja::RenderedText& whole, size_t end) const;
   absl::StatusOr<TakenConversation> TakeWith(const Conversation& conversation, std::optional<FittedConversation> fitted,
                                              bool add_generation_prompt) const;
-  // NOT_FOUND: `needed`, one of `wanted`, changes nothing.
+  // NOT_FOUND: `needed`, one of `wanted`, has no effect.
   absl::StatusOr<TakenConversation> TakeFitted(const Conversation& conversation, Concessions wanted, Concession needed,
                                                bool add_generation_prompt) const;
   // `rejection`: of the conversation as it is.

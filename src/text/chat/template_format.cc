@@ -18,7 +18,7 @@ using jinja::RenderedText;
 // A layout with its ids.
 struct EncodedLayout {
   Layout layout;
-  std::vector<Region> sampled;  // per message; empty but for an assistant's
+  std::vector<Region> sampled;  // per message; empty except for an assistant's
   std::vector<size_t> cuts;
   MarkedEncoder::Encoding encoding;
 
@@ -50,7 +50,7 @@ std::string_view WithoutSpaceAtEnd(std::string_view text) {
 
 // The end of a turn.
 struct TurnEnd {
-  Region region;    // of the closing token; the point behind the turn's text if there is none
+  Region region;    // of the closing token; the point after the turn's text if there is none
   int32_t id = -1;  // -1 = no token closes the turn
 };
 
@@ -101,7 +101,7 @@ class TemplateFormat final : public ChatFormat {
     TakenConversation as_it_is{.original = &conversation, .input = MakeTemplateInput(conversation, dialect_)};
     std::vector<RenderedTurn> turns;
     EncodedLayout encoded;
-    size_t before = 0;  // ids of the turn before, its context included
+    size_t before = 0;  // ids of the previous turn, including its context
     for (size_t i = first_message; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       std::optional<Conversation> up_to_turn;
@@ -151,7 +151,7 @@ class TemplateFormat final : public ChatFormat {
     const Layout& whole = taken.layout;
     const std::string_view text = whole.rendered.text;
     const bool as_template = options.earlier == EarlierTurns::kAsTemplate;
-    // A turn that the template takes only together with another one was not sampled so.
+    // If the template accepts a turn only together with another turn, the turn was not sampled like this.
     if (first_new < messages.size() && taken.JoinsBefore(first_new)) return OtherText(first_new - 1);
     if (as_template && taken.JoinsBefore(first_new - 1)) return OtherText(first_new - 1);
     // The prompt that the turn was sampled from, if the template still writes it.
@@ -197,7 +197,7 @@ class TemplateFormat final : public ChatFormat {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
-  // The conversation as the template takes it: up to its end, to the generation prompt, or to the end of a begun answer.
+  // The conversation as the template accepts it: up to its end, the generation prompt, or the end of a begun answer.
   absl::StatusOr<TakenConversation> TakePrompt(const Conversation& conversation, bool add_generation_prompt,
                                                std::string& prefill) const {
     const bool begun = add_generation_prompt && conversation.ends_begun;
@@ -214,20 +214,20 @@ class TemplateFormat final : public ChatFormat {
     return taken;
   }
 
-  // Cuts the layout behind the begun answer's content, and returns the content's place.
+  // Cuts the layout after the begun answer's content, and returns the content's place.
   static absl::StatusOr<Region> CutAfterBegun(const TakenConversation& taken, Layout& layout) {
     const size_t last = taken.messages().size() - 1;
     const auto content = CutAfterContent(last, taken.messages()[last].content, RegionOf(layout, last), layout.rendered);
     if (!content.has_value()) {
       return absl::InvalidArgumentError(
-          "the chat template does not write the last message as it is, so no answer can go on there");
+          "the chat template does not write the last message as it is, so no answer can continue it");
     }
     for (size_t& end : layout.ends) end = std::min(end, content->end);
     layout.prompt_begin = content->end;
     return *content;
   }
 
-  // OK if the template writes the begun answer, message `i` of the original, as it was sampled: as `ids` behind `prompt`
+  // OK if the template writes the begun answer, message `i` of the original, as it was sampled: as `ids` after `prompt`
   // (nullopt: unknown).
   absl::Status CheckBegun(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
                           std::optional<std::string_view> prompt) const {
@@ -246,7 +246,7 @@ class TemplateFormat final : public ChatFormat {
   }
 
   absl::Status CheckSize(std::string_view text, size_t most_ids) const {
-    if (text.size() <= most_ids) return absl::OkStatus();  // a token has a byte at least
+    if (text.size() <= most_ids) return absl::OkStatus();  // a token has at least one byte
     const size_t least = encoder_->tokenizer().LeastIds(text);
     return least <= most_ids ? absl::OkStatus() : TooManyIds(least);
   }
@@ -264,7 +264,7 @@ class TemplateFormat final : public ChatFormat {
     return base::StartOf(text, CommonPrefix(taken.layout.rendered.text, text));
   }
 
-  // Finds the sampled parts of `layout` and encodes it. The last one begins at `last_begin` or behind. Reuses the ids of
+  // Finds the sampled parts of `layout` and encodes it. The last one begins at `last_begin` or after. Reuses the ids of
   // `encoded` for the common prefix, returns their number and replaces `encoded`.
   size_t EncodeLayout(const std::vector<Message>& messages, Layout layout, size_t last_begin,
                       EncodedLayout& encoded) const {
@@ -326,8 +326,8 @@ class TemplateFormat final : public ChatFormat {
     return ids.first(ids.size() - (EndsTurn(ids) ? 1 : 0));
   }
 
-  // The end of message `turn`, sampled as `ids`: a token within `region`, or an end-of-turn token right behind it. With
-  // neither, the point behind the message's own text; or the region's end, if the sampled text includes the rest of it.
+  // The end of message `turn`, sampled as `ids`: a token within `region`, or an end-of-turn token right after it. With
+  // neither, the point after the message's own text; or the region's end, if the sampled text includes the rest of it.
   TurnEnd FindTurnEnd(const RenderedText& rendered, const Region& region, size_t turn,
                       std::span<const int32_t> ids) const {
     const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_);
@@ -349,7 +349,7 @@ class TemplateFormat final : public ChatFormat {
     return closed ? closing.region.end : closing.region.begin;
   }
 
-  // Where the text that a client wrote behind message `i` of the original begins: at its last place before `end`.
+  // Where the text that a client wrote after message `i` of the original begins: at its last place before `end`.
   // ABORTED: the template does not write it.
   static absl::StatusOr<size_t> AfterBegin(const TakenConversation& taken, size_t i, size_t end,
                                            std::string_view following) {
@@ -364,7 +364,7 @@ class TemplateFormat final : public ChatFormat {
   }
 
   // Where the tail begins in the text, if the template writes message `i` of the original as it was sampled: as `ids`
-  // behind `prompt` (nullopt: unknown), with `following` at its end.
+  // after `prompt` (nullopt: unknown), with `following` at its end.
   absl::StatusOr<size_t> FindTail(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
                                   std::optional<std::string_view> prompt, std::string_view following) const {
     const Layout& whole = taken.layout;
@@ -390,13 +390,13 @@ class TemplateFormat final : public ChatFormat {
       if (thoughts == ThoughtMatch::kLost) return ReasoningLost(i);
       if (thoughts == ThoughtMatch::kAdded) return OtherText(i);
     }
-    // The template writes the turn in its own way: accepted if it did so when the turn was the last one.
+    // The template writes the turn in its own way: accepted if it also did so when the turn was last.
     INGOT_ASSIGN_OR_RETURN(const RenderedText before, RenderInput(*template_, taken.input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
     if (text.starts_with(kept)) return AfterBegin(taken, i, TailBegin(closing, ids), following);
     if (!known) return CheckBegins(taken, kept);
-    // Both have the same thoughts; an empty one may have stood in the last message alone.
+    // Both have the same thoughts; an empty thought may have been only in the last message.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
     if (!text.starts_with(without)) return OtherText(i);
     return AfterBegin(taken, i, TailBegin(closing, ids) - (kept.size() - without.size()), following);
@@ -417,7 +417,7 @@ class TemplateFormat final : public ChatFormat {
 
   static absl::Status ReasoningLost(size_t message) {
     return absl::FailedPreconditionError(absl::StrCat("the template leaves out the reasoning of message ", message,
-                                                      " now that the conversation goes on"));
+                                                      " now that the conversation continues"));
   }
 
   static absl::Status OtherText(size_t message) {
@@ -438,7 +438,7 @@ class TemplateFormat final : public ChatFormat {
     return encoder_->Encode(std::string_view(rendered.text).substr(from), marks, cuts).ids;
   }
 
-  // The same for a tail that goes on within the text of `turn`.
+  // The same for a tail that continues within the text of `turn`.
   std::vector<int32_t> EncodeMidText(const Layout& whole, size_t from, std::span<const int32_t> turn) const {
     if (turn.empty()) return EncodeTail(whole, from);
     std::vector<size_t> cuts = {from};
@@ -458,8 +458,8 @@ class TemplateFormat final : public ChatFormat {
     };
     if (const auto id = tokenizer.SpecialId(template_->eos_token())) add(*id);
     for (const int32_t id : template_->eos_ids()) add(id);
-    // The token that the template writes behind an answer, if it is another one. A token that the template also writes
-    // within the answer (between the channels of gpt-oss) ends no turn.
+    // The token that the template writes after an answer, if it is a different token. A token that the template also
+    // writes within the answer (between the channels of gpt-oss) does not end a turn.
     Conversation probe = ProbeConversation();
     probe.tools.clear();
     Message& turn = probe.messages[1];
@@ -498,8 +498,8 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared
   auto format = std::make_shared<const TemplateFormat>(std::move(chat_template), std::move(encoder), output);
   if (format->end_of_turn_ids().empty()) {
     return absl::InvalidArgumentError(
-        "nothing ends a turn: tokenizer_config.json has no eos_token that the tokenizer knows, generation_config.json "
-        "and config.json no eos_token_id, and the template writes no special token behind an answer");
+        "no token ends a turn: tokenizer_config.json has no eos_token that the tokenizer knows, generation_config.json "
+        "and config.json have no eos_token_id, and the template writes no special token after an answer");
   }
   return std::shared_ptr<const ChatFormat>(std::move(format));
 }
@@ -532,7 +532,7 @@ absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_
     }
   }
   return absl::NotFoundError(
-      "no known output format reads the tool calls that the chat template writes: name the model's output format");
+      "no known output format reads the tool calls that the chat template writes: set the model's output format");
 }
 
 absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,

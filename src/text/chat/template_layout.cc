@@ -27,13 +27,13 @@ std::vector<MarkedEncoder::TemplateToken> TokensIn(const MarkedEncoder& encoder,
   return tokens;
 }
 
-// Where the generation prompt may be cut, within the `common` bytes that the message shares: behind a token or a line.
+// Where the generation prompt may be cut, within the `common` bytes that the message shares: after a token or a line.
 size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t common) {
   if (common == prompt.size()) return common;
   size_t cut = 0;
   for (const auto& token : encoder.Tokens(prompt, {})) {
     if (token.end <= common) cut = std::max(cut, token.end);
-    if (token.begin < common && common < token.end) common = token.begin;  // in the middle of one
+    if (token.begin < common && common < token.end) common = token.begin;  // in the middle of a token
   }
   const size_t line = prompt.substr(0, common).rfind('\n');
   if (line != prompt.npos) cut = std::max(cut, line + 1);
@@ -163,7 +163,7 @@ Region SampledRegion(const MarkedEncoder& encoder, const jinja::RenderedText& re
   }
   begin = std::min(begin, own.begin);
   const auto closing = ClosingToken(encoder, rendered, {begin, region.end}, eos);
-  // No token closes it (GLM: the next message's first token does): all of it is sampled but white space at its end.
+  // No token closes it (GLM: the next message's first token does): all of it is sampled except white space at its end.
   size_t end = closing ? closing->end : region.end;
   while (!closing && end > std::max(begin, own.end) && kSpace.find(rendered.text[end - 1]) != kSpace.npos) --end;
   return {begin, std::max(begin, end)};

@@ -42,7 +42,7 @@ const Words& Word() {
 constexpr size_t kShortId = 9;
 constexpr std::string_view kLettersAndDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-// Equal ids stay equal. Different ids stay different, but for one chance in 10^16.
+// Equal ids stay equal. Different ids stay different, except with a probability of 10^-16.
 std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   const bool fits = id.size() == kShortId && id.find_first_not_of(kLettersAndDigits) == std::string::npos;
   if (!dialect.short_ids || id.empty() || fits) return id;
@@ -54,7 +54,7 @@ std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   return shown;
 }
 
-// The id to show of each tool call, by the id that clients know it by: the one that the model wrote, if it wrote one.
+// The id to show for each tool call, by its id for clients: the model's own id, if it wrote an id.
 using ShownIds = std::unordered_map<std::string_view, const std::string*>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
@@ -87,7 +87,7 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   if (!message.reasoning.empty()) {
     const Value reasoning = Given(message.reasoning, source);
     dict.Set(Word().reasoning_content, reasoning);
-    dict.Set(Word().thinking, reasoning);  // gpt-oss reads this one
+    dict.Set(Word().thinking, reasoning);  // gpt-oss reads this key
   }
   if (!message.tool_calls.empty()) {
     std::vector<Value> calls;
@@ -120,8 +120,8 @@ size_t Count(const std::string& text, std::string_view part) {
   return count;
 }
 
-// Whether the rendered call is right: its parts are there, neither as Python prints a dict nor as JSON within a JSON
-// string, and no further None appears.
+// Whether the rendered call is right: its parts are present, not as Python prints a dict and not as JSON within a JSON
+// string, and no additional None appears.
 bool ShowsCall(const std::string& text, size_t nones) {
   return Has(text, "probe_call") && Has(text, "probe_key") && Has(text, "probe_value") && !Has(text, "'probe_key'") &&
          !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;
@@ -175,7 +175,7 @@ Conversation ProbeConversation() {
   question.role = "user";
   question.content = "probe";
   answer.role = "assistant";
-  // The id contains the name: some templates print the id alone (Kimi K2).
+  // The id contains the name: some templates print only the id (Kimi K2).
   answer.tool_calls.push_back({"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
   conversation.messages = {question, answer};
   conversation.tools.push_back(base::json::object{

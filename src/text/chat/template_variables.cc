@@ -33,7 +33,7 @@ absl::Status CheckTemplateVariables(const base::json::object& variables) {
     const std::string_view name(variable.key().data(), variable.key().size());
     if (!IsName(name)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", base::View(name), "' is no name of a variable: letters, digits and _, and no digit first"));
+          absl::StrCat("'", base::View(name), "' is not a variable name: use letters, digits and _, no digit first"));
     }
     if (std::ranges::find(kReserved, name) != kReserved.end()) {
       return absl::InvalidArgumentError(
@@ -42,7 +42,7 @@ absl::Status CheckTemplateVariables(const base::json::object& variables) {
     const base::json::value& value = variable.value();
     if (!value.is_bool() && !value.is_number() && !value.is_string()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "the value of '", base::View(name), "' must be a bool, a number or a text, and is ", base::PrintJson(value)));
+          "the value of '", base::View(name), "' must be a bool, a number or a text, not ", base::PrintJson(value)));
     }
   }
   return absl::OkStatus();

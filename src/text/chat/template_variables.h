@@ -7,11 +7,11 @@
 
 namespace ingot::text {
 
-// INVALID_ARGUMENT names the first variable that nobody may set for all conversations: its name is no name of a variable,
-// or the renderer sets it (messages, tools, special tokens and the like), or its value is no bool, number or text.
+// INVALID_ARGUMENT names the first variable that cannot be set for all conversations: its name is not a variable name,
+// or the renderer sets it (messages, tools, special tokens and the like), or its value is not a bool, number or text.
 absl::Status CheckTemplateVariables(const base::json::object& variables);
 
-// Adds the variables that the conversation lacks: its own win.
+// Adds the variables that the conversation lacks; the conversation's own values stay.
 void AddTemplateVariables(const base::json::object& variables, Conversation& conversation);
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// TextKey: the key of a text. It suffices to tell whether another text equals that text or begins with it.
+// TextKey: the key of a text. The key is enough to check whether another text equals that text or begins with it.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ std::string TextKey(std::string_view text);
 
 struct KeyedText {
   std::string key;                         // TextKey of the whole text
-  std::optional<std::string_view> prefix;  // the prefix that has the given key; nullopt: none has
+  std::optional<std::string_view> prefix;  // the prefix with the given key; nullopt: no such prefix
 };
 // Computes both in one pass over `text`. A `prefix_key` that does not come from TextKey matches nothing.
 KeyedText KeyText(std::string_view text, std::string_view prefix_key);

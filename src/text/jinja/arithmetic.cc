@@ -36,7 +36,7 @@ const char* OperatorName(char op) {
                     TypeName(b), "'"));
 }
 
-[[noreturn]] void FailWide() { Fail("OverflowError: the result does not fit in 64 bits, which is all there is here"); }
+[[noreturn]] void FailWide() { Fail("OverflowError: the result does not fit in 64 bits, the limit for integers"); }
 
 Value IntegerPower(int64_t base, int64_t exponent) {
   if (exponent < 0) {

@@ -30,7 +30,7 @@ struct Expr {
     kName,       // slot, text
     kAttribute,  // items[0].text; as a target of an assignment: namespace attribute, slot
     kItem,       // items[0][items[1]]
-    kSlice,      // items[0][items[1]:items[2]:items[3]]; an absent one is null
+    kSlice,      // items[0][items[1]:items[2]:items[3]]; an absent item is null
     kCall,       // items[0](arguments)
     kFilter,     // items[0] | text(arguments); in a filter block, items[0] is null
     kTest,       // items[0] is text(arguments)

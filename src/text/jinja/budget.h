@@ -1,4 +1,4 @@
-// Budget: the steps and bytes that one rendering may take. It applies to its thread while it lives. All code that makes
+// Budget: the steps and bytes that one rendering may use. It applies to its thread while it lives. All code that makes
 // text or walks over values charges it, so that no template runs for long or fills memory.
 #pragma once
 
@@ -26,7 +26,7 @@ class Budget {
 void ChargeSteps(uint64_t count);
 // Charges bytes of text or values that were made, whether or not they are kept.
 void ChargeBytes(uint64_t count);
-// Charges for reading a text of `bytes` without making anything.
+// Charges for reading a text of `bytes` bytes without making anything.
 inline void ChargeScan(size_t bytes) { ChargeSteps(1 + bytes / 64); }
 
 }  // namespace ingot::text::jinja

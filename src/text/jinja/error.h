@@ -9,7 +9,7 @@ namespace ingot::text::jinja {
 
 struct TemplateError {
   enum class Kind {
-    kSyntax,   // the template is no Jinja, or uses a construct that chat templates may not use
+    kSyntax,   // the template is not Jinja, or uses a construct that chat templates may not use
     kRuntime,  // an error that Python's jinja2 raises while rendering
     kRaised,   // raise_exception called by the template
     kLimit,    // more steps, bytes or depth than Limits allows

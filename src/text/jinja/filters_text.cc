@@ -59,7 +59,7 @@ Value Mapped(Runtime&, const Value& value, const Args& args) {
   return Value(Derived(kMap(text->bytes), *text));
 }
 
-// jinja's title case: words begin behind white space or one of -({[<.
+// jinja's title case: words begin after white space or one of -({[<.
 std::string Title(std::string_view text) {
   const auto begins = [](char32_t c) { return IsSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
   std::string out;

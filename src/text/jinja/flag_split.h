@@ -1,4 +1,4 @@
-// Finds the statement from which on a flag matters. Chat templates read add_generation_prompt in their last lines only,
+// Finds the first statement that depends on a flag. Chat templates read add_generation_prompt only in their last lines,
 // so the texts with and without a generation prompt are one rendering with two endings.
 #pragma once
 

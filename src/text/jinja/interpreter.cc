@@ -172,7 +172,7 @@ Interpreter::Flow Interpreter::Execute(const Stmt& statement, const ScopePtr& sc
     case Stmt::Kind::kOutput:
       for (const ExprPtr& expr : statement.exprs) Print(*expr, scope);
       if (WritesToRoot() && root_out_.size() > options_.limits.output_bytes) {
-        FailLimit("the rendered text is larger than a rendering may be");
+        FailLimit("the rendered text exceeds the size limit");
       }
       break;
     case Stmt::Kind::kSet:

@@ -31,8 +31,8 @@ class Interpreter : public Runtime {
 
   // Throws TemplateError.
   RenderedText Run();
-  // Template::RenderAtPrompt for the variable `flag`. Runs the first `common` statements once, and those behind them with
-  // either value; they must change no value (SplitAt). `rejected`: the error with the value true.
+  // Template::RenderAtPrompt for the variable `flag`. Runs the first `common` statements once, and the statements after
+  // them with both values; they must not change any value (SplitAt). `rejected`: the error with the value true.
   PromptRendering RunToPrompt(int flag, size_t common, bool prompted, std::optional<TemplateError>& rejected);
 
   // Runs the body of a macro or call block with its arguments; `name` is for errors.
@@ -65,10 +65,10 @@ class Interpreter : public Runtime {
 
   Value Evaluate(const Expr& expr, const ScopePtr& scope);
   Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
-  // The same without a copy where possible, else stored in `room`. The result is valid until the next evaluation, which
+  // The same without a copy if possible, else stored in `room`. The result is valid until the next evaluation, which
   // may change a variable.
   const Value& Refer(const Expr& expr, const ScopePtr& scope, Value& room);
-  // The field that an attribute of a dict names; null: the object is no dict, or has no such field.
+  // The field that an attribute of a dict names; null: the object is not a dict, or has no such field.
   const Value* ReferToField(const Expr& expr, const ScopePtr& scope);
   bool IsTrue(const Expr& condition, const ScopePtr& scope);
   Value Optional(const ExprPtr& expr, const ScopePtr& scope);

@@ -66,7 +66,7 @@ class Lexer {
     return at;
   }
 
-  // The next tag at or behind at_; npos if there is none.
+  // The next tag at or after at_; npos if there is none.
   size_t FindTag() const {
     for (size_t open = source_.find('{', at_); open != source_.npos; open = source_.find('{', open + 1)) {
       if (open + 1 < source_.size() && std::string_view("%{#").find(source_[open + 1]) != std::string_view::npos) {
@@ -110,7 +110,7 @@ class Lexer {
     Advance(tag);
   }
 
-  // The position behind the end of a block or comment: -%} skips white space, %} one line feed, +%} nothing.
+  // The position after the end of a block or comment: -%} skips white space, %} one line feed, +%} nothing.
   size_t AfterEnd(size_t end, char sign) const {
     if (sign == '-') return SkipSpace(end);
     return sign == 0 && end < source_.size() && source_[end] == '\n' ? end + 1 : end;
@@ -154,7 +154,7 @@ class Lexer {
     Error("Missing end of raw directive");
   }
 
-  // Reads the tokens of {{ ... }} or {% ... %}, from behind its begin.
+  // Reads the tokens of {{ ... }} or {% ... %}, from after its begin.
   void Inside(bool variable) {
     const std::string_view close = variable ? "}}" : "%}";
     brackets_.clear();

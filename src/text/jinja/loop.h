@@ -16,7 +16,7 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   using Recurse = std::function<Value(const Value& iterable, int depth0)>;
   LoopObject(Value::SeqPtr items, Test test, Recurse recurse, int depth0);
 
-  // Goes to the next item that passes the test; false at the end.
+  // Moves to the next item that passes the test; false at the end.
   bool Advance();
   const Value& current() const { return current_; }
   // The loop is over; a template may still hold this object.
@@ -33,7 +33,7 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   bool Changed(const Args& args);
 
  private:
-  // The item after the current one. Looks ahead no further than jinja2 does, since a test may have side effects.
+  // The item after the current item. Looks ahead only as far as jinja2 does, since a test may have side effects.
   const std::optional<Value>& Peek() const;
   std::optional<Value> Pull() const;
   int64_t Count() const;

@@ -29,7 +29,7 @@ class Params {
   std::vector<std::optional<Value>> values_;
 };
 
-// Byte offset of `part` in `text`, searching from `from`; npos if there is none. Linear in both texts.
+// Byte offset of `part` in `text`, searching from `from`; npos if it does not occur. Linear in both texts.
 size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
 // ReplaceText: str.replace; `count` -1 = all. LineRanges: str.splitlines.
 StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part, int64_t count);

@@ -102,7 +102,7 @@ class Parser : public ExpressionParser {
     body.back()->exprs.push_back(std::move(expr));
   }
 
-  // Parses from behind the tag's head through its end tag.
+  // Parses from after the tag's head through its end tag.
   Block BodyUntil(const char* end) {
     EndOfHead();
     Block body = Body({end});
@@ -131,7 +131,7 @@ class Parser : public ExpressionParser {
       return New(name == "break" ? Kind::kBreak : Kind::kContinue, tag.line);
     }
     for (const char* known : {"block", "extends", "include", "import", "from", "autoescape"}) {
-      if (name == known) FailSyntax(absl::StrCat("the tag '", name, "' has no use in a chat template"), tag.line);
+      if (name == known) FailSyntax(absl::StrCat("the tag '", name, "' is not supported in a chat template"), tag.line);
     }
     std::string message = absl::StrCat("Encountered unknown tag '", name, "'.");
     if (ends.size() > 0) absl::StrAppend(&message, " Jinja was looking for '", *(ends.end() - 1), "'.");

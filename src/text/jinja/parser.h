@@ -42,7 +42,7 @@ class ParserBase {
   };
 
   std::vector<std::string> names_;
-  std::vector<std::string> loaded_;  // names read so far, in order; tells whether a macro uses `caller`
+  std::vector<std::string> loaded_;  // names read so far, in order; shows whether a macro uses `caller`
 
  private:
   const std::vector<Token> tokens_;

@@ -42,7 +42,7 @@ class Runtime {
 using Filter = Value (*)(Runtime& runtime, const Value& value, const Args& args);
 using Test = bool (*)(Runtime& runtime, const Value& value, const Args& args);
 using Function = Value (*)(Runtime& runtime, const Args& args);
-// nullptr: there is none of that name.
+// nullptr: no such name.
 Filter FindFilter(std::string_view name);
 Filter FindTextFilter(std::string_view name);
 Filter FindSequenceFilter(std::string_view name);

@@ -3,11 +3,11 @@
 //   '<|im_start|>' ~ message.content ~ '<|im_end|>'
 //    no mark          Mark{12, 12 + n, source}    no mark
 //
-// The template's own text has no mark. Text of a conversation has one, with the number that its owner chose, such as
+// The template's own text has no mark. Text of a conversation has a mark with the number that its owner chose, such as
 // the index of its message. Operations that copy bytes keep marks byte for byte: concatenation, slices, strip, split,
 // join, replace, printing, JSON. Operations that compute new bytes (case, escapes) mark the whole result if any input
 // byte was marked. So the rendered text is divided exactly into the template's text and outside text, and outside text
-// can never pass for the template's.
+// can never be mistaken for the template's text.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,14 @@
 // Chat templates: Jinja as Hugging Face's apply_chat_template compiles it.
 //
-// The language is that of jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls,
-// plus raise_exception, strftime_now, {% generation %} and Hugging Face's own tojson (no HTML escapes, non-ASCII kept).
-// A template renders to the same text as there, and fails where it fails there; the error's words differ. Integers have
-// 64 bits. Some features fail when the template is parsed, with an error that names them: template inheritance,
-// includes and imports (which have no loader there either), autoescape, and the filters filesizeformat, pprint, random,
-// striptags, urlize, wordwrap and xmlattr.
+// The language is jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls, plus
+// raise_exception, strftime_now, {% generation %} and Hugging Face's own tojson (no HTML escapes, non-ASCII kept). A
+// template renders to the same text as in Python, and fails where it fails in Python; the error's words differ.
+// Integers have 64 bits. Some features fail when the template is parsed, with an error that names them: template
+// inheritance, includes and imports (which have no loader in Python either), autoescape, and the filters
+// filesizeformat, pprint, random, striptags, urlize, wordwrap and xmlattr.
 //
 // A template may come from anywhere, with any model. Rendering is bounded in steps, bytes and depth (Limits) and reads
-// nothing but its variables and the clock. It marks the text that was given to it (Mark).
+// only its variables and the clock. It marks the text from its variables (Mark).
 #pragma once
 
 #include <ctime>
@@ -54,8 +54,8 @@ struct RenderedText {
 
 // A conversation rendered with or without the generation prompt, and that prompt.
 struct PromptRendering {
-  RenderedText rendered;    // with or without the prompt, as asked for
-  size_t prompt_begin = 0;  // where the texts with and without the prompt part; their end if they are equal
+  RenderedText rendered;    // with or without the prompt, as requested
+  size_t prompt_begin = 0;  // where the texts with and without the prompt diverge; their end if they are equal
   std::string prompt;       // the text with the prompt, from prompt_begin on
   // Not OK: the template fails with add_generation_prompt. Then `prompt` is empty and prompt_begin 0.
   absl::Status with_prompt;
@@ -70,16 +70,16 @@ class Template {
   static absl::StatusOr<std::shared_ptr<const Template>> Parse(std::string_view source);
   ~Template();
 
-  // Renders with add_generation_prompt as given, whatever the variables say of it, and with the other value. The
-  // template runs once for both if the flag matters at its end alone (flag_split.h). Fails if Render fails without the
-  // prompt, or with the value asked for.
+  // Renders with add_generation_prompt as given, whatever the variables say, and with the other value. The template
+  // runs once for both if the flag matters only at its end (flag_split.h). Fails if Render fails without the prompt, or
+  // with the given value.
   absl::StatusOr<PromptRendering> RenderAtPrompt(const RenderOptions& options, bool add_generation_prompt) const;
 
   // INVALID_ARGUMENT with the template's line: the template raised an exception, or Python would. RESOURCE_EXHAUSTED: a
   // limit was passed.
   absl::StatusOr<RenderedText> Render(const RenderOptions& options) const;
 
-  // Whether the template contains this name, as a variable that it may read or as one of its own.
+  // Whether the template contains this name, as a variable that it may read or as its own variable.
   bool Mentions(std::string_view name) const;
 
  private:

@@ -1,4 +1,4 @@
-// Tests: the names behind `is`.
+// Tests: the names after `is`.
 #include <algorithm>
 #include <array>
 

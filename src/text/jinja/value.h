@@ -140,7 +140,7 @@ class Object {
   virtual std::string Repr() const;
   // The digits of an integer that exceeds int64; nullopt for every other object.
   virtual std::optional<std::string> Digits() const { return std::nullopt; }
-  // nullopt: there is no such attribute.
+  // nullopt: no such attribute.
   virtual std::optional<Value> Attribute(std::string_view name) const;
   virtual bool callable() const { return false; }
   virtual Value Call(Runtime& runtime, const Args& args);
@@ -175,10 +175,10 @@ std::optional<size_t> Length(const Value& value);
 // The items of an iterable, such as a string's code points or a dict's keys. Consumes a generator. Fails if `value` is
 // not iterable.
 std::vector<Value> Items(const Value& value);
-// The same, without a copy if the value is a sequence and no generator.
+// The same, without a copy if the value is a sequence but not a generator.
 Value::SeqPtr SharedItems(const Value& value);
 bool IsIterable(const Value& value);
-// obj[key], obj.name and obj[a:b:c] by the rules of the sandboxed environment; undefined if there is none.
+// obj[key], obj.name and obj[a:b:c] by the rules of the sandboxed environment; undefined if missing.
 Value GetItem(const Value& object, const Value& key);
 Value GetAttribute(const Value& object, std::string_view name);
 Value Slice(const Value& object, const Value& begin, const Value& end, const Value& step);

@@ -63,7 +63,7 @@ bool ChannelMachine::StepHeader() {
     BeginBody(window.substr(0, end), at);
     return true;
   }
-  // No header: plain text. The search for its end starts behind the text that looked like a header.
+  // No header: plain text. The search for its end starts after the text that looked like a header.
   scan_ = at_;
   if (stands) {
     out_.malformed = !Recipient(window, row_.row.channels.recipient_key).empty() || out_.malformed;

@@ -2,8 +2,8 @@
 //
 //   kHeader --message--> kBody --one of ends, `start` or `channel`--> kHeader
 //
-// Text without a header is a body of content. If the output ends in a call's body and that is complete JSON, the call
-// is complete, because a message normally ends with a stop token and stop tokens are cut off.
+// Text without a header is a body of content. If the output ends in a call's body and the body is complete JSON, the
+// call is complete, because a message normally ends with a stop token and stop tokens are cut off.
 #pragma once
 
 #include "text/output/output_machine.h"

@@ -1,6 +1,6 @@
 // FormatSpec: a chat format as data, the literal text around messages, tool calls, tool results and reasoning.
-// chat_format.cc renders every spec and knows no format by name. RowOf gives the output row that parses the spec's
-// turns.
+// chat_format.cc renders every spec and does not know any format by name. RowOf gives the output row that parses the
+// spec's turns.
 //
 //   system:     turn_begin system role_end [content tools_separator] tools_begin tool* tools_end turn_end after_turn
 //   user:       turn_begin user role_end content turn_end after_turn
@@ -56,13 +56,13 @@ struct FormatSpec {
     return {turn_begin, turn_end, think_begin, think_end, call_begin, call_end, response_begin, response_end};
   }
 
-  // Every field, unambiguously; the fingerprint is taken of it.
+  // Every field, unambiguously, as input of the fingerprint.
   std::string Definition() const;
 };
 
 std::span<const FormatSpec> BuiltinFormats();
 
-// The output row that reads the turns that the spec renders.
+// The output row that reads the spec's rendered turns.
 OutputRow RowOf(const FormatSpec& spec);
 
 }  // namespace ingot::text

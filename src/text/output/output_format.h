@@ -3,7 +3,7 @@
 //
 // Malformed output. Text that breaks the format stays as the model wrote it, and `malformed` is set. It goes to the
 // content; in a streamed call (CallMode::kStreamed) it stays in the arguments. A truncated output is parsed as far as
-// it goes, and a call that is cut off is malformed.
+// possible, and a call that is cut off is malformed.
 //
 // Arguments. Formats that write JSON keep the model's bytes. Formats that write parameters or Python give one JSON
 // object with the parameters in their order, spaced like Python's json.dumps. Each parameter has the type that the
@@ -42,9 +42,9 @@ class OutputFormat {
   // INVALID_ARGUMENT names the fault of the row.
   static absl::StatusOr<std::shared_ptr<const OutputFormat>> Make(const OutputRow& row);
 
-  // The same format for streams of one tokenizer (OutputStream). A delimiter that is one of its tokens is only
-  // recognised as that token, so that ordinary text cannot forge it. Parse() of the result finds no such delimiter,
-  // because plain text has no tokens.
+  // The same format for streams of one tokenizer (OutputStream). If a delimiter is one of its tokens, only that token
+  // counts, so that ordinary text cannot forge it. Parse() of the result finds no such delimiter, because plain text
+  // has no tokens.
   std::shared_ptr<const OutputFormat> ForTokenizer(const Tokenizer& tokenizer) const;
 
   const std::string& name() const { return row_.row.name; }
@@ -56,12 +56,12 @@ class OutputFormat {
   // Never fails. A call has an id if the format writes one.
   ParsedOutput Parse(std::string_view output, const ParseOptions& options = {}) const;
 
-  // The prefill in a generation prompt: from the first delimiter of reasoning or of a channel on; empty if there is
-  // none. The turn's header, in front of it, has no such delimiter.
+  // The prefill in a generation prompt: from the first delimiter of reasoning or of a channel on; empty without such a
+  // delimiter. The turn's header before it has no such delimiter.
   std::string_view PrefillOf(std::string_view generation_prompt) const;
 
   // Writes content and calls as a turn of this format. Parse gives them back: equal content, and arguments that are
-  // equal as JSON. INVALID_ARGUMENT: arguments are no JSON object, or the format cannot write a name or key.
+  // equal as JSON. INVALID_ARGUMENT: arguments are not a JSON object, or the format cannot write a name or key.
   // UNIMPLEMENTED: the format has no calls.
   absl::StatusOr<std::string> WriteCalls(std::string_view content, std::span<const ToolCall> calls) const;
 
@@ -82,7 +82,7 @@ class OutputFormat {
     std::vector<CallPiece> call;
   };
   // The text around one parameter: begin KEY text_key_end STRING value_end, or begin KEY json_key_end JSON value_end
-  // for a value that is no string. A string never contains `stop`, which is part of value_end.
+  // for a value that is not a string. A string never contains `stop`, which is part of value_end.
   struct ParameterShape {
     std::string begin, text_key_end, json_key_end, value_end, stop;
   };

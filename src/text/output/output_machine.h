@@ -1,4 +1,4 @@
-// OutputMachine: the incremental parser behind OutputFormat and OutputStream. Text goes in, and the message grows.
+// OutputMachine: the incremental parser of OutputFormat and OutputStream. Text goes in, and the message grows.
 // Parsing at once and streaming give equal messages, because both use this class. Cuts between pushes change nothing,
 // because a step waits until it has seen enough text. Content, reasoning and the arguments of streamed calls never
 // shrink. The work per byte is bounded. Not thread safe.
@@ -22,12 +22,12 @@ namespace ingot::text {
 
 // How the parser treats tool calls.
 enum class CallMode {
-  kText,   // looks for no calls: their text is content
+  kText,   // does not look for calls: their text is content
   kWhole,  // adds a call when it is complete and well-formed; otherwise its text stays in the content, as malformed
   // Adds a call once its name is known and its arguments begin. A call that breaks later stays a call, malformed, with
-  // the arguments as the model wrote them; text outside the arguments goes to the content. The last brace of the
-  // arguments is withheld until the call is closed as the format says. So no reader takes a broken call for a complete
-  // one, and no policy is rewarded for it. A call that breaks before its arguments is treated as in kWhole.
+  // the arguments as the model wrote them; text outside the arguments goes to the content. The machine withholds the
+  // last brace of the arguments until the call is closed as the format says. So no reader mistakes a broken call for a
+  // complete call, and no policy is rewarded for it. A call that breaks before its arguments is treated as in kWhole.
   kStreamed,
 };
 
@@ -44,7 +44,7 @@ class OutputMachine {
   const ParsedOutput& parsed() const { return out_; }
   // The number of bytes pushed since EndPrefill whose meaning is decided. Their part of the message is in parsed().
   size_t settled_bytes() const;
-  // The number of calls in parsed() that cannot grow any more.
+  // The number of calls in parsed() that can no longer grow.
   size_t closed_calls() const { return out_.tool_calls.size() - (committed_ ? 1 : 0); }
   // The number of bytes at the end of the last call's arguments that are dropped if the call is not closed.
   size_t held_arguments() const { return held_; }
@@ -52,7 +52,7 @@ class OutputMachine {
  protected:
   OutputMachine(const CompiledRow& row, CallMode mode) : row_(row), mode_(mode) {}
 
-  // Does one step. False: it needs more text; never returned while text is left and final_ is set.
+  // Does one step. False: it needs more text; not returned while text is left and final_ is set.
   virtual bool Step() = 0;
 
   std::string_view Rest() const { return std::string_view(in_).substr(at_); }

@@ -31,7 +31,7 @@ class PatternCompiler {
         return Bad("{key} and {is_string} must be followed by text");
       }
       if ((kind == Element::kName || kind == Element::kId) && (next == Element::kName || next == Element::kId)) {
-        return Bad("two names in a row cannot be told apart");
+        return Bad("two names in a row are ambiguous");
       }
     }
     return std::move(program_);
@@ -100,7 +100,7 @@ class PatternCompiler {
     return Bad(absl::StrCat("unknown placeholder {", base::View(name), "}"));
   }
 
-  // Moves padding and end text of each {value} from the literals beside it into the element, then marks the tokens.
+  // Moves padding and end text of each {value} from the literals next to it into the element, then marks the tokens.
   absl::Status BindValues() {
     for (size_t i = 0; i < program_.size(); ++i) {
       if (program_[i].kind != Element::kValue) continue;

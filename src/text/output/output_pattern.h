@@ -30,7 +30,7 @@ struct Element {
   enum Kind {
     kLiteral,
     kSpace,     // any white space; text: as the writer writes it
-    kOptional,  // `text`, and `skip` elements behind it that are skipped if `text` is not there
+    kOptional,  // `text`, and `skip` elements after it that are skipped if `text` is missing
     kName,
     kId,
     kJson,
@@ -63,7 +63,7 @@ struct Section {
   std::string separator;         // `between` without white space around it
   std::string between, before;   // as in the row
   std::string first_call;        // the beginning of a call; "{" for an object
-  std::string after_parameters;  // the literal behind the parameters; empty = any text may follow
+  std::string after_parameters;  // the literal after the parameters; empty = any text may follow
   std::string end_literal;       // first literal of `end`
   std::string call_end;          // last literal of `call`, where a broken call ends; empty = it ends with the turn
   bool bare = false;

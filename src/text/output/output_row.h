@@ -1,5 +1,5 @@
-// OutputRow: how a model family writes a turn, as data, one row per format. The parser and the writer read rows and
-// know no format by name. A new format is a new row (output_table.cc, or a JSON file with the same fields).
+// OutputRow: how a model family writes a turn, as data, one row per format. The parser and the writer read rows and do
+// not know any format by name. A new format is a new row (output_table.cc, or a JSON file with the same fields).
 //
 // A turn is
 //
@@ -22,8 +22,8 @@
 // and, only in `parameter`:
 //   {key}         a name up to the following text, at most 256 bytes, on one line
 //   {value}       a value up to the following text, if another parameter or the end of the parameters follows that. So
-//                 a value may contain its own end text. White space beside {value} in the pattern is padding: exactly
-//                 this white space is removed if it is there.
+//                 a value may contain its own end text. White space next to {value} in the pattern is padding: exactly
+//                 this white space is removed if present.
 //   {is_string}   true: the value is a string; false: it is JSON
 #pragma once
 
@@ -40,12 +40,12 @@ struct SectionRow {
   std::string begin = {};  // pattern before the first call; may be empty
   std::string call = {};   // pattern of one call
   // The text between two calls, as the writer writes it. The parser requires its text, with any white space around it.
-  // Without text, the parser recognises a further call by its first text.
+  // Without text, the parser recognises another call by its first text.
   std::string between = {};
-  std::string end = {};  // pattern after the last call; empty = the section ends if no further call follows
+  std::string end = {};  // pattern after the last call; empty = the section ends if no other call follows
   // Written between content and section; the parser removes it from the end of the content.
   std::string before = {};
-  // The section may only begin the visible text, and its first character identifies it. If it turns out to be no call,
+  // The section may only begin the visible text, and its first character identifies it. If it is not a call after all,
   // it is content; it is malformed only if a name and the beginning of arguments were read.
   bool bare = false;
 };
@@ -76,20 +76,20 @@ struct OutputRow {
 
   // Empty = no reasoning. Line feeds next to the reasoning are removed.
   std::string think_begin = {}, think_end = {};
-  std::vector<SectionRow> sections = {};  // the one that begins first in the text wins, then the longest beginning
+  std::vector<SectionRow> sections = {};  // the first to begin in the text wins, then the longest beginning
   std::vector<std::string> dropped = {};  // texts without meaning, such as delimiters around the content
 
   std::string parameter = {};  // the pattern that {parameters} repeats
   std::vector<std::string> name_keys = {"name"}, argument_keys = {"arguments"}, id_keys = {};  // members of {object}
 
-  // {id} to name: removes the prefix if it is there, and the last `id_index` (one character) with the digits behind it.
+  // {id} to name: removes the prefix if present, and the last `id_index` (one character) with the digits after it.
   // The writer writes: prefix name id_index index-of-the-call.
   std::string id_prefix = {}, id_index = {};
 
   ChannelRow channels = {};
 };
 
-// The rows that are built in.
+// The built-in rows.
 const std::vector<OutputRow>& BuiltinOutputRows();
 
 // Reads a row from JSON with these field names; a missing field has its default. INVALID_ARGUMENT names an unknown

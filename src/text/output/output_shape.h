@@ -12,7 +12,7 @@ namespace ingot::text {
 absl::Status CheckName(const CompiledRow& row, std::string_view name, const Program& call);
 // UNIMPLEMENTED: the format has no calls.
 absl::Status NoCalls(const CompiledRow& row);
-// The section to write: the first one, but behind content the first that is not bare, if there is one. REQUIRES: the
+// The section to write: the first section or, after content, the first section that is not bare, if any. REQUIRES: the
 // row has a section.
 const Section& SectionFor(const CompiledRow& row, bool after_content);
 

@@ -1,7 +1,7 @@
 // OutputStream: an output that arrives in pieces, as deltas of reasoning, content, and tool calls with their arguments.
 //
-// All deltas together equal the message after Finish. That equals Parse of the whole output with the same options,
-// wherever the stream is cut. Nothing is ever taken back. Not thread safe.
+// All deltas together equal the message after Finish, which equals Parse of the whole output with the same options,
+// wherever the stream is cut. A stream never takes text back. Not thread safe.
 //
 //   OutputStream stream(format, {.tools = tools, .prefill = prefill, .calls = CallMode::kStreamed});
 //   for each sampled id:  send(stream.Push(text_of_id, id_is_a_token_written_out));
@@ -28,7 +28,7 @@ struct CallDelta {
 struct OutputDelta {
   std::string content;
   std::string reasoning;
-  std::vector<CallDelta> calls;  // in order, behind content and reasoning
+  std::vector<CallDelta> calls;  // in order, after content and reasoning
   bool empty() const { return content.empty() && reasoning.empty() && calls.empty(); }
 };
 
@@ -37,7 +37,7 @@ class OutputStream {
   // Keeps `format`; reads the memory of the other options only here.
   OutputStream(std::shared_ptr<const OutputFormat> format, const ParseOptions& options);
 
-  // `is_token`: `text` is the whole text of one special or added token, and not ordinary text that reads the same. It
+  // `is_token`: `text` is the whole text of one special or added token, not ordinary text with the same spelling. It
   // only matters for formats of OutputFormat::ForTokenizer. `text` should be cut between characters (Utf8Stream);
   // otherwise the deltas are cut within characters.
   OutputDelta Push(std::string_view text, bool is_token = false);
@@ -46,7 +46,7 @@ class OutputStream {
 
   // The sum of the deltas so far; after Finish, the message.
   const ParsedOutput& message() const { return machine_->parsed(); }
-  // The number of its calls that cannot grow any more.
+  // The number of its calls that can no longer grow.
   size_t closed_calls() const { return machine_->closed_calls(); }
   // The number of bytes pushed whose meaning is decided: they are in the deltas so far, or are the format's own.
   size_t settled_bytes() const { return machine_->settled_bytes(); }
@@ -59,7 +59,7 @@ class OutputStream {
   const std::unique_ptr<OutputMachine> machine_;
   size_t content_ = 0, reasoning_ = 0;  // bytes delivered
   size_t calls_ = 0;                    // calls begun
-  size_t arguments_ = 0;                // bytes delivered of the last of them
+  size_t arguments_ = 0;                // delivered bytes of the last call
 };
 
 // Whether the id is a token written out in the text (special or added): the argument `is_token` of Push.

@@ -35,7 +35,7 @@ OutputRow SeedOss() {
       .parameter = "<parameter={key}>{value}</parameter>\n"};
 }
 
-// {"name": "f", "parameters": {...}}, alone in the turn, or anywhere behind <|python_tag|>.
+// {"name": "f", "parameters": {...}}, as the whole turn, or anywhere after <|python_tag|>.
 OutputRow Llama3Json() {
   const std::string object = "{object}";
   return {.name = "llama3_json",
@@ -45,7 +45,7 @@ OutputRow Llama3Json() {
           .argument_keys = {"parameters", "arguments"}};
 }
 
-// [f(a=1), g()], alone in the turn; Llama 4 may enclose it in <|python_start|> and <|python_end|>.
+// [f(a=1), g()], as the whole turn; Llama 4 may enclose it in <|python_start|> and <|python_end|>.
 OutputRow LlamaPythonic() {
   const std::string call = "{name}({keywords})";
   return {.name = "llama_pythonic",

@@ -17,7 +17,7 @@ constexpr std::string_view kSpace = " \t\r\n";
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWord(char c) { return IsDigit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Recursive descent, at most kMaxDepth deep. Every method returns false if the text is no literal.
+// Recursive descent, at most kMaxDepth deep. Every method returns false if the text is not a literal.
 class PythonReader {
  public:
   explicit PythonReader(std::string_view text) : text_(text) {}
@@ -161,7 +161,7 @@ class PythonReader {
     return (c == 'r' || c == 'R' || c == 'u' || c == 'U') && (next == '\'' || next == '"');
   }
 
-  // One string, or several adjacent ones, which Python joins.
+  // One string, or several adjacent strings, which Python joins.
   bool Strings(std::string& out) {
     while (IsString()) {
       const bool raw = Peek() == 'r' || Peek() == 'R';

@@ -10,7 +10,7 @@
 namespace ingot::text {
 
 // A Python literal as JSON text, spaced like Python's json.dumps: strings, numbers, True, False, None, lists, tuples,
-// dicts with string keys, and JSON's own words. nullopt if it is no such literal.
+// dicts with string keys, and JSON's own words. nullopt if it is not such a literal.
 std::optional<std::string> JsonOfPython(std::string_view text);
 
 // A JSON value as Python's repr prints it.

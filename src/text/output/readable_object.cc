@@ -11,7 +11,7 @@ namespace {
 
 // A request nests arguments a few levels deeper, and base::ParseJson reads 100 levels.
 constexpr size_t kMaxDepth = 90;
-// Longer numbers are no doubles that a client could send back.
+// A client could not send longer numbers back as doubles.
 constexpr size_t kMaxNumber = 256;  // bytes
 constexpr size_t kUnicodeEscape = 6;
 
@@ -167,7 +167,7 @@ bool ReadableObject::ReadString(char c) {
   return true;
 }
 
-// False: escape_ is no escape, nor the beginning of one.
+// False: escape_ is neither an escape nor the beginning of an escape.
 bool ReadableObject::ReadEscape() {
   constexpr std::string_view kShort = "\"\\/bfnrt";
   const size_t begin = escape_.size() > kUnicodeEscape ? kUnicodeEscape : 0;  // of the second escape of two
@@ -192,7 +192,7 @@ bool ReadableObject::ReadEscape() {
   return true;
 }
 
-// False: the number does not go on with this byte.
+// False: the number cannot continue with this byte.
 bool ReadableObject::ReadNumber(char c) {
   std::string longer = number_ + c;
   const NumberText text = JudgeNumber(longer);

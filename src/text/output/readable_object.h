@@ -1,5 +1,5 @@
-// ReadableObject: the arguments of a tool call as one JSON object, as far as they can be read, while they come in
-// pieces. Clients that take arguments as an object get this one.
+// ReadableObject: the arguments of a tool call as one JSON object, as far as they can be read, while they arrive in
+// pieces. Clients that take arguments as an object get this object.
 //
 //   {"city": "Paris", "days": 3}    {"city": "Paris", "days": 3}
 //   {"city": "Par                   {"city": "Par"}
@@ -7,10 +7,10 @@
 //   {"days": 3 or 4}                {"days": 3}
 //   ls -l                           {}
 //
-// Text is returned as soon as an object can begin with it and be closed behind it. So a member waits for the first byte
-// of its value, and an escape until it is whole. The first byte that no object can have there closes the object, and all
-// text from it on is ignored. The pieces together are an object that base::ParseJson reads, even within a request,
-// whatever the arguments are and wherever they are cut between characters. Not thread safe.
+// Text is returned as soon as an object can begin with it and be closed after it. So a member waits for the first byte
+// of its value, and an escape until it is complete. The first byte that no object can have in its place closes the
+// object, and all text from it on is ignored. The pieces together are an object that base::ParseJson reads, even within
+// a request, for any arguments and any cuts between characters. Not thread safe.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ class ReadableObject {
     kEnd
   };
 
-  // Reads one byte. False: no object goes on with it.
+  // Reads one byte. False: no object can continue with it.
   bool Read(char c);
   bool ReadValue(char c);
   bool ReadString(char c);
@@ -53,9 +53,9 @@ class ReadableObject {
   void EmitHeld();
 
   Place place_ = Place::kBegin;
-  std::string brackets_;   // the open ones
+  std::string brackets_;   // open brackets
   std::string emitted_;    // not returned yet
-  std::string held_;       // behind it: text that cannot be closed, such as a key
+  std::string held_;       // after emitted_: text that cannot be closed, such as a key
   std::string escape_;     // the begun escape of a string; of characters beyond U+FFFF two are one
   std::string number_;     // the digits, sign, point and exponent so far
   std::string_view word_;  // the missing rest of true, false or null

@@ -70,7 +70,7 @@ bool TextMachine::StepReasoning() {
     if (at_ == in_.size()) return false;
     reasoning_begun_ = true;
   }
-  // [at_, scan_) is line feeds, which belong to the format if the reasoning ends behind them.
+  // [at_, scan_) is line feeds, which belong to the format if the reasoning ends after them.
   const size_t end = in_.find(row_.think_end, scan_);
   size_t limit = end;
   if (end == std::string::npos) {
@@ -173,7 +173,7 @@ bool TextMachine::StepContent() {
   return true;
 }
 
-// White space behind a call belongs to the format, unless text follows it.
+// White space after a call belongs to the format, unless text follows it.
 bool TextMachine::StepSpaceAfterCall() {
   const size_t at = SpaceEnd(at_);
   if (at == in_.size()) {
@@ -239,7 +239,7 @@ bool TextMachine::StepBetween() {
     EndSection();
     return true;
   }
-  out_.malformed = true;  // the section is not closed, or another text stands in the place of a call
+  out_.malformed = true;  // the section is not closed, or other text replaces a call
   if (at == in_.size()) {
     at_ = hold_ = at;
     return false;

@@ -20,7 +20,7 @@ class TextMachine final : public OutputMachine {
   enum class State { kStart, kReasoning, kAfterReasoning, kVisible, kContent, kCall, kBetween, kBroken };
   // The destination of a broken call's text, up to its end.
   enum class BrokenPart { kContent, kArguments, kJunk };
-  // The result of one element of a pattern: continue behind it, wait for more text, or give the call up.
+  // The result of one element of a pattern: continue after it, wait for more text, or give the call up.
   enum class Match { kDone, kMore, kFail };
 
   bool Step() override;
@@ -37,7 +37,7 @@ class TextMachine final : public OutputMachine {
   bool StepBroken();
   // The number of bytes before `limit` that belong to a section if one begins there.
   size_t HeldBefore(size_t limit, bool may_begin_here) const;
-  // The longest trigger at `at`. `partial`: there is none, but more text may make one.
+  // The longest trigger at `at`. `partial`: there is no trigger, but more text may complete one.
   const Trigger* TriggerAt(size_t at, bool& partial) const;
   void BeginSection(int section, size_t at, bool bare);
   void EndSection();
@@ -87,7 +87,7 @@ class TextMachine final : public OutputMachine {
   const Program* program_ = nullptr;  // begin, call or end of section_, or the white space after a separator
   size_t element_ = 0;                // index in program_
   BrokenPart broken_ = BrokenPart::kContent;
-  EnvelopeScanner envelope_;  // behind JSON arguments
+  EnvelopeScanner envelope_;  // after JSON arguments
   bool junk_begun_ = false;
 
   // The current element.

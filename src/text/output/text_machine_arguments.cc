@@ -178,7 +178,7 @@ TextMachine::Match TextMachine::RunKeywords() {
 }
 
 TextMachine::Match TextMachine::KeywordBegin() {
-  const size_t at = scan_;  // behind the white space
+  const size_t at = scan_;  // after the white space
   size_t end = at;
   while (end < in_.size() && end - at <= kMaxName && IsWordByte(in_[end])) ++end;
   if (end == at || end - at > kMaxName) return Match::kFail;

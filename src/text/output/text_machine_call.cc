@@ -165,7 +165,7 @@ TextMachine::Match TextMachine::Run(const Element& element) {
     case Element::kKeywords:
       return RunKeywords();
     default:
-      return Match::kFail;  // CompileRow refuses all other kinds
+      return Match::kFail;  // CompileRow rejects all other kinds
   }
 }
 
@@ -231,7 +231,7 @@ void TextMachine::TakeArguments(size_t used) {
   if (committed_) hold_ = last;
 }
 
-// The literals of the current call behind its arguments.
+// The literals of the current call after its arguments.
 std::vector<std::string_view> TextMachine::EnvelopeLiterals() const {
   std::vector<std::string_view> literals;
   if ((*program_)[element_].kind == Element::kObject) literals.emplace_back("}");
@@ -289,7 +289,7 @@ TextMachine::Match TextMachine::RunObject() {
         break;
       case Part::kKeyOrEnd:
       case Part::kNextKey:
-        if (c == '}' && part_ == Part::kKeyOrEnd) return Match::kFail;  // {} is no call
+        if (c == '}' && part_ == Part::kKeyOrEnd) return Match::kFail;  // {} is not a call
         if (c != '"') return Match::kFail;
         json_ = {};
         value_ = at_;
@@ -332,7 +332,7 @@ TextMachine::Match TextMachine::ObjectValueBegin() {
   const char c = in_[at_];
   if ((role_ == Role::kName && c != '"') || (role_ == Role::kArguments && c != '{')) return Match::kFail;
   if (committed_ && (role_ == Role::kName || role_ == Role::kArguments)) {
-    out_.malformed = true;  // a second name or arguments behind a committed call: the first ones count
+    out_.malformed = true;  // a second name or second arguments after a committed call: the first count
     repeated_ = true;
   } else if (role_ == Role::kArguments) {
     call().arguments_json.clear();

@@ -14,24 +14,24 @@ struct AddedTokenSpec {
   std::string content;
   int32_t id = 0;
   bool special = false;
-  bool single_word = false;  // never taken beside a word character
+  bool single_word = false;  // not matched next to a word character
   bool lstrip = false;       // also takes the white space before it
   bool rstrip = false;       // also takes the white space after it
-  bool normalized = true;    // is searched for in normalised text, in its own normalised form
+  bool normalized = true;    // searched for in normalised text, in its own normalised form
 };
 
-// A set of texts, searched for together by a trie. Immutable, thread safe.
+// A set of texts, found together with a trie. Immutable, thread safe.
 class AddedTokenMatcher {
  public:
   struct Entry {
     std::string text;  // the text to search for; not empty
     const AddedTokenSpec* token;
   };
-  // If two entries have the same text, the last one counts. REQUIRES: the tokens outlive the matcher.
+  // If two entries have the same text, the last entry counts. REQUIRES: the tokens outlive the matcher.
   explicit AddedTokenMatcher(const std::vector<Entry>& entries);
 
-  // A part of a text: an added token, with the white space that it takes along, or (token == nullptr) the text between
-  // two.
+  // A part of a text: an added token with the white space that it takes along, or (token == nullptr) the text between
+  // two tokens.
   struct Part {
     size_t begin;
     size_t end;

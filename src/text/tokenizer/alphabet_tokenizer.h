@@ -19,7 +19,7 @@ struct AddedToken {
   bool special = true;  // false: Decode keeps it even with skip_special
 };
 
-// The largest id: a guard against files that would make the tables huge.
+// The largest id. It guards against files that would make the tables huge.
 inline constexpr int32_t kMaxTokenId = 1 << 24;
 
 // Immutable, thread safe.
@@ -44,7 +44,7 @@ class AlphabetTokenizer final : public Tokenizer {
   std::vector<AddedToken> added_;                        // longest first, so the first match is the longest
   std::array<std::vector<int32_t>, 256> by_first_byte_;  // indices into added_, longest first
   std::unordered_map<int32_t, int32_t> added_by_id_;     // id -> index into added_
-  std::vector<int16_t> byte_by_id_;                      // id -> byte; -1 = no byte
+  std::vector<int16_t> byte_by_id_;                      // id -> byte; -1 = not a byte
   int32_t vocab_size_ = 0;
   std::string fingerprint_;
   IdBound bound_;

@@ -15,7 +15,7 @@ constexpr size_t kCutAbove = 24;    // bytes; a longer piece is cut at borders t
 
 struct Symbol {
   int32_t id;
-  MergeTable::Merge merge;  // with its right neighbour
+  MergeTable::Merge merge;  // with its right neighbor
 };
 
 void MergeShort(const MergeTable& merges, std::vector<Symbol>& symbols) {
@@ -168,7 +168,7 @@ size_t Bpe::Tables::Longest() const {
   return complete ? longest_token : std::max(longest_token, kCharacter);
 }
 
-// Text may be cut only if every character has symbols of its own: a known character, or bytes or `unk` that no merge
+// Text may be cut only if every character has its own symbols: a known character, or bytes or `unk` that no merge
 // takes. An unknown character that is dropped would make its neighbours meet, and a fused one would cross the border.
 void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   may_cut = !definition.bytes && !definition.ignore_merges;

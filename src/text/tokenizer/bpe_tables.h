@@ -113,9 +113,9 @@ class MergeTable {
   std::vector<Slot> slots_;
 };
 
-// The pairs of neighbouring characters inside merge results. No token crosses a border between two characters that are
-// no such pair, so a text may be cut there before merging. A Bloom filter with one probe: a false positive prevents a
-// possible cut, never allows a wrong one.
+// The pairs of neighboring characters inside merge results. If two characters are not such a pair, no token crosses the
+// border between them, so a text may be cut there before merging. A Bloom filter with one probe: a false positive
+// prevents a possible cut, but never allows a wrong cut.
 class BorderFilter {
  public:
   void Reserve(size_t pairs) {

@@ -67,7 +67,7 @@ absl::StatusOr<std::optional<std::string>> TokenNamed(const File& file, const ch
   INGOT_ASSIGN_OR_RETURN(const int64_t* id, file.Find<int64_t>(key));
   if (id == nullptr) return std::optional<std::string>();
   if (*id < 0 || *id >= std::ssize(tokens)) {
-    return Bad(file, absl::StrCat("field '", key, "' is ", *id, ", and the vocabulary has ", tokens.size(), " tokens"));
+    return Bad(file, absl::StrCat("field '", key, "' is ", *id, ", but the vocabulary has ", tokens.size(), " tokens"));
   }
   return std::optional<std::string>(tokens[*id]);
 }
@@ -76,7 +76,7 @@ absl::StatusOr<Fields> ReadFields(const File& file) {
   Fields fields;
   INGOT_ASSIGN_OR_RETURN(fields.kind, file.Require<std::string>("tokenizer.ggml.model"));
   if (fields.kind != "gpt2" && fields.kind != "llama") {
-    return Bad(file, absl::StrCat("field 'tokenizer.ggml.model' is '", fields.kind, "'; converted are gpt2 and llama"));
+    return Bad(file, absl::StrCat("field 'tokenizer.ggml.model' is '", fields.kind, "'; supported: gpt2 and llama"));
   }
   INGOT_ASSIGN_OR_RETURN(fields.tokens, file.Require<std::vector<std::string>>("tokenizer.ggml.tokens"));
   INGOT_ASSIGN_OR_RETURN(fields.types, file.FindOr("tokenizer.ggml.token_type", std::vector<int64_t>()));
@@ -108,7 +108,7 @@ bool IsByteSpelled(std::string_view token) {
   return true;
 }
 
-// The texts of the vocabulary. llama.cpp writes some byte-level tokens as plain text; special ones stay so.
+// The texts of the vocabulary. llama.cpp writes some byte-level tokens as plain text; special tokens stay plain.
 std::vector<std::string> Spellings(const Fields& fields) {
   std::vector<std::string> spelled = fields.tokens;
   if (fields.kind != "gpt2") return spelled;
@@ -181,7 +181,7 @@ absl::StatusOr<json::array> MergesByScore(const File& file, const std::vector<st
   }
   std::vector<TokenCut> cuts;
   for (size_t id = 0; id < tokens.size(); ++id) {
-    if (scores[id] != scores[id]) return Bad(file, absl::StrCat("the score of token ", id, " is no number"));
+    if (scores[id] != scores[id]) return Bad(file, absl::StrCat("the score of token ", id, " is not a number"));
     for (const TokenCut& cut : CutsOf(tokens[id], scores[id], ids)) cuts.push_back(cut);
   }
   std::stable_sort(cuts.begin(), cuts.end(), [](const TokenCut& a, const TokenCut& b) {
@@ -235,8 +235,8 @@ absl::StatusOr<json::value> PreTokenizer(const File& file, const Fields& fields)
     return json::value{{"type", "Sequence"}, {"pretokenizers", json::array{std::move(split), std::move(bytes)}}};
   }
   return Bad(file, absl::StrCat("field 'tokenizer.ggml.pre' is '", name,
-                                "', a way of splitting that is not known: put the model's own tokenizer.json beside "
-                                "the weights"));
+                                "', an unknown way of splitting: put the model's own tokenizer.json next to the "
+                                "weights"));
 }
 
 json::value Decoder(const Fields& fields) {
@@ -328,7 +328,7 @@ absl::StatusOr<std::map<std::string, std::string>> TokenizerFilesFromGguf(const 
   INGOT_ASSIGN_OR_RETURN(const Fields fields, ReadFields(file));
   std::map<std::string, std::string> files;
   INGOT_ASSIGN_OR_RETURN(files["tokenizer.json"], TokenizerJson(file, fields));
-  // What cannot be read back is refused here, where the field is known, and not when the folder is used.
+  // An unreadable result fails here, where the field is known, not when the folder is used.
   const auto tokenizer = ParseTokenizerJson(files["tokenizer.json"]);
   if (!tokenizer.ok()) return base::Annotate(tokenizer.status(), absl::StrCat(file.path(), ": its tokenizer"));
   files["tokenizer_config.json"] = TokenizerConfigJson(fields);

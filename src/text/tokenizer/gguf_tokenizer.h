@@ -11,12 +11,12 @@ namespace ingot::text {
 
 // File names and contents: tokenizer.json, tokenizer_config.json and, if the file has a template, chat_template.jinja.
 //
-// Ids are those of `transformers` 5 for the same file (its integrations/gguf). Byte-level vocabularies (tokenizer.ggml.model
-// gpt2) are split by the pattern of their tokenizer.ggml.pre; one whose pattern is not known is refused, because a guess
-// would give other ids than the model was trained with. SentencePiece vocabularies (llama) get the merges that their
-// scores imply. Special and user-defined tokens are whole.
+// Ids equal the ids of `transformers` 5 for the same file (its integrations/gguf). The pattern of tokenizer.ggml.pre
+// splits byte-level vocabularies (tokenizer.ggml.model gpt2). An unknown pattern is an error, because a guess would
+// give other ids than the model was trained with. SentencePiece vocabularies (llama) get the merges that their scores
+// imply. Special and user-defined tokens are whole.
 //
-// INVALID_ARGUMENT names the file and the field: a kind of tokenizer that is not converted, lists of unequal length, a
+// INVALID_ARGUMENT names the file and the field: an unsupported kind of tokenizer, lists of unequal length, a
 // token twice, an id beyond the vocabulary.
 absl::StatusOr<std::map<std::string, std::string>> TokenizerFilesFromGguf(const gguf::File& file);
 

@@ -160,7 +160,7 @@ struct Gpt4 {
   }
 };
 
-// GPT-4o. With `han`: Kimi, where runs of Han are pieces of their own and never part of a word.
+// GPT-4o. With `han`: Kimi, where runs of Han are separate pieces and never part of a word.
 struct O200k {
   bool han;
 
@@ -168,7 +168,7 @@ struct O200k {
   static constexpr uint8_t kNotUpper = kLower | kUncased | kMark;
 
   // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+; `at` if it does not match, and `upper_end` is then the
-  // end of the first run. Backtracking stops behind the last character that both runs may contain.
+  // end of the first run. Backtracking stops after the last character that both runs may contain.
   size_t Lower(const Text& text, size_t at, size_t* upper_end) const {
     const uint8_t without = han ? kHan : 0;
     size_t end = at;

@@ -15,7 +15,7 @@ class ToNormalForm final : public Normalizer {
   explicit ToNormalForm(NormalForm form) : form_(form) {}
   std::string Apply(std::string text, bool&) const override { return Normalize(std::move(text), form_); }
   // A code point of at most four bytes is decomposed to one byte or more. A decomposition has at most three times the
-  // bytes of its composition. An ASCII character stays one, or is composed with marks behind it.
+  // bytes of its composition. An ASCII character stays one, or is composed with marks after it.
   Shrinkage shrinkage() const override { return {.bytes = 12, .ascii = 1}; }
 
  private:

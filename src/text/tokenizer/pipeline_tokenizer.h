@@ -46,7 +46,7 @@ class PipelineTokenizer final : public Tokenizer {
   const std::string& fingerprint() const override { return parts_.fingerprint; }
 
  private:
-  // Finders of added tokens: `raw` in the text as given, `normalized` in the normalised rest.
+  // Matchers of added tokens: `raw` in the original text, `normalized` in the normalised rest.
   struct Matchers {
     AddedTokenMatcher raw;
     AddedTokenMatcher normalized;

@@ -21,7 +21,7 @@ class SplitPattern {
 
 std::shared_ptr<const SplitPattern> LiteralPattern(std::string literal);
 // A regular expression. The patterns of well-known tokenizers, recognised by their text, have hand-written matchers
-// with equal matches that are many times faster. Errors as in Regex::Compile.
+// with the same matches that are many times faster. Errors as in Regex::Compile.
 absl::StatusOr<std::shared_ptr<const SplitPattern>> RegexPattern(std::string_view pattern);
 // The hand-written matcher of a regular expression; nullptr if there is none.
 std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern);
@@ -30,7 +30,7 @@ std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern);
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Iterates over all matches in order, like Rust's find_iter: an empty match directly behind another one is skipped. An
+// Iterates over all matches in order, like Rust's find_iter: an empty match directly after another match is skipped. An
 // empty text has no match.
 class MatchIterator {
  public:

@@ -96,7 +96,7 @@ struct TokenDecoder::Plan {
   // Replaces the last of `each` for a text's first token.
   std::optional<std::function<std::string(std::string)>> each_first;
   bool byte_fallback = false;
-  bool fused = false;  // the components behind it see the whole text
+  bool fused = false;  // the components after it see the whole text
   std::optional<StripOptions> strip;
 
   absl::Status Read(const json::value& component, int depth) {

@@ -15,7 +15,7 @@
 namespace ingot::text {
 
 // The state of decoding between two ids. The default is the start of a text, where some tokenizers drop a space (Llama
-// 2). MidText() is a place behind unknown ids, such as the start of a model's output.
+// 2). MidText() is a place after unknown ids, such as the start of a model's output.
 struct DecodeState {
   bool started = false;     // whether a token has been decoded
   int32_t stripped = 0;     // characters dropped at the start so far; -1 = dropping has ended
@@ -33,14 +33,14 @@ class Tokenizer {
   // tokenizer takes bytes as they are.
   virtual std::vector<int32_t> Encode(std::string_view text, bool allow_special) const = 0;
 
-  // A number of ids that Encode(text) has at least, found from lengths. 0 = no bound is known. REQUIRES: valid UTF-8.
+  // A lower bound for the number of ids of Encode(text), from lengths. 0 = no bound is known. REQUIRES: valid UTF-8.
   virtual size_t LeastIds(std::string_view) const { return 0; }
 
   // The ids of one text with the special ids that tokenizer.json adds (Llama 3: <|begin_of_text|> in front).
   virtual std::vector<int32_t> AddSpecial(std::vector<int32_t> ids) const { return ids; }
 
-  // The bytes of the ids, which may end or begin within a UTF-8 character. Ids outside the vocabulary give nothing.
-  // Special tokens give their text unless `skip_special`.
+  // The bytes of the ids, which may begin or end within a UTF-8 character. Ids outside the vocabulary add nothing.
+  // Special tokens add their text unless `skip_special`.
   virtual std::string Decode(std::span<const int32_t> ids, bool skip_special) const = 0;
 
   // The ids as valid UTF-8, exactly as Hugging Face's `tokenizers` decodes them. This is ToUtf8 of Decode, with one
@@ -48,7 +48,7 @@ class Tokenizer {
   // U+FFFD.
   virtual std::string DecodeText(std::span<const int32_t> ids, bool skip_special) const;
 
-  // Appends the text that `id` adds behind `state`, and advances `state`. Over all ids of a text this gives Decode,
+  // Appends the text that `id` adds after `state`, and advances `state`. Over all ids of a text this gives Decode,
   // except for the last `state.held_spaces` characters.
   virtual void DecodeNext(int32_t id, bool skip_special, DecodeState& state, std::string& out) const;
 
@@ -69,7 +69,7 @@ class Tokenizer {
 // no such file. UNIMPLEMENTED names an unsupported component. INVALID_ARGUMENT: the file is malformed.
 //
 // Ids and decoded text are equal to `tokenizers` 0.23. That library numbers added tokens itself, so a file with other
-// ids is refused, except for a byte tokenizer (see below), which may have any ids.
+// ids is an error, except for a byte tokenizer (see below), which may have any ids.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const std::string& model_dir);
 // The same from the content of a file.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_view json);

@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<AddedTokenSpec>> ReadAddedTokens(const json::value& r
     INGOT_ASSIGN_OR_RETURN(token.rstrip, ReadBool(entry, "rstrip", false, where));
     INGOT_ASSIGN_OR_RETURN(token.normalized, ReadBool(entry, "normalized", !token.special, where));
     if (!texts.emplace(token.content, token.id).second)
-      return MalformedComponent(absl::StrCat(where, " is there twice"));
+      return MalformedComponent(absl::StrCat(where, " appears twice"));
     const auto [owner, fresh] = ids.emplace(token.id, token.content);
     if (!fresh) {
       return MalformedComponent(absl::StrCat("id ", token.id, " is both ", owner->second, " and ", token.content));
@@ -138,7 +138,7 @@ json::value AddedTokenJson(int32_t id, const std::string& text) {
 absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_view text) {
   INGOT_ASSIGN_OR_RETURN(const json::value root, base::ParseJson(text));
   const json::value* model = Find(root, "model");
-  if (model == nullptr || !model->is_object()) return MalformedComponent("there is no object 'model'");
+  if (model == nullptr || !model->is_object()) return MalformedComponent("the object 'model' is missing");
   INGOT_ASSIGN_OR_RETURN(std::vector<AddedTokenSpec> added, ReadAddedTokens(root));
   if (auto alphabet = ReadAlphabetTokenizer(root, *model, added)) return alphabet;
   return MakePipeline(root, *model, std::move(added));

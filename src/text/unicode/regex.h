@@ -14,7 +14,7 @@ namespace ingot::text {
 
 class Regex {
  public:
-  // INVALID_ARGUMENT: no regular expression. UNIMPLEMENTED names the unsupported construct.
+  // INVALID_ARGUMENT: not a regular expression. UNIMPLEMENTED names the unsupported construct.
   static absl::StatusOr<std::shared_ptr<const Regex>> Compile(std::string_view pattern);
   ~Regex();
 
@@ -23,7 +23,7 @@ class Regex {
     size_t end;
   };
   // The first match at or after `from`; looks back and ahead within `text` only. A match beyond PCRE2's limits (ten
-  // million steps from one place) counts as none. REQUIRES: `text` is valid UTF-8.
+  // million steps from one place) counts as no match. REQUIRES: `text` is valid UTF-8.
   bool Find(std::string_view text, size_t from, Match* match) const;
 
  private:

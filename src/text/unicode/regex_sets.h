@@ -9,9 +9,9 @@ namespace ingot::text {
 
 // A code point as an escape of PCRE2.
 std::string HexEscape(uint32_t c);
-// A general category by its short name (Lu, or L for all letters); nullopt if there is no such category.
+// A general category by its short name (Lu, or L for all letters); nullopt: no such category.
 std::optional<std::string> CategoryItems(std::string_view name);
-// A script; nullopt for all but the few that tokenizers use.
+// A script; nullopt except for the few scripts that tokenizers use.
 std::optional<std::string> ScriptItems(std::string_view name);
 // The characters with the property White_Space.
 const std::string& SpaceItems();

@@ -164,7 +164,7 @@ class Translator {
     return true;
   }
 
-  // Translates an escape outside a class, behind the backslash.
+  // Translates an escape outside a class, after the backslash.
   absl::Status Escape() {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_];
@@ -185,7 +185,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // A set, or a single character, from behind a backslash.
+  // A set, or a single character, from after a backslash.
   absl::StatusOr<Set> EscapedSet(bool in_class) {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_++];
@@ -264,7 +264,7 @@ class Translator {
     return Set{*items, negated};
   }
 
-  // Reads a class behind '['; returns a pattern that matches one character. The pattern is a single [...] if possible,
+  // Reads a class after '['; returns a pattern that matches one character. The pattern is a single [...] if possible,
   // and uses look-aheads for classes that are nested, intersected or contain a negated set.
   absl::StatusOr<std::string> Class(int depth) {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");

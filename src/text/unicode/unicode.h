@@ -1,6 +1,6 @@
 // Properties of code points, and normal forms, as in Hugging Face's `tokenizers`. Properties have the values of Unicode
 // 16.0, the version of its regular expressions. Normal forms have the values of Unicode 9.0; later characters are
-// inert. Both versions are fixed, whatever the system's library has. Everything is immutable and thread safe.
+// inert. Both versions are fixed, independent of the system's library. Everything is immutable and thread safe.
 #pragma once
 
 #include <cstdint>

@@ -252,7 +252,7 @@ TEST(RunConfig, VariablesOfTheTemplateAreCheckedByName) {
         HasSubstr(absl::StrCat("gateway: template_variables: '", name, "' is set by the renderer")));
   }
   EXPECT_THAT(std::string(Load(kAgents, {"gateway.template_variables={enable-thinking: 1}"}).status().message()),
-              HasSubstr("no name of a variable"));
+              HasSubstr("is not a variable name"));
 }
 
 TEST(RunConfig, ATemplateNeedsTheFolderOfItsTokenizer) {

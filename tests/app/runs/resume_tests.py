@@ -374,7 +374,7 @@ def case_damage(ingot):
     check(code == 2 and "exists; continue it with --resume" in output, f"{code} {output}")
     code, output = ingot.run("train", now, ("--resume",))
     check(code == 0, output)
-    for said in ("gone/config.yaml is gone", "gone/metrics.jsonl is gone: the record begins anew at step"):
+    for said in ("gone/config.yaml is gone", "gone/metrics.jsonl is gone: the record restarts at step"):
         check(said in output, f"'{said}' is not in: {output}")
 
 

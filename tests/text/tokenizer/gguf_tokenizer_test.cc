@@ -117,13 +117,13 @@ TEST_F(GgufTokenizer, RejectsATokenizerThatItWouldGetWrong) {
     return *base::Find(*base::Find(*base::Find(golden_, "cases"), name), "fields");
   };
   ExpectRejected(gguf::FileMaker(), "field 'tokenizer.ggml.model' is missing");
-  ExpectRejected(gguf::FileMaker().Text("tokenizer.ggml.model", "bert"), "is 'bert'; converted are gpt2 and llama");
+  ExpectRejected(gguf::FileMaker().Text("tokenizer.ggml.model", "bert"), "is 'bert'; supported: gpt2 and llama");
   json::value other = fields("smollm");
   other.get_object()["pre"] = "deepseek-llm";
-  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', a way of splitting that is not known");
+  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', an unknown way of splitting");
   other = fields("smollm");
   other.get_object()["eos_token_id"] = 4000;
-  ExpectRejected(Maker(other), "field 'tokenizer.ggml.eos_token_id' is 4000, and the vocabulary has 693 tokens");
+  ExpectRejected(Maker(other), "field 'tokenizer.ggml.eos_token_id' is 4000, but the vocabulary has 693 tokens");
   ExpectRejected(Maker(fields("sentencepiece"), "scores"), "field 'tokenizer.ggml.scores' is missing");
 
   gguf::FileMaker lists;

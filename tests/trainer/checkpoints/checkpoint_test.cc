@@ -240,7 +240,7 @@ TEST(Checkpoint, DamageIsFoundByThoseWhoLoadItAsAModel) {
   EXPECT_TRUE(model::LoadModelDir(saved->path).ok());
   fs::remove(saved->path + "/model.safetensors");
   EXPECT_THAT(std::string(model::LoadModelDir(saved->path).status().message()),
-              HasSubstr("model.safetensors, which state.json beside it lists with"));
+              HasSubstr("model.safetensors, which state.json next to it lists with"));
 }
 
 // Names and numbers in state.json are as much a part of the checkpoint as its tensors.
