@@ -93,7 +93,7 @@ absl::Status Trainer::Follow() {
     }
     const absl::Status done = ExecuteOrder(order, what);
     if (ranks_->broken()) return done;
-    if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", std::string(done.message()));
+    if (!done.ok()) INGOT_LOG(warn, "failed on every rank: {}", std::string(done.message()));
   }
 }
 

@@ -199,7 +199,7 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
     std::vector<int32_t> tail(call.sampled.begin(), call.sampled.begin() + place.second);
     tail.push_back(token);
     path.context = path.context.Then(std::move(tail));
-    // Any label and record: the policy is read, and no token's log-prob.
+    // Label and record are arbitrary: only the policy is read, not a token's log-prob.
     path.sampled = {0};
     path.logprobs = {0};
     path.versions = {0};

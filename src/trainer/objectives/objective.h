@@ -1,6 +1,6 @@
 // A policy loss over sampled tokens: one interface, a file per objective. An objective is plain functions over doubles,
 // without torch. It gives the loss and its derivative by every token's log-prob; the passes over the forest carry that
-// derivative back into the weights:
+// derivative back to the weights:
 //
 //   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
 //
@@ -25,7 +25,7 @@
 
 namespace ingot::trainer {
 
-// A pair of sequences: `chosen` is to be preferred to `rejected`.
+// A pair of sequences: `chosen` is preferred to `rejected`.
 struct Preference {
   int32_t chosen = 0;  // sequences
   int32_t rejected = 0;
@@ -42,7 +42,8 @@ struct LossEntries {
   int32_t sequence_count = 0;
   // per pair; empty unless the objective is dpo
   std::span<const Preference> preferences;
-  // Per sequence, the sum of its tokens' weights with those that a mask left out (off_policy_mask.h); empty = none were.
+  // Per sequence, the sum of its tokens' weights with those that a mask left out (off_policy_mask.h); empty = none
+  // were.
   std::span<const double> sequence_weights = {};
 };
 
