@@ -35,7 +35,7 @@ absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
 }  // namespace
 
 absl::Status ReadWindow(const value& json, const Family& family, ModelConfig* config) {
-  // Validate refuses other numbers; nothing may be made for them before.
+  // Validate rejects other numbers; allocate nothing for them before.
   if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12) return absl::OkStatus();
   if (family.lists_layers) return absl::OkStatus();
   const auto layers = static_cast<size_t>(config->num_hidden_layers);

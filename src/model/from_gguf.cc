@@ -22,7 +22,7 @@ absl::Status Bad(const File& file, std::string_view what) {
 }
 
 struct IntField {
-  const char* gguf;  // behind "ARCHITECTURE."
+  const char* gguf;  // after "ARCHITECTURE."
   const char* config;
 };
 constexpr std::array<IntField, 5> kSizes = {{{"embedding_length", "hidden_size"},
@@ -207,7 +207,7 @@ absl::Status CheckMemory(const File& file, const Plan& plan, at::ScalarType dtyp
   if (std::cmp_less_equal(all + decoding, available)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       file.path(), ": its tensors need ", all, " bytes as ", c10::toString(dtype), " and ", decoding,
-      " to decode the largest, '", largest->name, "' ", Text(largest->shape), ", and ", available, " are there"));
+      " to decode the largest, '", largest->name, "' ", Text(largest->shape), "; ", available, " are available"));
 }
 
 // The rows 2i and 2i + 1 of every head -> its rows i and i + head_dim / 2.
