@@ -11,8 +11,8 @@
 namespace ingot::kernels {
 namespace {
 
-// Longer than what a forward pass does on one thread between two loops, and short beside the time slice of a process that
-// waits for the core.
+// Longer than a forward pass's work on one thread between two loops, and short compared with the time slice of a
+// process that waits for the core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
 void Relax() {

@@ -263,7 +263,7 @@ class ForwardWorker {
                    rescale_.get());
   }
 
-  // Writes queries into scratch, the heads of a query one after the other, and the softmax of the sink alone.
+  // Writes queries into scratch, the heads of a query one after the other, and the softmax of only the sink.
   void Begin(const AttentionSequence& seq, const Item& item, int64_t head, int64_t at) {
     constexpr Acc kMinusInfinity = -std::numeric_limits<Acc>::infinity();
     std::memset(lanes_.get() + at * inner::kLanes, 0, item.count * group_ * inner::kLanes * sizeof(Acc));

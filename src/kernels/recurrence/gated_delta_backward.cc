@@ -192,7 +192,7 @@ class HeadBackward {
   std::vector<int64_t> chunks_;              // their first rows
   size_t last_kept_;                         // kept rows from here on have been added
   std::vector<T> begun_;                     // the state before each chunk
-  std::vector<T> grad_;                      // by the state behind the current row
+  std::vector<T> grad_;                      // by the state after the current row
   std::vector<T> held_;                      // by the states that wait for further children
   std::vector<T> states_, errors_, deltas_;  // of a chunk's rows
   std::vector<T> by_delta_, by_q_, by_k_, decay_sums_, bias_sums_;
