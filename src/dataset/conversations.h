@@ -3,7 +3,7 @@
 //   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
 //    "chat_template_kwargs": {"enable_thinking": false, ...}}
 //
-// An assistant's message may have a "weight": 0 = context, not learnt; 1 (the default) = learnt. A line may be a
+// An assistant's message may have a "weight": 0 = context, not learned; 1 (the default) = learned. A line may be a
 // recorded trajectory instead (dataset/recorded.h), as `ingot export` writes it: its ids are trained as they are.
 #pragma once
 

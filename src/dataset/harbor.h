@@ -35,7 +35,7 @@ struct HarborFolder {
 // True: `path` is a folder.
 bool IsHarborFolder(const std::string& path);
 
-// Every task is read by itself: a wrong task is rejected, and the others stay. Reasons to reject a task:
+// Every task is read separately: a wrong task is rejected, and the others stay. Reasons to reject a task:
 //
 //   faults of the task    a file is missing, empty or unreadable; a value of task.toml has the wrong type or is out of
 //                         bounds (dataset/harbor_toml.h); the schema's version is not 1.x

@@ -113,7 +113,7 @@ class Section {
     if (node != nullptr && !node->is_table()) Fault(key, *node, "a table");
     return Section(KeyOf(key), node == nullptr ? nullptr : node->as_table(), fault_);
   }
-  // "" = there is none.
+  // "" = none.
   std::string Text(const std::string& key) const {
     const toml::node* const node = Get(key);
     if (node != nullptr && !node->is_string()) Fault(key, *node, "a text in quotation marks");

@@ -3,7 +3,7 @@
 //
 //   recall >= high      kept
 //   0 < recall < high   kept with probability recall / high, a function of the episode's id
-//   recall 0            at most `zero_share` of all kept episodes, the same ones whatever the order
+//   recall 0            at most `zero_share` of all kept episodes, the same ones in any order of calls
 //
 // Not thread safe.
 #pragma once
