@@ -16,9 +16,9 @@ namespace ingot::trainer {
 // smaller (mismatch/probe_tokens is its size); the step continues. Null = the batch's tokens of that version stand in
 // for the probe.
 //
-// numerics fast: the trainer scores each call by itself, as the engine ran it, so that mismatch/* measures the numerics
-// of model and kernels. The rounding that merging adds is measured on the batch's own tokens (mismatch/packed_*).
-// numerics exact: the calls are merged as in training, and every mismatch is zero.
+// numerics fast: the trainer scores each call separately, as the engine ran it, so that mismatch/* measures the
+// numerics of model and kernels. The rounding that merging adds is measured on the batch's own tokens
+// (mismatch/packed_*). numerics exact: the calls are merged as in training, and every mismatch is zero.
 //
 // Runs on a separate thread, in parallel with the gradient; the trainer waits for it before the optimizer moves the
 // weights. It may block until an engine has sampled the calls, and must end by itself.

@@ -96,7 +96,7 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
   return pass;
 }
 
-// The memory need of this rank, which may hold a reference policy.
+// The memory that this rank needs, including its reference policy, if any.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
                   const PassOptions& pass, std::span<const tree::ForestPart> parts,
                   const std::optional<RankPlace>& place, bool reference, bool stores) {

@@ -136,7 +136,7 @@ absl::Status Trainer::Dismiss() {
 
 void Trainer::Divide() {
   if (shards_ == nullptr || divided()) return;
-  if (ranks_->leads() && !stores()) OrThrow(TakeSnapshot().status());  // a skipped step numbers it anew
+  if (ranks_->leads() && !stores()) OrThrow(TakeSnapshot().status());  // a skipped step gives it a new number
   shards_->Divide();
 }
 

@@ -4,7 +4,7 @@
 //
 //   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
 //
-// The derivative of an entry is one number, wherever its forest was cut and whatever entries share its row. So the
+// The derivative of an entry is one number, however its forest was cut and whichever entries share its row. So the
 // tokens of a sequence or a pair need not stay in one forward pass. An objective that compares them (the ratio of a
 // sequence, the margin of a pair) is asked once for the whole batch, after a pass without gradients (Scope::kBatch).
 //
@@ -34,7 +34,7 @@ struct Preference {
 // One element per sampled token that bears loss, unless said otherwise.
 struct LossEntries {
   std::span<const double> logprobs;   // under the current weights
-  std::span<const double> recorded;   // as the engine reported them: under the behaviour policy
+  std::span<const double> recorded;   // as the engine reported them: under the behavior policy
   std::span<const double> reference;  // under the reference weights; empty where the run has none
   std::span<const double> advantages;
   std::span<const double> weights;     // TokenWeights: over the whole unmerged batch

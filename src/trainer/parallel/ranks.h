@@ -86,7 +86,7 @@ class Ranks {
 
   // Ends the group after this rank failed between exchanges of the others: they get RankLost. Returns `own`.
   absl::Status Break(const absl::Status& own);
-  // Runs `body`, several exchanges in a row. A failure on this rank alone would leave the others waiting, so it breaks
+  // Runs `body`, several exchanges in a row. A failure on only this rank would leave the others waiting, so it breaks
   // the group.
   template <typename Body>
   absl::Status BreakUnless(Body&& body) {

@@ -48,7 +48,7 @@ class ShardedAdamW {
   void Propose(double learning_rate, double grad_norm);
   void Halve();
   void TakeBack();
-  // Of this rank alone.
+  // Of this rank only.
   void Commit() { own_.Commit(); }
 
   void ZeroGrad();

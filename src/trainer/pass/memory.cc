@@ -126,7 +126,7 @@ struct LayerCosts {
   int64_t gradients;                              // elements of the trained matrices
   int64_t down_gradient = 0, first_gradient = 0;  // of the widest matrices of the two halves; 0 = frozen
   int64_t history = 0;                            // per row, the layer's input included
-  int64_t fixed_history = 0;                      // whatever the rows
+  int64_t fixed_history = 0;                      // for any number of rows
   kernels::DeltaShape shape;                      // of a recurrence; no heads = the layer attends
 };
 

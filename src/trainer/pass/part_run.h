@@ -10,7 +10,7 @@
 //
 // Layers run one at a time. Each has its own autograd history, which ends at its attention. The gradients of keys and
 // values are added up outside of it, in fp32 (fp64), over all parts that saw them. With History::kInputs a layer holds
-// its input alone and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
+// only its input and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
 //
 // Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
 // wherever the forest is cut. The backward pass is the same.

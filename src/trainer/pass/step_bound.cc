@@ -108,7 +108,7 @@ at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOpti
   return all;
 }
 
-// The products take turns, as in a layer: one product alone would find its weight in the caches.
+// The products alternate, as in a layer: a single product would find its weight in the caches.
 ProcessSeconds TimeProducts(const Products& products, const at::TensorOptions& options) {
   std::vector<std::function<void()>> calls;
   for (const Product& p : products) {
