@@ -2,8 +2,9 @@
 // the trainer passes weights to engines.
 //
 // Keys are words of letters, digits, '.', '_' and '-', with '/' between them; no word begins with a dot (IsObjectKey).
-// An object exists whole or not at all, whatever dies while it is written. Once a write has returned, every reader
-// finds the object, also after a crash of the machine, as far as the store itself guarantees this.
+// An object exists whole or not at all, even if a process or machine dies while it is written. Once a write has
+// returned, every reader finds the object, also after a crash of the machine, as far as the store itself guarantees
+// this.
 //
 // Obligations of an implementation:
 //   1. Put and Swap replace the object at once: a reader gets the old content or the new one.

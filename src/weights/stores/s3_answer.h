@@ -18,7 +18,7 @@ struct S3Answer {
   std::string body;
   bool error_in_body = false;  // a 2xx response to this request may have an error in its body
 
-  std::string Header(const std::string& name) const;  // empty = there is none
+  std::string Header(const std::string& name) const;  // empty = none
 };
 
 // The texts of the elements `name` of an XML response, in their order. Does not support attributes and nesting of equal
