@@ -13,7 +13,7 @@ using base::json::value;
 // The defaults of `transformers`.
 constexpr int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
 
-// Where the file lists the kind of every layer.
+// For files that list the kind of every layer.
 absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
   if (!layers.is_array()) return BadKey("layer_types", "must be an array");
   const auto& list = layers.get_array();

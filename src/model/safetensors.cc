@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
 }
 
 // Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
-// `digested`: if it is not null, each tensor is to be read once, and then it has the digest of the whole file.
+// `digested`: if not null, each tensor must be read once; afterwards it has the digest of the whole file.
 template <typename Visit>
 absl::Status VisitFile(const std::string& path, FileDigest* digested, const Visit& visit) {
   const File file(OpenToRead(path));
@@ -191,8 +191,8 @@ absl::Status AddTensors(const std::string& path, const std::set<std::string>* na
   });
 }
 
-// Adds the tensors of a file, of `names` alone unless that is null; with their contents, or on the meta device.
-// DATA_LOSS: the file is damaged, as far as it was read, or for another error as a whole.
+// Adds the tensors of a file, only those in `names` unless it is null; with their contents, or on the meta device.
+// DATA_LOSS: the bytes read are damaged; after another error, any byte of the file is.
 absl::Status AddFile(const std::string& path, const std::set<std::string>* names, bool contents, StoredTensors* to) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash), file = path.substr(slash + 1);

@@ -27,7 +27,7 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-// `absent`: where the file does not have the key; null is none.
+// `absent`: the value if the file lacks the key; null = none.
 absl::Status ReadCap(const base::json::value& json, std::string_view key, double absent, double* cap) {
   const base::json::value* const found = base::Find(json, key);
   *cap = found == nullptr ? absent : 0;

@@ -56,7 +56,7 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-// Every full_attention_interval-th layer attends, where the file does not list them.
+// Every full_attention_interval-th layer attends, if the file does not list the layers.
 absl::Status ReadLayers(const base::json::value& json, ModelConfig* config) {
   if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12)
     return absl::OkStatus();  // Validate rejects it
