@@ -21,7 +21,7 @@ void Relax() {
 #endif
 }
 
-// Returns once `value` is another than `old`.
+// Returns once `value` differs from `old`.
 void AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto end = std::chrono::steady_clock::now() + kSpin;
   do {

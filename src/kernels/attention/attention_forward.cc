@@ -320,7 +320,7 @@ class ForwardWorker {
   const AttentionShape& shape_;
   const AttentionForwardArgs<T>& args_;
   const inner::AttentionKernels<T>& inner_;
-  const inner::BlockForward<T>* const fused_;  // null = each step of a tile by itself
+  const inner::BlockForward<T>* const fused_;  // null = each step of a tile separately
   const int64_t most_rows_, group_, width_, words_, queries_per_block_;
   Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_;
   const int64_t key_words_, value_words_;  // of a packed tile

@@ -18,7 +18,7 @@
 // A machine may take `step` words of a sum's index at once (AMX: 16). Zeros then fill the words of head_dim and the
 // rows of pairs up to a multiple of it (PackedWords).
 //
-// Each result is one chain of operations in ascending order of the sum's index, whatever the number of rows in the
+// Each result is one chain of operations in ascending order of the sum's index, for any number of rows in the
 // call. A zero word changes no bit of a sum.
 #pragma once
 
@@ -29,7 +29,7 @@
 namespace ingot::kernels::inner {
 
 inline constexpr int64_t kKeys = 64;   // columns of a score tile; its rows are as far apart
-inline constexpr int64_t kLanes = 16;  // partial sums a row of softmax keeps, whatever the vector's width
+inline constexpr int64_t kLanes = 16;  // partial sums that a row of softmax keeps, for any vector width
 inline constexpr int64_t kAlign = 16;  // widths of B are multiples of it
 
 // The product of `gemm`, for n < width, a multiple of kAlign:

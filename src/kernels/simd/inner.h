@@ -2,7 +2,7 @@
 // set (inner_*.cc) and chosen at run time.
 //
 // They work on tiles in a thread's scratch; their callers (linear.cc, layers.cc) are compiled for the baseline. Each
-// element of a result is one fixed chain of operations, whatever the number of rows in the call.
+// element of a result is one fixed chain of operations, for any number of rows in the call.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The policy of rows of logits: log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 from fp64), its
 // entropy, and the gradient by the logits. All log-probs, rollout's and the trainer's, come from this code.
-// Equal rows give bit-equal log-probs, whatever the number of rows, for a whole row as for one token. On the CPU it
+// Equal rows give bit-equal log-probs, for any number of rows, and for a whole row as for one token. On the CPU it
 // runs kernels/softmax.h, elsewhere ATen. No result of Policy has an autograd history.
 #pragma once
 

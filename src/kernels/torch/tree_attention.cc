@@ -103,7 +103,7 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
   }
 }
 
-// No query may belong to two sequences: chance would decide between their results.
+// No query may belong to two sequences: their results would race.
 void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   std::vector<std::pair<int64_t, int64_t>> rows;
   for (const AttentionSequence& s : sequences) {
@@ -205,7 +205,7 @@ void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tens
 
 namespace {
 
-// Computes out and lse (undefined = not wanted) for queries whose rows are q.stride(0) apart.
+// Computes out and lse (undefined = not needed) for queries whose rows are q.stride(0) apart.
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
              std::span<const AttentionSequence> sequences, double scale, int64_t window, double soft_cap,
              const at::Tensor& sinks, const at::Tensor& out, const at::Tensor& lse) {

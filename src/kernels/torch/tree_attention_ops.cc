@@ -46,7 +46,7 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                                        block_table, sequences, sinks, window, soft_cap);
 }
 
-// Marks results as functions of `inputs`, and fails where a caller asks for their gradient. Autograd would otherwise
+// Marks results as functions of `inputs`, and fails if a caller asks for their gradient. Autograd would otherwise
 // treat results without a formula as constant.
 class NoGradient : public torch::autograd::Function<NoGradient> {
  public:
