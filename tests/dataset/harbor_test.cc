@@ -292,7 +292,7 @@ TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRejectedAlone) {
            {"j", "solution/up", "../..", "solution/up leads out of"},
            {"k", "task.toml", "", "task.toml is a named pipe \\(FIFO\\), not a file"},
            {"l", "instruction.md", "", "instruction.md is a named pipe \\(FIFO\\), not a file"},
-           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task has files"},
+           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task may have only files"},
            {"n", "tests", "", "tests is a named pipe \\(FIFO\\), not a folder"},
            {"o", "environment/data/pipe", "", "environment/data/pipe is a named pipe"},
            {"p", "environment/.dockerignore", "/etc/shadow", "environment/.dockerignore leads out of"},

@@ -89,7 +89,8 @@ TEST(JsonlTest, FilesThatCannotBeReadAreNamed) {
 TEST(JsonlTest, LimitsHold) {
   JsonlOptions options;
   options.max_line_bytes = 10;
-  EXPECT_THAT(TaskError("{\"a\":1}\n{\"a\":12345678}\n", options), HasSubstr(":2: the line is longer than 10 bytes"));
+  EXPECT_THAT(TaskError("{\"a\":1}\n{\"a\":12345678}\n", options),
+              HasSubstr(":2: the line is longer than the limit of 10 bytes"));
   options = {};
   options.max_lines = 2;
   EXPECT_THAT(TaskError("{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n", options), HasSubstr("more than 2 lines"));

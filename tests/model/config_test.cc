@@ -365,7 +365,7 @@ TEST(ModelConfig, RopeScalingIsReadInBothFormsAndWrittenForBoth) {
     EXPECT_EQ(again->rope_theta, 5e5);
   }
   json.as_object()["rope_parameters"] = *base::ParseJson(R"({"rope_type": "default", "rope_theta": 5e5})");
-  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("something else"));
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("contradicts rope_scaling"));
 }
 
 }  // namespace
