@@ -227,7 +227,7 @@ void AddVariables(const Section& section, const char* field, base::json::object&
   if (!variables.empty()) payload[field] = std::move(variables);
 }
 
-// "2G", "512M" or "4096K", as older tasks have it; negative = anything else.
+// "2G", "512M" or "4096K", as in older tasks; negative = any other text.
 double LegacyMegabytes(std::string text) {
   const char unit = text.empty() ? ' ' : absl::ascii_toupper(static_cast<unsigned char>(text.back()));
   double number = 0;

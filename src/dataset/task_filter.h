@@ -23,7 +23,7 @@ struct TaskTries {
 struct TaskFilterOptions {
   double min_rate = 0;  // a task with a success rate at or below it is "impossible"; below 0 = none is
   double max_rate = 1;  // a task with a rate at or above it is "trivial"; above 1 = none is
-  int64_t guesses = 8;  // > 0; a right answer in the first so many tries without reasoning: "guessable"
+  int64_t guesses = 8;  // > 0; "guessable" = a right answer in the first `guesses` tries without reasoning
   bool formats = true;  // drop formats that invite guessing
   std::string question_field = "question";
   std::string answer_field = "answer";

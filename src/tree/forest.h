@@ -82,7 +82,7 @@ struct PackedForest {
   size_t size() const { return token_ids.size(); }
 };
 
-// Merges the calls into tries and packs them. `indices`: into `calls`; children stand in order of first appearance in
+// Merges the calls into tries and packs them. `indices`: into `calls`; children are in order of first appearance in
 // it. Linear in the tokens that the calls' contexts do not share, and in the runs that they share. INVALID_ARGUMENT: a
 // call has an empty context, so that no row predicts its first token, or the merged tokens exceed int32.
 absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::span<const int32_t> indices);

@@ -43,7 +43,7 @@ struct CodecOptions {
 
 struct EncodedDelta {
   v1::DeltaHeader header;
-  std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order; empty if it is elsewhere
+  std::vector<v1::TensorDelta> tensors;  // every tensor of the manifest, in its order; empty if stored elsewhere
   int64_t changed_elements = 0;          // density = changed / total; only the encoder knows both
   int64_t total_elements = 0;
   std::chrono::nanoseconds fetch{0};  // time in which its bytes arrived; 0 = it was made here

@@ -13,7 +13,7 @@ namespace ingot::weights {
 namespace {
 
 constexpr int64_t kMaxParts = 9000;  // S3 takes 10,000 parts of one upload
-constexpr int kChanges = 5;          // of an object while it is read, after which the reader gives up
+constexpr int kChanges = 5;          // changes of an object during a read before the reader gives up
 
 class S3Store final : public ObjectStore {
  public:
