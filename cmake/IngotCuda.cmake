@@ -1,6 +1,6 @@
-# libingot_cuda.so: everything that runs on a card or links torch_cuda. Programs open it at start (app/models/device.h).
+# libingot_cuda.so: everything that runs on a GPU or links torch_cuda. Programs open it at start (app/models/device.h).
 #
-# nvcc is called directly: the wheels' toolkit has not the layout that CMake's CUDA language looks for.
+# nvcc is called directly: the wheels' toolkit lacks the layout that CMake's CUDA language expects.
 set(INGOT_CUDA_HOME "" CACHE PATH "A CUDA 13 toolkit (bin/nvcc, include/, lib/); empty: .venv, CUDA_HOME, /usr/local/cuda")
 set(INGOT_CUDA_GENCODE -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a)
 set(_cuda ${INGOT_CUDA_HOME})
@@ -41,8 +41,8 @@ endfunction()
 
 add_library(ingot_torch_cuda INTERFACE)
 target_include_directories(ingot_torch_cuda SYSTEM INTERFACE ${_cuda}/include)
-# libtorch_cuda.so registers torch's own CUDA operators when it is loaded; nothing here names a symbol of it, and a linker
-# would leave it out.
+# libtorch_cuda.so registers torch's own CUDA operators when it is loaded. Nothing here names one of its symbols, so a
+# linker would leave it out.
 target_link_libraries(ingot_torch_cuda INTERFACE
   "-Wl,--push-state,--no-as-needed,${INGOT_TORCH_LIBS}/libtorch_cuda.so,--pop-state" ${INGOT_TORCH_LIBS}/libc10_cuda.so
   ${INGOT_CUDART})

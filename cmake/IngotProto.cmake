@@ -1,4 +1,4 @@
-# Messages and services are compiled apart, so that all but the services builds without gRPC.
+# Messages and services are compiled separately, so that everything but the services builds without gRPC.
 find_program(INGOT_PROTOC protoc REQUIRED)
 find_program(INGOT_GRPC_PLUGIN grpc_cpp_plugin)
 set(INGOT_GEN ${CMAKE_BINARY_DIR}/gen)

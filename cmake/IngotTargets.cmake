@@ -12,8 +12,8 @@ else()
                          -Wno-stringop-overflow -Wno-array-bounds -Wno-stringop-overread)
 endif()
 
-# Precompiled headers save a third of the time of a build from nothing. Each file still includes all that it uses: clang's
-# presets (thread-safety and fuzz) build without them. Torch's targets have a precompiled header of their own
+# Precompiled headers save a third of the time of a clean build. Each file still includes all that it uses: clang's
+# presets (thread-safety and fuzz) build without them. Torch's targets have their own precompiled header
 # (IngotTorch.cmake).
 option(INGOT_PRECOMPILE_HEADERS "Precompile the headers of the standard library and of packages" ON)
 if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
@@ -32,8 +32,8 @@ if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
   target_precompile_headers(ingot_test_pch PRIVATE ${INGOT_PCH_HEADERS} ${INGOT_PCH_TEST_HEADERS})
 endif()
 
-# GCC refuses a precompiled header in a file that is compiled with other flags, as with -fPIE instead of -fPIC, which CMake
-# takes for programs.
+# GCC rejects a precompiled header in a file that is compiled with other flags, such as -fPIE instead of -fPIC, which
+# CMake uses for programs.
 function(ingot_compile_as_library target)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "EXECUTABLE")
@@ -70,7 +70,7 @@ endfunction()
 
 # ingot_library(NAME SRCS a.cc ... DEPS target ... [PRIVATE_DEPS target ...] [TORCH | PLAIN])
 # DEPS are public: the headers include them. TORCH adds LibTorch and its precompiled headers. PLAIN takes no precompiled
-# headers: it is for a target that uses no package or has flags of its own.
+# headers: it is for a target that uses no package or has its own flags.
 function(ingot_library name)
   cmake_parse_arguments(arg "TORCH;PLAIN" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${arg_SRCS})
@@ -87,8 +87,8 @@ function(ingot_library name)
   endif()
 endfunction()
 
-# test_paths.h has INGOT_SOURCE_DIR. A definition on the command line would be part of every test's key in the compiler cache, so
-# that a second clone compiled all tests again.
+# test_paths.h has INGOT_SOURCE_DIR. A definition on the command line would be part of every test's key in the compiler
+# cache, and a second clone would compile all tests again.
 set(INGOT_TEST_PATHS ${CMAKE_BINARY_DIR}/test_paths)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/test_paths.h.in ${INGOT_TEST_PATHS}/test_paths.h @ONLY)
 
@@ -117,7 +117,7 @@ function(ingot_test name)
   if(NOT arg_PLAIN)
     ingot_use_unity(${name})
   endif()
-  # Tests are two fifths of the build, and their own code is not what takes their time.
+  # Tests are two fifths of the build, and most of their running time is not in their own code.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   # One ctest entry per binary: starting a process that links LibTorch costs more than most tests in it.
   add_test(NAME ${name} COMMAND ${name})

@@ -7,15 +7,15 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# Assertions stay on in release builds: a broken invariant stops the run instead of training on nonsense. Line tables
-# alone are kept for stack traces of the sanitizers and of crashes.
+# Assertions stay on in release builds: a broken invariant stops the run instead of training on nonsense. Of debug
+# information only line tables are kept, for stack traces of sanitizers and crashes.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
 find_program(INGOT_CCACHE ccache)
 if(INGOT_CCACHE)
   # Without this sloppiness ccache caches no file that uses a precompiled header. With the base folder, paths of the project
-  # count relative to the checkout, so that clones in several folders share what they compiled.
+  # count relative to the checkout, so that clones in several folders share compiled files.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${INGOT_CCACHE})
 endif()
@@ -58,23 +58,23 @@ find_package(simdjson REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40)  # Unicode 14
-pkg_check_modules(LIBCURL REQUIRED IMPORTED_TARGET libcurl>=7.87)  # the first that leaves a name which is being resolved
+pkg_check_modules(LIBCURL REQUIRED IMPORTED_TARGET libcurl>=7.87)  # the first version that abandons a name being resolved
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
-# Its -pthread would make the precompiled headers unusable, and changes nothing in code that starts no thread.
+# Its -pthread would make the precompiled headers unusable, and does not affect code that starts no thread.
 set_target_properties(PkgConfig::RE2 PROPERTIES INTERFACE_COMPILE_OPTIONS "")
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 find_package(RocksDB REQUIRED)
 
-# The allocator of programs (libraries and tests have none of their own; sanitizers bring theirs). A call of the gateway
-# is allocated by some threads and freed by others, in blocks of all sizes: with jemalloc that takes a sixth less of its
-# time than with glibc's, and a server's memory stays where it is.
+# The allocator of programs (libraries and tests use the system's; sanitizers bring their own). Memory of a gateway call
+# is allocated by some threads and freed by others, in blocks of all sizes: with jemalloc a call takes a sixth less time
+# than with glibc's allocator, and a server's memory stays constant.
 option(INGOT_JEMALLOC "Link the programs with jemalloc" ON)
 add_library(ingot_allocator INTERFACE)
 if(INGOT_JEMALLOC AND NOT INGOT_SANITIZE)
   find_library(INGOT_JEMALLOC_LIBRARY jemalloc REQUIRED)
-  # Nothing needs a symbol of it by name, and a linker would leave it out.
+  # Nothing names one of its symbols, so a linker would leave it out.
   target_link_libraries(ingot_allocator INTERFACE
     "-Wl,--push-state,--no-as-needed,${INGOT_JEMALLOC_LIBRARY},--pop-state")
   target_sources(ingot_allocator INTERFACE "${PROJECT_SOURCE_DIR}/src/base/allocator_options.cc")

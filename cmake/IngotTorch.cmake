@@ -1,5 +1,5 @@
-# LibTorch from the pip wheel: `ingot_torch` links torch_cpu and c10 alone, so that a machine without CUDA needs no
-# CUDA library but the two small ones the wheel's libtorch_cpu.so names.
+# LibTorch from the pip wheel: `ingot_torch` links only torch_cpu and c10, so that a machine without CUDA needs no CUDA
+# library except the two small ones that the wheel's libtorch_cpu.so names.
 set(INGOT_TORCH_DIR "" CACHE PATH "An installed torch 2.11 (the folder with include/ and lib/); empty: .venv")
 set(_torch ${INGOT_TORCH_DIR})
 if(NOT _torch)
@@ -15,8 +15,8 @@ endif()
 get_filename_component(_site ${_torch} DIRECTORY)
 set(INGOT_TORCH_LIBS ${_torch}/lib)
 
-# torch/include carries its own fmt, protobuf and pybind11, which would shadow the system's. Give the compiler a folder
-# of links to everything but those.
+# torch/include has its own fmt, protobuf and pybind11, which would shadow the system's. Give the compiler a folder of
+# links to everything else.
 set(_inc ${CMAKE_BINARY_DIR}/torch_include)
 file(MAKE_DIRECTORY ${_inc})
 file(GLOB _entries RELATIVE ${_torch}/include ${_torch}/include/*)
@@ -28,7 +28,7 @@ endforeach()
 
 add_library(ingot_torch INTERFACE)
 target_include_directories(ingot_torch SYSTEM INTERFACE ${_inc})
-# Protobuf and gRPC must stand before torch on the link line: libtorch_cpu.so exports a few Protobuf symbols.
+# Protobuf and gRPC must come before torch on the link line: libtorch_cpu.so exports a few Protobuf symbols.
 if(TARGET protobuf::libprotobuf)
   target_link_libraries(ingot_torch INTERFACE protobuf::libprotobuf)
 endif()
@@ -56,7 +56,7 @@ endif()
 function(ingot_use_torch_pch target)
   ingot_compile_as_library(${target})
   if("TEST" IN_LIST ARGN AND TARGET ingot_torch_test_pch)
-    target_link_libraries(${target} PRIVATE ${INGOT_PCH_LIBRARIES})  # GCC wants the header's definitions in each file
+    target_link_libraries(${target} PRIVATE ${INGOT_PCH_LIBRARIES})  # GCC needs the header's definitions in each file
     target_precompile_headers(${target} REUSE_FROM ingot_torch_test_pch)
   else()
     target_precompile_headers(${target} REUSE_FROM ingot_torch_pch)

@@ -1,5 +1,5 @@
-// Limits on time that hold on a loaded machine and under sanitizers: the thread's own CPU time, against a limit that
-// allows for instrumentation.
+// Time limits that hold on a loaded machine and under sanitizers: they compare the thread's own CPU time with a limit
+// that allows for instrumentation.
 #pragma once
 
 #include <ctime>

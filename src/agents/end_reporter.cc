@@ -41,7 +41,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
                                                              : v1::EPISODE_FAILED;
     const auto failed = End(episode, state, absl::StrCat(report.cause, ": ", report.detail), report.cause);
     if (failed.ok() && !failed->last_rejection().empty()) {
-      absl::StrAppend(&report.detail, "; the gateway's last refusal: ", failed->last_rejection());
+      absl::StrAppend(&report.detail, "; the gateway's last rejection: ", failed->last_rejection());
     }
     ended = failed.status();
   }

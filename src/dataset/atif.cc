@@ -106,7 +106,7 @@ json::object AgentStep(const v1::Call& call, const tree::CallPath& path, const D
   return step;
 }
 
-// The part of the prompt that is not the path before it.
+// The part of the prompt after the path before it.
 std::vector<int32_t> NewPart(const std::vector<int32_t>& before, const tree::CallPath& path) {
   std::vector<int32_t> context = path.Tokens();
   context.resize(static_cast<size_t>(path.context.size()));
@@ -162,14 +162,14 @@ absl::StatusOr<std::vector<int32_t>> IdsAt(const json::value& metrics, std::stri
   for (const json::value& id : list->get_array()) {
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) {
       return absl::InvalidArgumentError(
-          absl::StrCat(std::string(key), " holds ", base::PrintJson(id), ", which is no id"));
+          absl::StrCat(std::string(key), " holds ", base::PrintJson(id), ", which is not a token id"));
     }
     ids.push_back(static_cast<int32_t>(id.get_int64()));
   }
   return ids;
 }
 
-// A message's text; parts that are no text are refused.
+// A message's text. INVALID_ARGUMENT: a part is not text.
 absl::StatusOr<std::string> Content(const json::value& step, std::string_view key) {
   const json::value* field = base::Find(step, key);
   if (field == nullptr || field->is_null()) return std::string();
@@ -178,7 +178,7 @@ absl::StatusOr<std::string> Content(const json::value& step, std::string_view ke
     return absl::InvalidArgumentError(absl::StrCat("'", std::string(key), "' is neither text nor parts"));
   std::string text;
   for (const json::value& part : field->get_array()) {
-    if (TextOf(part, "type") != "text") return absl::InvalidArgumentError("a part that is no text");
+    if (TextOf(part, "type") != "text") return absl::InvalidArgumentError("one of its parts is not text");
     text += TextOf(part, "text");
   }
   return text;
@@ -199,7 +199,7 @@ class Reader {
       conversation_.messages.push_back(
           {.role = source, .content = content, .reasoning = "", .tool_calls = {}, .tool_call_id = "", .name = ""});
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("its source is '", source, "': system, user or agent"));
+      return absl::InvalidArgumentError(absl::StrCat("its source is '", source, "': write system, user or agent"));
     }
     return AddObservation(step);
   }
@@ -263,7 +263,7 @@ class Reader {
     if (logprobs != nullptr && logprobs->is_array() && logprobs->get_array().size() == sampled.size()) {
       for (size_t t = 0; t < sampled.size(); ++t) {
         const json::value& one = logprobs->get_array()[t];
-        if (!one.is_number()) return absl::InvalidArgumentError("'logprobs' holds what is no number");
+        if (!one.is_number()) return absl::InvalidArgumentError("'logprobs' holds a value that is not a number");
         call.path.logprobs[t] = static_cast<float>(one.to_number<double>());
       }
     }
@@ -324,7 +324,7 @@ absl::Status ReadSteps(const json::value& trajectory, const std::string& branch,
 
 absl::StatusOr<json::object> ToAtif(const v1::EpisodeTree& tree, const DecodeIds& decode) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> paths, tree::CallPathsOf(tree, 0, 0));
-  if (paths.empty()) return absl::FailedPreconditionError("the episode has no call, and ATIF wants a step");
+  if (paths.empty()) return absl::FailedPreconditionError("the episode has no call, but ATIF requires a step");
   const std::vector<std::string> threads = ThreadsOf(tree);
   std::map<std::string, std::vector<size_t>> calls;  // by thread
   for (size_t c = 0; c < threads.size(); ++c) calls[threads[c]].push_back(c);
@@ -353,8 +353,8 @@ absl::StatusOr<json::object> ToAtif(const v1::EpisodeTree& tree, const DecodeIds
 
 absl::StatusOr<AtifTrajectory> FromAtif(const json::value& trajectory, const text::ChatFormat& format) {
   if (!TextOf(trajectory, "schema_version").starts_with("ATIF-v1.")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("its schema_version is '", TextOf(trajectory, "schema_version"), "', and ATIF-v1.x is known"));
+    return absl::InvalidArgumentError(absl::StrCat("its schema_version is '", TextOf(trajectory, "schema_version"),
+                                                   "': only ATIF-v1.x is supported"));
   }
   AtifTrajectory out;
   const json::value* agent = base::Find(trajectory, "agent");
@@ -375,7 +375,7 @@ absl::StatusOr<AtifTrajectory> FromAtif(const json::value& trajectory, const tex
     }
   }
   INGOT_RETURN_IF_ERROR(ReadSteps(trajectory, "", format, out));
-  if (out.calls.empty()) return absl::InvalidArgumentError("no step of it was made by a model");
+  if (out.calls.empty()) return absl::InvalidArgumentError("a model made none of its steps");
   return out;
 }
 

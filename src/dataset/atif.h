@@ -1,12 +1,13 @@
 // ATIF, the Agent Trajectory Interchange Format of Harbor (schema ATIF-v1.7), from and to recorded episodes.
 //
-// Out: one trajectory per episode. A call is a step of source "agent", with its ids and log-probs. The prompt's text behind the
-// call before it is a step of source "user", as the chat template wrote it. Threads of sub-agents are embedded trajectories, and
-// an observation refers to them. `extra` holds what ATIF has no field for: task, outcome, signals, reward, versions, call ids.
+// Out: one trajectory per episode. A call is a step of source "agent", with its ids and log-probs. The prompt's text
+// after the previous call is a step of source "user", as the chat template wrote it. Threads of sub-agents are embedded
+// trajectories, and an observation refers to them. `extra` holds what ATIF has no field for: task, outcome, signals,
+// reward, versions, call ids.
 //
-// In: every agent step that an LLM made is a call, but for copied context, which is of an earlier trajectory. With completion_token_ids and prompt_token_ids the ids are taken as they
-// are, with their log-probs or zeros. Without them the messages are rendered and encoded here: Call.encoded, for supervised
-// training alone.
+// In: every agent step that an LLM made is a call, except copied context, which belongs to an earlier trajectory. With
+// completion_token_ids and prompt_token_ids the ids are taken as they are, with their log-probs or zeros. Without them
+// the messages are rendered and encoded here (Call.encoded), for supervised training only.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,7 @@ namespace ingot::dataset {
 // The text of ids, special tokens included.
 using DecodeIds = std::function<std::string(const std::vector<int32_t>& ids)>;
 
-// Errors as tree::CallPathsOf. FAILED_PRECONDITION: the episode has no call, and ATIF wants a step.
+// Errors as tree::CallPathsOf. FAILED_PRECONDITION: the episode has no call, but ATIF requires a step.
 absl::StatusOr<base::json::object> ToAtif(const v1::EpisodeTree& tree, const DecodeIds& decode);
 
 struct AtifCall {
@@ -38,7 +39,7 @@ struct AtifCall {
 
 struct AtifTrajectory {
   std::string id, agent, task_id, domain;
-  double outcome = 0;  // of `extra`; 0 if it has none
+  double outcome = 0;  // of `extra`; 0 = none
   bool has_outcome = false;
   std::map<std::string, double> signals;  // of `extra`
   std::vector<AtifCall> calls;

@@ -3,8 +3,8 @@
 //   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
 //    "chat_template_kwargs": {"enable_thinking": false, ...}}
 //
-// An assistant's message may have a "weight": 0 = context, not learnt; 1 (the default) = learnt. A line may be a recorded
-// trajectory instead (dataset/recorded.h), as `ingot export` writes it: its ids are trained as they are.
+// An assistant's message may have a "weight": 0 = context, not learned; 1 (the default) = learned. A line may be a
+// recorded trajectory instead (dataset/recorded.h), as `ingot export` writes it: its ids are trained as they are.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ bool IsLearnt(const text::Message& message);
 // INVALID_ARGUMENT: the weight of the named message is neither 0 nor 1.
 absl::Status CheckWeights(const text::Conversation& conversation);
 
-// Reads a conversation file. INVALID_ARGUMENT names file and line: a line is no conversation, or the file has none.
+// Reads a conversation file. INVALID_ARGUMENT names file and line: a line is not a conversation, or the file has none.
 absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string& path,
                                                                const JsonlOptions& options = {});
 

@@ -36,7 +36,7 @@ absl::StatusOr<std::string> ImageOf(const TaskFolder& files, const std::string& 
   return "dockerfile:" + folder;
 }
 
-// INVALID_ARGUMENT: its files lead elsewhere, would block their reader, or ask for what sandboxes cannot give.
+// INVALID_ARGUMENT: its files lead elsewhere, would block their reader, or need something that sandboxes lack.
 absl::Status CheckFiles(const TaskFolder& files) {
   for (const char* const folder : {"tests", "solution"})
     INGOT_RETURN_IF_ERROR(files.CheckFolder(folder, Links::kInside));
@@ -86,7 +86,7 @@ void Add(const fs::path& folder, HarborFolder& read) {
   read.rejected.push_back({.name = name, .text = base::Printable(std::string(task.status().message()))});
 }
 
-// A folder that cannot be looked into may be one, and a link in place of its files leads to no other answer.
+// An unreadable folder may be a task. A link in place of its files changes nothing.
 bool MayBeTask(const fs::path& folder) {
   for (const char* const file : {"task.toml", "instruction.md"}) {
     std::error_code error;

@@ -6,9 +6,10 @@
 //   FOLDER/NAME/tests/test.sh         the verifier; it leaves /logs/verifier/reward.txt or reward.json
 //   FOLDER/NAME/solution/solve.sh     a solution, for `ingot tasks check`
 //
-// FOLDER may be one such task itself. The payload of a task has these fields: instruction, task_dir, tests_dir, image (for
-// sandbox/image/image.h: "docker://NAME" or "dockerfile:FOLDER"); and the fields of reward/harbor_task.h that it names: agent_timeout_s,
-// verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env, solution_env, healthcheck.
+// FOLDER may be one such task itself. The payload of a task has these fields: instruction, task_dir, tests_dir, image
+// (for sandbox/image/image.h: "docker://NAME" or "dockerfile:FOLDER"); and the fields of reward/harbor_task.h that it
+// names: agent_timeout_s, verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env, solution_env,
+// healthcheck.
 #pragma once
 
 #include <string>
@@ -25,23 +26,24 @@ struct HarborFolder {
     std::string name;  // of the task
     std::string text;
   };
-  std::vector<Remark> rejected;  // each with what this build cannot honour, or the field that is wrong or missing
-  // Of `tasks`: a field that is not honoured, and the substitute. Of the refused ones too: a key that Harbor's schema
-  // lacks, with the nearest that it has.
+  std::vector<Remark> rejected;  // what this build does not support, or the wrong or missing field
+  // Of `tasks`: an unsupported field, and the substitute. Of rejected tasks too: a key that Harbor's schema lacks, with
+  // the nearest key that it has.
   std::vector<Remark> notes;
 };
 
 // True: `path` is a folder.
 bool IsHarborFolder(const std::string& path);
 
-// Every task is read by itself: a wrong one is refused, and the others stay. Refused are, each with its reason
+// Every task is read separately: a wrong task is rejected, and the others stay. Reasons to reject a task:
 //
-//   faults of the task    a file is missing, empty or unreadable; a value of task.toml has the wrong type or is out of bounds
-//                         (dataset/harbor_toml.h); the schema's version is not 1.x
-//   limits of sandboxes       several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP servers,
-//                         several steps, an environment of the tests' own, variables of this machine
+//   faults of the task    a file is missing, empty or unreadable; a value of task.toml has the wrong type or is out of
+//                         bounds (dataset/harbor_toml.h); the schema's version is not 1.x
+//   limits of sandboxes   several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP
+//                         servers, several steps, a separate environment for the tests, variables of this machine
 //
-// INVALID_ARGUMENT: no folder in it has a task.toml or an instruction.md. NOT_FOUND, UNAVAILABLE: `path` cannot be read.
+// INVALID_ARGUMENT: no folder in it has a task.toml or an instruction.md. NOT_FOUND, UNAVAILABLE: `path` cannot be
+// read.
 absl::StatusOr<HarborFolder> ReadHarborFolder(const std::string& path);
 
 }  // namespace ingot::dataset

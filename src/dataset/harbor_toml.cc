@@ -27,8 +27,8 @@ struct BrokenToml {};
 }  // namespace
 }  // namespace ingot::dataset
 
-// toml++ 3.3 takes some malformed texts, such as "[" before the end of a line, for faults of its own. By an assertion they would
-// end the process, and without one go on in undefined behavior.
+// toml++ 3.3 takes some malformed texts, such as "[" before the end of a line, for its own bugs. With assertions they
+// end the process; without assertions the parser continues in undefined behavior.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_EXCEPTIONS 1
@@ -41,11 +41,11 @@ namespace {
 
 constexpr size_t kMostUnknown = 50;        // keys that are noted one by one
 constexpr int kDeepestKey = 16;            // dots of a key
-constexpr double kMost = 1e9;              // reward/harbor_task.h refuses more
+constexpr double kMost = 1e9;              // reward/harbor_task.h rejects more
 constexpr size_t kShownBytes = 60;         // of a value, in an error
 constexpr double kLongestBuildSec = 1800;  // of sandbox/image/image.cc
 
-// Every key of Harbor's schema 1.x. The keys of [metadata] are free; a refused part has its own name alone here.
+// Every key of Harbor's schema 1.x. The keys of [metadata] are free; a rejected part has only its own name here.
 constexpr char kKeys[] =
     "version schema_version source multi_step_reward_strategy artifacts steps metadata "
     "task task.name task.version task.description task.authors task.keywords "
@@ -113,7 +113,7 @@ class Section {
     if (node != nullptr && !node->is_table()) Fault(key, *node, "a table");
     return Section(KeyOf(key), node == nullptr ? nullptr : node->as_table(), fault_);
   }
-  // "" = there is none.
+  // "" = none.
   std::string Text(const std::string& key) const {
     const toml::node* const node = Get(key);
     if (node != nullptr && !node->is_string()) Fault(key, *node, "a text in quotation marks");
@@ -198,16 +198,16 @@ void CheckVersion(const Section& root) {
   }
 }
 
-// Replaces each "${NAME:-default}" by the default: sandboxes have nothing of the machine's environment. A variable without one is
-// refused.
+// Replaces each "${NAME:-default}" with the default: sandboxes see none of the machine's environment. A variable
+// without a default is an error.
 absl::StatusOr<std::string> Resolved(std::string text, const std::string& key) {
   for (size_t at; (at = text.find("${")) != std::string::npos;) {
     const size_t end = text.find('}', at);
     const size_t fallback = text.find(":-", at);
     if (end == std::string::npos || fallback == std::string::npos || fallback > end) {
-      return absl::InvalidArgumentError(absl::StrCat("it asks for a variable of this machine (", key, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("it needs an environment variable of this machine (", key, ")"));
     }
-    // The default is no template.
+    // A default holds no variables.
     const std::string before = text.substr(0, at), inside = text.substr(fallback + 2, end - fallback - 2);
     if (inside.find("${") != std::string::npos)
       return absl::InvalidArgumentError(absl::StrCat(key, " has a variable inside another one"));
@@ -227,7 +227,7 @@ void AddVariables(const Section& section, const char* field, base::json::object&
   if (!variables.empty()) payload[field] = std::move(variables);
 }
 
-// "2G", "512M" or "4096K", as older tasks have it; negative = anything else.
+// "2G", "512M" or "4096K", as in older tasks; negative = any other text.
 double LegacyMegabytes(std::string text) {
   const char unit = text.empty() ? ' ' : absl::ascii_toupper(static_cast<unsigned char>(text.back()));
   double number = 0;
@@ -240,7 +240,7 @@ void AddHealthCheck(const Section& check, base::json::object& payload) {
   if (!check.exists()) return;
   base::json::object health{{"command", check.Text("command")}};
   if (check.Text("command").empty())
-    check.Reject(absl::StrCat(check.name(), " has no command: write one, or none of it"));
+    check.Reject(absl::StrCat(check.name(), " has no command: write one, or remove the section"));
   for (const char* const name : {"interval", "start_period", "start_interval"}) {
     if (const auto seconds = check.Pause(absl::StrCat(name, "_sec"))) health[absl::StrCat(name, "_s")] = *seconds;
   }
@@ -269,7 +269,7 @@ void AddLimits(const Sections& task, base::json::object& payload) {
   AddHealthCheck(task.environment.Sub("healthcheck"), payload);
 }
 
-// Whether sandboxes cannot give what a section's network policy asks for. A task that names none runs without a network.
+// Rejects a network policy that sandboxes do not support. A task without a policy runs without a network.
 void CheckNetwork(const Section& section) {
   const std::string mode = section.OneOf("network_mode", {"no-network", "public", "allowlist"});
   const bool allows = section.Flag("allow_internet");
@@ -297,8 +297,8 @@ void CheckVerifier(const Section& verifier) {
   const bool has_own = verifier.Sub("environment").exists();
   const std::string mode = verifier.OneOf("environment_mode", {"shared", "separate"});
   if (mode == "separate" || (mode.empty() && has_own))
-    verifier.Reject("its tests want an environment of their own (verifier.environment)");
-  if (verifier.Lists("collect")) verifier.Reject("it asks for commands between agent and tests (verifier.collect)");
+    verifier.Reject("its tests need a separate environment (verifier.environment)");
+  if (verifier.Lists("collect")) verifier.Reject("it runs commands between agent and tests (verifier.collect)");
 }
 
 void NoteUser(const Section& section, std::vector<std::string>& notes) {
@@ -311,14 +311,14 @@ void NoteUser(const Section& section, std::vector<std::string>& notes) {
       absl::StrCat(section.name(), ".user: commands run as the sandbox's only user, which they see as root"));
 }
 
-// Fields that are not honoured though the task runs, with what is done instead.
+// Unsupported fields of a task that still runs, with the substitutes.
 void AddNotes(const Sections& task, std::vector<std::string>& notes) {
   NoteUser(task.agent, notes);
   NoteUser(task.verifier, notes);
   if (task.environment.Seconds("build_timeout_sec").value_or(0) > kLongestBuildSec)
     notes.push_back("environment.build_timeout_sec: a build may take half an hour");
   if (!task.environment.Text("skills_dir").empty())
-    notes.push_back("environment.skills_dir: agents get their configuration from the recipe alone");
+    notes.push_back("environment.skills_dir: agents get their configuration only from the recipe");
   if (task.root.Lists("artifacts")) notes.push_back("artifacts: files of a sandbox are not kept");
 }
 
@@ -331,7 +331,7 @@ void ReadFields(const Sections& task, HarborToml& read) {
   }
   const std::string workdir = task.environment.Text("workdir");
   if (!workdir.empty()) read.payload["workdir"] = workdir;
-  if (!workdir.empty() && !workdir.starts_with('/')) task.root.Reject("environment.workdir is no absolute path");
+  if (!workdir.empty() && !workdir.starts_with('/')) task.root.Reject("environment.workdir is not an absolute path");
   read.docker_image = task.environment.Text("docker_image");
   AddNotes(task, read.notes);
   const Section metadata = task.root.Sub("metadata");
@@ -347,7 +347,7 @@ void ReadFields(const Sections& task, HarborToml& read) {
   for (const Section* const section : {&task.environment, &task.agent, &task.verifier}) CheckNetwork(*section);
 }
 
-// Whether the text breaks the parser, which reads from the front.
+// Whether the text breaks the parser, which reads from the beginning.
 bool Breaks(std::string_view text) {
   try {
     static_cast<void>(toml::parse(text));
@@ -372,8 +372,8 @@ int64_t BrokenLine(std::string_view text) {
 
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read) {
   if (const auto line = LineOfDeepKey(text, kDeepestKey)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("task.toml, line ", *line, ": a key has more than ", kDeepestKey, " dots: no key of Harbor has"));
+    return absl::InvalidArgumentError(absl::StrCat("task.toml, line ", *line, ": a key has more than ", kDeepestKey,
+                                                   " dots; no key of Harbor has so many"));
   }
   try {
     const toml::table table = toml::parse(text);
@@ -386,7 +386,7 @@ absl::Status ReadHarborToml(const std::string& text, HarborToml& read) {
         absl::StrCat("task.toml, line ", error.source().begin.line, ": ", std::string(error.description())));
   } catch (const BrokenToml&) {
     return absl::InvalidArgumentError(
-        absl::StrCat("task.toml, line ", BrokenLine(text), ": it is no TOML: check its brackets and quotation marks"));
+        absl::StrCat("task.toml, line ", BrokenLine(text), ": not valid TOML: check the brackets and quotation marks"));
   }
 }
 

@@ -1,5 +1,5 @@
-// The task.toml of a Harbor task (dataset/harbor.h), read strictly: a value of the wrong type or out of bounds is refused, and
-// a key that Harbor's schema lacks is noted. Pure.
+// The task.toml of a Harbor task (dataset/harbor.h), read strictly: a value of the wrong type or out of bounds is an
+// error, and a key that Harbor's schema lacks is noted. Pure.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct HarborToml {
   std::vector<std::string> notes;  // "KEY: the substitute"
 };
 
-// INVALID_ARGUMENT names the line, the key, the value found and the values wanted, or says what sandboxes cannot give. `read`
-// has the notes on unknown keys after a refusal too, as a misspelt key may be its cause.
+// INVALID_ARGUMENT names the line, the key, the value found and the values wanted, or says what sandboxes lack. After
+// an error `read` still has the notes on unknown keys, because a misspelled key may be the cause.
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read);
 
 }  // namespace ingot::dataset

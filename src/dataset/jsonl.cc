@@ -26,7 +26,7 @@ class LineReader {
       const std::string_view part = bytes.substr(0, end);
       if (held_.size() + part.size() > static_cast<size_t>(options_.max_line_bytes)) {
         return At(absl::InvalidArgumentError(
-            absl::StrCat("the line is longer than ", options_.max_line_bytes, " bytes that one may have: split it")));
+            absl::StrCat("the line is longer than the limit of ", options_.max_line_bytes, " bytes: split it")));
       }
       held_ += part;
       if (end == std::string_view::npos) break;
@@ -50,7 +50,7 @@ class LineReader {
     if (text.find_first_not_of(" \t\r") != std::string_view::npos) {
       const auto value = base::ParseJson(text);
       if (!value.ok()) return At(value.status());
-      if (!value->is_object()) return At(absl::InvalidArgumentError("the line is JSON but no object"));
+      if (!value->is_object()) return At(absl::InvalidArgumentError("the line is JSON but not an object"));
       INGOT_RETURN_IF_ERROR(At(line_(number_, text, *value)));
     }
     held_.clear();

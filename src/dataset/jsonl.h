@@ -23,8 +23,8 @@ using LineFn = std::function<absl::Status(int64_t number, std::string_view text,
 
 // Reads the file in order and holds one line at a time. Lines end in \n or \r\n; the last may lack it. A byte order
 // mark at the beginning is skipped. NOT_FOUND or UNAVAILABLE: the file cannot be read. INVALID_ARGUMENT: a line is too
-// long or no JSON object, or the file has too many lines. An error about a line, also one of `line`, begins with
-// "FILE:LINE: ".
+// long or not a JSON object, or the file has too many lines. An error about a line, including an error of `line`,
+// begins with "FILE:LINE: ".
 absl::Status ReadJsonl(const std::string& path, const JsonlOptions& options, const LineFn& line);
 
 }  // namespace ingot::dataset

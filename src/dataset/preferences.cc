@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
         pairs.push_back(std::move(pair));
         return absl::OkStatus();
       }));
-  if (pairs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": there is no pair in it"));
+  if (pairs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no pair"));
   return pairs;
 }
 
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
 }
 
 int64_t CountAlike(std::span<const tree::CallPath> examples) {
-  // The trained tokens of each pair's sides: the sampled tokens of every call, behind its context.
+  // The trained tokens of each pair's sides: the sampled tokens of every call, without its context.
   std::map<int32_t, std::array<std::vector<std::vector<int32_t>>, 2>> pairs;
   for (const tree::CallPath& call : examples) {
     std::vector<std::vector<int32_t>>& side = pairs[call.group][static_cast<size_t>(call.episode % 2)];

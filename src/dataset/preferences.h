@@ -3,8 +3,8 @@
 //   {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "tools": [...]}
 //
 // Both sides may be recorded trajectories (dataset/recorded.h) with their prompts in them: {"chosen": {"ids": ...},
-// "rejected": {"ids": ...}}. `chosen` and `rejected` may be a single message instead of a list. `prompt` may be called `messages`. Tools and
-// chat_template_kwargs are as in conversation files (conversations.h).
+// "rejected": {"ids": ...}}. `chosen` and `rejected` may be a single message instead of a list. `prompt` may be called
+// `messages`. Tools and chat_template_kwargs are as in conversation files (conversations.h).
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct PreferencePair {
   size_t prompt_messages = 0;
 };
 
-// Reads a preference file. INVALID_ARGUMENT names file and line: a line is no pair, or the file has none.
+// Reads a preference file. INVALID_ARGUMENT names file and line: a line is not a pair, or the file has none.
 absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& path, const JsonlOptions& options = {});
 
-// Training examples (sft.h) of the assistant messages behind the prompt. The chosen side of pair i is episode 2i, the
+// Training examples (sft.h) of the assistant messages after the prompt. The chosen side of pair i is episode 2i, the
 // rejected side episode 2i + 1; both are of group i. INVALID_ARGUMENT names the pair's place and the side.
 // `concessions`: as in MakeSftExamples.
 absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<const PreferencePair> pairs,

@@ -1,9 +1,9 @@
-// The choice of episodes by their recall (Context-1): high recall whole, low recall at diminishing rates, and a small share without
-// any. Two passes over the same episodes: Add each, Decide, then ask Keeps.
+// The choice of episodes by their recall (Context-1): all of high recall, fewer at lower recall, and a small share with
+// recall 0. Two passes over the same episodes: Add each, Decide, then ask Keeps.
 //
 //   recall >= high      kept
 //   0 < recall < high   kept with probability recall / high, a function of the episode's id
-//   recall 0            at most `zero_share` of all kept episodes, the same ones whatever the order
+//   recall 0            at most `zero_share` of all kept episodes, the same ones in any order of calls
 //
 // Not thread safe.
 #pragma once
@@ -31,7 +31,7 @@ class RecallChoice {
   bool Keeps(const std::string& episode_id, double recall) const;
 
  private:
-  // Kept for its recall alone. REQUIRES: recall > 0.
+  // Whether its recall decides to keep it. REQUIRES: recall > 0.
   bool KeepsFound(const std::string& episode_id, double recall) const;
 
   const RecallRule rule_;

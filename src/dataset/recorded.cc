@@ -25,7 +25,8 @@ absl::StatusOr<int64_t> Place(const json::value& value, int64_t low, int64_t hig
       static_cast<int64_t>(value.get_uint64()) >= low) {
     return static_cast<int64_t>(value.get_uint64());
   }
-  return absl::InvalidArgumentError(absl::StrCat(base::PrintJson(value), " is no integer from ", low, " to ", high));
+  return absl::InvalidArgumentError(
+      absl::StrCat(base::PrintJson(value), " is not an integer from ", low, " to ", high));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Conversations as training examples of the same type as recorded calls: one example per assistant turn, with its
-// context. So supervised training packs, merges and cuts them as reinforcement learning does (tree::PackForest).
+// context. Supervised training then packs, merges and cuts them as reinforcement learning does (tree::PackForest).
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct SftOptions {
 // Examples in the order of the conversations. An example's id is "FILE:LINE, message N"; its episode and group are the
 // conversation's index; log-probs and versions are 0, the temperature is 1. Contexts share equal prefixes.
 //
-// A turn is learnt as the template writes the conversation up to that turn, which is how it would have been sampled
+// A turn is learned as the template writes the conversation up to that turn, which is how it would have been sampled
 // (text::ChatFormat::RenderTurns). If the template drops or adds text once a message follows, only later contexts show
 // it. INVALID_ARGUMENT names the place of a conversation that has no assistant turn, cannot be rendered or is too long.
-// `concessions`: gets the concessions to the template by the turns that need them; null = they are not counted.
+// `concessions`: gets the concessions to the template by the turns that need them; null = do not count them.
 //
 // AppendSftExamples: the examples of one conversation, from message `first_message` on.
 absl::Status AppendSftExamples(const SftConversation& from, const text::ChatFormat& format, const SftOptions& options,

@@ -22,18 +22,18 @@ struct TaskTries {
 
 struct TaskFilterOptions {
   double min_rate = 0;  // a task with a success rate at or below it is "impossible"; below 0 = none is
-  double max_rate = 1;  // a task with one at or above it is "trivial"; above 1 = none is
-  int64_t guesses = 8;  // tries without reasoning, > 0; one right among the first so many: "guessable"
+  double max_rate = 1;  // a task with a rate at or above it is "trivial"; above 1 = none is
+  int64_t guesses = 8;  // > 0; "guessable" = a right answer in the first `guesses` tries without reasoning
   bool formats = true;  // drop formats that invite guessing
   std::string question_field = "question";
   std::string answer_field = "answer";
 };
 
-// Why a question's form invites guessing: "multiple choice" (labelled options in the question, or an answer of one letter
-// beside them), "true or false" (such an answer, or yes and no), "proof" (it asks for a proof). nullopt = it does not.
+// Why a question's form invites guessing: "multiple choice" (the question has labeled options), "true or false" (such
+// an answer, or yes and no), "proof" (it asks for a proof). nullopt = it does not.
 std::optional<std::string> GuessableFormat(const std::string& question, const std::string& answer);
 
-// Why the task is dropped, in one word or two: "trivial", "impossible", "guessable", or a format; nullopt = it is kept.
+// Why the task is dropped: "trivial", "impossible", "guessable", or a format; nullopt = it is kept.
 // `rated`: its tries at reasoning; null = not measured. `guessed`: its tries without reasoning; null = not measured.
 std::optional<std::string> ReasonToDrop(const base::json::value& task, const TaskTries* rated, const TaskTries* guessed,
                                         const TaskFilterOptions& options);

@@ -13,8 +13,8 @@
 namespace ingot::dataset {
 namespace {
 
-constexpr int kDeepest = 100;  // folders in each other: each one holds a descriptor
-constexpr char kOnlyFiles[] = "a task has files, folders and links alone: remove it, or put a file there";
+constexpr int kDeepest = 100;  // nested folders: each one holds a descriptor
+constexpr char kOnlyFiles[] = "a task may have only files, folders and links: remove it, or put a file there";
 
 absl::Status NoFile(const std::string& name, const struct stat& info, const char* wanted) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", base::KindOfFile(info), ", not ", wanted));
@@ -41,7 +41,7 @@ absl::Status TaskFolder::Failure(const std::string& name) const {
 }
 
 absl::StatusOr<std::string> TaskFolder::Read(const std::string& name, int64_t max_bytes) const {
-  // A device or a pipe is looked at before it is opened: opening one may do something. The second look counts.
+  // Checked before it is opened, because opening a device or a pipe may have side effects. The second check decides.
   INGOT_ASSIGN_OR_RETURN(const bool is_there, HasFile(name));
   if (!is_there) return absl::NotFoundError(absl::StrCat("it has no ", name));
   const base::Fd file = base::OpenBeneath(folder_.get(), name, O_RDONLY | O_NONBLOCK | O_NOCTTY);

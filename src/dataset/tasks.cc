@@ -34,11 +34,11 @@ std::string RemarkOn(const std::string& path, const HarborFolder& folder) {
   const auto first = [](const HarborFolder::Remark& remark) { return absl::StrCat(remark.name, ": ", remark.text); };
   if (!folder.rejected.empty()) {
     return absl::StrCat(folder.tasks.size(), " of ", folder.tasks.size() + folder.rejected.size(), " tasks of ", path,
-                        " run here; the first refused is ", first(folder.rejected[0]), more);
+                        " run here; the first rejected is ", first(folder.rejected[0]), more);
   }
   if (folder.notes.empty()) return "";
   return absl::StrCat(folder.notes.size(), folder.notes.size() == 1 ? " field" : " fields", " of the tasks of ", path,
-                      " not honoured; the first is of ", first(folder.notes[0]), more);
+                      " not supported; the first is of ", first(folder.notes[0]), more);
 }
 
 absl::StatusOr<TaskSource> ReadFolder(const std::string& path) {
@@ -69,7 +69,7 @@ absl::Status Claim(const std::string& id, const Place& place, Places& places) {
   const std::string where = other.path == place.path ? absl::StrCat("line ", line)
                             : line.empty()           ? absl::StrCat("a task of ", *other.path)
                                                      : absl::StrCat(*other.path, ":", line);
-  return absl::InvalidArgumentError(absl::StrCat("the task id '", id, "' is that of ", where, " too"));
+  return absl::InvalidArgumentError(absl::StrCat("the task id '", id, "' is taken by ", where));
 }
 
 // Adds the tasks of a file or folder. `path` must outlive `places`.
@@ -98,7 +98,7 @@ absl::Status Append(const std::string& path, const JsonlOptions& options, Places
         return absl::OkStatus();
       }));
   if (all.tasks.size() > before) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path, ": there is no task in it"));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no task"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Tasks: a folder of Harbor tasks (dataset/harbor.h), or a JSONL file, one task per line. A line is any JSON object; this reader
-// looks at two of its fields. A task of a folder that does not run here is left out, and a wrong line refuses the file.
+// Tasks: a folder of Harbor tasks (dataset/harbor.h), or a JSONL file, one task per line. A line is any JSON object;
+// this reader uses two of its fields. A folder's task that does not run here is left out. A wrong line fails the whole
+// file.
 //
 //   {"task_id": "sum-17", "domain": "arithmetic", "question": ..., "answer": ...}
 #pragma once
@@ -17,24 +18,24 @@ namespace ingot::dataset {
 struct TaskSource {
   std::vector<v1::Task> tasks;
   int64_t rejected = 0;  // tasks of the folder that are left out
-  // What a run on them does not do as the folder says, in one line for people: the tasks left out, else the fields that are
-  // not honoured. Empty = it does all.
+  // What a run does differently from the folder, in one line for people: the tasks left out, or else the unsupported
+  // fields. Empty = nothing.
   std::string remark;
 };
 
 // The tasks in the file's order, each with its line as payload. task_id: a string or an integer; absent = the content
-// key of the line. domain: a string; absent = empty. INVALID_ARGUMENT names file and line: two tasks have one id (equal
-// lines without ids do), the file has no task, or no task of the folder runs here.
+// key of the line. domain: a string; absent = empty. INVALID_ARGUMENT names file and line: two tasks have the same id
+// (equal lines without ids do), the file has no task, or no task of the folder runs here.
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});
-// The same for several files or folders, in their order, as if they were one: no two tasks of any two have one id. Each
-// must have a task.
+// The same for several files or folders, in their order, as if they were one file: task ids are unique across them.
+// Each must have a task.
 absl::StatusOr<TaskSource> ReadTasks(const std::vector<std::string>& paths, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::vector<std::string>& paths,
                                                 const JsonlOptions& options = {});
 
-// Appends a set of held-out tasks to those of other sets. `name` becomes the tasks' eval_set; tasks of two sets may have
-// one id.
+// Appends a set of held-out tasks to other sets. `name` becomes the tasks' eval_set; tasks of different sets may have
+// the same id.
 void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all);
 
 }  // namespace ingot::dataset

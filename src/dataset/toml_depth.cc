@@ -5,7 +5,7 @@
 namespace ingot::dataset {
 namespace {
 
-// Behind the string that begins at `at`: of one line, or of several ("""). One without an end lasts as long as it may.
+// The end of the string that begins at `at`: of one line, or of several ("""). An open string ends at its limit.
 size_t EndOfString(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const std::string_view mark = toml.substr(at, 3);

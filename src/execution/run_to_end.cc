@@ -56,9 +56,9 @@ absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, con
     const Subscription::News news = started.subscription->TakeNews();
     for (const auto& chunk : news.chunks) {
       std::string& text = chunk->stream == Stream::kOut ? outcome.out : outcome.err;
-      const auto sandbox = static_cast<size_t>(output_bytes) - outcome.out.size() - outcome.err.size();
-      text.append(chunk->bytes, 0, sandbox);
-      if (chunk->bytes.size() <= sandbox || outcome.ending == sandbox::Ending::kOutputOverflow) continue;
+      const auto left = static_cast<size_t>(output_bytes) - outcome.out.size() - outcome.err.size();
+      text.append(chunk->bytes, 0, left);
+      if (chunk->bytes.size() <= left || outcome.ending == sandbox::Ending::kOutputOverflow) continue;
       outcome.ending = sandbox::Ending::kOutputOverflow;
       session.Signal(*started.process, SIGKILL);
     }

@@ -11,8 +11,8 @@
 namespace ingot::kernels {
 namespace {
 
-// Longer than what a forward pass does on one thread between two loops, and short beside the time slice of a process that
-// waits for the core.
+// Longer than a forward pass's work on one thread between two loops, and short compared with the time slice of a
+// process that waits for the core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
 void Relax() {
@@ -21,7 +21,7 @@ void Relax() {
 #endif
 }
 
-// Returns once `value` is another than `old`.
+// Returns once `value` differs from `old`.
 void AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto end = std::chrono::steady_clock::now() + kSpin;
   do {

@@ -1,5 +1,6 @@
-// A Crew is the threads that compute for one calling thread. The loops of a small model last microseconds: a thread that
-// slept between two of them would wake up for longer than it computes. So a crew spins between loops, for a bounded time.
+// A Crew is the threads that compute for one calling thread. The loops of a small model last microseconds: waking a
+// sleeping thread between two loops would take longer than it computes. So a crew spins between loops, for a bounded
+// time.
 #pragma once
 
 #include <atomic>
@@ -15,8 +16,8 @@ namespace ingot::kernels {
 
 class Crew {
  public:
-  // `threads` counts the caller's. Throws std::system_error where a thread cannot be started. They inherit the caller's
-  // cores: OMP_PROC_BIND and its like, which bind the caller to one core, bind all of them to it.
+  // `threads` includes the caller. Throws std::system_error if a thread cannot start. Threads inherit the caller's
+  // cores: OMP_PROC_BIND and the like, which bind the caller to one core, bind all of them to it.
   explicit Crew(int threads);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -24,7 +25,7 @@ class Crew {
 
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
-  // ParallelFor: one range a thread. Throws what a range threw, after all have ended. Not thread safe, and not for a call
+  // ParallelFor: one range a thread. Rethrows a range's exception after all have ended. Not thread safe; do not call it
   // from within a range.
   void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
 

@@ -1,5 +1,5 @@
 // Gated activations other than SwiGLU (kernels/layers.h), elementwise on the CPU over raw pointers; fp32, fp64, or bf16
-// with fp32 inside. Knows no torch. An element's bits depend on its two inputs alone.
+// with fp32 inside. Knows no torch. An element's bits depend only on its two inputs.
 #pragma once
 
 #include <cstdint>

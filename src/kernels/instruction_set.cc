@@ -54,7 +54,7 @@ namespace inner {
 
 // Whether the machine has tile registers and the kernel allows this process to use them. Their state makes a thread's
 // saved context and its signal frames 8 KiB larger, so Linux requires a request (Documentation/arch/x86/xstate.rst).
-// The request covers all threads, later ones too, and may be repeated. It is refused where a thread's signal stack is
+// The request covers all threads, later ones too, and may be repeated. It is denied if a thread's signal stack is
 // too small.
 bool MayUseTiles() {
 #if defined(__x86_64__) && defined(__linux__)

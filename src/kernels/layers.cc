@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kRowsPerBlock = 32;  // sums over rows are built per block, then added up in order
 
-// Calls body(first, last) over blocks of rows. `bytes_per_row` decides whether threads pay.
+// Calls body(first, last) over blocks of rows. `bytes_per_row` decides whether threads are worthwhile.
 template <typename F>
 void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_row, const F& body) {
   const int64_t blocks = tiles::CeilDiv(rows, kRowsPerBlock);
@@ -23,7 +23,7 @@ void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_
 }
 
 // Up to n numbers of a gradient's inputs and results in the type of its sums. bf16 is held in scratch, small enough for
-// a core's cache; other types stay where they lie.
+// a core's cache; other types stay in place.
 template <typename T>
 class WideRow {
  public:

@@ -1,9 +1,9 @@
 // The parts of a transformer layer other than attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
 // fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; its gradients are fp32's, rounded.
 //
-// Invariant (tests hold it bit for bit): a row of the result depends on that row of the input alone, not on the number
+// Invariant (tests hold it bit for bit): a row of the result depends only on that row of the input, not on the number
 // of rows or the threads. So a token gets equal numbers in a decode step of one row and in a training batch of
-// thousands. (A BLAS promises no such thing: it chooses its kernel by the shape.)
+// thousands. (A BLAS does not promise this: it chooses its kernel by the shape.)
 //
 // All matrices are dense and row-major. Blocks until done; thread safe.
 #pragma once
@@ -26,7 +26,7 @@ struct LinearArgs {
   int64_t in = 0;
   int64_t out = 0;
   int64_t x_row_stride = 0;        // 0 = dense
-  Accumulator<T>* wide = nullptr;  // bf16: the result without rounding, instead of y; null = not wanted
+  Accumulator<T>* wide = nullptr;  // bf16: the result without rounding, instead of y; null = not needed
 };
 template <typename T>
 void Linear(const LinearArgs<T>& args, const ParallelFor& parallel);

@@ -1,4 +1,4 @@
-// ParallelFor is the only source of threads for kernels: a kernel never starts a thread of its own.
+// ParallelFor is the only source of threads for kernels: a kernel never starts its own threads.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // The choice of experts for rows of router logits, on the CPU over raw pointers, fp32 or fp64. Knows no torch.
 //
 //   scores    softmax or sigmoid of a row's logits
-//   choice    scores + bias: the per_token largest, of the best groups alone (DeepSeek-V3, arXiv 2412.19437, section
+//   choice    scores + bias: the per_token largest, only of the best groups (DeepSeek-V3, arXiv 2412.19437, section
 //             2.1.2); a tie goes to the lower number
 //   weights   the chosen scores, without the bias, divided by their sum if `normalize`, times `scale`
 //
-// Invariant: a row's result depends on that row alone, to the bit. All matrices are dense and row-major.
+// Invariant: a row's result depends only on that row, to the bit. All matrices are dense and row-major.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class RouterScoring : uint8_t {
 struct RoutingShape {
   int64_t rows = 0, experts = 0;
   int64_t per_token = 0;                     // <= experts
-  int64_t groups = 1, groups_per_token = 1;  // groups divides experts; a group's worth is the sum of its best two
+  int64_t groups = 1, groups_per_token = 1;  // groups divides experts; a group's score is the sum of its best two
   RouterScoring scoring = RouterScoring::kSoftmax;
   bool normalize = false;
   double scale = 1;
@@ -33,7 +33,7 @@ template <typename T>
 struct RoutingArgs {
   const T* logits = nullptr;  // [rows, experts]
   const T* bias = nullptr;    // [experts]; null = none
-  bool chosen = false;        // routes are given, and not chosen
+  bool chosen = false;        // routes are given, not chosen
   int64_t* routes = nullptr;  // [rows, per_token]
   T* scores = nullptr;        // [rows, experts]
   T* weights = nullptr;       // [rows, per_token]

@@ -1,6 +1,6 @@
-// Scratch is uninitialised memory for a kernel's computation, aligned to a cache line. A thread gets back the blocks
-// that it returned. Otherwise each call would map a block of a megabyte anew and clear its pages, which costs more than
-// a small product.
+// Scratch is uninitialized memory for a kernel's computation, aligned to a cache line. A thread reuses the blocks that
+// it returned. Otherwise each call would map a new block of a megabyte and clear its pages, which costs more than a
+// small product.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ using ScratchBlock = std::unique_ptr<std::byte, GiveScratchBack>;
 // A block of at least `bytes` bytes. Throws std::bad_alloc.
 ScratchBlock TakeScratch(size_t bytes);
 
-// Room for `count` numbers.
+// Space for `count` numbers.
 template <typename T>
 class Scratch {
   static_assert(std::is_trivially_copyable_v<T>);

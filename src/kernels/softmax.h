@@ -9,7 +9,7 @@
 // Between the two passes of a training step the logits are the only array as wide as the vocabulary. exp is computed
 // twice, which costs less than a write to memory and a read.
 //
-// Invariant (tests hold it bit for bit): a row's numbers depend on that row alone, not on the number of rows or the
+// Invariant (tests hold it bit for bit): a row's numbers depend only on that row, not on the number of rows or the
 // threads. log p is the same whether it is taken of the whole row (rollout) or of one token (the trainer).
 //
 // Matrices are dense and row-major. A number that is not finite makes its row's entropy not-a-number. Unless it is
@@ -47,8 +47,8 @@ void SumPolicy(const PolicyRows<T>& policy, const ParallelFor& parallel);
 template <typename T>
 void LogPolicy(const PolicyRows<T>& policy, T* out, const ParallelFor& parallel);
 
-// The gradient by a row's logits: p_i (of_p + of_plogp log p_i), plus an addend for single tokens; with a soft cap all of
-// it times 1 - (z / cap)^2.
+// The gradient by a row's logits: p_i (of_p + of_plogp log p_i), plus an addend for single tokens; with a soft cap all
+// of it times 1 - (z / cap)^2.
 template <typename T>
 struct PolicyGradient {
   const T* of_p = nullptr;      // [rows]

@@ -3,7 +3,7 @@
 namespace ingot::model {
 
 at::Tensor AttentionBackend::Recur(int64_t layer, const RecurrentInput&) {
-  TORCH_CHECK(false, "layer ", layer, " is recurrent, and what runs it computes attention alone");
+  TORCH_CHECK(false, "layer ", layer, " is recurrent, but its backend computes only attention");
 }
 
 at::Tensor AttentionBackend::PassBy(int64_t, const at::Tensor& gate) { return gate; }

@@ -32,8 +32,8 @@ kernels::RoutingShape RoutingOf(const ExpertsConfig& experts) {
 }
 
 // The load-balancing term (Switch Transformer, arXiv 2101.03961, equations 4 to 6): experts * sum over e of f_e P_e,
-// with f_e the share of routed rows and P_e the mean score, both weighted by the calls through each row. Fills in what
-// `aux` tells.
+// with f_e the share of routed rows and P_e the mean score, both weighted by the calls through each row. Fills in
+// the outputs of `aux`.
 void ReportRoutes(const kernels::RoutedTokens& routed, Communicator& communicator, Aux* aux) {
   const int64_t rows = routed.scores.size(0), experts = routed.scores.size(1), per_token = routed.routes.size(1);
   const at::Tensor weights = aux->weights.defined() ? aux->weights.to(routed.scores.scalar_type())
@@ -54,9 +54,9 @@ void ReportRoutes(const kernels::RoutedTokens& routed, Communicator& communicato
   aux->balance_loss = (f * mean).sum() * (aux->balance * static_cast<double>(experts));
 }
 
-// The routes of a layer's rows. With recorded experts it counts the rows that the router would route otherwise, whatever
-// the order of its choice, and takes the recorded ones if they are to be replayed: their weights are then the present
-// router's scores of them (R3, arXiv 2510.11370: the mask is recorded, the gates are not).
+// The routes of a layer's rows. With recorded experts it counts the rows that the router would route differently, in
+// any order of its choice, and takes the recorded experts if `replay` is set: their weights are then the current
+// router's scores (R3, arXiv 2510.11370: the mask is recorded, the gates are not).
 kernels::RoutedTokens RouteRows(const at::Tensor& logits, const at::Tensor& bias, const kernels::RoutingShape& shape,
                                 Aux* aux) {
   if (aux == nullptr || !aux->recorded.defined()) return kernels::RouteOp(logits, bias, {}, shape);
@@ -127,7 +127,8 @@ at::Tensor Block::Norm(const at::Tensor& x, Part weight) const {
   return kernels::RmsNormOp(x, spec_.centred ? at(weight) + 1 : at(weight), eps_);
 }
 
-// The norm over the heads of all ranks: this rank has its own heads and weights, and the sum of squares is everyone's.
+// The norm over the heads of all ranks: this rank has its own heads and weights, and the sum of squares covers all
+// ranks.
 at::Tensor Block::NormOverHeads(const at::Tensor& flat, const at::Tensor& weight, Communicator& communicator) const {
   const int ranks = communicator.size(Axis::kTensor);
   if (ranks == 1) return kernels::RmsNormOp(flat, weight, eps_);
@@ -163,8 +164,8 @@ at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const 
                  2);
 }
 
-// Scores are q W_k c = (W_k^T q) c for latents c. Each product is of one head's rows, so that a row's bits depend on that
-// row alone.
+// Scores are q W_k c = (W_k^T q) c for latents c. Each product is of one head's rows, so that a row's bits depend
+// only on that row.
 at::Tensor Block::ToLatents(const at::Tensor& q) const {
   const Adapter& adapter = adapters_[static_cast<size_t>(Part::kKey)];
   const std::vector<at::Tensor> heads = q.unbind(1), slices = HeadSlices(at(Part::kKey), spec_.attention, false);

@@ -16,21 +16,21 @@
 
 namespace ingot::model {
 
-// What a layer of experts is told, and tells, beside its rows. Null = nobody asks.
+// Additional input and output of a layer of experts. Null = not needed.
 struct Aux {
   // In.
   at::Tensor weights;  // fp32 [N], the number of calls through each row; undefined = 1 each
   double balance = 0;  // coefficient of the load-balancing term; 0 = no term
-  // int64 [N, per_token], the experts that an engine recorded; -1 = the row has none; undefined = no row has any.
+  // int64 [N, per_token], the experts that an engine recorded; -1 = not recorded; undefined = none recorded.
   at::Tensor recorded;
-  bool replay = false;  // rows take the recorded experts in place of the router's choice
-  bool measure = true;  // false = of Out, `routes` and the counts alone are told
-  // Out; undefined where the layer has no experts.
+  bool replay = false;  // rows take the recorded experts instead of the router's choice
+  bool measure = true;  // false = of Out, fill in only `routes` and the counts
+  // Out; undefined if the layer has no experts.
   at::Tensor balance_loss;              // scalar with history, times `balance`
   at::Tensor routes;                    // int64 [N, per_token], the experts taken
   at::Tensor load;                      // fp64 [experts], weighted rows that took each
   double entropy = 0;                   // of the router's distribution, weighted sum over rows
-  int64_t compared = 0, differing = 0;  // rows with recorded experts; those of which the router chooses others
+  int64_t compared = 0, differing = 0;  // rows with recorded experts; rows where the router chooses others
 };
 
 // Immutable, thread safe.
@@ -46,7 +46,7 @@ class Block {
   const LayerSpec& spec() const { return spec_; }
 
  private:
-  // The factors of an adapter; undefined = the product has none.
+  // The factors of an adapter; undefined = no adapter.
   struct Adapter {
     at::Tensor a, b;
   };
@@ -70,9 +70,9 @@ class Block {
   at::Tensor ToLatents(const at::Tensor& q) const;
   at::Tensor ToValues(const at::Tensor& attended) const;
   at::Tensor FeedForward(const at::Tensor& h, Communicator& communicator, Aux* aux) const;
-  // A product of x with what the adapter adds to it.
+  // A product of x, plus the adapter's share.
   at::Tensor Adapted(const at::Tensor& product, const at::Tensor& x, const Adapter& adapter) const;
-  // Rows through one expert; not `biased`: without the bias of the result.
+  // Rows through one expert; `biased` false = without the bias of the result.
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& x, bool biased) const;
   // Products of one input, with their biases (unless not `biased`) and adapters.
   std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts, bool biased = true) const;

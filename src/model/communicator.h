@@ -28,14 +28,14 @@ class Communicator {
   virtual at::Tensor Enter(Axis axis, const at::Tensor& x) = 0;
   // The sum over the ranks' partial results, on every rank, after work that was divided. Backward passes the gradient.
   virtual at::Tensor Sum(Axis axis, const at::Tensor& x) = 0;
-  // The ranks' tensors, joined along `dim`. Each rank uses the whole in work of its own: backward adds up the ranks'
+  // The ranks' tensors, joined along `dim`. Each rank uses the whole in its own work: backward adds up the ranks'
   // gradients and takes this rank's slice.
   virtual at::Tensor Gather(Axis axis, const at::Tensor& x, int64_t dim) = 0;
-  // Rows for other ranks against theirs for this one. counts[r]: rows of x for rank r, in order; `received` gets the
-  // rows that come from each. Backward sends gradients the way back.
+  // Exchanges rows for other ranks with their rows for this one. counts[r]: rows of x for rank r, in order; `received`
+  // gets the rows from each. Backward sends gradients back.
   virtual at::Tensor Exchange(Axis axis, const at::Tensor& x, const at::Tensor& counts, at::Tensor* received) = 0;
 
-  // One rank. Thread safe; lives forever.
+  // One rank. Thread safe; never destroyed.
   static Communicator& Alone();
 };
 

@@ -21,7 +21,7 @@ namespace {
 using base::Find;
 using base::json::value;
 
-// Refuses keys that would change the computation and are not implemented.
+// Rejects keys that would change the computation and are not implemented.
 absl::Status CheckSupported(const value& json, const Family& family) {
   const std::string key(family.activation_key), usual(family.activation);
   std::string activation = usual;
@@ -41,8 +41,8 @@ absl::Status CheckSupported(const value& json, const Family& family) {
       const std::string_view given = module->is_string() ? std::string_view(module->get_string()) : "";
       if (family.own_code.empty() || given.substr(0, given.find('.')) != family.own_code) {
         return BadKey("auto_map",
-                      absl::StrCat("names modelling code of the folder's own for ", loader,
-                                   ", which is not run: remove it if the model is a plain one of its type"));
+                      absl::StrCat("names the folder's own modeling code for ", loader,
+                                   ", which is not run: remove the key if the model is a standard one of its type"));
       }
     }
   }
@@ -96,7 +96,7 @@ absl::Status ReadShape(const value& json, const Family& family, ModelConfig* con
   return absl::OkStatus();
 }
 
-// The adapters that a checkpoint of a LoRA run holds beside its base.
+// The adapters that a checkpoint of a LoRA run holds in addition to its base.
 absl::Status ReadLora(const value& json, LoraConfig* lora) {
   const value* given = Find(json, "ingot_lora");
   if (IsNull(given)) return absl::OkStatus();
@@ -122,7 +122,7 @@ absl::Status CheckLora(const ModelConfig& config) {
   const std::vector<std::string> products = AdapterTargets(config);
   for (const std::string& target : lora.targets) {
     if (std::find(products.begin(), products.end(), target) != products.end()) continue;
-    return BadKey("lora.targets", absl::StrCat("has '", target, "', which is no product of a ", config.model_type,
+    return BadKey("lora.targets", absl::StrCat("has '", target, "', which is not a product of a ", config.model_type,
                                                " layer: ", absl::StrJoin(products, ", ")));
   }
   return lora.targets.empty() ? BadKey("lora.targets", "is empty") : absl::OkStatus();
@@ -291,8 +291,8 @@ absl::Status ModelConfig::Validate() const {
 absl::Status ModelConfig::CheckDevice(std::string_view device) const {
   if (recurrent.layers.empty() || device.substr(0, 3) == "cpu") return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("the recurrent layers of ", model_type,
-                                               " have kernels for the CPU alone, and the device is ",
-                                               base::View(device), ": set device: cpu"));
+                                               " have kernels only for the CPU, but the device is ", base::View(device),
+                                               ": set device: cpu"));
 }
 
 int64_t ModelConfig::ParameterCount() const { return SpecOf(*this).elements(); }

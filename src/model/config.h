@@ -12,7 +12,8 @@
 
 namespace ingot::model {
 
-// The scaling of RoPE's frequencies beside rope_theta (model/rope.h). Names and defaults are taken from `transformers`.
+// The scaling of RoPE's frequencies in addition to rope_theta (model/rope.h). Names and defaults are from
+// `transformers`.
 struct RopeScaling {
   std::string type = "default";  // default, linear, llama3, yarn
   double factor = 1;             // the factor by which positions are stretched, >= 1
@@ -34,12 +35,12 @@ struct ExpertsConfig {
   int64_t width = 0;                         // of one expert
   int64_t shared_width = 0;                  // of the expert that every token takes; 0 = none
   bool shared_gate = false;                  // a logit per token, whose sigmoid scales that expert's result
-  int64_t dense_layers = 0;                  // the first layers, which have none
+  int64_t dense_layers = 0;                  // the first layers, which have no experts
   std::string scoring = "softmax";           // softmax over all; sigmoid of each; softmax_chosen: over the chosen ones
   bool normalize = false;                    // the chosen experts' weights are divided by their sum
-  bool correction_bias = false;              // a bias on the scores that chooses and does not weigh
+  bool correction_bias = false;              // a bias on the scores that affects only the choice, not the weights
   double scale = 1;                          // of the routed sum
-  int64_t groups = 1, groups_per_token = 1;  // experts come from the best groups alone
+  int64_t groups = 1, groups_per_token = 1;  // experts come only from the best groups
   bool router_bias = false;                  // a bias on the logits
   bool bias = false;                         // on the products of every expert
   double balance_coefficient = 0;            // of the load-balancing term, as the file says
@@ -47,24 +48,24 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): q, k and v are made from narrow vectors, and
-// RoPE turns numbers of q and of one common k alone.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): q, k and v are made from narrow vectors,
+// and RoPE turns only numbers of q and of one common k.
 struct LatentConfig {
   int64_t kv_rank = 0;                    // 0 = the model has none
   int64_t query_rank = 0;                 // 0 = q is made from the row itself
   int64_t plain_dim = 0, rotary_dim = 0;  // numbers of a head of q and k, without and with RoPE
   int64_t value_dim = 0;                  // of a head of v
-  bool interleaved = true;                // RoPE turns neighbours, and not halves
+  bool interleaved = true;                // RoPE turns adjacent numbers, not halves
 
   bool operator==(const LatentConfig&) const = default;
 };
 
-// Layers with a recurrence in the place of attention: Gated DeltaNet (arXiv 2412.06464).
+// Layers with a recurrence instead of attention: Gated DeltaNet (arXiv 2412.06464).
 struct RecurrentConfig {
   int64_t key_heads = 0, value_heads = 0;  // key_heads divides value_heads
   int64_t key_dim = 0, value_dim = 0;      // of a head
-  int64_t kernel = 0;                      // rows that the convolution before it sees
-  std::vector<bool> layers;                // per layer: it is one of them; empty = none is
+  int64_t kernel = 0;                      // rows that the preceding convolution sees
+  std::vector<bool> layers;                // per layer: whether it is recurrent; empty = none is
 
   bool operator==(const RecurrentConfig&) const = default;
 };
@@ -97,7 +98,7 @@ struct ModelConfig {
   bool qk_norm = false;             // RMSNorm over head_dim of q and k, before RoPE (qwen3)
   std::string hidden_act = "silu";  // silu, gelu_pytorch_tanh, or clamped (gpt-oss)
   double query_scale = 0;           // of the scores; 0 = 1/sqrt(head_dim)
-  int64_t rotary_dim = 0;           // RoPE turns the first numbers of a head alone; 0 = head_dim
+  int64_t rotary_dim = 0;           // RoPE turns only the first numbers of a head; 0 = head_dim
   int64_t sliding_window = 0;       // positions that a windowed layer sees, itself included; 0 = no window
   std::vector<bool> windowed;       // per layer, with a window; empty = every layer has it
   double local_rope_theta = 0;      // windowed layers' RoPE, not stretched; 0 = as the other layers'
@@ -106,7 +107,7 @@ struct ModelConfig {
   double logit_soft_cap = 0;        // likewise of the logits
   bool qk_norm_whole = false;       // qk_norm over all heads together
   bool attention_gate = false;      // AttentionSpec::gated
-  bool centred_norms = false;       // norms times 1 + weight, and nothing else of gemma
+  bool centred_norms = false;       // norms times 1 + weight, without the rest of gemma
   bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
   ExpertsConfig experts;
   LatentConfig latent;
@@ -117,14 +118,14 @@ struct ModelConfig {
   std::vector<int64_t> eos_token_ids;
 
   // INVALID_ARGUMENT names the key that is missing, ill-typed or not supported: another hidden_act or rope type,
-  // sliding-window layers, an unknown architecture, modelling code in the folder. No key is silently ignored if it
+  // sliding-window layers, an unknown architecture, modeling code in the folder. No key is silently ignored if it
   // changes the computation.
   static absl::StatusOr<ModelConfig> FromJson(const base::json::value& json);
   static absl::StatusOr<ModelConfig> FromFile(const std::string& path);
   // A config.json that `transformers` loads.
   base::json::value ToJson() const;
   absl::Status Validate() const;
-  // UNIMPLEMENTED names the family where this device has no kernels for it. `device`: torch's name, "cpu" or "cuda:0".
+  // UNIMPLEMENTED names the family if this device has no kernels for it. `device`: torch's name, "cpu" or "cuda:0".
   absl::Status CheckDevice(std::string_view device) const;
 
   bool has_window(int64_t layer) const {

@@ -21,9 +21,9 @@ absl::Status ReadDouble(const base::json::value& json, std::string_view key, dou
 absl::Status ReadBool(const base::json::value& json, std::string_view key, bool* out);
 absl::Status ReadString(const base::json::value& json, std::string_view key, std::string* out);
 
-// Refuses a key whose value is not null, false or `allowed`.
+// INVALID_ARGUMENT: the key's value is not null, false or `allowed`.
 absl::Status RejectNumber(const base::json::value& json, std::string_view key, double allowed);
-// Refuses a key whose value is neither null nor `usual`.
+// INVALID_ARGUMENT: the key's value is neither null nor `usual`.
 absl::Status RejectOther(const base::json::value& json, std::string_view key, std::string_view usual);
 
 }  // namespace ingot::model

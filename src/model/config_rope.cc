@@ -105,8 +105,7 @@ absl::Status ReadRope(const value& json, const Family& family, ModelConfig* conf
     } else {
       INGOT_RETURN_IF_ERROR(ReadRopeScaling(key, *rope, family.partial_rotary, config));
     }
-    if (other.has_value() && *other != config->rope_scaling)
-      return BadKey(key, "says something else than rope_scaling");
+    if (other.has_value() && *other != config->rope_scaling) return BadKey(key, "contradicts rope_scaling");
     other = config->rope_scaling;
   }
   if (config->rotary_dim == config->head_dim) config->rotary_dim = 0;

@@ -13,7 +13,7 @@ using base::json::value;
 // The defaults of `transformers`.
 constexpr int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
 
-// Where the file lists the kind of every layer.
+// For files that list the kind of every layer.
 absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
   if (!layers.is_array()) return BadKey("layer_types", "must be an array");
   const auto& list = layers.get_array();
@@ -35,7 +35,7 @@ absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
 }  // namespace
 
 absl::Status ReadWindow(const value& json, const Family& family, ModelConfig* config) {
-  // Validate refuses other numbers; nothing may be made for them before.
+  // Validate rejects other numbers; allocate nothing for them before.
   if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12) return absl::OkStatus();
   if (family.lists_layers) return absl::OkStatus();
   const auto layers = static_cast<size_t>(config->num_hidden_layers);

@@ -8,7 +8,7 @@
 
 namespace ingot::model {
 
-// REQUIRES: the layers and max_position_embeddings are read. A window as long as the context is none.
+// REQUIRES: the layers and max_position_embeddings are read. A window as long as the context counts as none.
 absl::Status ReadWindow(const base::json::value& json, const Family& family, ModelConfig* config);
 void WriteWindow(const ModelConfig& config, const Family& family, base::json::object* json);
 

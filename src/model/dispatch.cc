@@ -17,7 +17,7 @@ Dispatch::Dispatch(Communicator& communicator, const at::Tensor& counts) : commu
   received_ = by_rank.sum(0);
   received_rows_ = by_rank.sum(1);
   if (ranks == 1) return;
-  // Rows come by rank, then by expert. A stable sort by expert puts those of one expert together.
+  // Rows come by rank, then by expert. A stable sort by expert puts each expert's rows together.
   const at::Tensor expert = at::arange(held, at::kLong).repeat({ranks}).repeat_interleave(by_rank.reshape({-1}));
   order_ = expert.argsort(/*stable=*/true, /*dim=*/0);
   back_ = order_.argsort();

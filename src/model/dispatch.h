@@ -1,5 +1,5 @@
-// Dispatch brings rows to the ranks that hold their experts, and the results back. Each rank of the expert axis holds an
-// equal run of a layer's experts.
+// Dispatch brings rows to the ranks that hold their experts, and the results back. Each rank of the expert axis holds
+// an equal run of a layer's experts.
 //
 //   rows by expert ──Exchange──▶ this rank's rows, by its experts ──experts──▶ results ──Exchange──▶ in the first order
 //
@@ -24,7 +24,7 @@ class Dispatch {
 
   // [rows, width], in the order of their experts -> the rows of all ranks for this rank's experts, in the same order.
   at::Tensor Send(const at::Tensor& rows) const;
-  // The results of Send's rows -> those of this rank's own rows, in the order in which they were given.
+  // The results of Send's rows -> the results of this rank's own rows, in their original order.
   at::Tensor Return(const at::Tensor& results) const;
 
  private:

@@ -22,7 +22,7 @@ absl::Status Bad(const File& file, std::string_view what) {
 }
 
 struct IntField {
-  const char* gguf;  // behind "ARCHITECTURE."
+  const char* gguf;  // after "ARCHITECTURE."
   const char* config;
 };
 constexpr std::array<IntField, 5> kSizes = {{{"embedding_length", "hidden_size"},
@@ -31,7 +31,7 @@ constexpr std::array<IntField, 5> kSizes = {{{"embedding_length", "hidden_size"}
                                              {"attention.head_count", "num_attention_heads"},
                                              {"context_length", "max_position_embeddings"}}};
 
-// Fields of shapes that no supported model has.
+// Fields of unsupported shapes.
 constexpr std::array<const char*, 2> kOtherModels = {"expert_count", "ssm.state_size"};
 
 // Sets the sizes of a head and of keys and values.
@@ -148,7 +148,7 @@ std::string_view Renamed(const std::array<NamePair, kCount>& names, std::string_
   return {};
 }
 
-// The Hugging Face name of "blk.7.attn_q.weight" and its like; empty: no tensor of these models.
+// The Hugging Face name of "blk.7.attn_q.weight" and the like; empty = not a tensor of these models.
 std::string OurName(std::string_view gguf) {
   constexpr std::string_view kLayer = "blk.";
   const size_t end = gguf.rfind('.');
@@ -166,7 +166,7 @@ std::string OurName(std::string_view gguf) {
   return ours.empty() ? "" : ours + std::string(suffix);
 }
 
-using Plan = std::map<std::string, const TensorInfo*>;  // by our names
+using Plan = std::map<std::string, const TensorInfo*>;  // by Hugging Face names
 
 std::string Text(const std::vector<int64_t>& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
@@ -207,7 +207,7 @@ absl::Status CheckMemory(const File& file, const Plan& plan, at::ScalarType dtyp
   if (std::cmp_less_equal(all + decoding, available)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       file.path(), ": its tensors need ", all, " bytes as ", c10::toString(dtype), " and ", decoding,
-      " to decode the largest, '", largest->name, "' ", Text(largest->shape), ", and ", available, " are there"));
+      " to decode the largest, '", largest->name, "' ", Text(largest->shape), "; ", available, " are available"));
 }
 
 // The rows 2i and 2i + 1 of every head -> its rows i and i + head_dim / 2.

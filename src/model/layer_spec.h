@@ -1,6 +1,6 @@
-// ModelSpec is a model as data: every tensor with its name, shape, initialisation and shard axis, and what each layer
+// ModelSpec is a model as data: every tensor with its name, shape, initialization and shard axis, and what each layer
 // computes from them. A family makes it from a configuration (model/families/). Shapes, counts, FLOPs, bytes, the
-// cache, the units that ranks fetch, loading and publishing derive from it alone.
+// cache, the units that ranks fetch, loading and publishing derive only from it.
 //
 //   ModelSpec   embedding | layers[0] ... layers[L-1] | norm, head
 //   LayerSpec   attention (heads, window, ...) or recurrence (heads, kernel) | feed-forward (widths, experts) | tensors
@@ -81,7 +81,7 @@ enum class Init : uint8_t {
 // The axis along which tensor parallelism will cut a tensor.
 enum class Shard : int8_t { kNone = -1, kRows = 0, kColumns = 1 };
 
-// A factor of a low-rank adapter, beside the product of its part: B [out, rank] and A [rank, in].
+// A factor of a low-rank adapter, in addition to the product of its part: B [out, rank] and A [rank, in].
 enum class Factor : uint8_t { kNone, kA, kB };
 
 struct TensorSpec {
@@ -90,7 +90,7 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   Init init = Init::kNormal;
   Shard shard = Shard::kNone;
-  int64_t expert = -1;  // of the routed experts; -1 = of none
+  int64_t expert = -1;  // index of the routed expert; -1 = not a routed expert's
   Factor factor = Factor::kNone;
   bool trained = true;  // false = a frozen base's, or no gradient reaches it
 
@@ -111,31 +111,31 @@ struct AttentionSpec {
   int64_t window = 0;       // positions that a row sees, its own included; 0 = all
   bool sinks = false;
   double soft_cap = 0;  // of the scores; 0 = none
-  bool gated = false;   // q_proj gives a gate beside each head of q; its sigmoid scales what the head attended to
-  // kv_rank 0 = none. Otherwise a row's key is its latent and the common rotated numbers, one for all heads, and it is the
-  // value too: of what a head attends to, the first kv_rank numbers count.
+  bool gated = false;   // q_proj also gives a gate for each head of q; its sigmoid scales the head's result
+  // kv_rank 0 = none. Otherwise a row's key is its latent and the common rotated numbers, one for all heads, and it is
+  // the value too: of what a head attends to, the first kv_rank numbers count.
   LatentConfig latent;
 
   bool keys_are_values() const { return latent.kv_rank > 0; }
   int64_t queries() const { return heads * head_dim; }
   int64_t keys() const { return kv_heads * head_dim; }
-  // Multiplications and additions of a visible pair, forward and backward: 14 for each number of a head, 4 forward and 10
-  // backward. A latent is key and value, so both products run over all of it.
+  // Multiplications and additions of a visible pair, forward and backward: 14 for each number of a head, 4 forward and
+  // 10 backward. A latent is key and value, so both products run over all of it.
   double pair_flops() const { return 14.0 * static_cast<double>(queries()); }
 };
 
-// A layer's recurrence, in the place of attention: Gated DeltaNet (kernels/recurrence/gated_delta.h).
+// A layer's recurrence, instead of attention: Gated DeltaNet (kernels/recurrence/gated_delta.h).
 struct RecurrentSpec {
   kernels::DeltaShape shape;  // value_heads 0 = the layer attends
 
   bool exists() const { return shape.value_heads > 0; }
-  // Multiplications and additions of a row beside the products, forward: 7 for each number of the state.
+  // Multiplications and additions of a row besides the products, forward: 7 for each number of the state.
   double row_forward_flops() const { return exists() ? 7.0 * static_cast<double>(shape.state()) : 0; }
 };
 
 // A layer's feed-forward part.
 struct FeedForwardSpec {
-  int64_t width = 0;  // of a dense part; 0 = there are experts
+  int64_t width = 0;  // of a dense part; 0 = the part has experts
   std::string activation = "silu";
   ExpertsConfig experts;  // count 0 = none
 
@@ -144,12 +144,12 @@ struct FeedForwardSpec {
 };
 
 struct LayerSpec {
-  AttentionSpec attention;  // of no heads where there is a recurrence
+  AttentionSpec attention;  // without heads if the layer is recurrent
   RecurrentSpec recurrence;
   FeedForwardSpec feed_forward;
   std::vector<TensorSpec> tensors;  // products in the order of their computation
 
-  double alpha_over_rank = 0;  // of adapters; 0 = there are none
+  double alpha_over_rank = 0;  // of adapters; 0 = no adapters
   bool gemma = false;          // ModelConfig::gemma
   bool centred = false;        // norms times 1 + weight
 
@@ -174,10 +174,10 @@ struct ModelSpec {
   // The names of each unit's tensors, sorted: embedding, head (with the last norm), then the layers. A matrix that
   // embedding and head share is in both units.
   std::vector<std::vector<std::string>> Units() const;
-  bool adapted = false;  // there are adapters, and they alone are trained
+  bool adapted = false;  // the model has adapters, and only they are trained
   // Elements of a token's keys and values in all layers; a key that is its value counts once.
   int64_t cache_elements() const;
-  // Bytes of the states of all recurrent layers behind one row; `element`: of an input.
+  // Bytes of the states of all recurrent layers after one row; `element`: of an input.
   int64_t state_bytes(int64_t element) const;
 };
 
@@ -185,7 +185,7 @@ struct ModelSpec {
 // "model.layers.0.self_attn.q_proj", "experts.up_proj" of every routed expert's "...mlp.experts.3.up_proj".
 std::string AdapterTarget(const std::string& module);
 
-// A tensor at its start, fp32. The values depend only on (tensor, layers, seed).
+// A tensor's initial values, fp32. They depend only on (tensor, layers, seed).
 at::Tensor InitTensor(const TensorSpec& tensor, int64_t layers, uint64_t seed);
 
 // REQUIRES: config.Validate() is OK.

@@ -75,7 +75,7 @@ bool Differ(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() != b.sizes() || (!a.is_meta() && !at::equal(a, b));
 }
 
-// The bytes at the fullest moment of loading. A family that lays tensors out anew holds both forms of a layer, and wide
+// The peak bytes of loading. A family that converts the layout of tensors holds both forms of a layer, and wide
 // numbers of a part of it.
 int64_t LoadBytes(const StoredTensors& stored, const std::map<std::string, at::Tensor>& laid_out) {
   int64_t all = 0;
@@ -86,7 +86,7 @@ int64_t LoadBytes(const StoredTensors& stored, const std::map<std::string, at::T
     by_layer[LayerOf(name)] += bytes;
   }
   bool anew = false;
-  int64_t converted = 0;  // the largest tensor that is held in two types for a moment
+  int64_t converted = 0;  // the largest tensor that is briefly held in two types
   for (const auto& [name, tensor] : laid_out) {
     const auto found = stored.tensors.find(name);
     anew = anew || found == stored.tensors.end();
@@ -284,7 +284,7 @@ absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
   INGOT_ASSIGN_OR_RETURN(model.config, ModelConfig::FromFile(dir + "/config.json"));
   const std::string path = WeightsOf(dir);
   if (const absl::Status fits = CheckModelFile(path, model.config, base::AvailableMemory()); !fits.ok()) {
-    INGOT_RETURN_IF_ERROR(CheckWeightsFiles(dir));  // damage to a name or a shape shows as a tensor that does not fit
+    INGOT_RETURN_IF_ERROR(CheckWeightsFiles(dir));  // a damaged name or shape looks like a tensor that does not fit
     return fits;
   }
   INGOT_ASSIGN_OR_RETURN(auto tensors, LoadSafetensors(path));

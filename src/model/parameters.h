@@ -43,10 +43,10 @@ class Parameters {
 // Reading and writing of safetensors (https://github.com/huggingface/safetensors, format section).
 //
 // Load reads one file, or the shards that a model.safetensors.index.json names. It checks every offset, shape and dtype
-// against the file's size before it uses a byte; INVALID_ARGUMENT names the file and the tensor. DATA_LOSS: it is not as it
-// was written (base/written_files.h). Save writes to a temporary name, calls fsync and renames.
+// against the file's size before it uses a byte; INVALID_ARGUMENT names the file and the tensor. DATA_LOSS: it differs
+// from what was written (base/written_files.h). Save writes to a temporary name, calls fsync and renames.
 absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path);
-// Reads the tensors of `into` that the file has into their memory, converted where type or device differ. Returns the
+// Reads the tensors of `into` that the file has into their memory, converted if type or device differ. Returns the
 // names of all tensors of the file. INVALID_ARGUMENT also for a tensor of another shape; tensors read before it keep
 // their new contents.
 absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& path,
@@ -54,7 +54,7 @@ absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& pat
 absl::Status SaveSafetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
                              const std::map<std::string, std::string>& metadata);
 
-// The contents of a model folder as Hugging Face lays it out: config.json and model.safetensors (or shards).
+// The contents of a Hugging Face model folder: config.json and model.safetensors (or shards).
 struct ModelFolder {
   ModelConfig config;
   Parameters parameters;

@@ -33,9 +33,9 @@ bool IsEmpty(const value* v) {
   return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
 }
 
-// These keys say how an adapter was made or is run, and leave what it computes: peft reads loftq_config with
-// init_lora_weights: loftq alone, and CheckLayers reads layers_to_transform. Unknown keys that switch something on, an
-// object, a list or true, belong to a kind of adapter that is not read.
+// These keys say how an adapter was made or is run, and do not change what it computes: peft reads loftq_config only
+// with `init_lora_weights: loftq`, and CheckLayers reads layers_to_transform. An unknown key that enables something (an
+// object, a list or true) belongs to an unsupported kind of adapter.
 bool LeavesTheComputation(std::string_view key) {
   static const auto* const keys = new std::set<std::string_view>{
       "auto_mapping",    "corda_config",   "ensure_weight_tying", "eva_config",   "exclude_modules",
@@ -55,7 +55,7 @@ absl::Status CheckSwitches(const value& json) {
   return absl::OkStatus();
 }
 
-// An adapter of every layer may name them all. `layers`: of the base.
+// An adapter of every layer may list all layers. `layers`: of the base.
 absl::Status CheckLayers(const value& json, int64_t layers) {
   const char* const key = "layers_to_transform";
   const value* given = Find(json, key);
@@ -74,7 +74,8 @@ absl::Status CheckLayers(const value& json, int64_t layers) {
   return absl::OkStatus();
 }
 
-// Some ways to begin change the base's weights too: pissa, olora, corda, loftq, lora_ga. Their factors fit no other base.
+// Some initializations change the base's weights too: pissa, olora, corda, loftq, lora_ga. Their factors fit no other
+// base.
 absl::Status CheckStart(const value& json) {
   const value* init = Find(json, "init_lora_weights");
   if (IsNull(init) || init->is_bool()) return absl::OkStatus();
@@ -120,8 +121,8 @@ std::string TargetOf(const std::string& name) {
   return "";
 }
 
-// The modules that the targets name, for PEFT: a list of last words or, in a model with experts, a regular expression. A
-// word alone would name the products of routed experts too. PEFT asks for their names without a number where the base
+// The modules that the targets name, for PEFT: a list of last words or, in a model with experts, a regular expression.
+// The word by itself would name the products of routed experts too. PEFT needs their names without a number if the base
 // keeps all experts in one tensor.
 value TargetModules(const ModelConfig& config) {
   constexpr std::string_view kRouted = "experts.";
@@ -157,7 +158,8 @@ absl::Status CheckFactors(const AdapterFolder& adapter, const ModelConfig& base)
     }
     if (!at::isFloatingType(tensor.scalar_type())) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is of type ",
-                                                     at::toString(tensor.scalar_type()), ": a factor has fractions"));
+                                                     at::toString(tensor.scalar_type()),
+                                                     ": a factor needs a floating-point type"));
     }
   }
   for (const auto& [name, tensor] : table) {
@@ -175,7 +177,7 @@ absl::Status TakeFactors(const std::map<std::string, at::Tensor>& tensors, const
   for (const auto& [name, tensor] : tensors) {
     const std::string own = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
     const std::string target = TargetOf(own);
-    if (target.empty()) return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is no factor of LoRA"));
+    if (target.empty()) return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is not a LoRA factor"));
     targets.insert(target);
     adapter->tensors[own] = tensor;
   }
@@ -264,7 +266,7 @@ absl::Status AddAdapters(const LoraConfig& lora, uint64_t seed, ModelFolder* mod
 
 absl::Status AddAdapters(const std::string& dir, ModelFolder* model) {
   if (model->config.lora.rank > 0) {
-    return absl::InvalidArgumentError("the model has adapters already: fold them with `ingot model merge`");
+    return absl::InvalidArgumentError("the model already has adapters: merge them with `ingot model merge`");
   }
   INGOT_ASSIGN_OR_RETURN(AdapterFolder adapter, LoadAdapter(dir, model->config));
   const at::TensorOptions like = model->parameters.at("model.embed_tokens.weight").options();

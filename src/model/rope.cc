@@ -29,7 +29,7 @@ void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
   }
 }
 
-// The stretch grows between two pairs: the one that turns `beta_fast` times within the original context, and the one
+// The stretch grows between two pairs: the pair that turns `beta_fast` times within the original context, and the pair
 // that turns `beta_slow` times (YaRN, arXiv 2309.00071, section 3.2).
 void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   const RopeScaling& scaling = config.rope_scaling;

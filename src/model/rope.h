@@ -1,5 +1,5 @@
-// Rotary position embeddings (RoFormer, arXiv 2104.09864), with the stretch to a longer context that a checkpoint asks
-// for. It is read as `transformers` reads `rope_parameters` (before version 5: `rope_scaling`).
+// Rotary position embeddings (RoFormer, arXiv 2104.09864), with the checkpoint's stretch to a longer context. It is
+// read as `transformers` reads `rope_parameters` (before version 5: `rope_scaling`).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,13 +29,13 @@ class RopeTables {
   // [max_position_embeddings, rotary_dim / 2]. `local`: of windowed layers.
   const at::Tensor& cos(bool local = false) const { return local && local_cos_.defined() ? local_cos_ : cos_; }
   const at::Tensor& sin(bool local = false) const { return local && local_sin_.defined() ? local_sin_ : sin_; }
-  // Whether a model of that configuration, type and device has equal tables.
+  // Whether a model of this configuration, type and device has equal tables.
   bool Fit(const ModelConfig& config, const at::TensorOptions& options) const;
 
  private:
   const RopeFrequencies frequencies_, local_frequencies_;
   at::Tensor cos_, sin_;
-  at::Tensor local_cos_, local_sin_;  // undefined = windowed layers have the others' tables
+  at::Tensor local_cos_, local_sin_;  // undefined = windowed layers use the other layers' tables
 };
 
 }  // namespace ingot::model

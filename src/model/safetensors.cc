@@ -95,7 +95,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& path, std::string_view name,
   uint64_t bytes = c10::elementSize(entry.type), extent = bytes;
   for (const auto& size : shape->get_array()) {
     const auto n = AsUnsigned(size);
-    if (!n.has_value()) return bad("has a size that is no whole number");
+    if (!n.has_value()) return bad("has a size that is not a whole number");
     // A size of zero makes the product zero, but torch still multiplies the other sizes for the strides.
     if (__builtin_mul_overflow(extent, std::max<uint64_t>(*n, 1), &extent) || extent > (uint64_t{1} << 62)) {
       return bad("has a shape whose size overflows");
@@ -107,7 +107,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& path, std::string_view name,
 
   if (offsets == nullptr || !offsets->is_array() || offsets->get_array().size() != 2) return bad("has no data_offsets");
   const auto begin = AsUnsigned(offsets->get_array()[0]), end = AsUnsigned(offsets->get_array()[1]);
-  if (!begin.has_value() || !end.has_value()) return bad("has data_offsets that are no whole numbers");
+  if (!begin.has_value() || !end.has_value()) return bad("has data_offsets that are not whole numbers");
   if (*begin > *end || *end > data_bytes) {
     return bad(absl::StrCat("lies at [", *begin, ", ", *end, ") of ", data_bytes, " data bytes: truncated file?"));
   }
@@ -122,7 +122,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& path, std::string_view name,
 absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::string_view text, uint64_t data_bytes) {
   auto json = base::ParseJson(text);
   if (!json.ok()) return Bad(path, absl::StrCat("header: ", json.status().message()));
-  if (!json->is_object()) return Bad(path, "the header is no JSON object");
+  if (!json->is_object()) return Bad(path, "the header is not a JSON object");
   std::vector<Entry> entries;
   for (const auto& field : json->get_object()) {
     const std::string_view name(field.key().data(), field.key().size());
@@ -136,7 +136,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
   for (const Entry& entry : entries) {
     if (entry.begin != at) {
       return Bad(path, absl::StrCat("tensor '", entry.name, "' begins at ", entry.begin, " where ", at,
-                                    " was due: tensors overlap or leave a gap"));
+                                    " was expected: tensors overlap or leave a gap"));
     }
     at = entry.end;
   }
@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
 }
 
 // Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
-// `digested`: if it is not null, each tensor is to be read once, and then it has the digest of the whole file.
+// `digested`: if not null, each tensor must be read once; afterwards it has the digest of the whole file.
 template <typename Visit>
 absl::Status VisitFile(const std::string& path, FileDigest* digested, const Visit& visit) {
   const File file(OpenToRead(path));
@@ -191,8 +191,8 @@ absl::Status AddTensors(const std::string& path, const std::set<std::string>* na
   });
 }
 
-// Adds the tensors of a file, of `names` alone unless that is null; with their contents, or on the meta device. DATA_LOSS:
-// the file is damaged, as far as it was read, or for another error as a whole.
+// Adds the tensors of a file, only those in `names` unless it is null; with their contents, or on the meta device.
+// DATA_LOSS: the bytes read are damaged; after another error, any byte of the file is.
 absl::Status AddFile(const std::string& path, const std::set<std::string>* names, bool contents, StoredTensors* to) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash), file = path.substr(slash + 1);
@@ -202,7 +202,7 @@ absl::Status AddFile(const std::string& path, const std::set<std::string>* names
   const absl::Status added = AddTensors(path, names, contents, digested.has_value() ? &*digested : nullptr, to);
   if (added.ok() && !digested.has_value()) return added;
   if (added.ok()) return written.Check(file, {digested->bytes, digested->checksum.Digest()});
-  // A damaged header is found as any other fault. Then the damage is what to tell.
+  // A damaged header looks like any other fault. In that case report the damage.
   const absl::Status intact = written.CheckContents([&](std::string_view name) { return name == file; });
   return intact.ok() ? added : intact;
 }
@@ -217,8 +217,7 @@ absl::StatusOr<std::set<std::string>> LoadFileInto(const std::string& path,
     if (found == into.end()) return absl::OkStatus();
     const at::Tensor& to = found->second;
     if (to.sizes() != at::IntArrayRef(entry.shape)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": tensor '", entry.name, "' has another shape than it is to"));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor '", entry.name, "' has an unexpected shape"));
     }
     if (to.is_cpu() && to.is_contiguous() && to.scalar_type() == entry.type) return read(to);
     const at::Tensor other = at::empty(entry.shape, entry.type);
@@ -251,11 +250,11 @@ absl::Status AddShards(const std::string& path, bool contents, StoredTensors* to
   std::map<std::string, std::set<std::string>> names_by_file;
   for (const auto& field : weights->get_object()) {
     if (!field.value().is_string())
-      return absl::InvalidArgumentError(path + ": weight_map holds something else than file names");
+      return absl::InvalidArgumentError(path + ": weight_map holds values other than file names");
     const std::string file(field.value().get_string());
-    // A shard lies beside its index: a name that leads elsewhere is refused.
+    // A shard is next to its index: reject a name that leads elsewhere.
     if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": '", file, "' is no plain file name"));
+      return absl::InvalidArgumentError(absl::StrCat(path, ": '", file, "' is not a plain file name"));
     }
     names_by_file[file].insert(std::string(field.key()));
   }
@@ -303,8 +302,8 @@ absl::Status CheckFits(const std::string& path, const StoredTensors& stored, int
     largest = absl::StrCat("'", name, "' [", absl::StrJoin(tensor.sizes(), ", "), "] of ", stored.files.at(name));
   }
   return absl::ResourceExhaustedError(absl::StrCat(path, ": ", stored.tensors.size(), " tensors need ", need,
-                                                   " bytes, the largest ", largest, " ", most, " of them, and ",
-                                                   available, " are there"));
+                                                   " bytes, the largest ", largest, " ", most, " of them; ", available,
+                                                   " are available"));
 }
 
 absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& path,

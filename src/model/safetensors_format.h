@@ -54,7 +54,7 @@ class File {
   int descriptor_;
 };
 
-// A descriptor, -1 = errno says why there is none. A pipe without a writer opens at once; its readers refuse it by its kind.
+// A descriptor; -1 = failed, see errno. A pipe without a writer opens at once; readers reject it by its file type.
 inline int OpenToRead(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }
 
 }  // namespace ingot::model

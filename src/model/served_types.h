@@ -1,4 +1,4 @@
-// The types of weights that engines take, checked by the headers of a model folder's files alone.
+// The types of weights that engines accept, checked only by the headers of a model folder's files.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ingot::model {
 
-// INVALID_ARGUMENT names the file and the tensor of type F64, which can be neither published nor served, and `remedy`.
+// INVALID_ARGUMENT names the file and the tensor of type F64, which cannot be published or served, and `remedy`.
 // OK for a folder without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
 absl::Status CheckServedTypes(const std::string& dir, std::string_view remedy = "store the model in one of them");
 

@@ -1,5 +1,5 @@
-// StoredTensors describes a model's files before they are read: names, types and shapes from the headers alone. A folder
-// that does not fit, be it the configuration or the memory, is refused before a tensor of it is allocated.
+// StoredTensors describes a model's files before they are read: names, types and shapes, only from the headers. A
+// folder that does not fit the configuration or the memory is rejected before any tensor is allocated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,11 +23,12 @@ struct StoredTensors {
 // does.
 absl::StatusOr<StoredTensors> DescribeSafetensors(const std::string& path);
 
-// RESOURCE_EXHAUSTED if `need` bytes are more than `available`. It names the files, the largest tensor and both numbers.
+// RESOURCE_EXHAUSTED if `need` bytes are more than `available`. It names the files, the largest tensor and both
+// numbers.
 absl::Status CheckFits(const std::string& path, const StoredTensors& stored, int64_t need, int64_t available);
 
-// Checks a model's file or index for LoadModelDir. INVALID_ARGUMENT names the first tensor that is missing, unknown or of
-// the wrong shape; RESOURCE_EXHAUSTED as CheckFits.
+// Checks a model's file or index for LoadModelDir. INVALID_ARGUMENT names the first tensor that is missing, unknown or
+// of the wrong shape; RESOURCE_EXHAUSTED as CheckFits.
 absl::Status CheckModelFile(const std::string& path, const ModelConfig& config, int64_t available);
 
 }  // namespace ingot::model

@@ -25,7 +25,7 @@ absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameter
     }
     const at::Tensor& first = parameters.tensors().at("model.embed_tokens.weight");
     const at::Tensor& t = found->second;
-    const bool any_type = tensor->part == Part::kCorrectionBias;  // often fp32 beside bf16: it only chooses
+    const bool any_type = tensor->part == Part::kCorrectionBias;  // often fp32 among bf16 tensors: it only chooses
     if (t.sizes() != at::IntArrayRef(tensor->shape) || (!any_type && t.scalar_type() != first.scalar_type()) ||
         t.device() != first.device() || !t.is_contiguous()) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name,

@@ -32,7 +32,7 @@ class Transformer {
 
   // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size]. The rows may
   // be any ragged batch: the attention knows which belong together. On the CPU in fp32, fp64 and bf16 a row's result
-  // depends on that row and its attention alone, to the bit. Throws c10::Error on ids or positions out of range.
+  // depends only on that row and its attention, to the bit. Throws c10::Error on ids or positions out of range.
   at::Tensor Hidden(const at::Tensor& token_ids, const at::Tensor& positions, AttentionBackend& attention) const;
 
   // The steps of Hidden, for callers that run layer by layer: Embed, then every layer in turn, then Norm.
@@ -45,7 +45,7 @@ class Transformer {
 
   // The matrix from hidden states to logits, [vocab_size, hidden_size]. If tied, it is the embedding.
   const at::Tensor& head() const;
-  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model); capped where the model caps them.
+  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model); capped if the model caps them.
   at::Tensor Logits(const at::Tensor& hidden) const;
 
  private:

@@ -156,9 +156,9 @@ bool RunningCommand::Read(Fd& fd, std::string& text, const Limits& limits) {
       fd.Reset();
       return true;
     }
-    const int64_t sandbox = limits.output_bytes - static_cast<int64_t>(out_text_.size() + err_text_.size());
-    text.append(buffer, static_cast<size_t>(std::min<int64_t>(got, sandbox)));
-    if (got > sandbox) return false;
+    const int64_t left = limits.output_bytes - static_cast<int64_t>(out_text_.size() + err_text_.size());
+    text.append(buffer, static_cast<size_t>(std::min<int64_t>(got, left)));
+    if (got > left) return false;
   }
   return true;
 }

@@ -33,7 +33,7 @@ AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Te
     exp_avg_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     exp_avg_sq_.push_back(at::zeros_like(master_.back()).requires_grad_(false));
     collected_.emplace_back();
-    marked_.emplace_back().taken = MayBeShared(parameter);  // by a version that was taken of an earlier optimizer
+    marked_.emplace_back().taken = MayBeShared(parameter);  // by a version taken from an earlier optimizer
     if (parameter.dim() >= 2) decayed_.push_back(master_.back());
   }
 }
@@ -185,7 +185,7 @@ std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
 weights::ChangeMask AdamW::TakeChanges(const std::string& name) {
   const size_t i = IndexOf(name);
   if (!Marks(parameters_[i])) return {};
-  // The next update makes another mask: nobody waits for it there.
+  // The next update makes a new mask, and no caller waits for it then.
   weights::ChangeMask changes = std::exchange(marked_[i].changes, {});
   return changes.words() > 0 ? std::move(changes) : weights::ChangeMask(parameters_[i].numel());
 }
@@ -194,7 +194,7 @@ void AdamW::Step(double learning_rate, double grad_norm) {
   const at::NoGradGuard no_history;
   TakeMemory();
   ++steps_;
-  if (parameters_.empty()) return;  // _foreach refuses empty lists
+  if (parameters_.empty()) return;  // _foreach rejects empty lists
   std::vector<at::Tensor> gradients = ClippedGradients(grad_norm);
   // The formulas of adamw.h, over all parameters at once: m, v, the denominator sqrt(v') + eps, then p.
   at::_foreach_mul_(exp_avg_, options_.beta1);

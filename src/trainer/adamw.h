@@ -9,9 +9,9 @@
 // Every operation is elementwise, so that the result does not depend on the number of threads. One thread at a time;
 // throws c10::Error.
 //
-// While it rounds a bf16 parameter on the CPU, an update marks the words that change (weights/change_mask.h) and computes
-// the checksum. The codec of published versions thus has no need to compare them. A version shares the memory of such a
-// parameter: two buffers trade places, and the next update rounds into the one that nobody reads.
+// While it rounds a bf16 parameter on the CPU, an update marks the words that change (weights/change_mask.h) and
+// computes the checksum. So the codec of published versions need not compare them. A version shares the memory of such
+// a parameter: two buffers trade places, and the next update rounds into the buffer without readers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,10 +30,10 @@
 
 namespace ingot::trainer {
 
-// A parameter as updates have rounded it, or one that no update changes.
+// A parameter as updates have rounded it, or a parameter that no update changes.
 struct RoundedParameter {
-  weights::ChangeMask changes;          // since it was taken before, or since the start
-  std::shared_ptr<std::byte[]> memory;  // the parameter's own, which no update changes any more; null = torch's
+  weights::ChangeMask changes;          // since it was last taken, or since the start
+  std::shared_ptr<std::byte[]> memory;  // the parameter's own, which no update changes again; null = torch's
   uint64_t checksum = 0;                // weights::TensorChecksum of the memory
 };
 
@@ -48,7 +48,7 @@ class AdamW {
   void CollectGradients();
 
   // Adds `gradient`, of the parameter's shape and the state's type, to the sum of the parameter of that name, and may
-  // keep the tensor. The way of gradients that come from other ranks, in place of .grad and CollectGradients.
+  // keep the tensor. For gradients from other ranks, in place of .grad and CollectGradients.
   void AddGradient(const std::string& name, const at::Tensor& gradient);
 
   // The gradients that Step would apply, by name, shared; undefined = none.
@@ -63,15 +63,15 @@ class AdamW {
   // options.grad_clip_norm if `grad_norm` is above it. Step spends the gradients: call ZeroGrad before the next.
   void Step(double learning_rate, double grad_norm);
 
-  // The same update in two stages. Propose changes the weights alone and holds a copy of the weights before, in the
-  // type of the masters. Then any number of Halve, and one of Commit and TakeBack. On the CPU Propose and Commit give
-  // Step's bits.
+  // The same update in two stages. Propose changes only the weights and holds a copy of the earlier weights, in the
+  // type of the masters. Then call Halve any number of times, and Commit or TakeBack once. On the CPU Propose and
+  // Commit give Step's bits.
   void Propose(double learning_rate, double grad_norm);
   // Halves the change of the weights, weight decay included.
   void Halve();
   // Updates the moments and t with the whole gradient, halved or not.
   void Commit();
-  // Restores the weights; moments and t are those before Propose.
+  // Restores the weights; moments and t are as before Propose.
   void TakeBack();
 
   void ZeroGrad();
@@ -81,32 +81,32 @@ class AdamW {
 
   int64_t steps() const { return steps_; }  // t of the last update
 
-  // By name. The next update gives each parameter other memory. A parameter that updates do not mark is missing: its type
-  // is another one, or it is on a device.
+  // By name. The next update gives each parameter other memory. A parameter that updates do not mark is missing: it is
+  // not bf16, or it is on a device.
   std::map<std::string, RoundedParameter> TakeRounded();
-  // The changes of one parameter alone, which TakeRounded has no more; of no words if updates do not mark it.
+  // The changes of one parameter, which TakeRounded then lacks; empty if updates do not mark it.
   weights::ChangeMask TakeChanges(const std::string& name);
 
   // exp_avg.NAME, exp_avg_sq.NAME and, where there is a master, master.NAME. Shares the tensors: a checkpoint saves
-  // them or reads into them, beside the number of steps.
+  // them or reads into them, along with the number of steps.
   std::map<std::string, at::Tensor> State() const;
   void SetSteps(int64_t steps) { steps_ = steps; }
 
  private:
   size_t IndexOf(const std::string& name) const;
   at::Tensor Gradient(size_t i) const;
-  // All gradients, zeros where there is none, scaled down to options.grad_clip_norm.
+  // All gradients, zeros where undefined, scaled down to options.grad_clip_norm.
   std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
   // A parameter that is marked while it is rounded.
   struct MarkedParameter {
-    weights::ChangeMask changes;          // of no words until an update marks one
+    weights::ChangeMask changes;          // empty until an update marks a word
     std::shared_ptr<std::byte[]> memory;  // the parameter's; null = torch allocated it, and it has no digests
     std::vector<uint64_t> slices;         // digests of the memory (weights/tensor_checksum.h)
     bool taken = false;                   // the next update rounds into other memory:
-    std::shared_ptr<std::byte[]> next;    // this one, once it is there
+    std::shared_ptr<std::byte[]> next;    // this one, once allocated
   };
 
-  void TakeMemory();       // for what RoundParameters writes; changes nothing else. Throws StatusError: there is none.
+  void TakeMemory();       // for RoundParameters to write; changes nothing else. Throws StatusError: out of memory.
   void RoundParameters();  // from the masters
   void RoundAndMark(size_t i);
 

@@ -74,7 +74,7 @@ class Collector {
           base::Annotate(AddEpisode(tree, index, part),
                          absl::StrCat("group ", group.group_id(), ", episode ", tree.episode().episode_id())));
     }
-    // A trunk that needed no fork may be one sample too many (scheduler/train_groups.h).
+    // A trunk that needed no fork may be an extra sample (scheduler/train_groups.h).
     const int64_t finished = std::ssize(groups_.back().rows) + trained.ungraded;
     const bool branches = std::any_of(group.episodes().begin(), group.episodes().end(), [&](const auto& tree) {
       return tree.episode().ref().sample_index() >= options_.group_size;
@@ -203,7 +203,8 @@ class Collector {
     return pending;
   }
 
-  // Prefers the best episode of every group, or of every trunk's leaves, to the worst; episodes in no pair are left out.
+  // Prefers the best episode of every group, or of every trunk's leaves, to the worst; episodes in no pair are left
+  // out.
   void Pair(std::vector<bool>& left_out) {
     std::map<std::pair<size_t, int32_t>, std::pair<int32_t, int32_t>> best_worst;  // by group and trunk
     const auto value = [&](int32_t e) {
@@ -301,7 +302,7 @@ class Collector {
   std::map<int64_t, int64_t> histogram_;
 };
 
-// The first fault of a call's recorded routes; empty = there is none.
+// The first fault of a call's recorded routes; empty = none.
 std::string RoutesFault(const tree::CallPath& call, const TokenLimits& limits) {
   if (call.routes.empty()) return "";
   const auto width = static_cast<size_t>(limits.routes_per_token),
@@ -330,7 +331,7 @@ absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bo
     return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, ": ", what));
   };
   const int64_t total = call.size();
-  if (call.context.empty()) return fault("it has no context: at least one token must come before what it sampled");
+  if (call.context.empty()) return fault("it has no context: at least one token must precede the sampled tokens");
   const auto outside = [&](int32_t id) { return id < 0 || id >= limits.vocab_size; };
   const auto [least, greatest] = call.context.extremes();
   if (outside(least) || outside(greatest) || std::any_of(call.sampled.begin(), call.sampled.end(), outside)) {
@@ -395,7 +396,7 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, cons
     prepared.calls.push_back(std::move(call));
   }
   if (prepared.loss_tokens == 0) {
-    return absl::FailedPreconditionError("no token of the conversations is an assistant's: nothing to train on");
+    return absl::FailedPreconditionError("the conversations have no assistant tokens: nothing to train on");
   }
   prepared.bears_loss.resize(prepared.calls.size());
   prepared.advantages.assign(prepared.calls.size(), 1.0);
@@ -412,7 +413,7 @@ absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, co
     if (present[e].empty() || present[e + 1].empty()) {
       return absl::InvalidArgumentError(absl::StrCat(present[e].empty() ? present[e + 1] : present[e],
                                                      " has nothing to be compared with: the other side of its pair "
-                                                     "has no tokens of an assistant"));
+                                                     "has no assistant tokens"));
     }
     prepared.preferences.push_back({static_cast<int32_t>(e), static_cast<int32_t>(e + 1)});
   }

@@ -1,4 +1,4 @@
-// Preparation of a batch for the forward pass: every call that bears loss, with its advantage and its weight. Pure
+// Preparation of a batch for the forward pass: every call that bears loss, with its advantage and weight. Pure
 // functions; no torch. Every fault that a tree can have is found here, before a gradient is computed.
 #pragma once
 
@@ -36,14 +36,14 @@ struct PreparedBatch {
   // Per call, one byte per sampled token: 1 = bears loss; empty = all tokens do.
   std::vector<std::vector<uint8_t>> bears_loss;
   std::vector<double> advantages;  // per call: its turn's advantage, the same for each of its loss tokens
-  // Per call, what each sampled token's advantage has beside it, from its grade (tree/token_advantages.h); empty = nothing.
+  // Per call, the advantage that the grade adds to each sampled token (tree/token_advantages.h); empty = none.
   std::vector<std::vector<double>> token_advantages;
   std::vector<double> weights;          // per call: TokenWeights
   std::vector<Preference> preferences;  // pairs of sequences; empty unless the objective is dpo
   int32_t episodes = 0;                 // finished training episodes and trunks, with loss tokens or without
   int64_t loss_tokens = 0;
-  std::string empty_reason;  // says why loss_tokens is 0; empty otherwise
-  // Names the first reward beyond tree::kMaxReward, for which the batch is no base of a step. Empty = there is none.
+  std::string empty_reason;  // why loss_tokens is 0; empty otherwise
+  // Names the first reward beyond tree::kMaxReward, which makes the batch unusable for a step. Empty = none.
   std::string reward_fault;
   int64_t unmerged_tokens = 0;  // context and sampled tokens of every call, nothing merged
   // reward/*, batch/* and what EpisodeMetrics reports.
@@ -52,26 +52,26 @@ struct PreparedBatch {
   ExpertLoads expert_loads;  // StepReport's, once the step has run
 };
 
-// PrepareBatch leaves out of the loss, and counts under batch/*, before any normaliser is counted:
+// PrepareBatch leaves out of the loss, and counts under batch/*, before any normalizer is counted:
 //
 //   episodes_left_out        episodes that did not finish or are not for training, trunks without leaves, and leaves of a
-//                            trunk that was tried again
+//                            retried trunk
 //   calls_left_out_weights   calls that did not follow the run's weights
 //   calls_left_out_flagged   calls whose sampling a penalty, bias or grammar changed
 //   calls_empty              calls without a sampled token
-//   calls_left_out_truncated  with truncated mask_call, other calls that ended at a length limit; with mask_episode, other
-//                            calls of an episode (or a trunk) that holds one
+//   calls_left_out_truncated  with truncated mask_call, other calls that ended at a length limit; with mask_episode, all
+//                            other calls of an episode (or a trunk) that holds one
 //   tokens_left_out_age      tokens older than train_segments allows
 //   groups_filtered          groups without any advantage, if filter_zero_variance is set
 //   episodes_unpaired        with objective dpo, episodes that are in no pair
 //
-// Trunks (branch_advantage.h) are trained beside finished episodes, as episodes of their own: their tokens count once in
-// every normaliser, and batch/trunks counts them. Metrics of episodes see a leaf with its trunk.
+// Trunks (branch_advantage.h) are trained like finished episodes, as separate episodes: their tokens count once in
+// every normalizer, and batch/trunks counts them. Metrics of episodes see a leaf with its trunk.
 //
 // The reward of every finished training episode counts for the baseline, even if nothing of it bears loss.
 //
-// With objective dpo each group gives one preference: the episode of the greatest return over that of the least, among
-// its episodes with loss tokens. Of equal returns the first episode is taken.
+// With objective dpo each group gives one preference among its episodes with loss tokens: the episode with the greatest
+// return over the episode with the least. Of equal returns the first episode counts.
 //
 // INVALID_ARGUMENT or DATA_LOSS names the call (or episode, or group) and its fault:
 // - a missing segment, an id outside the vocabulary, more tokens than the model has positions;
@@ -80,18 +80,18 @@ struct PreparedBatch {
 // - a reward that is not finite, a reward of a call that the episode does not hold;
 // - no groups, a wrong number of groups or samples.
 //
-// A sound batch of which nothing bears loss is no error: see empty_reason. Nor is a finite reward beyond the bound, which
-// an older pool may hold: see reward_fault.
+// A valid batch in which nothing bears loss is not an error: see empty_reason. Nor is a finite reward beyond the bound,
+// which an older pool may hold: see reward_fault.
 absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
                                            const TokenLimits& limits, int64_t version);
 
 // Prepares conversations for supervised training: advantages are 1, and the loss is the mean over all target tokens.
 // Zeros replace recorded log-probs and versions, which may be absent. Errors of ids as PrepareBatch;
-// FAILED_PRECONDITION: there is no target token.
+// FAILED_PRECONDITION: no target token.
 absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, const TokenLimits& limits);
 
 // Prepares pairs of conversations for DPO: the calls of episode 2i are preferred to the calls of episode 2i + 1. Errors
-// as PrepareSft; INVALID_ARGUMENT also for a pair with target tokens on one side alone.
+// as PrepareSft; INVALID_ARGUMENT also for a pair with target tokens on only one side.
 absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, const TokenLimits& limits);
 
 // INVALID_ARGUMENT names the call and its first fault. `recorded`: log-probs, versions, kv_mixed and, if there are any,

@@ -1,5 +1,5 @@
-// BatchSource is the trainer's input: it hands out the batch of each step. The trainer owns this seam; the app supplies
-// the scheduler and the pool behind it.
+// BatchSource is the trainer's input: it returns the batch of each step. The trainer owns this interface; the app
+// implements it with the scheduler and the pool.
 #pragma once
 
 #include <cstdint>

@@ -30,10 +30,10 @@ namespace ingot::trainer {
 // If the batch holds more than one domain, each metric is repeated as NAME@domain:D; likewise NAME@scaffold:S.
 class EpisodeMetrics {
  public:
-  // At most so many different signals are reported: the first to come, by name within one episode.
+  // The largest number of different signals that are reported: the first ones, by name within one episode.
   static constexpr int64_t kMaxSignals = 256;
 
-  // `sampled`: the episode's tokens for response_length. `trunk_turns`: turns of the trunk that it left.
+  // `sampled`: the episode's tokens for response_length. `trunk_turns`: turns of its trunk.
   void AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns = 0);
   // Adds a trained token, `age` versions old, of an episode that was added.
   void AddToken(const v1::Episode& episode, int64_t age);

@@ -86,7 +86,7 @@ absl::Status TrainLoop::Run() {
     const absl::Status status = RunStep(step);
     if (status.ok()) continue;
     if (const absl::Status saved = whole_ ? SaveCheckpoint() : absl::OkStatus(); !saved.ok()) {
-      INGOT_LOG(error, "version {} is not saved: {}", trainer_.version(), saved.ToString());
+      INGOT_LOG(error, "cannot save version {}: {}", trainer_.version(), saved.ToString());
     }
     return base::Annotate(status, absl::StrCat("step ", step));
   }

@@ -9,12 +9,12 @@
 //     checkpoint step + 1, if due      contains exactly the batches below step + 1
 //
 // The checkpoint of a version comes after the report of the step that made it, and after the version is live. So no
-// checkpoint covers a step without a report, and rollout goes on while it is written. A run that dies before the
+// checkpoint covers a step without a report, and rollout continues while it is written. A run that dies before the
 // checkpoint makes that version again from the journal, bit for bit.
 //
 // The loop stops at the first error and returns it, annotated with the step; CANCELLED from the source stops a run. If
-// the trainer then holds a whole version that no checkpoint has, the loop saves it first, due or not: training done is
-// not lost to another error. Single-threaded, blocks; the caller's thread is the training thread.
+// the trainer then holds a complete version that no checkpoint has, the loop saves it first, due or not, so that an
+// error loses no training. Single-threaded, blocks; the caller's thread is the training thread.
 #pragma once
 
 #include <chrono>
@@ -34,8 +34,8 @@
 
 namespace ingot::trainer {
 
-// Takes the versions that the loop makes; the app puts a weights::Publisher and the scheduler behind it. Called from
-// the loop's thread.
+// Takes the versions that the loop makes; the app implements it with a weights::Publisher and the scheduler. Called
+// from the loop's thread.
 class VersionSink {
  public:
   virtual ~VersionSink() = default;
@@ -57,13 +57,13 @@ class StepObserver {
 struct LoopOptions {
   std::string checkpoint_root;                     // empty = no checkpoints
   std::map<std::string, std::string> extra_files;  // into every checkpoint, by name below its folder
-  bool publish_start = true;                       // publish the start version before the first batch is asked for
-  std::function<bool(int64_t version)> retain;     // versions that engines hold beside newer ones; null = none
-  // Takes the trainer's version for publishing; null = TakeSnapshot does.
+  bool publish_start = true;                       // publish the start version before requesting the first batch
+  std::function<bool(int64_t version)> retain;     // versions that engines hold next to newer ones; null = none
+  // Takes the trainer's version for publishing; null = use TakeSnapshot.
   std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>()> take;
-  // Calls `write` again as long as its error may be transient; `what` names the write. Null = `write` is called once.
+  // Retries `write` while its error may be transient; `what` names the write. Null = call `write` once.
   std::function<absl::Status(const std::string& what, const std::function<absl::Status()>& write)> persist;
-  int64_t end = -1;  // last version, up to total_steps, where the rate's decay ends all the same; -1 = total_steps
+  int64_t end = -1;  // last version, at most total_steps (the rate's decay still ends there); -1 = total_steps
 };
 
 class TrainLoop {
@@ -72,18 +72,18 @@ class TrainLoop {
   TrainLoop(const LoopOptions& options, Trainer& trainer, BatchSource& source, VersionSink& sink,
             StepObserver* observer, ProbeSource probe, const base::Clock& clock = base::Clock::Real());
 
-  // Runs to options().total_steps of the trainer, or LoopOptions::end. A complete run only publishes its version.
+  // Runs to options().total_steps of the trainer, or LoopOptions::end. A finished run only publishes its version.
   absl::Status Run();
 
  private:
   int64_t End() const { return options_.end >= 0 ? options_.end : trainer_.options().total_steps; }
   absl::Status RunStep(int64_t step);
-  // `copied`: gets the moment at which the snapshot was there; null = nobody asks.
+  // `copied`: gets the time at which the snapshot was complete; may be null.
   absl::StatusOr<weights::PublishStats> PublishCurrent(std::chrono::nanoseconds* copied = nullptr);
-  // Saves the version that the previous step made, if a checkpoint of it is due. It is called at the start of the next
-  // step, when that version is live and reported; its time is counted in the next step.
+  // Saves the version that the previous step made, if its checkpoint is due. It is called at the start of the next
+  // step, when that version is live and reported; its time counts in the next step.
   absl::Status SaveDueCheckpoint();
-  // Saves the trainer's version, unless it is saved already.
+  // Saves the trainer's version, unless it is already saved.
   absl::Status SaveCheckpoint();
 
   const LoopOptions options_;

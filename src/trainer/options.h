@@ -38,23 +38,23 @@ struct SftOptions {
 
 // Bounds of a step, measured after the update (trust_region.h). The measure is KL(policy before || policy after) over
 // the vocabulary, in nats, at sampled tokens of calls that a seed of the step draws. A step past a bound is halved, and
-// in the end taken back.
+// finally undone.
 struct TrustRegionOptions {
   double max_mean = 0;      // greatest mean over the positions; 0 = no bound
   double max_position = 0;  // greatest value at one position; 0 = no bound
   double share = 0.1;       // share of the batch's merged rows whose calls are measured; (0, 1]; 1 = all calls
-  int64_t places = 4;       // number of places in the batch where the calls are taken, unless all are; > 0
+  int64_t places = 4;       // number of places in the batch from which calls are taken, unless all are; > 0
   int64_t memory_mb = 128;  // bound per rank of the policies before the step, a vocabulary for each row; > 0
-  int64_t halvings = 6;     // number of times that a step is halved before it is taken back; >= 0
+  int64_t halvings = 6;     // number of times that a step is halved before it is undone; >= 0
 
   bool on() const { return max_mean > 0 || max_position > 0; }
-  // Greatest number of rows whose policies are held, `row_bytes` each; at least 1.
+  // The most rows whose policies can be held, `row_bytes` each; at least 1.
   int64_t MostRows(int64_t row_bytes) const { return std::max<int64_t>(1, (memory_mb << 20) / row_bytes); }
   absl::Status Validate() const;
 };
 
-// Tokens that the policy loss leaves out, whatever the objective (off_policy_mask.h). Bounds are of the importance ratio
-// exp(log-prob under the current weights - recorded log-prob).
+// Tokens that the policy loss leaves out, with every objective (off_policy_mask.h). Bounds are of the importance
+// ratio exp(log-prob under the current weights - recorded log-prob).
 struct OffPolicyMaskOptions {
   double token_low = 0;      // least ratio of a token; [0, 1); 0 = no bound
   double token_high = 0;     // greatest ratio of a token; > 1; 0 = no bound
@@ -77,9 +77,9 @@ struct TrainerOptions {
   // Greatest number of merged tokens per forward and backward pass; > 0. A larger batch is cut, at any token, and the
   // parts pass on the keys and values of shared prefixes. Bounds memory; changes the result only by rounding.
   int64_t micro_batch_tokens = 8192;
-  // A part that later parts see waits for them with its layers' histories. With recompute_prefix it holds the keys and
-  // values of its exports alone, and runs forward twice. With checkpoint_layers every part holds its layers' inputs
-  // alone and runs each layer twice; the result is bit-identical.
+  // A part that later parts see waits for them with its layers' histories. With recompute_prefix it holds only the keys
+  // and values of its exports, and runs forward twice. With checkpoint_layers every part holds only its layers' inputs
+  // and runs each layer twice; the result is bit-identical.
   bool checkpoint_layers = false;
   bool recompute_prefix = false;
   // The state that ranks divide. optimizer: moments, masters and reduced gradients. layers: the parameters too; a
@@ -88,20 +88,20 @@ struct TrainerOptions {
   // Type of the weights in forward and backward passes: fp32; bf16 (gradients are added up and weights updated in
   // fp32); or model, the type of the loaded weights.
   std::string dtype = "model";
-  // Greatest memory of a step in MB, model and optimizer included; CPU only. trainer/pass/memory.h predicts it, and a step
-  // that needs more is refused before it runs. 0 = the memory that the machine has left.
+  // Greatest memory of a step in MB, model and optimizer included; CPU only. trainer/pass/memory.h predicts it, and a
+  // step that needs more fails before it runs. 0 = the machine's free memory.
   int64_t memory_limit_mb = 0;
   // Greatest number of elements of the logits matrix held at once; > 0. A bf16 model also holds the gradient by eight
   // times as many.
   int64_t logits_chunk_elements = int64_t{1} << 24;
 
-  // Agreement with rollout's log-probs: fast = up to rounding, exact = to the bit
+  // Agreement with rollout's log-probs: fast = up to rounding, exact = bit for bit
   kernels::Numerics numerics = kernels::Numerics::kFast;
 
   OptimizerOptions optimizer;
 
   // Name of a set of values for the fields below (presets.h). The reader of the configuration expands it; the trainer
-  // uses the fields alone. "none" = nothing to expand.
+  // uses only the fields. "none" = nothing to expand.
   std::string preset = "none";
 
   std::string objective = "cispo";  // the policy loss: cispo, ppo_clip, gspo, opmd, dpo or sapo (objective.h)
@@ -121,7 +121,7 @@ struct TrainerOptions {
   std::string kl_kind = "k3";             // the estimate of both: k1, k2, k3 or abs (step_loss.h)
   // Model folder (or checkpoint) of the reference policy, where one is needed; empty = the start weights of the run.
   std::string reference_path;
-  // Steps after which the reference policy becomes the current one, again and again; 0 = it stays. Not with sharding
+  // Steps between updates of the reference policy to the current policy; 0 = it stays. Not with sharding
   // layers, where no rank has the whole policy.
   int64_t reference_update_every = 0;
   double entropy_coefficient = 0.0;  // weight of the policy's entropy, which the loss rewards; 0 = off
@@ -132,8 +132,8 @@ struct TrainerOptions {
   // Baseline that is subtracted from an episode's return: mean (of its group), leave_one_out (mean of the group's other
   // samples), batch (mean of the batch), length (mean of its group, weighted by the samples' lengths), or none.
   std::string advantage_baseline = "mean";
-  // division by the standard deviation of the group or the batch, by the group's mean return, or none; terms: each term of
-  // the reward by its own deviation in the group, and then their weighted sum by the batch's
+  // division by the standard deviation of the group or the batch, by the group's mean return, or none; terms: each term
+  // of the reward by its own deviation in the group, and then their weighted sum by the batch's
   std::string advantage_normalization = "none";
   // Credit of a turn. outcome: the whole return of its episode, on every sampled token of every call (sub-agents and
   // summaries included). reward_to_go: the rewards of this turn and of later ones.
@@ -141,15 +141,15 @@ struct TrainerOptions {
   double turn_discount = 1.0;  // reward_to_go: share of a reward that counts one turn earlier; [0, 1]; 1 = all of it
   // Advantage of a trunk, the mean of its leaves': nested = compared with the whole group, siblings = with each other.
   std::string advantage_branches = "nested";
-  // The returns that are compared within a group. episode: those of its episodes. role: those of each role (Call.role) by
-  // itself, so that the players of one episode have advantages of their own.
+  // The returns that are compared within a group. episode: its episodes' returns. role: each role's (Call.role) returns
+  // separately, so that the players of one episode have their own advantages.
   std::string advantage_groups = "episode";
-  bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normaliser
+  bool filter_zero_variance = false;  // groups without any advantage bear no loss and count in no normalizer
 
   std::string train_segments = "all";  // sampled tokens that bear loss: all, current_version, max_age
   int64_t train_segments_max_age = 0;  // max_age: greatest number of versions between sampling and this step
   // Calls that ended at a length limit (FINISH_LENGTH): train = as others; mask_call = that call bears no loss;
-  // mask_episode = no call of its episode does. Their rewards count in the baseline all the same.
+  // mask_episode = no call of its episode does. Their rewards still count in the baseline.
   std::string truncated = "train";
   int64_t max_skipped_steps = 3;      // greatest number of skipped steps in a row; one more stops the run
   int64_t optimizer_reset_every = 0;  // steps between resets of the optimizer's state; 0 = never
@@ -166,8 +166,8 @@ struct TrainerOptions {
   int64_t update_variance_every = 20;
   int64_t probe_tokens = 256;     // tokens of the current version that are scored before each step; 0 = no probe
   int64_t checkpoint_every = 20;  // steps between checkpoints; 0 = only when the run ends
-  int64_t keep_checkpoints = 2;   // number of newest checkpoints that stay; > 0
-  // Checkpoints whose step is a multiple of this stay too, the start's among them; a multiple of checkpoint_every.
+  int64_t keep_checkpoints = 2;   // number of newest checkpoints to keep; > 0
+  // Also keep checkpoints whose step is a multiple of this, including the start's; a multiple of checkpoint_every.
   // 0 = none.
   int64_t keep_every = 0;
   int threads = 0;    // compute threads of the training thread; 0 = the process's setting

@@ -1,4 +1,4 @@
-// The memory behind a parameter's tensor, which every handle of the tensor follows. None is in use while it changes.
+// The memory of a parameter's tensor, shared by all handles of the tensor. No handle may be in use while it changes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace ingot::trainer {
 
-// Whether all of its storage is the tensor's, in order, so that the memory can be replaced.
+// Whether the tensor uses all of its storage, in order, so that the memory can be replaced.
 inline bool OwnsItsMemory(const at::Tensor& parameter) {
   return parameter.is_contiguous() && parameter.storage_offset() == 0 &&
          parameter.storage().nbytes() == parameter.nbytes();

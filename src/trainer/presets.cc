@@ -84,8 +84,8 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "leave_one_out"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 2501.03262, REINFORCE++ with a baseline (verl's reinforce_plus_plus_baseline): less the group's mean, then
-      // divided by the deviation over the batch. A KL penalty is a key of its own.
+      // arXiv 2501.03262, REINFORCE++ with a baseline (verl's reinforce_plus_plus_baseline): less the group's mean,
+      // then divided by the deviation over the batch. A KL penalty has its own key.
       {"reinforce_plus_plus",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -94,7 +94,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "mean"},
         {"advantage_normalization", "batch"},
         {"advantage_credit", "outcome"}}},
-      // Kimi k1.5, arXiv 2501.12599: every step is an iteration of its own, with a fresh optimizer. Segments that an
+      // Kimi k1.5, arXiv 2501.12599: every step is a separate iteration, with a fresh optimizer. Segments that an
       // earlier policy sampled are context only.
       {"k1.5",
        {{"objective", "opmd"},
@@ -106,8 +106,8 @@ const std::vector<NamedPreset>& Table() {
         {"optimizer_reset_every", "1"}}},
       // arXiv 2305.18290 on the best and worst sample of each group.
       {"dpo", {{"objective", "dpo"}, {"loss_aggregation", "sequence"}}},
-      // arXiv 2511.20347: a soft gate per token in place of the clip, with the temperatures that are its defaults; means
-      // per sample.
+      // arXiv 2511.20347: a soft gate per token in place of the clip, with the temperatures that are its defaults;
+      // means per sample.
       {"sapo",
        {{"objective", "sapo"},
         {"loss_aggregation", "sequence"},

@@ -1,5 +1,5 @@
-// Published recipes as named sets of trainer settings. A preset is nothing but values: the reader of the configuration
-// sets those that the user did not set, and prints them with the rest.
+// Published recipes as named sets of trainer settings. A preset is only values: the reader of the configuration sets
+// the values that the user did not set, and prints them with the rest.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace ingot::trainer {
 
-// Field of TrainerOptions -> value, spelt as in the configuration file.
+// Field of TrainerOptions -> value, spelled as in the configuration file.
 using PresetSettings = std::vector<std::pair<std::string, std::string>>;
 
 // All known names, "none" first.
 std::vector<std::string> PresetNames();
 
-// The settings of a preset; "none" has none. INVALID_ARGUMENT lists the known names.
+// The settings of a preset; empty for "none". INVALID_ARGUMENT lists the known names.
 absl::StatusOr<PresetSettings> Preset(const std::string& name);
 
 }  // namespace ingot::trainer

@@ -1,5 +1,5 @@
-// Order and report of the supervised stages: cross entropy on the assistant's tokens of conversations, and DPO on pairs
-// of conversations. Trainer runs the stages, with the packing, the ranks and the optimizer of the RL stage.
+// Order and reports of the supervised stages: cross entropy on the assistant's tokens of conversations, and DPO on
+// pairs of conversations. Trainer runs the stages, with the packing, the ranks and the optimizer of the RL stage.
 // Deterministic for (calls, options, seed, number of ranks). No torch.
 #pragma once
 

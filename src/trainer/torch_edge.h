@@ -1,4 +1,4 @@
-// The torch edge: c10::Error and other exceptions of torch become absl::Status here and go no further.
+// The torch edge: c10::Error and other exceptions of torch become absl::Status here and propagate no further.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -25,7 +25,7 @@ class StatusError final : public std::exception {
 };
 
 // Runs `body`, which returns an absl::Status or StatusOr. A torch error becomes INTERNAL, or RESOURCE_EXHAUSTED if
-// memory ran out, with `context` in front.
+// memory ran out, prefixed with `context`.
 template <typename Body>
 auto AtTorchEdge(const std::string& context, Body&& body) -> decltype(body()) {
   try {

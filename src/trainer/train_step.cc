@@ -20,12 +20,12 @@
 namespace ingot::trainer {
 namespace {
 
-constexpr size_t kMostNamed = 5;  // greatest number of calls that are searched for a gradient that is not finite
+constexpr size_t kMostNamed = 5;  // greatest number of calls to report for a gradient that is not finite
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
-// The groups of probe calls that are scored together. fast: each call by itself, as the engine ran it. exact: merged as
-// in training, since merging must not change a bit.
+// The groups of probe calls that are scored together. fast: each call separately, as the engine ran it. exact: merged
+// as in training, since merging must not change a bit.
 std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::CallPath>& calls) {
   if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
   std::vector<std::vector<int32_t>> alone;
@@ -144,9 +144,9 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
     return absl::OkStatus();
   }();
   if (!scored.ok() || mismatch.abs_diff.count < options_.probe_tokens) {
-    INGOT_LOG(warn, "the probe at version {} holds {} tokens of {}: {}", version_, mismatch.abs_diff.count,
+    INGOT_LOG(warn, "the probe at version {} has only {} of {} tokens: {}", version_, mismatch.abs_diff.count,
               options_.probe_tokens,
-              scored.ok() ? "its source gave no more of that version" : std::string(scored.message()));
+              scored.ok() ? "its source has no more of that version" : std::string(scored.message()));
   }
   if (options_.numerics == kernels::Numerics::kExact && mismatch.abs_diff.max > 0) {
     INGOT_LOG(warn,
@@ -160,7 +160,7 @@ std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedFor
                                const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
   std::string tensors = NonFiniteTensors(model_, optimizer_->Gradients());
-  // Each call by itself: in a merged forest a number that is not finite reaches rows that must not see it.
+  // Each call separately: in a merged forest a non-finite number reaches rows that must not see it.
   std::vector<int32_t> own = forest.call_indices;
   std::sort(own.begin(), own.end());
   const auto suspected = [&](int32_t call) {
@@ -354,7 +354,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
 }
 
 void Trainer::MeasureRates() {
-  // Enough rows for a rate, whatever the batch has, and no more than a part of the step may have.
+  // Enough rows for a rate, independent of the batch, and no more than a part of the step may have.
   constexpr int64_t kRows = 1024, kStream = 2048;
   const int64_t rows = std::min(kRows, options_.micro_batch_tokens);
   const at::Tensor& any = parameters().tensors().begin()->second;
@@ -381,12 +381,12 @@ void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
   };
   const absl::Status measured = AtTorchEdge("the rates of the bound", [&] {
     if (!rates_ || rates_->threads != at::get_num_threads()) MeasureRates();
-    // A step faster than its bound: other processes had the processors while the rates were measured.
+    // A step faster than its bound: other processes used the processors while the rates were measured.
     if (bound_of(plain.work) > plain.pass_seconds && rates_->times < kMostMeasured) MeasureRates();
     return absl::OkStatus();
   });
   if (!measured.ok()) {
-    INGOT_LOG(warn, "a step without its bound: {}", measured.ToString());
+    INGOT_LOG(warn, "cannot measure the step's bound: {}", measured.ToString());
     return;
   }
   const double bound = bound_of(plain.work), unmerged = bound_of(plain.unmerged);

@@ -96,7 +96,7 @@ PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
   return pass;
 }
 
-// The memory need of this rank, which may hold a reference policy.
+// The memory that this rank needs, including its reference policy, if any.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
                   const PassOptions& pass, std::span<const tree::ForestPart> parts,
                   const std::optional<RankPlace>& place, bool reference, bool stores) {
@@ -104,8 +104,8 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
   const int ranks = place.value_or(RankPlace{}).size;
   const bool publishes = place.value_or(RankPlace{}).leads();
   const int64_t weights = WeightBytes(config, element_bytes);
-  // Published: the newest version and the memory that the next one is written into. Each rank has those of its part if
-  // ranks store versions.
+  // Published: the newest version and the memory for the next version. If ranks store versions, each rank has both for
+  // its own part.
   need.copies = reference ? weights : 0;
   if (stores) {
     need.copies += 2 * weights / ranks;
@@ -149,7 +149,7 @@ at::ScalarType TypeOf(const model::ModelConfig& config) {
                               : at::kFloat;
 }
 
-// Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are allocated already.
+// Checks memory for model, optimizer and one micro-batch. `held`: bytes of the model that are already allocated.
 absl::Status CheckRunMemory(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                             at::Device device, const Ranks* ranks, bool say, int64_t held = 0) {
   INGOT_RETURN_IF_ERROR(config.CheckDevice(device.str()));
@@ -181,7 +181,7 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       shards_(Shards(options, model_, ranks)),
       pass_options_(PassesOf(options, shards_.get())) {
   MakeOptimizer(options.optimizer);
-  base::ReturnFreedMemory();  // so that later peaks of the process are a step's own
+  base::ReturnFreedMemory();  // so that later peaks of the process are the steps' own
 }
 
 std::string Trainer::Describe() const {
@@ -302,7 +302,7 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
   if (options_.reference_path.empty()) {
     if (start == nullptr) {
       return absl::FailedPreconditionError(
-          "the reference policy is the one the run started from, which a later checkpoint does not hold: set "
+          "the reference policy is the run's start policy, which a later checkpoint does not hold: set "
           "trainer.reference_path to its model folder");
     }
     return CopyReference(*start);
@@ -312,10 +312,10 @@ absl::Status Trainer::SetReference(const model::Parameters* start) {
   if (!loaded.ok()) return base::Annotate(loaded.status(), context);
   if (loaded->config.vocab_size != config().vocab_size ||
       loaded->config.max_position_embeddings < config().max_position_embeddings) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(context, " has a vocabulary of ", loaded->config.vocab_size, " and a context of ",
-                     loaded->config.max_position_embeddings, "; the model's are ", config().vocab_size, " and ",
-                     config().max_position_embeddings, ": it must know the same tokens and as many positions"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        context, " has a vocabulary of ", loaded->config.vocab_size, " and a context of ",
+        loaded->config.max_position_embeddings, "; the model's are ", config().vocab_size, " and ",
+        config().max_position_embeddings, ": it needs the same vocabulary and at least as many positions"));
   }
   const at::Device device = parameters().tensors().begin()->second.device();
   auto model = OwnedModel(loaded->config, loaded->parameters, device, options_.dtype, /*trainable=*/false);
@@ -329,18 +329,18 @@ absl::Status Trainer::RestoreReference(const std::string& checkpoint_path, int64
   if (every == 0 || step < every) {
     if (options_.needs_reference() && !absl::IsNotFound(ReadReference(checkpoint_path).status())) {
       return absl::FailedPreconditionError(
-          absl::StrCat("checkpoint ", checkpoint_path, " holds a reference policy that has moved, and with ",
+          absl::StrCat("checkpoint ", checkpoint_path, " holds a reference policy that has moved, but ",
                        "trainer.reference_update_every ", every,
-                       " it would be that of the start again: set the number that wrote it"));
+                       " would restore the start policy: set the value that the checkpoint was written with"));
     }
     return SetReference(nullptr);
   }
   auto tensors = ReadReference(checkpoint_path);
   if (absl::IsNotFound(tensors.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint ", checkpoint_path, " is of step ", step, " and holds no reference policy, which ",
-        "trainer.reference_update_every ", every, " would have moved by then: it was written with a larger ",
-        "number or 0; set that again, or resume from an earlier checkpoint"));
+        "checkpoint ", checkpoint_path, " is of step ", step, " and holds no reference policy, although ",
+        "trainer.reference_update_every ", every, " would have moved it: the checkpoint was written with a larger ",
+        "value or 0; set that value again, or resume from an earlier checkpoint"));
   }
   if (!tensors.ok()) return tensors.status();
   INGOT_ASSIGN_OR_RETURN(const model::Parameters loaded, model::Parameters::FromTensors(config(), *std::move(tensors)));
@@ -397,7 +397,7 @@ weights::CopyOptions Trainer::CopiesInto(std::shared_ptr<const weights::Changes>
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
-  if (divided()) return absl::InternalError("rank 0 alone has the snapshot of divided parameters");
+  if (divided()) return absl::InternalError("only rank 0 has the snapshot of divided parameters");
   std::map<std::string, RoundedParameter> rounded = TakeRounded();
   std::shared_ptr<weights::Changes> changes;
   if (marked_from_ != 0) {
@@ -408,7 +408,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeSnapshot()
   INGOT_ASSIGN_OR_RETURN(snapshot_,
                          SnapshotOf(version_, parameters().tensors(), CopiesInto(std::move(changes)), rounded));
   marked_from_ = snapshot_->checksum();
-  if (shards_ == nullptr) ShareFrozen(*snapshot_);  // of a divided base most of that memory is given back
+  if (shards_ == nullptr) ShareFrozen(*snapshot_);  // most of the memory of a divided base is freed
   return snapshot_;
 }
 

@@ -4,22 +4,22 @@
 //   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, cut into parts -> gradients, added up
 //          -> probe -> clipping, AdamW -> version + 1
 //
-// All methods are called from one thread at a time and block it. Computing uses options.threads threads of it; the
-// probe's source runs on another thread. A failed TrainStep changes nothing: the same batch, or another, can follow.
+// All methods are called from one thread at a time and block it. They compute on options.threads threads; the probe's
+// source runs on another thread. A failed TrainStep changes nothing: the same batch, or another, can follow.
 //
-// Law 2: the result is that of running each call by itself, up to rounding, whatever merging and the cut into
-// micro-batches do.
+// Law 2: however calls are merged and cut into micro-batches, the result equals running each call separately, up to
+// rounding.
 //
-// A batch is SKIPPED if nothing of it bears loss, or if loss or gradient are not finite. The faults (tensor and
-// trajectories) are logged; weights and optimizer stay; the version moves on, since the batch is consumed. After
+// A batch is SKIPPED if none of its tokens bears loss, or if loss or gradient are not finite. The faults (tensor and
+// trajectories) are logged; weights and optimizer stay; the version moves on, because the batch is consumed. After
 // options.max_skipped_steps in a row (counted since this object was made) the next one is an error instead.
 //
 // Several ranks (parallel/ranks.h) are processes with a Trainer each, of the same options and weights. They train every
 // batch together: each runs its share of the calls, then one optimizer, divided over them, makes one step. Rank 0's
-// trainer is used as if it were alone; the others Follow it until its Dismiss. The result is one rank's up to rounding,
-// and bit-identical for the same number of ranks. An error of any rank in a step is the error of all. RankLost
-// (liveness.h) means that a rank is gone; this object can do no more then. Supervised stages are run the same way: rank
-// 0 reads, observes and decides, and tells the others stage and step.
+// trainer is used as if it were the only one; the others Follow it until its Dismiss. The result equals one rank's up
+// to rounding, and is bit-identical for the same number of ranks. An error of any rank in a step is the error of all.
+// RankLost (liveness.h) means that a rank is gone; this object is unusable then. Supervised stages run the same way:
+// rank 0 reads, observes and decides, and sends stage and step to the others.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@
 
 namespace ingot::trainer {
 
-// What a trainer needs at least, in bytes: model, optimizer and one micro-batch.
+// The least memory of a trainer, in bytes: model, optimizer and one micro-batch.
 struct TrainerBytes {
   std::vector<int64_t> ranks;  // of each
   int64_t version = 0;         // of the weights that an engine gets
@@ -65,12 +65,12 @@ struct TrainerBytes {
 
 class Trainer {
  public:
-  // Of a trainer that does not run yet (CPU).
+  // For a trainer that does not run yet (CPU).
   static TrainerBytes LeastBytes(const TrainerOptions& options, const model::ModelConfig& config, int ranks);
 
   // RESOURCE_EXHAUSTED, with the numbers: the model of this shape, its optimizer and one micro-batch do not fit into
-  // memory (CPU). The type is that of options.dtype, or the config's torch_dtype. To be asked before the weights are
-  // loaded, which may themselves not fit. With `ranks` all call it together.
+  // memory (CPU). The type is options.dtype, or the config's torch_dtype. Call this before loading the weights, which
+  // may themselves not fit. With `ranks` all call it together.
   static absl::Status CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
                                 Ranks* ranks = nullptr);
 
@@ -89,7 +89,7 @@ class Trainer {
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
-  // Makes a trainer at the checkpoint's step. It goes on bit-identical to a run that never stopped (same batches,
+  // Makes a trainer at the checkpoint's step. It continues bit-identical to a run that never stopped (same batches,
   // options, threads, number of ranks and machine); a checkpoint may be resumed on any number of ranks. Errors as
   // ReadCheckpoint. FAILED_PRECONDITION: a reference policy is needed, and reference_path does not name the run's start
   // weights; or reference_update_every has moved it since, and the checkpoint does not hold it.
@@ -110,13 +110,13 @@ class Trainer {
 
   // Runs the supervised warm start; at version 0 only (FAILED_PRECONDITION). The version stays 0. The RL stage starts
   // with a fresh optimizer, and its reference policy is the stage's result. `calls` from dataset/sft.h: equal `episode`
-  // = same conversation. No calls: OK at once. `checkpoints`: a folder for this stage alone, empty = none. The stage
+  // = same conversation. No calls: OK at once. `checkpoints`: a folder for only this stage, empty = none. The stage
   // continues from its newest checkpoint, and writes one every checkpoint_every steps and after its last step.
   // `threads` of every rank meanwhile; 0 = options.threads.
   //
   // A step whose loss or gradient is not finite is skipped as in TrainStep, and the log names the conversations at
   // fault. If the stage's last steps were skipped, the batch of the last step that was made runs once more. If its
-  // gradient is not finite any more either, the weights are at fault and not the data.
+  // gradient is not finite either, the weights are at fault and not the data.
   //
   // INVALID_ARGUMENT as PrepareSft, before anything is trained; RESOURCE_EXHAUSTED as TrainStep; INTERNAL: too many
   // steps in a row would be skipped, or the last weights give no finite gradient; the observer's error; errors of
@@ -126,7 +126,7 @@ class Trainer {
                       const std::string& checkpoints = "", int threads = 0);
 
   // INVALID_ARGUMENT names a call that cannot be trained on: longer than the context, or with an id outside the
-  // vocabulary. Every stage begins with this check; ask it for all stages of a run before the first begins.
+  // vocabulary. Every stage begins with this check; call it for all stages of a run before the first begins.
   absl::Status CheckExamples(const std::vector<tree::CallPath>& calls) const;
 
   // As RunSft, for DPO, with the options of `dpo` and pairs from dataset/preferences.h: the calls of episode 2i were
@@ -139,28 +139,28 @@ class Trainer {
   // memory, and nothing ran; INTERNAL: torch failed, or too many steps in a row would be skipped.
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
 
-  // The present parameters, for publishing; the same object until they change.
+  // The current parameters, for publishing; the same object until they change.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeSnapshot();
 
-  // Of several ranks: each stores the parameters that it owns as a shard of every version, so that none needs all of
-  // them. Called by every rank, after its Create or Resume, with a store of its own at the same place.
+  // With several ranks: each stores the parameters that it owns as a shard of every version, so that none needs all of
+  // them. Called by every rank, after its Create or Resume, with its own store at the same place.
   void StoreVersionsIn(weights::VersionStore store);
 
-  // Of rank 0, after StoreVersionsIn, in place of TakeSnapshot. Returns the present version with the manifest of its
-  // shards, which all ranks have stored when it returns; the manifest is not stored yet. The shards lead from `base` if
-  // the ranks have that still, or are a full copy. `anchor`: a full copy is stored in any case. Can be called again
-  // after an error of a store.
+  // On rank 0, after StoreVersionsIn, in place of TakeSnapshot. Returns the current version with the manifest of its
+  // shards, which all ranks have stored when it returns; the manifest is not stored yet. The shards are a delta from
+  // `base` if the ranks still have it, else a full copy. `anchor`: always store a full copy. Can be called again after
+  // an error of a store.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StoreVersion(const weights::HeldVersion& base, bool anchor);
 
   // Writes ROOT/step-N with N = version(); see WriteCheckpoint.
   absl::StatusOr<CheckpointInfo> SaveCheckpoint(const std::string& root,
                                                 const std::map<std::string, std::string>& extra_files);
 
-  // Of every rank but 0: takes part in the work of rank 0's trainer until its Dismiss. A step or checkpoint that fails
-  // on all ranks is logged here and answered by rank 0. RankLost; INTERNAL: the ranks did not go on together.
+  // On every rank but 0: takes part in the work of rank 0's trainer until its Dismiss. A step or checkpoint that fails
+  // on all ranks is logged here and returned by rank 0. RankLost; INTERNAL: the ranks did not continue together.
   absl::Status Follow();
 
-  // Of rank 0, when its run ends, well or not: lets the others' Follow return. Does nothing with one rank or after
+  // On rank 0, when its run ends, well or not: lets the others' Follow return. Does nothing with one rank or after
   // RankLost.
   absl::Status Dismiss();
 
@@ -174,15 +174,15 @@ class Trainer {
                                                        model::Parameters parameters, bool copy,
                                                        const base::Clock& clock, Ranks* ranks);
 
-  // The calls that the probe's source will return; not valid if it was not asked. Its destructor waits.
+  // The calls that the probe's source will return; not valid if no probe runs. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
-  // Seconds spent waiting for other ranks' parameters so far.
+  // Total seconds spent waiting for other ranks' parameters.
   double GatherSeconds() const { return shards_ == nullptr ? 0 : shards_->seconds(); }
   TokenLimits Limits() const;
-  // RESOURCE_EXHAUSTED: the batch's step needs more memory than there is.
+  // RESOURCE_EXHAUSTED: the batch's step needs more memory than is available.
   absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
-  // Reports tree/speedup* and perf/*bound*: the time of the passes beside their bound (step_bound.h). Rank 0 only,
+  // Reports tree/speedup* and perf/*bound*: the time of the passes and their bound (step_bound.h). Rank 0 only,
   // after a step, when its gradients are freed. A failure is logged and leaves the metrics out.
   void ReportBound(const StepTally& tally, StepMetrics& metrics);
   struct KnownRates {
@@ -211,7 +211,7 @@ class Trainer {
   UpdateVariance MeasureGroups(const PreparedBatch& batch, const tree::PackedForest& share, const StepLoss& ready);
   ProbeFuture StartProbe(const ProbeSource& probe) const;
   void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
-  // Updates the weights. Returns a description of a number that is not finite, and then leaves them; empty = updated.
+  // Updates the weights. Empty = updated; otherwise describes a non-finite number, and the weights stay.
   std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                        const StepTally& tally, StepMetrics& metrics);
   // The distance that all ranks measured. REQUIRES: a trust region, and a step that is proposed.
@@ -221,7 +221,7 @@ class Trainer {
   // Describes which tensors and calls have a loss or gradient that is not finite; empty = all are finite.
   std::string FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                         const StepTally& tally, double grad_norm);
-  // Whether the optimizer's state is due to be reset at this version, be its step made or skipped.
+  // Whether the optimizer's state must be reset at this version, whether its step is made or skipped.
   bool ResetsOptimizer() const {
     return options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0;
   }
@@ -269,7 +269,7 @@ class Trainer {
   // steps.
   absl::Status CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t step, double learning_rate)>& run);
   Stage StageOf(StageKind kind, int threads) const;
-  // `checkpoint`: the stage continues from it; empty = begins with the present weights.
+  // `checkpoint`: the stage continues from it; empty = begins with the current weights.
   absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
   absl::Status RestoreStage(const std::string& checkpoint);
   absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
@@ -280,18 +280,18 @@ class Trainer {
   absl::Status SendOrder(Order order, const std::string& what);  // of rank 0; does nothing on others
   // Takes part in the work that rank 0 ordered.
   absl::Status ExecuteOrder(Order order, std::string_view what);
-  // Hands this rank's error in common work to the others, who learn of it at their next exchange.
+  // Passes this rank's error in common work to the others, which get it at their next exchange.
   absl::Status ShareError(const absl::Status& own);
   absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
   // The number of slots that every rank ends in this step.
   int64_t AgreeOnSlots(const tree::PackedForest& forest);
   void ShareScores(const tree::PackedForest& forest, StepLoss& loss);
-  // Whether this rank holds only the parameters that it owns. Divide makes it so before the first step.
+  // Whether this rank holds only the parameters that it owns: true after Divide, which comes before the first step.
   bool divided() const { return shards_ != nullptr && shards_->divided(); }
   void Divide();
   // Undoes Divide, after a stage.
   void Unite();
-  // The parameters that this rank writes: its own; rank 0 also those that nobody owns. REQUIRES: several ranks.
+  // The parameters that this rank writes: its own; on rank 0 also those without an owner. REQUIRES: several ranks.
   std::map<std::string, at::Tensor> OwnParameters() const;
   // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
   void SnapshotTogether(int64_t version);
@@ -303,14 +303,14 @@ class Trainer {
     std::shared_ptr<const weights::Snapshot> own;  // null = none
     std::vector<int32_t> members;                  // indices of its tensors in `whole`
   };
-  // Together. Makes part_ that of version().
+  // Together. Sets part_ to this rank's part of version().
   absl::Status TakePart();
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeOwn();
   struct StoreOrder {
     weights::HeldVersion base;  // none = a full copy
     bool full, anchor;
   };
-  // Together. As StoreVersion; returns null on other ranks than 0.
+  // Together. As StoreVersion; returns null on ranks other than 0.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StoreTogether(const StoreOrder& order);
   void MergeTallies(const PreparedBatch& batch, StepTally& tally);
   // The sum of all ranks' numbers, and of their records of experts, in the order of ranks.
@@ -343,14 +343,14 @@ class Trainer {
   // version.
   int64_t last_sound_ = 0;
   std::optional<KnownRates> rates_;
-  // Of the present parameters; null = not taken yet (or, if divided, on rank 0 alone).
+  // Of the current parameters; null = not taken yet (or, if divided, only on rank 0).
   std::shared_ptr<const weights::Snapshot> snapshot_;
   weights::BufferPool buffers_;                     // of snapshots
   std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
   // Checksum of the version from which the optimizer's marks count; 0 = the weights changed in other ways since.
   uint64_t marked_from_ = 0;
   std::optional<weights::VersionStore> store_;  // empty = rank 0 has versions whole
-  VersionPart part_, part_before_;              // of the newest version that was asked for, and of the one before
+  VersionPart part_, part_before_;              // of the newest requested version, and of the previous one
   uint64_t part_marked_from_ = 0;               // as marked_from_, of this rank's part
   std::chrono::nanoseconds stepped_at_{0};      // StepReport::stepped_at of the running step
 };

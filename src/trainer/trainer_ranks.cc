@@ -93,7 +93,7 @@ absl::Status Trainer::Follow() {
     }
     const absl::Status done = ExecuteOrder(order, what);
     if (ranks_->broken()) return done;
-    if (!done.ok()) INGOT_LOG(warn, "as on every rank: {}", std::string(done.message()));
+    if (!done.ok()) INGOT_LOG(warn, "failed on every rank: {}", std::string(done.message()));
   }
 }
 
@@ -136,7 +136,7 @@ absl::Status Trainer::Dismiss() {
 
 void Trainer::Divide() {
   if (shards_ == nullptr || divided()) return;
-  if (ranks_->leads() && !stores()) OrThrow(TakeSnapshot().status());  // a skipped step numbers it anew
+  if (ranks_->leads() && !stores()) OrThrow(TakeSnapshot().status());  // a skipped step gives it a new number
   shards_->Divide();
 }
 

@@ -2,7 +2,7 @@
 //
 //   rank 0   begin ─▶ step, observe ─▶ step, observe, save ─▶ ... ─▶ end      reads, counts, observes, decides to stop
 //              │        │                │       │                    │
-//   rank 1   begin ─▶ step ──────────▶ step ─▶ save ──────────────▶ end       follows, told each step's calls
+//   rank 1   begin ─▶ step ──────────▶ step ─▶ save ──────────────▶ end       follows, gets each step's calls
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -75,7 +75,7 @@ absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>
     return absl::FailedPreconditionError(
         absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
   }
-  if (ranks_ != nullptr && !ranks_->leads()) return absl::FailedPreconditionError("rank 0 runs the stages of all");
+  if (ranks_ != nullptr && !ranks_->leads()) return absl::FailedPreconditionError("only rank 0 can run a stage");
   INGOT_RETURN_IF_ERROR(CheckExamples(calls));  // now, not in the middle of the stage
   const Stage stage = StageOf(kind, threads);
   const Units units = UnitsOf(calls, stage.episodes);
@@ -125,12 +125,12 @@ absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>
     INGOT_RETURN_IF_ERROR(run(last_sound_, 0).status());
     if (not_finite_in_a_row_ == 0) return absl::OkStatus();
   }
-  return absl::InternalError(absl::StrCat(
-      "stage ", stage_->name, " ends on ", skipped, " skipped steps, and ",
-      last_sound_ < 0 ? "made none before them"
-                      : absl::StrCat("step ", last_sound_, ", the last that was made, could not be made now"),
-      ": its weights are discarded. The log names the tensors and conversations at fault; lower ", stage_->name,
-      ".learning_rate or remove those conversations, and start the stage anew"));
+  return absl::InternalError(
+      absl::StrCat("stage ", stage_->name, " ends on ", skipped, " skipped steps, and ",
+                   last_sound_ < 0 ? "no step before them succeeded"
+                                   : absl::StrCat("step ", last_sound_, ", the last successful one, now fails too"),
+                   ": its weights are discarded. The log names the tensors and conversations at fault; lower ",
+                   stage_->name, ".learning_rate or remove those conversations, and restart the stage"));
 }
 
 absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {

@@ -1,4 +1,5 @@
-// The part of Trainer for versions that ranks store, each the parameters that it owns (weights/stores/version_layout.h).
+// The part of Trainer for versions that ranks store, each the parameters that it owns
+// (weights/stores/version_layout.h).
 //
 //   rank 0   names the version ─┬─ encodes, writes shard-0 ─┬─ all are there ─▶ manifest of the shards
 //   rank 1   names the version ─┴─ encodes, writes shard-1 ─┴─
@@ -101,7 +102,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreVersion(c
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreTogether(const StoreOrder& order) {
   INGOT_RETURN_IF_ERROR(TakePart());
-  const bool beside = order.anchor && !order.full;  // a full copy beside the delta
+  const bool beside = order.anchor && !order.full;  // a full copy in addition to the delta
   const weights::HeldVersion name = NameOf(part_.whole);
   const auto store = [&](const weights::Snapshot* from) -> absl::StatusOr<v1::StoredShard> {
     if (!order.full && (part_before_.own == nullptr || NameOf(part_before_.whole) != order.base)) {

@@ -28,7 +28,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Medians of both clocks, each by itself.
+// Medians of both clocks, separately.
 ProcessSeconds Median(const std::vector<ProcessSeconds>& values) {
   std::vector<double> wall, cpu;
   for (const ProcessSeconds& value : values) {
@@ -218,7 +218,7 @@ class ShapeBench {
     return absl::OkStatus();
   }
 
-  // Runs the variant's step. The first run is not timed: it alone shows the peak memory, since later runs begin with
+  // Runs the variant's step. The first run is not timed: only it shows the peak memory, because later runs begin with
   // cached memory.
   void Step(const model::Transformer& model, Variant& variant) {
     if (variant.seconds.empty()) {

@@ -1,7 +1,7 @@
-// A benchmark of the whole training step (forward, loss, backward) on merged trees, beside two baselines: one sample
-// per request, and chain-merged (tree/documents.h). All three are packed without padding, cut by the same token budget
-// and run by the same kernels. They take turns in one run, so that other load of the machine hits all of them alike; so
-// do the rates of the bound (step_bound.h).
+// A benchmark of the whole training step (forward, loss, backward) on merged trees, compared with two baselines: one
+// sample per request, and chain-merged (tree/documents.h). All three are packed without padding, cut by the same token
+// budget and run by the same kernels. They alternate within one run, so that other load of the machine affects all of
+// them alike; so do the rates of the bound (step_bound.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TreeBenchOptions {
   int64_t micro_batch_tokens = 8192;
   bool checkpoint_layers = false;
   bool recompute_prefix = false;
-  bool baselines = true;  // false: the tree alone, for shapes whose baselines would take too long
+  bool baselines = true;  // false = only the tree, for shapes whose baselines would take too long
 
   absl::Status Validate() const;
 };

@@ -24,7 +24,7 @@ uint64_t KeyOf(uint64_t seed, Stream stream, const std::pair<int32_t, int32_t>& 
 // KL(old || new) of each row [rows], from log-probs [rows, vocab].
 at::Tensor RowKl(const at::Tensor& old, const at::Tensor& now) {
   const at::Tensor p = old.exp();
-  // A token that the old policy excludes adds nothing, whatever its log-prob is now.
+  // A token that the old policy excludes adds nothing, independent of its current log-prob.
   return at::where(p > 0, p * (old - now), at::zeros_like(p)).sum(1, false, at::kDouble);
 }
 
@@ -199,7 +199,7 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
     std::vector<int32_t> tail(call.sampled.begin(), call.sampled.begin() + place.second);
     tail.push_back(token);
     path.context = path.context.Then(std::move(tail));
-    // Any label and record: the policy is read, and no token's log-prob.
+    // Label and record are arbitrary: only the policy is read, not a token's log-prob.
     path.sampled = {0};
     path.logprobs = {0};
     path.versions = {0};

@@ -1,16 +1,16 @@
-// A trust region that is measured after the update: the distance between the policies before and after a step, and the
-// bounds that it must keep. The distance of one position is KL(old || new) over the whole vocabulary, as in TRPO (arXiv
-// 1502.05477, eq. 12), which also shortens a step that is too long. Here nothing is approximated to second order: both
-// policies are evaluated.
+// A trust region that is measured after the update: the distance between the policies before and after a step, and its
+// bounds. The distance of one position is KL(old || new) over the whole vocabulary, as in TRPO (arXiv 1502.05477, eq.
+// 12), which also shortens a step that is too long. Nothing is approximated to second order: both policies are
+// evaluated.
 //
 //   Choose     a few runs of the batch's calls and positions of them, drawn from a seed of the step
-//   gradient   at some positions, draws a token of the old policy beside the sampled one  (Reader)
-//   Remember   records the old policy at every position, and behind every token that was drawn
+//   gradient   at some positions, draws a token of the old policy besides the sampled one (Reader)
+//   Remember   records the old policy at every position, and after every drawn token
 //   update     the optimizer proposes it
 //   Measure    evaluates the new policy at the same positions; a step past a bound is halved, or taken back
 //
 //   sampled    a b c d e f           positions: the rows that predict d, e, f
-//   drawn            `- x            and the row of x: the policy's next words where it left the sample
+//   drawn            `- x            and the row of x: the policy's next tokens where it left the sample
 //
 // Rows are weighed by the states that the old policy visits:
 //
@@ -20,8 +20,8 @@
 // Most rows that move far belong to one stray sample, whose context nearly no sample has, and do no harm. A row that
 // all samples share counts whole.
 //
-// The positions depend on the batch, the seed, the version and the rank alone, and so do the tokens drawn. A step that
-// is replayed is measured and decided alike, to the bit. Each rank chooses from its own share of the batch.
+// The positions and the drawn tokens depend only on the batch, the seed, the version and the rank. A replayed step is
+// measured and decided alike, to the bit. Each rank chooses from its own share of the batch.
 //
 // One object per step. Used by one thread; throws c10::Error.
 #pragma once
@@ -53,15 +53,16 @@ struct PolicyShift {
   // A row with distance `kl` that predicts `visits` sampled tokens, in a `share` of its group's episodes.
   void AddRow(double kl, int64_t visits, double share);
   void Add(const PolicyShift& other);
-  // No position is infinite, and mean and maximum are within the bounds; a bound of 0 holds always.
+  // No position is infinite, and mean and maximum are within the bounds; a bound of 0 always holds.
   bool Within(const TrustRegionOptions& bounds) const;
 };
 
 class TrustRegion {
  public:
   // Chooses calls and positions of this rank's `forest` of `batch`; both outlive this. Each run has at least one call;
-  // beyond that, all runs together have at most options.share of the forest's merged rows, and at a share of 1 all calls.
-  // The policies of at most `most_rows` rows are held, about a fifth of them behind drawn tokens. Errors as PackForest.
+  // beyond that, all runs together have at most options.share of the forest's merged rows, and at a share of 1 all
+  // calls. Holds the policies of at most `most_rows` rows, about a fifth of them after drawn tokens. Errors as
+  // PackForest.
   static absl::StatusOr<TrustRegion> Choose(const TrustRegionOptions& options, const PreparedBatch& batch,
                                             const tree::PackedForest& forest, int64_t most_rows, uint64_t seed,
                                             int64_t version, int rank);
@@ -69,7 +70,7 @@ class TrustRegion {
   // The calls that are measured: of the batch, in the forest's order.
   const std::vector<int32_t>& calls() const { return calls_; }
 
-  // Draws the tokens beside the samples, in a pass of the old model over the batch's forest (PassOptions::read_policy).
+  // Draws the extra tokens, in a pass of the old model over the batch's forest (PassOptions::read_policy).
   PolicyReader Reader();
 
   // Records the old policy. REQUIRES: a pass with Reader has run.
@@ -78,7 +79,7 @@ class TrustRegion {
   // Rows whose old policies are held. REQUIRES: Remember.
   int64_t rows_held() const;
 
-  // The distance to `model`'s present policy. REQUIRES: Remember.
+  // The distance to `model`'s current policy. REQUIRES: Remember.
   PolicyShift Measure(const model::Transformer& model, const PassOptions& options) const;
 
  private:
@@ -91,10 +92,10 @@ class TrustRegion {
   uint64_t seed_;                      // of this step and rank
   std::vector<int32_t> calls_;         // of the batch, in the forest's order
   std::vector<Place> positions_;       // in the order of the draw
-  std::map<Place, int32_t> drawn_;     // the token drawn beside a sample; -1 = not drawn yet
+  std::map<Place, int32_t> drawn_;     // the token drawn besides a sample; -1 = not drawn yet
   std::vector<tree::CallPath> paths_;  // the chosen calls, then one per drawn token
   std::vector<double> share_;          // per path: of one episode among the measured ones of its group
-  tree::PackedForest forest_;          // of paths_, with the entries of the positions alone
+  tree::PackedForest forest_;          // of paths_, with only the entries of the positions
   std::vector<at::Tensor> old_;        // log-probs of the old policy [rows, vocab], one per chunk of the head's rows
 };
 

@@ -1,4 +1,4 @@
-// UpdateSpread holds the sums behind a step's update variance (update_variance.h), over parameters and over ranks.
+// UpdateSpread holds the sums of a step's update variance (update_variance.h), over parameters and over ranks.
 #pragma once
 
 #include <algorithm>

@@ -49,7 +49,7 @@ UpdateSpread UpdateVariance::Compare(const std::map<std::string, at::Tensor>& gr
   for (const auto& [name, gradient] : gradients) {
     if (!gradient.defined()) continue;
     const at::Tensor whole = Chosen(gradient).to(at::kDouble);
-    // Elements that are left out are taken to be like their neighbours.
+    // Skipped elements are assumed to be like their neighbors.
     const double weight = static_cast<double>(gradient.numel()) / static_cast<double>(whole.numel());
     spread.length += weight * whole.square().sum().item<double>();
     for (const auto& group : sampled_) {

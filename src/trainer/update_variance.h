@@ -6,14 +6,14 @@
 // error of this value / n; more groups in a step, or less noise in their rewards, lower it.
 //
 // Groups and elements are samples: kGroups of the batch's groups, and of each tensor about kElements elements, evenly
-// spread. A group's gradient needs a backward pass, before the batch's own. Nothing of it stays in .grad, and the step's
-// bits do not change. A term that no group owns, such as the balance of experts, is in g alone.
+// spread. A group's gradient needs a backward pass, before the batch's own. Nothing of it stays in .grad, and the
+// step's bits do not change. A term that no group owns, such as the balance of experts, is only in g.
 //
 //   UpdateVariance variance(batch, seed, version);
 //   for each of variance.groups(): the gradient of its calls;  variance.AddGroup(gradients)
 //   the batch's gradient;                                      variance.Compare(gradients) -> spread, added up over ranks
 //
-// Ranks see parts of the same gradients, each of the parameters that it owns. One object per step; one thread.
+// Each rank sees the gradients of the parameters that it owns. One object per step; one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +34,7 @@ class UpdateVariance {
   static constexpr size_t kGroups = 4;
   static constexpr int64_t kElements = int64_t{1} << 14;
 
-  // The sample depends on the batch, the seed and the version alone.
+  // The sample depends only on the batch, the seed and the version.
   UpdateVariance(const PreparedBatch& batch, uint64_t seed, int64_t version);
 
   // The sampled groups, as CallPath::group numbers them; none if the batch has fewer than two.

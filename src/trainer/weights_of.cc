@@ -17,7 +17,7 @@ std::string DtypeName(at::ScalarType type) {
     case at::kHalf:
       return "F16";
     default:
-      return at::toString(type);  // Snapshot::Copy refuses it
+      return at::toString(type);  // Snapshot::Copy rejects it
   }
 }
 
@@ -25,7 +25,7 @@ at::ScalarType TypeOf(const std::string& dtype) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     if (DtypeName(type) == dtype) return type;
   }
-  TORCH_CHECK(false, "a version has no tensors of type ", dtype);
+  TORCH_CHECK(false, "versions do not support tensors of type ", dtype);
 }
 
 // Calls `make` with the bytes of the tensors.

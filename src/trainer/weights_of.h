@@ -15,7 +15,7 @@
 
 namespace ingot::trainer {
 
-// Copies the parameters, from whatever device, and shares the memory of those that are in `rounded` with one.
+// Copies the parameters, from any device, and shares the memory of parameters that have memory in `rounded`.
 // INVALID_ARGUMENT: a type that versions do not have (fp64).
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters, const weights::CopyOptions& options = {},

@@ -18,7 +18,7 @@ absl::StatusOr<const v1::Segment*> FindSegment(const v1::EpisodeTree& tree, cons
 }
 
 // `context` with the segment appended: a run per stretch of text and of placeholders. DATA_LOSS: its placeholders are
-// not sound.
+// not valid.
 absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment) {
   const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
   if (!fault.empty()) return absl::DataLossError(fault);
@@ -32,8 +32,8 @@ absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment
   return context.Then({ids + begin, segment.token_ids().end()});
 }
 
-// Appends a sampled segment's routes to the call. DATA_LOSS: its ids have routes of no whole number of experts, or of
-// another number than the call's ids before them.
+// Appends a sampled segment's routes to the call. DATA_LOSS: its ids do not have a whole number of experts, or a
+// different number than the call's earlier ids.
 absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
   const std::string& bytes = segment.routes();
   const size_t ids = static_cast<size_t>(segment.token_ids_size()), before = call.sampled.size();
@@ -46,11 +46,11 @@ absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
   return absl::OkStatus();
 }
 
-// Appends a sampled segment to the call. DATA_LOSS: it is no sampled one, has placeholders, or its log-probs, versions
-// or routes do not cover its ids.
+// Appends a sampled segment to the call. DATA_LOSS: it is not sampled, has placeholders, or its log-probs, versions or
+// routes do not cover its ids.
 absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
   const int ids = segment.token_ids_size();
-  if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not a sampled one");
+  if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not sampled");
   if (!segment.placeholders().empty()) return absl::DataLossError("a model sampled its placeholders");
   if (segment.logprobs_size() != ids) {
     return absl::DataLossError(absl::StrCat("it has ", ids, " ids and ", segment.logprobs_size(), " log-probs"));

@@ -29,10 +29,10 @@ class Contexts {
   // missing, or sampled fewer segments than `call` continues.
   absl::StatusOr<const v1::Call*> ContinuedBy(const v1::Call& call) const;
 
-  // Content keys of the whole prompt, root to leaf. Errors as of ContinuedBy, for every call on the way.
+  // Content keys of the whole prompt, root to leaf. Errors as ContinuedBy, for every call on the path.
   absl::StatusOr<std::vector<std::string>> KeysOf(const v1::Call& call) const;
 
-  // `call`, its parent call, that one's parent call, and so on; the last names its whole prompt. DATA_LOSS also if a
+  // `call`, its parent, its grandparent, and so on; the last names its whole prompt. DATA_LOSS also if a
   // call continues itself.
   absl::StatusOr<std::vector<const v1::Call*>> ChainOf(const v1::Call& call) const;
 

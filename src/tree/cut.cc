@@ -5,7 +5,7 @@
 namespace ingot::tree {
 namespace {
 
-// A row that a part behind the last cut may see.
+// A row that a part after the last cut may see.
 struct OpenRow {
   int32_t visible_end;
   int32_t part;

@@ -13,8 +13,8 @@
 //
 // The cut. A part that later parts see stays in memory until they are done, with its prefix. So a part may end only
 // where (1) no row of it is seen later, or (2) all of its prefix stays visible and at least half of its rows are
-// exports. The last such end within the budget is chosen. So no part stays for the sake of another that has no row on
-// the path any more. A part stays whole: one whose path went back up to a fork holds more rows than later parts see.
+// exports. The last such end within the budget is chosen. This way no part stays in memory for another part that has
+// left the path. A part stays whole: if its path went back up to a fork, it holds more rows than later parts see.
 //
 // The one assumption about the forest: the ranges [j, visible_end[j]) nest. Pure functions.
 #pragma once
@@ -39,7 +39,7 @@ struct ForestPart {
   std::vector<Source> prefix;    // by part, ascending
   int32_t prefix_rows = 0;       // of all sources
   std::vector<int32_t> exports;  // rows from `begin`, ascending
-  // Own rows with a child in a later part, from `begin`, ascending: a recurrence hands on the states behind them.
+  // Own rows with a child in a later part, from `begin`, ascending: a recurrence passes on the states after them.
   std::vector<int32_t> branches;
   // An own row whose parent is in an earlier part.
   struct Crossing {
@@ -59,23 +59,23 @@ struct ForestPart {
   bool seen_later(int32_t self) const { return last_user > self; }
 };
 
-// Parts of at most `max_tokens` rows (at least 1), in packed order; an empty forest has none. Linear, in time and
+// Parts of at most `max_tokens` rows (at least 1), in packed order; none for an empty forest. Linear, in time and
 // memory, in the rows and in the prefix of each part.
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens);
 
-// The parent of each of a part's rows: a row from `begin`; ~i = the parent of crossings[i]; kRoot = it has none. In the
+// The parent of each of a part's rows: a row from `begin`; ~i = the parent of crossings[i]; kRoot = no parent. In the
 // form of kernels::PlanRows. Linear in the rows.
 std::vector<int32_t> ParentsIn(const PackedForest& forest, const ForestPart& part);
 inline constexpr int32_t kRoot = std::numeric_limits<int32_t>::min();
 
 // Calls start(i) for each part in turn, and finish(i) as soon as no later part sees part i. All parts that saw part i
-// are finished before it. Of the parts that wait, the one started last is finished first.
+// are finished before it. Of the waiting parts, the last one started is finished first.
 void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t)>& start,
               const std::function<void(size_t)>& finish);
 
 // The indices of the calls that sampled a token, the longest first, calls of equal length in their order. Packed in
 // this order, every fork's deepest path comes before its other branches: in a cut forest no branch waits for a deeper
-// one.
+// branch.
 std::vector<int32_t> OrderChainFirst(std::span<const CallPath> calls);
 
 }  // namespace ingot::tree

@@ -19,8 +19,8 @@ std::vector<std::vector<int32_t>> SeparateCalls(std::span<const CallPath> calls)
 // document holds the others.
 std::vector<std::vector<int32_t>> ChainedCalls(std::span<const CallPath> calls);
 
-// Packs each document by PackForest, one behind the other; no document sees another. INVALID_ARGUMENT: as of
-// PackForest, or more tokens than int32 can index.
+// Packs each document by PackForest, one after the other; no document sees another. INVALID_ARGUMENT: as PackForest, or
+// more tokens than int32 can index.
 absl::StatusOr<PackedForest> PackDocuments(std::span<const CallPath> calls,
                                            std::span<const std::vector<int32_t>> documents);
 

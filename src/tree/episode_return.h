@@ -1,6 +1,6 @@
 // The return of an episode, and the comparison of returns. Pure.
 //
-// The reward stage's grade counts, once an episode has one, and before that its posted reward.
+// An episode's return comes from the grade of the reward stage, and before it is graded from the posted reward.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline double ReturnOf(const v1::Episode& episode) {
   return episode.has_grade() ? ReturnOf(episode.grade()) : ReturnOf<v1::Episode>(episode);
 }
 
-// The parts of the return that are trained: the episode's own reward, and those of its calls.
+// The trained parts of the return: the episode's own reward, and its calls' rewards.
 inline double RewardOf(const v1::Episode& episode) {
   return episode.has_grade() ? episode.grade().reward() : episode.reward();
 }
@@ -36,7 +36,7 @@ inline const google::protobuf::Map<std::string, double>& CallRewardsOf(const v1:
   return episode.has_grade() ? episode.grade().call_rewards() : episode.call_rewards();
 }
 
-// The term's value for the episode: its own, and those that it gives to calls.
+// The term's value for the episode: its own value plus its values for calls.
 inline double ValueOf(const v1::TermValue& term) {
   double value = term.value();
   for (const auto& [call, of_call] : term.calls()) value += of_call;

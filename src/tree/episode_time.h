@@ -8,7 +8,7 @@
 namespace ingot::tree {
 
 // Seconds from the opening to the end; 0 = the episode is open. One process takes both times from its monotonic clock.
-// If another one ended the episode and the wall clock was set back in between, the time is 0 too.
+// The time is 0 too if another process ended the episode and the wall clock was set back in between.
 inline double SecondsOf(const v1::Episode& episode) {
   if (episode.ended_unix_ns() == 0 || episode.opened_unix_ns() == 0) return 0;
   return std::max(0.0, static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9);

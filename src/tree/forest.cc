@@ -12,9 +12,9 @@ absl::Status CheckCall(const CallPath& call) {
   const auto fault = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("call ", call.call_id, ": ", what));
   };
-  if (call.context.empty()) return fault("its context is empty, so that its first token has no row to be read from");
+  if (call.context.empty()) return fault("its context is empty, so no row predicts its first token");
   if (call.size() > std::numeric_limits<int32_t>::max()) {
-    return fault(absl::StrCat("its ", call.size(), " tokens are more than can be indexed"));
+    return fault(absl::StrCat("its ", call.size(), " tokens are more than int32 can index"));
   }
   const size_t sampled = call.sampled.size();
   if (call.logprobs.size() != sampled || call.versions.size() != sampled || call.kv_mixed.size() != sampled) {
@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const CallPath> calls,
   std::vector<int32_t> sorted(indices.begin(), indices.end());
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return absl::InvalidArgumentError("a call is to be packed twice in one forest");
+    return absl::InvalidArgumentError("a call is listed twice for one forest");
   }
   for (const int32_t index : sorted) {
     if (index < 0 || index >= static_cast<int64_t>(calls.size())) {
@@ -57,7 +57,7 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
     }
     for (int32_t depth = node.depth; depth < node.end_depth(); ++depth) forest.positions.push_back(depth);
   }
-  // All tokens of a run are visible up to the end of its last descendant. In reverse pre-order a node's end is known
+  // All tokens of a run are visible until the end of its last descendant. In reverse pre-order a node's end is known
   // before its parent's end is raised to it.
   std::vector<int32_t> ends(trie.size(), 0);
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
@@ -76,7 +76,7 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
   return starts;
 }
 
-// The entries of one call, whose path ends with node `leaf`. Walks up over the sampled tokens alone.
+// The entries of one call, whose path ends with node `leaf`. Walks up over the sampled tokens only.
 void AppendEntries(const Trie& trie, const std::vector<int32_t>& starts, int32_t leaf, const CallPath& call,
                    int32_t index, std::vector<LossEntry>& entries) {
   const auto length = static_cast<int32_t>(call.size());
@@ -110,7 +110,7 @@ absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::sp
     if (trie.tokens() > std::numeric_limits<int32_t>::max()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the calls up to ", call.call_id, " merge to ", trie.tokens(),
-                       " tokens, more than can be indexed: use fewer groups per step or more ranks"));
+                       " tokens, more than int32 can index: use fewer groups per step or more ranks"));
     }
   }
   const std::vector<int32_t> starts = LayOut(trie, forest);

@@ -6,9 +6,9 @@
 //   a g                             a -- g                        visible_end  7 6 6 6 5 6 7
 //                                                                 position     0 1 2 3 4 4 1
 //
-// Query i sees key j exactly when j <= i < visible_end[j]. The position id of a token is its depth. Calls are merged by
-// token ids and contents alone (token_path.h). Each call keeps its own labels (log-prob, temperature, version): two equal
-// samples are two entries of the loss.
+// Query i sees key j exactly when j <= i < visible_end[j]. The position id of a token is its depth. Calls are merged
+// only by token ids and contents (token_path.h). Each call keeps its own labels (log-prob, temperature, version): two
+// equal samples are two entries of the loss.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct CallPath {
   std::vector<float> logprobs;
   std::vector<int64_t> versions;
   std::vector<uint8_t> kv_mixed;
-  // The experts that drew each sampled id (v1::Segment::routes), one id after the other; empty = none were recorded.
+  // The experts that drew each sampled id (v1::Segment::routes), one id after the other; empty = not recorded.
   std::vector<uint16_t> routes;
 
   int64_t size() const { return context.size() + std::ssize(sampled); }
@@ -51,8 +51,8 @@ void AppendRoutes(std::string_view bytes, std::vector<uint16_t>& routes);
 // that is missing or whose log-probs or versions do not cover its ids.
 absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, int32_t episode, int32_t group);
 
-// The path of call `index` alone, as CallPathsOf would return it, with episode and group 0. Time and memory are those of
-// its own context. Errors as CallPathsOf. REQUIRES: 0 <= index < tree.calls_size().
+// The path of only the call `index`, as CallPathsOf would return it, with episode and group 0. Takes time and memory
+// only for its own context. Errors as CallPathsOf. REQUIRES: 0 <= index < tree.calls_size().
 absl::StatusOr<CallPath> CallPathOf(const v1::EpisodeTree& tree, int index);
 
 // A sampled token of one call, and the row of the packed stream that predicts it.
@@ -63,7 +63,7 @@ struct LossEntry {
   int32_t offset;  // index into CallPath::sampled
 };
 
-// Neighbouring placeholders of one content in the packed stream.
+// Adjacent placeholders of one content in the packed stream.
 struct PackedContent {
   int32_t row, count;
   std::string content;
@@ -82,7 +82,7 @@ struct PackedForest {
   size_t size() const { return token_ids.size(); }
 };
 
-// Merges the calls into tries and packs them. `indices`: into `calls`; children stand in order of first appearance in
+// Merges the calls into tries and packs them. `indices`: into `calls`; children are in order of first appearance in
 // it. Linear in the tokens that the calls' contexts do not share, and in the runs that they share. INVALID_ARGUMENT: a
 // call has an empty context, so that no row predicts its first token, or the merged tokens exceed int32.
 absl::StatusOr<PackedForest> PackForest(std::span<const CallPath> calls, std::span<const int32_t> indices);

@@ -20,7 +20,7 @@ std::string Fixed(double value, const char* format) {
   return buffer;
 }
 
-// Fills the sampled fields of a run at `depth` from a call that sampled it.
+// Fills in the sampled fields of a run at `depth` from a call that sampled it.
 void DescribeSampled(const CallPath& call, int32_t depth, TreeNode& node) {
   const size_t begin = static_cast<size_t>(depth - call.context.size());
   double sum = 0;
@@ -90,7 +90,7 @@ std::string Heading(const v1::EpisodeTree& tree, const std::vector<TreeNode>& no
   }
   absl::StrAppend(&out, "\n", tree.calls_size(), " calls, ", merged, " tokens (", recorded, " as recorded by calls)\n");
   if (episode.has_fork()) {
-    absl::StrAppend(&out, "goes on from episode ", Escape(episode.fork().episode_id(), ascii), ", behind its call ",
+    absl::StrAppend(&out, "continues from episode ", Escape(episode.fork().episode_id(), ascii), ", after its call ",
                     Escape(episode.fork().call_id(), ascii), "\n");
   }
   if (!episode.detail().empty()) absl::StrAppend(&out, "detail: ", Escape(episode.detail(), ascii), "\n");

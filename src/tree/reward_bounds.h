@@ -1,5 +1,5 @@
-// Bounds of the numbers that an episode earns, for every door through which one comes: the gateway's API, a verifier's
-// outcome, the pool. A number outside is refused, by the text of RewardFault or SignalFault. Pure.
+// Bounds of an episode's rewards and signals, for every way in: the gateway's API, a verifier's outcome, the pool. A
+// number out of bounds is rejected with the text of RewardFault or SignalFault. Pure.
 #pragma once
 
 #include <cmath>
@@ -10,10 +10,10 @@
 namespace ingot::tree {
 
 // The largest absolute value of a reward, of an episode or of a call. Sums of squares of a group's returns then stay
-// exact to nine digits, and the loss stays finite in fp32. A larger reward teaches nothing more: Adam divides the
+// exact to nine digits, and the loss stays finite in fp32. A larger reward would not teach more: Adam divides the
 // gradient by its own size.
 inline constexpr double kMaxReward = 1e6;
-// The same of a signal, which trains nothing: means over many episodes stay finite, in TensorBoard's floats too.
+// The same for a signal, which trains nothing: means over many episodes stay finite, in TensorBoard's floats too.
 inline constexpr double kMaxSignal = 1e30;
 
 // The rest of a sentence whose subject is the number; empty = it is within the bound.

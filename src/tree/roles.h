@@ -9,8 +9,9 @@
 
 namespace ingot::tree {
 
-// The turns (indices of calls, ascending) of each role that the policy plays in the episode, by its name; "" = the calls
-// that name none. A role is left out if none of its calls sampled from weights that follow the run: it is not trained.
+// The turns (indices of calls, ascending) of each role that the policy plays in the episode, by the role's name; "" =
+// calls without a role. A role is left out if none of its calls sampled from weights that follow the run: it is not
+// trained.
 inline std::map<std::string, std::vector<int>> TurnsByRole(const v1::EpisodeTree& tree) {
   std::map<std::string, std::vector<int>> turns;
   std::map<std::string, bool> trained;

@@ -40,7 +40,7 @@ std::string SegmentKey(const v1::Segment& segment) {
     AppendLittleEndian(static_cast<uint32_t>(run.count()), bytes);
     bytes += run.kv_mixed() ? '\1' : '\0';
   }
-  if (!segment.placeholders().empty()) {  // the keys of text alone are older than placeholders
+  if (!segment.placeholders().empty()) {  // keys of segments without placeholders are as before placeholders existed
     AppendLittleEndian(static_cast<uint64_t>(segment.placeholders_size()), bytes);
     for (const v1::Placeholders& run : segment.placeholders()) {
       AppendLittleEndian(static_cast<uint32_t>(run.first()), bytes);

@@ -101,7 +101,7 @@ std::vector<std::string> WorkloadShapes() {
 absl::StatusOr<std::vector<CallPath>> MakeWorkload(const std::string& shape, double scale, int32_t vocab) {
   if (!(scale > 0) || !std::isfinite(scale) || vocab < 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a workload needs a scale above 0 and two tokens; got ", scale, " and ", vocab));
+        absl::StrCat("a workload needs a scale above 0 and at least two tokens; got ", scale, " and ", vocab));
   }
   const std::vector<std::string> parts = absl::StrSplit(shape, '-');
   const int64_t count = parts.size() >= 2 ? Number(parts[1], parts[0] == "group" ? 1000 : 10000) : 0;

@@ -1,4 +1,4 @@
-// Named workloads: calls shaped like those of agents' episodes, with made-up tokens. For benchmarks and tests.
+// Named workloads: calls shaped like calls of agents' episodes, with made-up tokens. For benchmarks and tests.
 //
 //   dialogue-N    N turns over a prompt of 4K; a turn is 1K, half of it sampled; the next turn continues it
 //   thinking-N    as dialogue-N, but later turns do not see a turn's thought, half of its sampled tokens

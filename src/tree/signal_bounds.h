@@ -1,4 +1,4 @@
-// Names and bounds of an episode's signals and facts. The gateway refuses more; a report that keeps within them is accepted.
+// Names and bounds of an episode's signals and facts. The gateway rejects a report that exceeds them.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace ingot::tree {
 
 inline constexpr size_t kMaxSignals = 256;
 inline constexpr size_t kMaxSignalName = 256;    // bytes, at least one
-inline constexpr size_t kMaxFacts = 64;          // named as signals are
+inline constexpr size_t kMaxFacts = 64;          // with names like signals
 inline constexpr size_t kMaxFactBytes = 262144;  // of all facts of an episode, names and JSON together
-// Signals of one report; the others are left to the runner's own measurements.
+// Signals of one report; the rest is reserved for the runner's own measurements.
 inline constexpr size_t kMaxReportedSignals = kMaxSignals - 32;
 
 // Whether a signal may have this name: 1 to kMaxSignalName bytes, all of them printable.
@@ -30,8 +30,8 @@ size_t FactBytes(const Facts& facts) {
   return bytes;
 }
 
-// Whether a signal is a metric under its own name. Every other one is the metric signal/NAME, so that an agent makes up no
-// metric and changes none that the trainer measures.
+// Whether a signal is a metric under its own name. Every other signal is the metric signal/NAME, so that an agent can
+// neither invent a metric nor change one that the trainer measures.
 inline bool HasOwnMetric(std::string_view signal) {
   constexpr std::array<std::string_view, 6> kOwn = {
       "agent/completion_seconds", "agent/cpu_seconds", "agent/crash", "agent/flood", "agent/timeout",

@@ -11,7 +11,7 @@ StrandPlan PlanStrands(std::span<const int32_t> positions, int32_t first_query) 
   for (int32_t row = 0, end; row < rows; row = end) {
     const int32_t depth = positions[row];
     for (end = row + 1; end < rows && positions[end] == positions[end - 1] + 1;) ++end;
-    // Runs below the fork are no part of this path. An ancestor's run that goes on past the fork ends where this one
+    // Runs below the fork are not part of this path. An ancestor's run that continues past the fork ends where this run
     // begins.
     while (!path.empty() && path.back().depth >= depth) path.pop_back();
     path.push_back({depth, row});

@@ -6,9 +6,9 @@
 //   position  0 1 2 3 4 4 1               rows 6-6, depth  1         0 -> 0, 1 -> 6
 //
 // A strand is a run of packed rows in which each row is the child of the row before. Its path, from the root to its
-// last row, is a few runs of rows. Attention walks a strand's path as a sequence of its own, keys numbered by depth. It
+// last row, is a few runs of rows. Attention walks a strand's path as a separate sequence, keys numbered by depth. It
 // then adds up the same tiles in the same order as rollout did for that sequence: the rows are equal bit for bit. (In
-// the packed stream itself, tiles behind a fork are cut elsewhere.) No row is computed twice, and none moves.
+// the packed stream itself, tiles after a fork are cut elsewhere.) No row is computed twice, and none moves.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace ingot::tree {
 
-// The keys of a path from `depth` on, up to the next run: packed rows row, row + 1, ...
+// The keys of a path from `depth` to the next run: packed rows row, row + 1, ...
 struct PathRun {
   int32_t depth;
   int32_t row;
@@ -39,7 +39,7 @@ struct StrandPlan {
 };
 
 // `positions`: the depths of a forest's packed rows in DFS pre-order (PackedForest::positions). Rows below
-// `first_query` are keys alone, such as a prefix computed before. Linear in the rows and the runs; a strand has one run
+// `first_query` are only keys, such as a prefix computed before. Linear in the rows and the runs; a strand has one run
 // per fork at which its path leaves a first child.
 // REQUIRES: positions[i] <= positions[i - 1] + 1, and positions[0] == 0.
 StrandPlan PlanStrands(std::span<const int32_t> positions, int32_t first_query = 0);

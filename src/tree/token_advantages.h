@@ -1,4 +1,4 @@
-// The advantages that single tokens have from the terms of a grade (TermValue.tokens), beside those of the rewards. Pure.
+// The advantages of single tokens from the terms of a grade (TermValue.tokens), in addition to the rewards'. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ingot::tree {
 
-// Whether some token of the graded episode has an advantage of its own.
+// Whether some token of the graded episode has its own advantage.
 inline bool HasTokenAdvantages(const v1::Grade& grade) {
   for (const v1::TermValue& term : grade.terms()) {
     if (term.weight() != 0 && !term.tokens().empty()) return true;
@@ -17,8 +17,8 @@ inline bool HasTokenAdvantages(const v1::Grade& grade) {
   return false;
 }
 
-// The sum over the terms of weight * value, one per sampled token of the call; empty = no term has values for it.
-// DATA_LOSS: a term has another number of values than the `sampled` tokens.
+// The sum over the terms of weight * value, one per sampled token of the call; empty = no term has values for the call.
+// DATA_LOSS: the number of a term's values is not `sampled`.
 inline absl::StatusOr<std::vector<double>> TokenAdvantages(const v1::Grade& grade, const std::string& call_id,
                                                            size_t sampled) {
   std::vector<double> sum;

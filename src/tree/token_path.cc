@@ -15,7 +15,7 @@ TokenPath::Run::Run(std::shared_ptr<const Run> run, std::vector<int32_t> own, st
   greatest = std::max(greatest, before->greatest);
 }
 
-// Releases the runs before this one in a loop: a path may have more runs than the stack has room for frames.
+// Releases the runs before this one in a loop: recursion could overflow the stack.
 TokenPath::Run::~Run() {
   thread_local std::vector<std::shared_ptr<const Run>>* releasing = nullptr;  // of a destructor further up the stack
   if (before == nullptr) return;
@@ -41,7 +41,7 @@ TokenPath TokenPath::Then(std::vector<int32_t> ids, std::string content) const {
 
 TokenPath TokenPath::First(int64_t count) const {
   TokenPath path = *this;
-  TokenRun next;  // the run behind `path`
+  TokenRun next;  // the run after `path`
   while (path.size() > count) {
     next = {path.last_->ids, path.last_->content};
     path.last_ = path.last_->before;

@@ -4,12 +4,12 @@
 //         `----------[sampled 0']
 //
 // The context of a call is such a path. Calls that continue one another share their runs: the memory of an episode of n
-// turns is linear in its tokens, not quadratic. The borders of runs mean nothing: paths are compared by tokens.
+// turns is linear in its tokens, not quadratic. The borders of runs have no meaning: paths are compared by tokens.
 //
 // A token is an id and its content: the hash of what a placeholder stands for (v1::Placeholders), or nothing for text.
 // All ids of a run have the same content.
 //
-// Immutable value; copies share their runs. Between threads as safe as a shared_ptr to const.
+// Immutable value; copies share their runs. As safe between threads as a shared_ptr to const.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace ingot::tree {
 
-// Neighbouring tokens of one content.
+// Adjacent tokens of one content.
 struct TokenRun {
   std::span<const int32_t> ids;
   std::string_view content = {};  // empty = text
@@ -37,7 +37,7 @@ class TokenPath {
   TokenPath Then(std::vector<int32_t> ids, std::string content = {}) const;
 
   // The first `count` tokens. Shares the runs that lie within them and copies the beginning of the next one. Linear in
-  // the runs behind. REQUIRES: 0 <= count <= size().
+  // the runs after them. REQUIRES: 0 <= count <= size().
   TokenPath First(int64_t count) const;
 
   int64_t size() const { return last_ == nullptr ? 0 : last_->end; }

@@ -21,7 +21,7 @@ int32_t Trie::Insert(TokenRun run, int32_t at) {
 
 int32_t Trie::Insert(const TokenPath& path) {
   int32_t at = 0;
-  std::vector<std::pair<const void*, TokenRun>> further;  // runs behind the known ones, last first
+  std::vector<std::pair<const void*, TokenRun>> further;  // runs after the known ones, last first
   path.VisitBack([&](const void* key, const TokenRun& run) {
     if (const auto known = path_ends_.find(key); known != path_ends_.end()) {
       at = known->second;

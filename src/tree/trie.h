@@ -13,10 +13,10 @@
 
 namespace ingot::tree {
 
-// Invariants: (1) siblings begin with different ids or contents; (2) every inserted sequence ends where a node ends; (3) node
-// ids of inserted sequences stay valid when later insertions split runs. Node 0 is the empty root.
+// Invariants: (1) siblings begin with different ids or contents; (2) every inserted sequence ends where a node ends;
+// (3) node ids of inserted sequences stay valid when later insertions split runs. Node 0 is the empty root.
 //
-// Depth is bounded by memory alone: no function recurses. Not thread safe. Inserted tokens and paths must outlive the
+// Depth is bounded only by memory: no function recurses. Not thread safe. Inserted tokens and paths must outlive the
 // trie.
 class Trie {
  public:
@@ -35,7 +35,7 @@ class Trie {
 
   Trie() : nodes_(1) {}
 
-  // Inserts the tokens behind the end of node `at` and returns the node at whose end they end. Linear in the tokens.
+  // Inserts the tokens after the end of node `at` and returns the node in which they end. Linear in the tokens.
   int32_t Insert(std::span<const int32_t> text, int32_t at = 0) { return Insert(TokenRun{text}, at); }
   int32_t Insert(TokenRun run, int32_t at);
   // Inserts a path from the root. Linear in the tokens of the runs that no earlier path shared.

@@ -89,13 +89,13 @@ absl::StatusOr<v1::UpdateWeightsResponse> BroadcastSet::Update(const Engine& eng
       base::MutexLock lock(mu_);
       --receiving_;
       if (TookPart(response.status())) {
-        // The group may have ended meanwhile, or may end by what another member answers to this version.
+        // The group may have ended meanwhile, or another member's answer to this version may end it.
         (group_ == round->group ? round->took : candidates_).insert(engine);
         return response;
       }
       End(round->group, absl::StrCat("engine ", engine.name, ": ", response.status().ToString()));
     }
-    // Too late for this version. The others were let go by the end of the group.
+    // Too late for this version. The end of the group released the other members.
     if (absl::IsDeadlineExceeded(response.status())) return response;
   }
   absl::StatusOr<v1::UpdateWeightsResponse> response = direct.Update(delta);
@@ -158,7 +158,7 @@ void BroadcastSet::End(const std::shared_ptr<Group>& group, const std::string& w
     changed_.SignalAll();
   }
   if (group_ != group) return;  // it has ended already
-  INGOT_LOG(warn, "weights go to each engine by itself until a new group is made: {}", why);
+  INGOT_LOG(warn, "weights go to each engine directly until a new broadcast group forms: {}", why);
   group_ = nullptr;
   group->root->Abort();
   if (round_ != nullptr && round_->group == group) candidates_.insert(round_->took.begin(), round_->took.end());
@@ -190,7 +190,7 @@ void BroadcastSet::RebuildIfDue() {
     INGOT_LOG(info, "weights go by broadcast to {} engines", group_->members.size());
     return;
   }
-  INGOT_LOG(warn, "no group for broadcasts yet: {}", made.status().ToString());
+  INGOT_LOG(warn, "cannot form a broadcast group, retrying: {}", made.status().ToString());
   candidates_.insert(engines.begin(), engines.end());
   next_rebuild_ = clock_.Now() + options_.retry;
 }
@@ -216,7 +216,7 @@ absl::StatusOr<std::shared_ptr<BroadcastSet::Group>> BroadcastSet::Connect(std::
   for (const auto& [name, status] : joined) {
     if (status.ok()) continue;
     connected = base::Annotate(status, absl::StrCat("engine ", name));
-    // An engine that answers nothing is left out, until it has taken a version again.
+    // An engine that does not answer is left out until it has taken a version again.
     if (!absl::IsDeadlineExceeded(status)) std::erase_if(*engines, [&](const Engine& one) { return one.name == name; });
   }
   if (connected.ok()) return group;

@@ -1,15 +1,15 @@
-// A BroadcastSet sends versions to several engines by one exchange: the trainer is rank 0 of a group, the engines are the
-// others. The exchange itself is behind BroadcastRoot (c10d: trainer/parallel/weight_group.h), and a call to an engine
-// behind BroadcastMember (gRPC).
+// A BroadcastSet sends versions to several engines by one exchange: the trainer is rank 0 of a group, and the engines
+// are the other ranks. BroadcastRoot (c10d: trainer/parallel/weight_group.h) does the exchange, and BroadcastMember
+// (gRPC) calls an engine.
 //
 //   engine took a version directly --> candidate --rebuild, beside--> member --loss, or another version--> none
 //
 //   Update(delta) of each member --> all have come? --> one broadcast, each applies --> each answers
-//                                    '- no, within `gather`: the group ends, and every engine is sent this version directly
+//                                    '- not within `gather`: the group ends, every engine gets this version directly
 //
-// A group lives as long as all its members do: it ends when one is lost, misses its deadline or needs a full copy, and the
-// others are sent that version directly. A new group is made of the engines that took that version or a later one, while
-// no update waits for it. Full copies always go directly. Thread safe.
+// A group lives as long as all its members: it ends when a member is lost, misses its deadline or needs a full copy,
+// and the others get that version directly. A new group is made of the engines that took that version or a later one,
+// while no update waits for it. Full copies always go directly. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -32,13 +32,13 @@ namespace ingot::weights {
 class BroadcastRoot {
  public:
   virtual ~BroadcastRoot() = default;
-  // Where the engines meet: host, port, secret, timeout_ms, on_devices.
+  // The engines' meeting place: host, port, secret, timeout_ms, on_devices.
   virtual v1::JoinWeightGroupRequest Place() const = 0;
   // Blocks until all are connected, or the group's timeout.
   virtual absl::Status Connect() = 0;
   // Blocks until the bytes have left, or the group's timeout. An error ends the group.
   virtual absl::Status Broadcast(std::string_view bytes) = 0;
-  // Ends the group: whoever waits in it fails.
+  // Ends the group: every waiting call fails.
   virtual void Abort() = 0;
 };
 
@@ -53,7 +53,7 @@ class BroadcastMember {
 
 struct BroadcastOptions {
   std::chrono::milliseconds gather{500};   // for all members' updates to come, > 0
-  std::chrono::milliseconds rebuild{200};  // between two looks for candidates, > 0
+  std::chrono::milliseconds rebuild{200};  // between two checks for candidates, > 0
   std::chrono::milliseconds retry{5000};   // after a group that could not be made, > 0
   size_t least = 2;                        // engines of a group
 
@@ -69,13 +69,13 @@ class BroadcastSet {
                                                             const base::Clock& clock = base::Clock::Real());
   ~BroadcastSet();
 
-  // The way to an engine: by broadcast where it can be, else by `direct`. The sink keeps the set.
+  // A sink to an engine: by broadcast where possible, else by `direct`. The sink keeps the set alive.
   static std::unique_ptr<Sink> SinkTo(std::shared_ptr<BroadcastSet> set, std::string engine,
                                       std::shared_ptr<BroadcastMember> member, std::shared_ptr<Sink> direct);
 
-  // The members of the present group, by name; none = there is no group.
+  // The members of the current group, by name; empty = no group.
   std::vector<std::string> members() const;
-  // Versions that went by broadcast.
+  // Versions sent by broadcast.
   int64_t broadcasts() const;
 
  private:
@@ -105,13 +105,13 @@ class BroadcastSet {
   BroadcastSet(BroadcastOptions options, MakeRoot make_root, const base::Clock& clock);
 
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const Engine& engine, Sink& direct, const EncodedDelta& delta);
-  // The round of the delta once all members have entered it; null: it goes directly.
+  // The round of the delta once all members have entered it; null = the delta goes directly.
   std::shared_ptr<Round> Enter(const Engine& engine, const EncodedDelta& delta) ABSL_LOCKS_EXCLUDED(mu_);
   void Send(const std::shared_ptr<Round>& round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(const std::shared_ptr<Group>& group, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddCandidate(const Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
   void RebuildIfDue() ABSL_LOCKS_EXCLUDED(mu_);
-  // Connects the engines; removes those that cannot be reached.
+  // Connects the engines; removes unreachable engines from `engines`.
   absl::StatusOr<std::shared_ptr<Group>> Connect(std::set<Engine>* engines) const;
 
   const BroadcastOptions options_;
@@ -119,13 +119,13 @@ class BroadcastSet {
   const base::Clock& clock_;
   mutable base::Mutex mu_;
   base::CondVar changed_;
-  std::shared_ptr<Group> group_ ABSL_GUARDED_BY(mu_);  // null = there is none
+  std::shared_ptr<Group> group_ ABSL_GUARDED_BY(mu_);  // null = none
   std::shared_ptr<Round> round_ ABSL_GUARDED_BY(mu_);  // the last one
-  std::set<Engine> candidates_ ABSL_GUARDED_BY(mu_);   // that took a version, and are in no group
+  std::set<Engine> candidates_ ABSL_GUARDED_BY(mu_);   // engines that took a version and are not in a group
   int receiving_ ABSL_GUARDED_BY(mu_) = 0;             // engines that take part in a broadcast
   std::chrono::nanoseconds next_rebuild_ ABSL_GUARDED_BY(mu_){0};
   int64_t broadcasts_ ABSL_GUARDED_BY(mu_) = 0;
-  base::Executor threads_;  // one rebuilds, one sends, one may still be in a group that has ended
+  base::Executor threads_;  // one rebuilds, one sends, one may still be in an ended group
   base::Timer rebuilding_;
 };
 

@@ -1,6 +1,6 @@
-// Memory of versions, used again and again: two buffers of a tensor trade places. The newest version is in one of them.
-// The next is written into the other, once nobody reads the version before any more; until then it gets memory of its
-// own. So no update waits for the system to give pages, and a version that is pinned or retained stays as it is.
+// Memory of versions, reused: two buffers of a tensor trade places. The newest version is in one of them. The next
+// version is written into the other once the previous version has no reader left; until then it gets new memory. So no
+// update waits for the system to give pages, and a pinned or retained version stays as it is.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ingot::weights {
 
-// A buffer of at least one byte, 64-byte aligned, uninitialised. RESOURCE_EXHAUSTED: there is not so much memory.
+// A buffer of at least one byte, 64-byte aligned, uninitialized. RESOURCE_EXHAUSTED: not enough memory.
 absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes);
 
 // Thread safe. Its buffers may outlive it.
@@ -22,7 +22,7 @@ class BufferPool {
  public:
   BufferPool() : free_(std::make_shared<FreeBuffers>()) {}
 
-  // As AllocateBuffer. The buffer comes back when its last owner lets go of it.
+  // As AllocateBuffer. The buffer comes back when its last owner releases it.
   absl::StatusOr<std::shared_ptr<std::byte[]>> Acquire(int64_t bytes);
 
   // Gives the memory of all free buffers back to the system.
@@ -31,7 +31,7 @@ class BufferPool {
   int64_t free_bytes() const;
 
  private:
-  // Kept at most: one free buffer for each taken one, so that a version which was held for a while leaves none behind.
+  // Keeps at most one free buffer per taken buffer, so that a version that was held for a while leaves none.
   struct FreeBuffers {
     base::Mutex mu;
     std::map<int64_t, std::vector<std::shared_ptr<std::byte[]>>> buffers ABSL_GUARDED_BY(mu);  // by size

@@ -14,7 +14,7 @@ namespace ingot::weights {
 
 class ChangeMask {
  public:
-  // Words of an entry: word w has bit w % 64 of entry w / 64. Bits behind the last word are 0.
+  // Words of an entry: word w has bit w % 64 of entry w / 64. Bits after the last word are 0.
   static constexpr int64_t kEntryWords = 64;
 
   ChangeMask() = default;
@@ -27,20 +27,21 @@ class ChangeMask {
 
  private:
   int64_t words_ = 0;
-  std::vector<uint64_t> entries_;  // none marked at first
+  std::vector<uint64_t> entries_;  // initially no word is marked
 };
 
-// The difference of a version from the one that was taken before it. A tensor without a mask has to be compared.
+// The difference of a version from the previous one. A tensor without a mask must be compared.
 struct Changes {
-  uint64_t base_checksum = 0;  // Manifest.checksum of the version before
+  uint64_t base_checksum = 0;  // Manifest.checksum of the previous version
   std::map<std::string, ChangeMask> masks;
 };
 
 // Writes the entries of `words` words: a bit is set where a and b differ.
 void CompareWords(const std::byte* a, const std::byte* b, int64_t words, uint64_t* entries);
 
-// Rounds to bfloat16, to the nearest and ties to even, and sets the bits of words of `to` that differ from `before`. A NaN
-// becomes 0x7fc0. `to` starts at the first word of an entry. It may be `before`: then only what changes is written.
+// Rounds to bfloat16, to the nearest and ties to even, and sets the bits of words of `to` that differ from `before`. A
+// NaN becomes 0x7fc0. `to` starts at the first word of an entry. It may be `before`: then only changed words are
+// written.
 void RoundToBfloat16(const float* from, int64_t words, const uint16_t* before, uint16_t* to, uint64_t* entries);
 
 // The number of marked words that differ.

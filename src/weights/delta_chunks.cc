@@ -54,7 +54,7 @@ absl::Status ChunkAssembler::AddTensor(v1::TensorDelta tensor) {
 }
 
 absl::Status ChunkAssembler::Add(v1::WeightChunk chunk) {
-  if (failed_) return absl::FailedPreconditionError("weight chunks: an earlier chunk was refused");
+  if (failed_) return absl::FailedPreconditionError("weight chunks: an earlier chunk was rejected");
   absl::Status status;
   switch (chunk.part_case()) {
     case v1::WeightChunk::kHeader:
@@ -88,7 +88,7 @@ absl::Status ChunkAssembler::Add(v1::WeightChunk chunk) {
 }
 
 absl::StatusOr<EncodedDelta> ChunkAssembler::Finish() {
-  if (failed_) return absl::FailedPreconditionError("weight chunks: an earlier chunk was refused");
+  if (failed_) return absl::FailedPreconditionError("weight chunks: an earlier chunk was rejected");
   if (!has_header_) return absl::InvalidArgumentError("weight chunks: no header");
   if (delta_.tensors.size() != sizes_.size()) {
     return absl::InvalidArgumentError(

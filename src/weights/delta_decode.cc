@@ -82,7 +82,7 @@ class TensorDecoder {
     const uint64_t count = ReadInt(body);
     body.remove_prefix(8);
     const uint64_t elements = out.size() / element_bytes;
-    // A change takes a gap of at least one byte and its element: the check bounds the positions in memory too.
+    // A change takes a gap of at least one byte and its element, so this check also bounds the positions in memory.
     if (count > elements || count > body.size() / (1 + element_bytes)) {
       return absl::DataLossError(absl::StrCat("sparse payload declares ", count, " changes"));
     }
@@ -95,7 +95,7 @@ class TensorDecoder {
       next = positions_[i] + 1;
       if (next == elements && i + 1 < count) return absl::DataLossError("sparse payload points past its tensor");
     }
-    if (body.size() != count * element_bytes) return absl::DataLossError("sparse payload has another length");
+    if (body.size() != count * element_bytes) return absl::DataLossError("sparse payload has the wrong length");
     std::memcpy(out.data(), base.data(), out.size());
     for (int64_t plane = 0; plane < element_bytes; ++plane) {
       for (uint64_t i = 0; i < count; ++i) {
@@ -126,7 +126,7 @@ class TensorDecoder {
       body.remove_prefix(size);
       sum.Update(words);
     }
-    if (!body.empty()) return absl::DataLossError("payload of changed words has another length");
+    if (!body.empty()) return absl::DataLossError("payload of changed words has the wrong length");
     return sum.Finish();
   }
 
@@ -147,7 +147,7 @@ absl::Status CheckBase(const Snapshot* base, const v1::DeltaHeader& header) {
                                                       base::Hex(base->checksum()), " is held; send a full copy"));
   }
   if (!SameLayout(base->manifest(), header.target())) {
-    return absl::InvalidArgumentError(absl::StrCat(wanted, " but names other tensors; send a full copy"));
+    return absl::InvalidArgumentError(absl::StrCat(wanted, " but lists different tensors; send a full copy"));
   }
   return absl::OkStatus();
 }
@@ -161,7 +161,8 @@ absl::Status CheckEntry(const v1::TensorDelta& tensor, size_t index, bool full) 
   if (tensor.tensor() != static_cast<int32_t>(index)) {
     return absl::InvalidArgumentError(absl::StrCat("entry ", index, " is for tensor ", tensor.tensor()));
   }
-  if (full && tensor.coding() != v1::TENSOR_FULL) return absl::InvalidArgumentError("a full copy has no base for it");
+  if (full && tensor.coding() != v1::TENSOR_FULL)
+    return absl::InvalidArgumentError("its coding needs a base, but this is a full copy");
   if (tensor.coding() == v1::TENSOR_UNCHANGED && !tensor.payload().empty()) {
     return absl::DataLossError("unchanged, but with a payload");
   }
@@ -176,7 +177,7 @@ absl::StatusOr<std::vector<std::shared_ptr<std::byte[]>>> Snapshot::Decode(const
                                                                            const CodecOptions& options) {
   const v1::Manifest& manifest = delta.header.target();
   const bool full = IsFullCopy(delta.header);
-  std::vector<size_t> order(sizes.size());  // the largest first, so that threads end together
+  std::vector<size_t> order(sizes.size());  // the largest first, so that threads finish together
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
   std::vector<std::shared_ptr<std::byte[]>> buffers(sizes.size());
@@ -187,7 +188,7 @@ absl::StatusOr<std::vector<std::shared_ptr<std::byte[]>>> Snapshot::Decode(const
     if (delta.tensors[i].coding() == v1::TENSOR_UNCHANGED) {
       if (base->manifest().tensors(static_cast<int>(i)).checksum() !=
           manifest.tensors(static_cast<int>(i)).checksum()) {
-        return absl::DataLossError("unchanged, but with another checksum; send a full copy");
+        return absl::DataLossError("unchanged, but with a different checksum; send a full copy");
       }
       buffers[i] = base->buffers_[i];
       return absl::OkStatus();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSliceBits = 20;  // 2 MiB of bf16: both versions of a slice stay in the second-level cache
 
-// The marks of a tensor's words; null = it has to be compared.
+// The marks of a tensor's words; null = compare it.
 const ChangeMask* MaskOf(const Snapshot& base, const Snapshot& target, int tensor) {
   const Changes* changes = target.changes();
   if (changes == nullptr || changes->base_checksum != base.checksum()) return nullptr;
@@ -25,7 +25,7 @@ const ChangeMask* MaskOf(const Snapshot& base, const Snapshot& target, int tenso
   return found->second.words() == words ? &found->second : nullptr;
 }
 
-// The slices of a BF16 tensor, each encoded by itself.
+// The slices of a BF16 tensor, each encoded separately.
 struct UlpTensor {
   size_t tensor = 0;
   std::vector<std::string> slices;
@@ -62,7 +62,7 @@ class TensorEncoder {
       Offer(v1::TENSOR_XOR, scratch_);
       TrySparse(base, target, elements, element_bytes, changed);
     }
-    // A tensor whose XOR compresses well hardly ever compresses better without its base: FULL is then not tried.
+    // A tensor whose XOR compresses well hardly ever compresses better without its base: skip FULL.
     if (base.empty() || best_size_ > target.size() / 2) Offer(v1::TENSOR_FULL, target);
     Finish(target, out);
     return changed;
@@ -80,7 +80,7 @@ class TensorEncoder {
   void Begin(std::span<const std::byte> target) {
     coding_ = v1::TENSOR_FULL;
     best_.clear();
-    best_size_ = target.size() + 1;  // of FULL, uncompressed, which another payload has to beat
+    best_size_ = target.size() + 1;  // of FULL, uncompressed, which another payload must beat
   }
 
   void Finish(std::span<const std::byte> target, v1::TensorDelta& out) {
@@ -229,7 +229,7 @@ class VersionEncoder {
   const Snapshot* const base_;
   const Snapshot& target_;
   const int threads_;
-  std::vector<TensorEncoder> tensor_encoders_;  // by worker, as the next
+  std::vector<TensorEncoder> tensor_encoders_;  // by worker, like the next
   std::vector<UlpEncoder> ulp_encoders_;
 };
 

@@ -1,4 +1,4 @@
-// An engine behind a gRPC channel, as a Sink: Rollout.UpdateWeights, ReleaseVersion and Status.
+// An engine on a gRPC channel, as a Sink: Rollout.UpdateWeights, ReleaseVersion and Status.
 #pragma once
 
 #include <chrono>

@@ -16,9 +16,9 @@ void ForEachPiece(int threads, int64_t count, const std::function<void(int64_t p
   };
   if (workers <= 1) return run(0);
   base::Executor others({.name = "pieces", .threads = 0});
-  // Without further threads the caller's does all.
+  // Without other threads, the caller's thread does all the work.
   if (const absl::Status added = others.AddThreads(workers - 1); !added.ok()) {
-    INGOT_LOG(warn, "weights are worked on by fewer threads than {}: {}", workers, added.ToString());
+    INGOT_LOG(warn, "weights are processed by fewer than {} threads: {}", workers, added.ToString());
   }
   for (int worker = 1; worker < workers; ++worker) others.Post([&run, worker] { run(worker); });
   run(0);

@@ -10,8 +10,8 @@ namespace ingot::weights {
 // among them. A thread has the same worker in [0, threads) at each call. Returns when all are done.
 void ForEachPiece(int threads, int64_t count, const std::function<void(int64_t piece, int worker)>& work);
 
-// The threads that work on so many bytes: not more than `most`, and none for less than 4 MiB, which take longer to hand
-// over than to work on.
+// The number of threads for `bytes` of work: at most `most`, and no extra thread for less than 4 MiB, which takes
+// longer to hand over than to process.
 int ThreadsFor(int64_t bytes, int most);
 
 }  // namespace ingot::weights

@@ -150,7 +150,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
 void Publisher::AddAnswers(const Update& update, std::chrono::nanoseconds encoded, PublishStats& stats) {
   double longest = -1;
   for (const std::unique_ptr<Engine>& engine : engines_) {
-    // An engine that has none yet is as far behind as can be.
+    // An engine without a version lags by all of them.
     stats.version_lag = std::max(stats.version_lag, stats.version - engine->reached);
     if (!engine->leased) continue;
     stats.retained &= engine->retained;
@@ -210,7 +210,7 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::sh
 absl::Status Publisher::NoLeaseError(int64_t version) {
   const std::string what = absl::StrCat("version ", version, " is live on none of ", engines_.size(), " engines");
   if (engines_.empty()) return absl::UnavailableError(what);
-  // An engine that may still take the version is worth waiting for.
+  // Wait for an engine that may still take the version.
   const auto found = std::find_if(engines_.begin(), engines_.end(),
                                   [](const auto& engine) { return engine->busy || !Rejects(engine->error); });
   if (found == engines_.end()) {

@@ -1,22 +1,21 @@
 // The Publisher sends each new version of the weights to every engine, all at once: a delta to engines that confirmed
-// the version before, a full copy to the others and to an engine that refuses the delta. An engine that shares memory
+// the previous version, a full copy to the others and to an engine that rejects the delta. An engine that shares memory
 // gets the version itself; if all do, nothing is encoded.
 //
 //   joining --confirmed newest--> leased --error, or no answer by the deadline--> lost --confirmed newest--> leased
 //
 // A version is live when every leased engine has confirmed it. An engine that was too slow catches up by itself when
-// it answers. An engine that failed is tried again, with a full copy, by the next Publish or CheckLeases.
+// it answers. The next Publish or CheckLeases retries a failed engine with a full copy.
 //
 // Retained versions: the publisher keeps the weights of every version that engines retain, until its release. An engine
-// that needs a full copy is asked for the versions that it holds, before that copy and after it. It is sent the
-// retained versions that it lacks, to hold beside the newest: an engine that was started again lacks all of them; an
-// engine that holds other weights under the same number has them replaced. Its lease waits for them, except for
-// versions that it refuses for good or has no room for, which the log names. No request that follows the newest runs on
-// them.
+// that needs a full copy is asked for the versions that it holds, before that copy and after it. It gets the retained
+// versions that it lacks, to hold next to the newest: a restarted engine lacks all of them, and an engine that holds
+// other weights under the same number has them replaced. Its lease waits for them, except for versions that it rejects
+// permanently or has no memory for, which the log names. No request that follows the newest runs on them.
 //
 // Threads: an executor with one thread per engine runs at most one task per engine at a time, so that a hung engine
-// delays nobody beyond the deadline. Publish and Release block. One thread, the trainer's, calls Publish; every other
-// method is thread safe. The destructor waits for updates in flight: a Sink must end its calls by itself at some time.
+// delays no other engine beyond the deadline. Publish and Release block. Only the trainer's thread calls Publish; every
+// other method is thread safe. The destructor waits for updates in flight: a Sink must end its calls by itself.
 #pragma once
 
 #include <chrono>
@@ -45,8 +44,8 @@ struct PublishStats {
   int64_t wire_bytes = 0;  // of one delta, not times the number of engines; 0 = all engines share memory
   int64_t full_bytes = 0;  // of an uncompressed full copy
   double density = 0;      // changed elements / all elements
-  // Parts of the way, one behind the other. Those from send_ms on are of the engine whose parts took longest together.
-  double save_ms = 0;  // before Publish: to keep the version on disk; the caller's to fill in
+  // Consecutive stages. From send_ms on, the times are of the engine whose stages took longest in total.
+  double save_ms = 0;  // before Publish: to save the version on disk; the caller fills it in
   double encode_ms = 0;
   double send_ms = 0;   // from the end of the encoding until the engine was called
   double fetch_ms = 0;  // the next four as in UpdateWeightsResponse
@@ -54,10 +53,10 @@ struct PublishStats {
   double wait_ms = 0;
   double pause_ms = 0;
   double publish_ms = 0;    // from the end of the encoding until the last engine confirmed
-  int64_t version_lag = 0;  // the most versions that any engine is behind, lost ones included
-  int full_copies = 0;      // engines that needed one
-  int leases_lost = 0;      // since the previous Publish, this one included
-  bool retained = false;    // true: it was to be retained, and every leased engine retains it
+  int64_t version_lag = 0;  // the largest number of versions that any engine is behind, lost engines included
+  int full_copies = 0;      // engines that needed a full copy
+  int leases_lost = 0;      // since the previous Publish, including this one
+  bool retained = false;    // true = retention was requested, and every leased engine retains it
 };
 
 // The state of one engine, for metrics and the dashboard.
@@ -75,31 +74,31 @@ class Publisher {
   ~Publisher();
 
   // Sends the engine a full copy of the newest version at once, if there is one; the engine is leased once it has
-  // confirmed the newest. `name` is for logs and metrics. RESOURCE_EXHAUSTED: the machine gives no thread for it.
+  // confirmed the newest. `name` is for logs and metrics. RESOURCE_EXHAUSTED: the system cannot start a thread for it.
   absl::Status AddEngine(std::string name, std::shared_ptr<Sink> sink);
 
   // Returns when the version is live on every leased engine and every joining engine has answered. Waits for lost
   // engines only while no engine is leased. Versions rise; the newest may be published again, with equal weights, to
-  // retain it: INVALID_ARGUMENT otherwise. If no engine is leased afterwards, the version is the newest all the same,
-  // and publishing it again tries again with the encoded bytes. The error is then UNAVAILABLE if an engine may still
-  // take the version, or an engine's own error if all refuse it for good.
+  // retain it: INVALID_ARGUMENT otherwise. If no engine is leased afterwards, the version is still the newest, and
+  // publishing it again retries with the encoded bytes. The error is then UNAVAILABLE if an engine may still take the
+  // version, or an engine's own error if all reject it permanently.
   absl::StatusOr<PublishStats> Publish(std::shared_ptr<const Snapshot> snapshot, bool retain);
 
   // Adds a retained version that an earlier publisher made, for a resumed run. Engines that lack it get it before the
   // newest. REQUIRES: nothing was published yet.
   void Retain(std::shared_ptr<const Snapshot> snapshot);
 
-  // To be called about once a second, so that an engine's death is noticed between two versions. Asks every idle leased
-  // engine for its version: an engine that does not answer, or holds another one since it was started again, loses its
-  // lease. Sends the newest version to engines without a lease. Waits for none of this.
+  // Call this about once a second, so that an engine's death is noticed between two versions. Asks every idle leased
+  // engine for its version: an engine that does not answer, or that restarted and holds another version, loses its
+  // lease. Sends the newest version to engines without a lease. Does not block.
   void CheckLeases();
 
   // Frees a retained version on all engines. Returns the first error of a leased engine. An engine that could not be
-  // told is told when it next answers.
+  // reached gets the release when it next answers.
   absl::Status Release(int64_t version);
 
-  // For each version, the number of engines that hold it now, versions that an earlier trainer had retained included.
-  // An engine that cannot be reached counts as empty. Asks one engine after the other.
+  // For each version, the number of engines that hold it now, including versions that an earlier trainer retained.
+  // An unreachable engine counts as empty. Asks one engine after the other.
   std::map<int64_t, int> HeldVersions() const;
 
   std::shared_ptr<const Snapshot> newest() const;
@@ -112,7 +111,7 @@ class Publisher {
   struct Update;
   using RetainedUpdates = std::map<int64_t, std::shared_ptr<Update>>;  // by version
 
-  // The update for `snapshot`; newest_ itself if that is the same one.
+  // The update for `snapshot`; newest_ if that is the same version.
   absl::StatusOr<std::shared_ptr<Update>> MakeUpdate(std::shared_ptr<const Snapshot> snapshot, bool retain)
       ABSL_LOCKS_EXCLUDED(mu_);
   // An update that holds a retained version's weights once, without an encoded copy for joining engines.
@@ -123,7 +122,7 @@ class Publisher {
   // Posts a task for the engine if it has a job and no task yet.
   void Schedule(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ScheduleAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The engine's task: its jobs, one after the other, until there are none.
+  // The engine's task: runs its jobs, one after the other, until none is left.
   void Serve(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
   Job NextJob(const Engine& engine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Job Begin(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
@@ -133,7 +132,7 @@ class Publisher {
   // Sends the whole version, and the versions of `retained` that the engine lacks.
   absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, RetainedUpdates retained)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Sends a version to be held beside the newest.
+  // Sends a version that the engine holds next to the newest.
   absl::Status SendBeside(Engine& engine, Update& update) ABSL_LOCKS_EXCLUDED(mu_);
   // Removes from `retained` the versions that the engine will not hold.
   absl::Status SendRetained(Engine& engine, RetainedUpdates* retained) ABSL_LOCKS_EXCLUDED(mu_);
@@ -151,7 +150,7 @@ class Publisher {
   void AddAnswers(const Update& update, std::chrono::nanoseconds encoded, PublishStats& stats)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Waits for `done` until the deadline; false: the deadline passed first.
+  // Waits for `done` until the deadline; false = the deadline passed first.
   bool WaitUntil(std::chrono::nanoseconds deadline, const std::function<bool()>& done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -164,7 +163,7 @@ class Publisher {
   RetainedUpdates retained_ ABSL_GUARDED_BY(mu_);  // until their release
   int leases_lost_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  base::Executor executor_;  // a thread per engine; last: its tasks end before the rest goes
+  base::Executor executor_;  // a thread per engine; last: its tasks end before the other members
 };
 
 }  // namespace ingot::weights

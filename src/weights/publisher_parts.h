@@ -13,18 +13,18 @@
 
 namespace ingot::weights {
 
-// One version on its way. Constant after construction, except for the full copies, which the first engine that needs
-// one encodes. A delta without a base is a full copy already.
+// One version on its way. Constant after construction, except for the full copies: the first engine that needs a copy
+// encodes it. A delta without a base is already a full copy.
 struct Publisher::Update {
-  int64_t generation = 0;  // counts the updates from 1; 0 = a retained version only
+  int64_t generation = 0;  // counts the updates from 1; 0 = only a retained version
   std::shared_ptr<const Snapshot> snapshot;
   bool retain = false;
   CodecOptions codec;
-  std::optional<EncodedDelta> delta;  // from the generation before, or a full copy; none if all engines share memory
+  std::optional<EncodedDelta> delta;  // from the previous generation, or a full copy; none if all engines share memory
   double density = 0;                 // of the delta
 
   base::Mutex mu;
-  std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // stays: a lost engine is tried every second
+  std::optional<EncodedDelta> full ABSL_GUARDED_BY(mu);          // kept: a lost engine is retried every second
   std::weak_ptr<const EncodedDelta> beside ABSL_GUARDED_BY(mu);  // lives while it is being sent to an engine
 
   absl::StatusOr<const EncodedDelta*> FullCopy() {
@@ -70,12 +70,12 @@ struct Publisher::Engine {
   int64_t attempted = 0;                // the last generation tried, confirmed or not; 0 = none
   absl::Status error;                   // of that attempt
   std::chrono::nanoseconds sent_at{0};  // the beginning of that attempt
-  bool retry = false;                   // the newest is to be tried once more
-  bool ask = false;                     // the engine is to be asked for its version
+  bool retry = false;                   // try the newest once more
+  bool ask = false;                     // ask the engine for its version
   std::vector<int64_t> releases;        // versions to free
   absl::Status release_error;           // of releases.front(); while it is set, no release is sent
   v1::UpdateWeightsResponse answer;     // of the confirmed generation
-  int64_t reached = -1;                 // the last version that it ever confirmed; -1 = none
+  int64_t reached = -1;                 // the last version that it confirmed; -1 = none
   int full_copies = 0;
   bool retained = false;  // the last version that it confirmed
 };
@@ -88,11 +88,11 @@ struct Publisher::Job {
   std::shared_ptr<Update> update = {};  // kUpdate
   bool delta_fits = false;              // kUpdate: the engine holds the base of the delta
   bool holds_base = false;              // kUpdate: the engine has confirmed a version since its start
-  RetainedUpdates retained = {};        // kUpdate: versions that the engine holds beside it
+  RetainedUpdates retained = {};        // kUpdate: versions that the engine also holds
 };
 
-// True for an answer that an engine gives again however often it is asked. Any other may pass: the engine is being
-// started again, or was too slow.
+// True for an error that an engine returns again on every retry. Any other error may pass: the engine is restarting, or
+// was too slow.
 bool Rejects(const absl::Status& status);
 
 }  // namespace ingot::weights

@@ -1,4 +1,4 @@
-// The publisher's task for one engine: what it sends, and what it makes of the answer.
+// The publisher's task for one engine: what it sends, and how it handles the answer.
 #include <algorithm>
 #include <utility>
 
@@ -90,7 +90,7 @@ void Publisher::SendUpdate(Engine& engine, Job job) {
   } else if (!full) {
     response = engine.sink->Update(*update->delta);
     if (absl::IsFailedPrecondition(response.status()) || absl::IsDataLoss(response.status())) {
-      INGOT_LOG(warn, "engine {} refused the delta to version {}, sending a full copy: {}", engine.name, version,
+      INGOT_LOG(warn, "engine {} rejected the delta to version {}, sending a full copy: {}", engine.name, version,
                 std::string(response.status().message()));
       full = true;
     }
@@ -110,7 +110,7 @@ void Publisher::SendUpdate(Engine& engine, Job job) {
     return;
   }
   if (!logged) {
-    INGOT_LOG(warn, "engine {} {} version {}, tried again: {}", engine.name,
+    INGOT_LOG(warn, "engine {} {} version {}, retrying: {}", engine.name,
               engine.leased ? "loses its lease at" : "did not take", version, response.status().ToString());
   }
   EndLease(engine);
@@ -125,10 +125,10 @@ void Publisher::RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& u
   engine.release_error = absl::OkStatus();
   engine.retained = update->retain && !response.not_retained();
   if (response.not_retained()) {
-    INGOT_LOG(warn, "engine {} serves version {} but does not retain it: it holds as many as it may", engine.name,
-              engine.version);
+    INGOT_LOG(warn, "engine {} serves version {} but cannot retain it: it holds its maximum number of versions",
+              engine.name, engine.version);
   }
-  // The version was released while the engine was told to retain it.
+  // The version was released while the request to retain it was on its way.
   if ((full || engine.sink->SharesMemory()) && update->retain && !retained_.contains(engine.version))
     engine.releases.push_back(engine.version);
   // If a newer version is out, the engine gets that next, and its lease waits for it.
@@ -146,8 +146,8 @@ void Publisher::EndLease(Engine& engine) {
 
 absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update,
                                                               RetainedUpdates retained) {
-  // Before the newest: an engine without a newest version tells calls that are pinned to a missing one to come again;
-  // an engine that has one tells them that the version is lost.
+  // Before the newest: an engine without a newest version asks calls that are pinned to a missing version to retry; an
+  // engine with a newest version reports to them that the version is lost.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   v1::UpdateWeightsResponse response;
   if (engine.sink->SharesMemory()) {
@@ -157,7 +157,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Up
     INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
     INGOT_ASSIGN_OR_RETURN(response, engine.sink->Update(*copy));
   }
-  // After it too: a version that was live and not retained is gone now, and the engine may have been started again.
+  // After it too: a live version that was not retained is gone now, and the engine may have restarted.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   return response;
 }
@@ -171,7 +171,7 @@ absl::Status Publisher::SendBeside(Engine& engine, Update& update) {
 absl::Status Publisher::SendRetained(Engine& engine, RetainedUpdates* retained) {
   if (retained->empty()) return absl::OkStatus();
   const absl::StatusOr<std::vector<HeldVersion>> held = engine.sink->HeldVersions();
-  if (!held.ok()) return base::Annotate(held.status(), "it cannot say what it holds");
+  if (!held.ok()) return base::Annotate(held.status(), "cannot list the versions that it holds");
   for (auto it = retained->begin(); it != retained->end();) {
     const auto& [version, update] = *it;
     const auto is_same = [&, version = version, checksum = update->snapshot->checksum()](const HeldVersion& one) {
@@ -189,7 +189,7 @@ absl::Status Publisher::SendRetained(Engine& engine, RetainedUpdates* retained) 
     if (!Rejects(sent) && !absl::IsResourceExhausted(sent)) {
       return base::Annotate(sent, absl::StrCat("version ", version, ", which it is to keep"));
     }
-    INGOT_LOG(warn, "engine {} serves without version {}, which it is to keep: {}", engine.name, version,
+    INGOT_LOG(warn, "engine {} serves without version {}, which it should retain: {}", engine.name, version,
               sent.ToString());
     it = retained->erase(it);
   }

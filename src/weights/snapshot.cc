@@ -33,7 +33,7 @@ void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
   sum.Update(bytes);
 }
 
-// A string is hashed with its length, so that two manifests never have the same byte sequence.
+// A string is hashed with its length, so that two manifests never give the same byte sequence.
 void UpdateString(base::StreamingChecksum& sum, const std::string& text) {
   UpdateInt(sum, text.size());
   sum.Update(text);
@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
     INGOT_ASSIGN_OR_RETURN(buffers.emplace_back(),
                            options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Acquire(sizes[i]));
   }
-  std::vector<size_t> order;  // of tensors to copy: the largest first, so that threads end together
+  std::vector<size_t> order;  // of tensors to copy: the largest first, so that threads finish together
   std::vector<uint64_t> checksums(ordered.size());
   int64_t total = 0;
   for (size_t i = 0; i < ordered.size(); ++i) {

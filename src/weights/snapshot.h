@@ -24,14 +24,14 @@ struct TensorView {
   std::string dtype;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
-  std::shared_ptr<std::byte[]> owner = nullptr;  // of bytes that nobody changes any more; null = the view owns none
-  uint64_t checksum = 0;                         // TensorChecksum of bytes with an owner
+  std::shared_ptr<std::byte[]> owner = nullptr;  // of bytes that no longer change; null = the view owns none
+  uint64_t checksum = 0;                         // TensorChecksum of owned bytes
 };
 
 struct CopyOptions {
-  int threads = 1;                                   // that copy, the caller's among them; >= 1
-  BufferPool* buffers = nullptr;                     // memory of the tensors; null = it is allocated
-  std::shared_ptr<const Changes> changes = nullptr;  // of the tensors, from an earlier version; null = not known
+  int threads = 1;                                   // for the copy, including the caller's; >= 1
+  BufferPool* buffers = nullptr;                     // memory of the tensors; null = allocate it
+  std::shared_ptr<const Changes> changes = nullptr;  // of the tensors, from an earlier version; null = unknown
 };
 
 // Immutable, and shared by pointer: a reader keeps its version alive. It owns its bytes, 64-byte aligned per tensor,
@@ -39,7 +39,7 @@ struct CopyOptions {
 // Thread safe.
 class Snapshot {
  public:
-  // Sorts the tensors by name, shares those with an owner, copies the others and computes their checksums.
+  // Sorts the tensors by name, shares tensors with an owner, copies the others and computes their checksums.
   // INVALID_ARGUMENT on duplicate names, unknown dtypes or sizes that do not match shapes.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors,
                                                               const CopyOptions& options = {});
@@ -54,10 +54,10 @@ class Snapshot {
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Adopt(v1::Manifest manifest,
                                                                std::vector<std::shared_ptr<std::byte[]>> buffers);
 
-  // A version of which this process has the manifest alone: `delta`, which is elsewhere too, leads to it.
+  // A version of which this process has only the manifest. `delta`, also stored elsewhere, leads to it.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Elsewhere(std::shared_ptr<const EncodedDelta> delta);
 
-  // Whether the weights are in this process. REQUIRES of bytes and view: they are.
+  // Whether the weights are in this process. bytes() and view() require it.
   bool here() const { return elsewhere_ == nullptr; }
   const EncodedDelta& elsewhere() const { return *elsewhere_; }  // REQUIRES: they are not
 
@@ -68,14 +68,14 @@ class Snapshot {
   size_t size() const { return sizes_.size(); }
   std::span<const std::byte> bytes(size_t tensor) const;
   TensorView view(size_t tensor) const;  // with its owner
-  // The words by which it may differ from an earlier version; null = not known.
+  // The words by which it may differ from an earlier version; null = unknown.
   const Changes* changes() const { return changes_.get(); }
 
  private:
   friend absl::StatusOr<std::shared_ptr<const Snapshot>> Apply(const std::shared_ptr<const Snapshot>& base,
                                                                const EncodedDelta& delta, const CodecOptions& options);
 
-  // The tensors of `delta`, verified. `sizes` are those of its manifest.
+  // The tensors of `delta`, verified. `sizes`: TensorSizes of its manifest.
   static absl::StatusOr<std::vector<std::shared_ptr<std::byte[]>>> Decode(const Snapshot* base,
                                                                           const EncodedDelta& delta,
                                                                           const std::vector<int64_t>& sizes,
@@ -91,17 +91,17 @@ class Snapshot {
   std::shared_ptr<const EncodedDelta> elsewhere_;  // null = the weights are here
 };
 
-// The size in bytes of one element; INVALID_ARGUMENT: the project does not use the dtype.
+// The size in bytes of one element. INVALID_ARGUMENT: the dtype is not supported.
 absl::StatusOr<int64_t> DtypeBytes(const std::string& dtype);
 
 // The bytes of every tensor. INVALID_ARGUMENT unless names are unique and ordered, dtypes known, shapes non-negative
 // and the sum at most `max_bytes`. Safe for a manifest from the network: nothing else is read.
 absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, int64_t max_bytes);
 
-// The right value of Manifest.checksum; never 0, which means "no base" in a delta.
+// The correct value of Manifest.checksum; never 0, which means "no base" in a delta.
 uint64_t ManifestChecksum(const v1::Manifest& manifest);
 
-// DATA_LOSS: the tensor's bytes have a checksum that its manifest does not declare.
+// DATA_LOSS: the checksum of the tensor's bytes differs from its manifest's.
 absl::Status CheckTensor(const v1::TensorInfo& declared, uint64_t checksum);
 
 }  // namespace ingot::weights

@@ -1,5 +1,5 @@
-// The checksum of a tensor's bytes in a version (TensorInfo.checksum). Slices of kSliceBytes are hashed by themselves, on
-// several threads or while something else writes them; the checksum is that of their digests, in order.
+// The checksum of a tensor's bytes in a version (TensorInfo.checksum). Slices of kSliceBytes are hashed separately, on
+// several threads or while something else writes them. The checksum covers their digests, in order.
 //
 //   one slice     Checksum64 of the bytes
 //   more          Checksum64 of the slices' Checksum64, each as eight bytes, little-endian
@@ -19,7 +19,7 @@ namespace ingot::weights {
 
 inline constexpr int64_t kSliceBytes = int64_t{1} << 17;
 
-// The slices of a tensor of so many bytes: at least one.
+// The number of slices of a tensor of `bytes`: at least one.
 inline int64_t SlicesOf(int64_t bytes) { return std::max<int64_t>((bytes + kSliceBytes - 1) / kSliceBytes, 1); }
 
 // `digests`: of all slices of a tensor, at least one.
@@ -31,7 +31,7 @@ uint64_t TensorChecksum(std::span<const std::byte> bytes);
 class StreamingTensorChecksum {
  public:
   void Update(std::span<const std::byte> bytes);
-  // Once.
+  // Call once.
   uint64_t Finish();
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kEntryWords = ChangeMask::kEntryWords;
 constexpr uint64_t kEscape = 255;
-constexpr size_t kAhead = 16;  // entries that are read ahead
+constexpr size_t kAhead = 16;  // entries to prefetch
 
 uint16_t LoadWord(const std::byte* from, int64_t index) {
   uint16_t word;
@@ -39,8 +39,8 @@ std::string_view AsText(std::span<const std::byte> bytes) {
 
 uint64_t ByteAt(std::string_view bytes, size_t index) { return static_cast<unsigned char>(bytes[index]); }
 
-// Reads ahead the cache lines with marked words of the entry that comes 2 KiB later. Marks are too far apart for the
-// processor to foresee.
+// Prefetches the cache lines with marked words of the entry that comes 2 KiB later. Marks are too far apart for the
+// processor to predict.
 inline void Prefetch(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries, size_t e) {
   constexpr int64_t kLineWords = 32;
   if (e + kAhead >= entries.size()) return;
@@ -55,10 +55,10 @@ inline void Prefetch(const std::byte* base, const std::byte* target, std::span<c
 // The ends of the three streams of a slice.
 struct ChangeStreams {
   std::byte *gap, *length, *sign;
-  int64_t next = 0;     // the word behind the last changed one
-  uint64_t signs = 0;   // that are not written yet
-  int64_t waiting = 0;  // number of those; < 64
-  int64_t written = 0;  // number of the others
+  int64_t next = 0;     // the word after the last changed word
+  uint64_t signs = 0;   // not written yet
+  int64_t waiting = 0;  // number of pending signs; < 64
+  int64_t written = 0;  // number of written signs
 
   // The gap of one word; `word` becomes the last changed one.
   void AddGap(int64_t word) {
@@ -102,7 +102,7 @@ void AppendEntry(const std::byte* base, const std::byte* target, int64_t e, uint
   for (uint64_t bits = entry; bits != 0; bits &= bits - 1) {
     const int64_t word = e * kEntryWords + std::countr_zero(bits);
     const int16_t moved = Moved(base, target, word);
-    if (moved == 0) continue;  // marked, and equal all the same
+    if (moved == 0) continue;  // marked, but equal
     streams.AddGap(word);
     streams.AddSigns(moved < 0 ? 1 : 0, 1);
     streams.AddLength(moved);
@@ -130,7 +130,7 @@ INGOT_VECTORS inline uint64_t Join(__mmask32 low, __mmask32 high) {
   return static_cast<uint64_t>(low) | static_cast<uint64_t>(high) << 32;
 }
 
-// Reads ahead the entry that comes 2 KiB later: vectors read all of it.
+// Prefetches the entry that comes 2 KiB later: vectors read all of it.
 inline void PrefetchWhole(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries, size_t e) {
   if (e + kAhead >= entries.size() || entries[e + kAhead] == 0) return;
   constexpr int64_t kEntryBytes = kEntryWords * kWordBytes;
@@ -241,7 +241,7 @@ bool UlpEncoder::HasVectors() { return kHasVectors; }
 
 int64_t UlpEncoder::Collect(const std::byte* base, const std::byte* target, int64_t words,
                             std::span<const uint64_t> entries) {
-  // Room for a change of every word, and for one vector more than is needed. Growing alone: a resize clears memory.
+  // Space for a change of every word, plus one extra vector. It only grows, because a resize clears memory.
   const auto most = static_cast<size_t>(words);
   if (signs_.size() < most / 8 + 16) {
     gaps_.resize(most + most / kEscape + 1 + kEntryWords);
@@ -280,7 +280,7 @@ absl::StatusOr<std::string_view> UlpDecoder::TakeStream(std::string_view& slice,
                                                         std::vector<std::byte>& unpacked) {
   INGOT_ASSIGN_OR_RETURN(const uint64_t bytes, TakeVarint(slice));
   INGOT_ASSIGN_OR_RETURN(const uint64_t stored, TakeVarint(slice));
-  if (bytes > limit || (stored == 0 ? bytes : stored) > slice.size()) return Broken("a stream has another length");
+  if (bytes > limit || (stored == 0 ? bytes : stored) > slice.size()) return Broken("a stream has the wrong length");
   const std::string_view body = slice.substr(0, stored == 0 ? bytes : stored);
   slice.remove_prefix(body.size());
   if (stored == 0) return body;
@@ -295,11 +295,11 @@ absl::Status UlpDecoder::Decode(std::string_view slice, std::span<std::byte> wor
   if (count == 0 || count > size) return Broken(absl::StrCat(count, " changes among ", size, " words"));
   INGOT_ASSIGN_OR_RETURN(const std::string_view gaps, TakeStream(slice, count + size / kEscape, gaps_));
   const size_t sign_bytes = (count + 7) / 8;
-  if (slice.size() < sign_bytes) return Broken("it is cut short");
+  if (slice.size() < sign_bytes) return Broken("it is truncated");
   const std::string_view signs = slice.substr(0, sign_bytes);
   slice.remove_prefix(sign_bytes);
   INGOT_ASSIGN_OR_RETURN(const std::string_view lengths, TakeStream(slice, 3 * count, lengths_));
-  if (!slice.empty()) return Broken("it has another length");
+  if (!slice.empty()) return Broken("it has the wrong length");
 
   size_t gap_at = 0, length_at = 0;
   uint64_t word = 0;

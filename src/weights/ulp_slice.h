@@ -2,18 +2,18 @@
 //
 // A distance counts the representable numbers between the old word and the new one. Bit patterns are numbered in the
 // order of the floats, from the negative NaNs to the positive ones, -0 just below +0; the distance is the difference of
-// two numbers modulo 2^16. So every pattern can become every other, and small steps of the optimizer are distances of
-// one or two, in a zero's neighbourhood too.
+// two numbers modulo 2^16. So every pattern can become any other, and small steps of the optimizer are distances of
+// one or two, also near zero.
 //
 //   slice     varint count of changed words (>= 1), gaps, signs, lengths
 //   gaps      stream of bytes: a word's gap is the number of words since the changed one before it, or since the start
-//             of the slice; 255 adds 255 and goes on with the next byte
+//             of the slice; 255 adds 255 and continues with the next byte
 //   signs     (count + 7) / 8 bytes: bit i % 8 of byte i / 8 is set if change i goes down
 //   lengths   stream of bytes: |distance| - 1; 255 is followed by two bytes, little-endian
 //   stream    varint bytes, varint stored: bytes that follow, one zstd frame; 0 = they follow as they are
 //
-// Signs are random bits, and each stream has statistics of its own: together they would compress worse. The decoder
-// checks every count, size and position, and writes nothing outside its slice.
+// Signs are random bits, and each stream has its own statistics: together they would compress worse. The decoder checks
+// every count, size and position, and writes nothing outside its slice.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ namespace ingot::weights {
 // Not thread safe: it reuses its memory and its zstd context.
 class UlpEncoder {
  public:
-  // `vectors`: of 64 bytes, if the processor has those that pick bytes out (AVX512-VBMI2). The bytes are the same.
+  // `vectors`: use vectors of 64 bytes if the processor can compress bytes (AVX512-VBMI2). The output is the same.
   explicit UlpEncoder(int zstd_level, bool vectors = true) : level_(zstd_level), vectors_(vectors && HasVectors()) {}
 
   static bool HasVectors();
@@ -71,7 +71,7 @@ class UlpDecoder {
 
 // Appends seven bits a byte, the lowest first.
 void AppendVarint(uint64_t value, std::string& out);
-// Takes one off `bytes`. DATA_LOSS: it is cut short or longer than 64 bits.
+// Takes one off `bytes`. DATA_LOSS: it is truncated or longer than 64 bits.
 absl::StatusOr<uint64_t> TakeVarint(std::string_view& bytes);
 
 }  // namespace ingot::weights

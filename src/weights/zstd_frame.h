@@ -15,10 +15,10 @@ namespace ingot::weights {
 
 class ZstdFrame {
  public:
-  // Appends the compressed bytes to `out` if they are fewer than `limit`. False: they are not; `out` is as before.
+  // Appends the compressed bytes to `out` if they are fewer than `limit`. False = they are not; `out` is unchanged.
   bool Compress(std::span<const std::byte> bytes, int level, size_t limit, std::string& out);
 
-  // Fills `out`. DATA_LOSS: the frame is damaged, or its content has another size.
+  // Fills `out`. DATA_LOSS: the frame is damaged, or its content has a different size.
   absl::Status Decompress(std::string_view frame, std::span<std::byte> out);
 
   // The content size in the frame's header. DATA_LOSS: the header names none, or more than `limit`.

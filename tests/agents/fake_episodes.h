@@ -22,7 +22,7 @@ class FakeEpisodes final : public Episodes {
   std::function<absl::Status(const v1::EpisodeEndRequest&)> before_end;
   std::function<void(const v1::SnapshotFilesPart&)> before_files;
   std::string last_rejection;                                                           // of every episode's end
-  std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; null = nothing
+  std::function<void(const v1::EpisodeOpenRequest&, v1::EpisodeOpenResponse&)> change;  // of an opening; may be null
   std::vector<std::string> domains = {""};                                              // of the tasks, in turn
 
   absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {

@@ -1,4 +1,4 @@
-// An HTTP/1.1 server on 127.0.0.1 that answers from a function, one connection at a time, on a thread of its own.
+// An HTTP/1.1 server on 127.0.0.1 that answers from a function, one connection at a time, on its own thread.
 #pragma once
 
 #include <arpa/inet.h>

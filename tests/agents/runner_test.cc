@@ -251,7 +251,7 @@ TEST_F(RunnerTest, TheLogNamesTheGatewaysLastRejectionBesideTheCrash) {
   testing::internal::CaptureStdout();
   RunAll(episodes);
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              HasSubstr("stderr ends: KeyError; the gateway's last refusal: 400 context_length_exceeded: 900 tokens"));
+              HasSubstr("stderr ends: KeyError; the gateway's last rejection: 400 context_length_exceeded: 900 tokens"));
 }
 
 TEST_F(RunnerTest, ASignalFails) {

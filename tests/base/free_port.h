@@ -7,8 +7,8 @@
 
 namespace ingot::base::testing {
 
-// A port at which nobody listens; 0 = there is none. Its socket stays open until the process ends, so that the system gives
-// the port to nobody who asks for any. The server must set SO_REUSEADDR.
+// A port without a listener; 0 = none. Its socket stays open until the process ends, so that the system does not give
+// the port to a program that asks for any port. The server must set SO_REUSEADDR.
 inline int FreePort() {
   const int holder = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;

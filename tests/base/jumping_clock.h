@@ -1,4 +1,4 @@
-// A clock whose wall time a test sets, as an administrator or NTP does; its monotonic time is that of another clock.
+// A clock whose wall time a test sets, as an administrator or NTP does; its monotonic time comes from another clock.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// A socket that takes connections on a free port of the loopback interface, for servers that a test writes by hand.
+// A socket that accepts connections on a free port of the loopback interface, for hand-written servers of a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class ListeningSocket {
 
   // HOST:PORT
   const std::string& place() const { return place_; }
-  // Blocks for a client's connection; below 0 = Shut was called.
+  // Blocks until a client connects; below 0 = Shut was called.
   int Accept() const { return ::accept(socket_, nullptr, nullptr); }
   void Shut() const { ::shutdown(socket_, SHUT_RDWR); }
 

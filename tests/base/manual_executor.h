@@ -1,5 +1,5 @@
 // An executor without threads and the clock that it runs on. Its tasks run inside RunReady and Advance, on the test's
-// own thread, each timer at exactly its moment.
+// own thread, each timer at exactly its time.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class ManualExecutor {
   Executor& executor() { return executor_; }
   int RunReady() { return executor_.RunReady(); }
 
-  // Moves the clock by `by`, stopping at every timer on the way; returns the number of tasks that ran.
+  // Advances the clock by `by`, stopping at every timer in between; returns the number of tasks that ran.
   int Advance(std::chrono::nanoseconds by) {
     const std::chrono::nanoseconds end = clock_.Now() + by;
     int ran = RunReady();

@@ -306,7 +306,7 @@ inline void RunRandomOperations(uint64_t seed, int shards, const Opener& open, i
         }
       }
       if (rng() % 3 == 0) request.clear_segments();
-      // Call ids are unique per shard alone.
+      // Call ids are unique only per shard.
       if (shards > 1) request.mutable_call()->set_call_id(id + request.call().call_id());
       const auto status = pool->AppendCall(request);
       ASSERT_EQ(status.code(), model.AppendCall(request)) << status;

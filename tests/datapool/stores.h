@@ -1,4 +1,4 @@
-// The stores that keep a pool's records, for tests of the laws that each of them keeps.
+// The stores for a pool's records, for tests of the laws that each store must keep.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ inline PostgresServer* SharedServer() {
   return server.get();
 }
 
-// The parameter is StoreOptions::backend. Each test has a pool of its own.
+// The parameter is StoreOptions::backend. Each test has its own pool.
 class StoreContract : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

@@ -131,7 +131,7 @@ TEST_F(FromAtifTest, FaultsNameTheirStep) {
   EXPECT_THAT(std::string(read(R"({"schema_version": "ATIF-v1.7", "steps": [{"source": "user", "message": "x"},
     {"source": "agent", "message": "y", "metrics": {"prompt_token_ids": [-1], "completion_token_ids": [1]}}]})")
                               .message()),
-              HasSubstr("which is no id"));
+              HasSubstr("which is not a token id"));
 }
 
 }  // namespace

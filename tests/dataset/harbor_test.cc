@@ -95,12 +95,12 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   for (const char* const line :
        {"compose: it asks for several containers", "gpu: it asks for environment.gpus",
         "network: it asks for a network", "windows: it asks for Windows", "mcp: it asks for MCP servers",
-        "apart: its tests want an environment of their own", "torn: task.toml, line ", "mute: it has no instruction.md",
+        "apart: its tests need a separate environment", "torn: task.toml, line ", "mute: it has no instruction.md",
         "unjudged: it has no tests/test.sh", "tpu: it asks for environment.tpu",
         "online: it asks for a network beyond the gateway (verifier.network_mode)",
-        "collects: it asks for commands between agent and tests",
-        "secret: it asks for a variable of this machine (verifier.env.KEY)",
-        "relative: environment.workdir is no absolute path"}) {
+        "collects: it runs commands between agent and tests",
+        "secret: it needs an environment variable of this machine (verifier.env.KEY)",
+        "relative: environment.workdir is not an absolute path"}) {
     EXPECT_THAT(all, HasSubstr(line));
   }
   EXPECT_THAT(std::string(LoadTasks(root_.string()).status().message()),
@@ -255,7 +255,7 @@ TEST_F(HarborTest, ABadTaskIsRejectedAlone) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_THAT(Rejections(*read),
               testing::MatchesRegex("bare: it has no task.toml\nempty: its instruction.md is empty\n"
-                                    "ill: environment.healthcheck has no command: write one, or none of it\n"
+                                    "ill: environment.healthcheck has no command: write one, or remove the section\n"
                                     "looped: cannot read [^\n]*looped/task.toml[^\n]*\n"
                                     "odd: its instruction.md is not UTF-8\n"));
   const auto source = ReadTasks(root_.string());
@@ -264,7 +264,7 @@ TEST_F(HarborTest, ABadTaskIsRejectedAlone) {
   EXPECT_EQ(source->tasks[0].task_id(), "good");
   EXPECT_EQ(source->rejected, 5);
   EXPECT_EQ(source->remark, "1 of 6 tasks of " + root_.string() +
-                                " run here; the first refused is bare: it has no task.toml; `ingot tasks check " +
+                                " run here; the first rejected is bare: it has no task.toml; `ingot tasks check " +
                                 root_.string() + "` lists all");
   EXPECT_EQ(Rejections(*ReadHarborFolder((root_ / "bare").string())), "bare: it has no task.toml\n");
 }
@@ -292,7 +292,7 @@ TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRejectedAlone) {
            {"j", "solution/up", "../..", "solution/up leads out of"},
            {"k", "task.toml", "", "task.toml is a named pipe \\(FIFO\\), not a file"},
            {"l", "instruction.md", "", "instruction.md is a named pipe \\(FIFO\\), not a file"},
-           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task has files"},
+           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task may have only files"},
            {"n", "tests", "", "tests is a named pipe \\(FIFO\\), not a folder"},
            {"o", "environment/data/pipe", "", "environment/data/pipe is a named pipe"},
            {"p", "environment/.dockerignore", "/etc/shadow", "environment/.dockerignore leads out of"},
@@ -354,7 +354,7 @@ TEST_F(HarborTest, ASwapAfterALookGainsNothing) {
 TEST_F(HarborTest, TextThatIsNoTomlEndsNoProcess) {
   HarborToml read;
   const auto why = [&](const std::string& text) { return std::string(ReadHarborToml(text, read).message()); };
-  EXPECT_EQ(why("version = \"1.0\"\n[\n"), "task.toml, line 2: it is no TOML: check its brackets and quotation marks");
+  EXPECT_EQ(why("version = \"1.0\"\n[\n"), "task.toml, line 2: not valid TOML: check the brackets and quotation marks");
   EXPECT_THAT(why("[\n" + std::string(100'000, '\n')), HasSubstr("line 1:"));
   std::string dotted = "a";
   for (int i = 0; i < 200'000; ++i) dotted += ".a";
@@ -418,7 +418,7 @@ TEST_F(HarborTest, FieldsThatAreNotHonouredAreRemarkedOn) {
   Task("b", "[agnet]\ntimeout_sec = 5\n");
   EXPECT_EQ(ReadTasks(root_.string())->remark,
             "1 field of the tasks of " + root_.string() +
-                " not honoured; the first is of b: agnet: not read, as Harbor has no such section; the nearest is "
+                " not supported; the first is of b: agnet: not read, as Harbor has no such section; the nearest is "
                 "'agent'; `ingot tasks check " +
                 root_.string() + "` lists all");
 }

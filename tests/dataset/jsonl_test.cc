@@ -89,7 +89,8 @@ TEST(JsonlTest, FilesThatCannotBeReadAreNamed) {
 TEST(JsonlTest, LimitsHold) {
   JsonlOptions options;
   options.max_line_bytes = 10;
-  EXPECT_THAT(TaskError("{\"a\":1}\n{\"a\":12345678}\n", options), HasSubstr(":2: the line is longer than 10 bytes"));
+  EXPECT_THAT(TaskError("{\"a\":1}\n{\"a\":12345678}\n", options),
+              HasSubstr(":2: the line is longer than the limit of 10 bytes"));
   options = {};
   options.max_lines = 2;
   EXPECT_THAT(TaskError("{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n", options), HasSubstr("more than 2 lines"));
@@ -116,10 +117,10 @@ TEST(TasksTest, IdsDomainsAndPayloads) {
 
 TEST(TasksTest, ErrorsNameTheLine) {
   EXPECT_THAT(TaskError("{\"task_id\": \"a\"}\n\n{\"task_id\": \"a\"}\n"),
-              HasSubstr(":3: the task id 'a' is that of line 1"));
+              HasSubstr(":3: the task id 'a' is taken by line 1"));
   EXPECT_THAT(TaskError("{\"q\": 1}\n{\"q\": 1}\n"), HasSubstr(":2: the task id"));
   EXPECT_THAT(TaskError("{\"q\": 1}\n{\"q\": \n"), HasSubstr(":2: malformed JSON"));
-  EXPECT_THAT(TaskError("[1]\n"), HasSubstr(":1: the line is JSON but no object"));
+  EXPECT_THAT(TaskError("[1]\n"), HasSubstr(":1: the line is JSON but not an object"));
   EXPECT_THAT(TaskError("{\"task_id\": \"\"}"), HasSubstr(":1: 'task_id'"));
   EXPECT_THAT(TaskError("{\"task_id\": 1.5}"), HasSubstr(":1: 'task_id'"));
   EXPECT_THAT(TaskError("{\"domain\": 1}"), HasSubstr(":1: 'domain'"));
@@ -175,10 +176,10 @@ TEST(Tasks, OfSeveralFilesFollowEachOtherAndShareNoId) {
     return std::string(LoadTasks(paths).status().message());
   };
   EXPECT_EQ(error({one.path(), two.path(), two.path()}),
-            absl::StrCat(two.path(), ":2: the task id 'b' is that of ", two.path(), ":2 too"));
+            absl::StrCat(two.path(), ":2: the task id 'b' is taken by ", two.path(), ":2"));
   const TempFile equal_line("{\"x\": 1}\n"), empty("\n"), bad("{\"task_id\": \"z\"}\n{\n");
-  EXPECT_THAT(error({one.path(), equal_line.path()}), HasSubstr(absl::StrCat("is that of ", one.path(), ":2 too")));
-  EXPECT_EQ(error({one.path(), empty.path()}), empty.path() + ": there is no task in it");
+  EXPECT_THAT(error({one.path(), equal_line.path()}), HasSubstr(absl::StrCat("is taken by ", one.path(), ":2")));
+  EXPECT_EQ(error({one.path(), empty.path()}), empty.path() + ": the file has no task");
   EXPECT_THAT(error({one.path(), bad.path()}), testing::StartsWith(bad.path() + ":2: "));
 }
 

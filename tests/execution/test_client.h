@@ -1,4 +1,4 @@
-// A client of the service without sockets: it does what the HTTP server does with a handler.
+// A client of the service without sockets: it calls the handler as the HTTP server does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace ingot::execution {
 
-// False: it does not come true within a minute.
+// False = it did not become true within a minute.
 template <typename Ready>
 bool Eventually(Ready ready) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -49,7 +49,7 @@ class Call {
     if (exchange_ != nullptr && !done_) exchange_->Closed(http::Side::kClient);
   }
 
-  // Reads until `ready`, or the end; false: neither came within a minute.
+  // Reads until `ready`, or the end; false = neither within a minute.
   template <typename Ready>
   bool Await(Ready ready) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -85,7 +85,7 @@ class Call {
   bool is_done() const { return done_; }
 
  private:
-  // As the server does: again until nothing comes.
+  // Like the server: repeats until nothing more comes.
   void TakeEvents() {
     while (!done_) {
       http::Output output = exchange_->Send();

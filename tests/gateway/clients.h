@@ -145,7 +145,8 @@ inline bool KeepResponses(const World::Outcome& answer, base::json::array& histo
 
 // ---- google.generateContent ---------------------------------------------------------------------------------------
 
-// As in the history of a client that drops ids and signatures. System messages behind others are the user's here.
+// As in the history of a client that drops ids and signatures. System messages after other messages become user
+// messages here.
 inline base::json::object GoogleBody(const base::json::array& history) {
   using base::json::array;
   using base::json::object;

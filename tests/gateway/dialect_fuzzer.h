@@ -1,5 +1,5 @@
-// A fuzzer of one dialect: any body is answered, or refused with an error in the dialect's words. An ordinary test runs
-// it over edited bodies; libFuzzer runs it if clang builds it (INGOT_FUZZ).
+// A fuzzer of one dialect: any body is answered, or rejected with an error in the dialect's words. An ordinary test
+// runs it over edited bodies; libFuzzer runs it if clang builds it (INGOT_FUZZ).
 #pragma once
 
 #include <algorithm>
@@ -86,7 +86,7 @@ inline std::string PromptField(std::string_view dialect) {
   return dialect == "completions" ? "prompt" : dialect.starts_with("responses") ? "input" : "messages";
 }
 
-// The field that an error names, without nested fields; empty: none.
+// The field that an error names, without nested fields; empty = none.
 inline std::string FieldAtFault(const absl::Status& status) {
   const auto error = base::ParseJson(ErrorJson(status)).value();
   const auto& param = error.at("error").at("param");

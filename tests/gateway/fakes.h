@@ -1,4 +1,4 @@
-// A gateway with everything that it stands on in memory, and makers of requests.
+// A gateway with all of its dependencies in memory, and makers of requests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class TestAdmission final : public Admission {
     fail_ended = std::move(status);
   }
 
-  std::function<void(const v1::AdmitRequest&, v1::Ticket&)> change;  // set before the first episode; null = nothing
+  std::function<void(const v1::AdmitRequest&, v1::Ticket&)> change;  // set before the first episode; null = no change
   int places = 1000;
   v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
 
@@ -77,7 +77,7 @@ class TestAdmission final : public Admission {
   absl::Status fail_ended ABSL_GUARDED_BY(mu_);
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   int running_ ABSL_GUARDED_BY(mu_) = 0;
-  int admitted_ ABSL_GUARDED_BY(mu_) = 0;  // times that it was asked
+  int admitted_ ABSL_GUARDED_BY(mu_) = 0;  // number of calls
   int next_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<v1::ReportEpisodeEndRequest> ended_ ABSL_GUARDED_BY(mu_);
 };
@@ -92,7 +92,7 @@ class Flag {
     set_ = true;
     changed_.SignalAll();
   }
-  // False, and a failure of the test: nobody sets it for so long that nobody will.
+  // False = the flag was not set within the timeout; this fails the test.
   bool WaitAndClear() {
     const auto end = std::chrono::steady_clock::now() + kTimeout;
     base::MutexLock lock(mu_);

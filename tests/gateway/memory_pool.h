@@ -1,4 +1,4 @@
-// A pool in memory that shows its contents, and that waits or fails where a test wants it to.
+// A pool in memory that exposes its contents, and waits or fails where a test requests it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -202,7 +202,7 @@ class MemoryPool final : public datapool::Client {
     end_gate_ = closed;
     changed_.SignalAll();
   }
-  // Until `count` ends wait at the gate. False: there are fewer after 5 s.
+  // Blocks until `count` ends wait at the gate. False = fewer after 5 s.
   bool WaitForEnds(int count) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     base::MutexLock lock(mu_);
@@ -219,7 +219,7 @@ class MemoryPool final : public datapool::Client {
     base::MutexLock lock(mu_);
     fail_append = std::move(status);
   }
-  // So many calls are stored, and the answers are lost.
+  // Stores the next `count` calls, but loses their answers.
   void LoseAnswers(int count) {
     base::MutexLock lock(mu_);
     lost_answers_ = count;

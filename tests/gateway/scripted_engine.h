@@ -26,7 +26,7 @@ inline std::shared_ptr<const text::ChatFormat> TestFormat() {
 
 // What the engine samples for one request.
 struct Script {
-  std::string text;               // encoded with special tokens recognised
+  std::string text;               // encoded with special tokens recognized
   std::vector<int32_t> ids = {};  // instead of text
   bool end_of_turn = true;        // <|im_end|> follows
   int chunk = 3;                  // ids per chunk
@@ -38,7 +38,7 @@ struct Script {
 };
 
 // Answers from a thread per request, or, with `inline_chunks`, from inside Generate. Log-probs are -(1 + id % 7) / 8;
-// the version changes after every 4 ids. Honours the rule that a destroyed request hears nothing more.
+// the version changes after every 4 ids. A destroyed request gets no more calls, as the engine's contract requires.
 class ScriptedEngine final : public rollout::Client {
  public:
   using Author = std::function<Script(const v1::GenerateRequest&)>;
@@ -59,7 +59,7 @@ class ScriptedEngine final : public rollout::Client {
     if (inline_chunks) {
       Play(script, *state);
     } else if (hold_without_thread) {
-      bool released = false;  // whoever waited for this request may have been faster
+      bool released = false;  // the waiter for this request may have been faster
       {
         base::MutexLock lock(mu_);
         released = released_;
@@ -85,7 +85,7 @@ class ScriptedEngine final : public rollout::Client {
     return status;
   }
 
-  // Forgets the requests that came, so that a long run stays small.
+  // Forgets past requests, so that a long run stays small.
   void Forget() {
     base::MutexLock lock(mu_);
     requests_.clear();

@@ -1,4 +1,4 @@
-// A gateway on fakes behind a socket on 127.0.0.1.
+// A gateway on fakes, served on a socket on 127.0.0.1.
 #pragma once
 
 #include <memory>

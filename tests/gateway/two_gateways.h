@@ -28,7 +28,7 @@ inline Script Say(const std::string& text, bool hold = false) {
   return script;
 }
 
-// Passes all on to a pool, but for what a test wants otherwise.
+// Forwards everything to a pool, except what a test changes.
 class SpiedPool final : public datapool::Client {
  public:
   explicit SpiedPool(datapool::Client& pool) : pool_(pool) {}
@@ -87,7 +87,7 @@ class SpiedPool final : public datapool::Client {
 
 class TwoGateways : public ::testing::Test {
  protected:
-  // One of the gateways, with an engine of its own.
+  // One of the gateways, with its own engine.
   struct Place {
     std::string role;
     std::function<Script(const v1::GenerateRequest&)> author;

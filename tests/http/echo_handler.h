@@ -20,7 +20,7 @@ namespace ingot::http {
 //   /echo          at once
 //   /stream        as a stream of pieces of 1,000 bytes, one for each Send
 //   /hold          after Release
-//   /hold/stream   as a stream that begins with "begun\n" at once and goes on after Release
+//   /hold/stream   as a stream that begins with "begun\n" at once and continues after Release
 //   /small         at once, of at most 10 bytes
 //   /nothing       404 at once
 //   /refused       never: 403 by its head
@@ -54,13 +54,13 @@ class EchoHandler final : public Handler {
     }
     for (const auto& exchange : held) exchange->Wake();
   }
-  // The exchanges that were told that the connection closed.
+  // The exchanges that were notified that the connection closed.
   std::vector<Side> WaitForClosed(size_t count) {
     base::MutexLock lock(mu_);
     while (closed_.size() < count) changed_.Wait(mu_);
     return closed_;
   }
-  // How often a server asked for something to send.
+  // The number of times that a server asked for data to send.
   size_t sends() const {
     base::MutexLock lock(mu_);
     return sends_;
@@ -134,7 +134,7 @@ class EchoHandler final : public Handler {
   std::vector<Side> closed_ ABSL_GUARDED_BY(mu_);
 };
 
-// The handler behind a socket; the server starts at its first use.
+// The handler, served on a socket; the server starts at its first use.
 struct EchoSite {
   EchoSite() { options.port = 0; }
   ~EchoSite() { handler.Release(); }

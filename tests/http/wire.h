@@ -1,4 +1,4 @@
-// A client of an HTTP server on 127.0.0.1 that is written by hand: the bytes of each request are its test's.
+// A hand-written client of an HTTP server on 127.0.0.1: each test supplies the bytes of its requests.
 #pragma once
 
 #include <arpa/inet.h>

@@ -270,7 +270,7 @@ TEST(Adapters, ATargetThatTheFamilyLacksIsRejectedWithThoseThatItHas) {
   config.experts = {.count = 4, .per_token = 2, .width = 16};
   config.lora = {.rank = 2, .alpha = 4, .targets = {"gate_proj"}};
   EXPECT_THAT(std::string(config.Validate().message()),
-              HasSubstr("has 'gate_proj', which is no product of a qwen3_moe layer: q_proj, k_proj, v_proj, o_proj, "
+              HasSubstr("has 'gate_proj', which is not a product of a qwen3_moe layer: q_proj, k_proj, v_proj, o_proj, "
                         "experts.gate_proj, experts.up_proj, experts.down_proj"));
 }
 
@@ -365,7 +365,7 @@ TEST(ModelConfig, RopeScalingIsReadInBothFormsAndWrittenForBoth) {
     EXPECT_EQ(again->rope_theta, 5e5);
   }
   json.as_object()["rope_parameters"] = *base::ParseJson(R"({"rope_type": "default", "rope_theta": 5e5})");
-  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("something else"));
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("contradicts rope_scaling"));
 }
 
 }  // namespace

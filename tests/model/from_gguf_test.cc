@@ -225,7 +225,7 @@ TEST_F(FromGguf, RejectsAModelBeyondTheMemoryByItsLargestTensor) {
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(rejected.message()),
               ::testing::AllOf(HasSubstr(dir_ + "/m.gguf: "), HasSubstr("'blk.0.ffn_down.weight' [32, 64]"),
-                               HasSubstr(std::to_string(need - 1) + " are there")));
+                               HasSubstr(std::to_string(need - 1) + " are available")));
 }
 
 // The sizes of a configuration are not believed: a huge model with a small file is refused before anything is allocated.

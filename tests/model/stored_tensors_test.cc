@@ -83,7 +83,7 @@ TEST_F(Sparse, TheMemoryThatIsThereDecides) {
   EXPECT_EQ(CheckModelFile(path_, config, bytes), absl::OkStatus());
   const absl::Status rejected = CheckModelFile(path_, config, bytes - 1);
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(rejected.message()), HasSubstr(std::to_string(bytes - 1) + " are there"));
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr(std::to_string(bytes - 1) + " are available"));
 }
 
 TEST_F(Sparse, NamesAndShapesAreCheckedBeforeTheMemory) {

@@ -49,7 +49,7 @@ class EtcdCluster {
   EtcdCluster(const EtcdCluster&) = delete;
   EtcdCluster& operator=(const EtcdCluster&) = delete;
 
-  // The members' addresses, that of member `first` first.
+  // The members' addresses, beginning with member `first`.
   std::vector<std::string> endpoints(int first = 0) const {
     std::vector<std::string> rotated;
     for (size_t i = 0; i < clients_.size(); ++i) rotated.push_back(clients_[(first + i) % clients_.size()]);

@@ -1,4 +1,4 @@
-// Collects what a watcher tells.
+// Collects the events of a watcher.
 #pragma once
 
 #include <chrono>

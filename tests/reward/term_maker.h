@@ -36,7 +36,7 @@ inline Results ResultsOf(const TermOptions& options, const v1::Group& group, int
   return results.ok() ? *results : Results();
 }
 
-// The values of a group without errors, those of calls included.
+// The values of a group without errors, including calls' values.
 inline std::vector<double> ValuesOf(const TermOptions& options, const v1::Group& group, int64_t version = 0) {
   std::vector<double> values;
   for (const auto& result : ResultsOf(options, group, version)) {

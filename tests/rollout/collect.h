@@ -94,7 +94,7 @@ class StepGate {
     --held_;
     if (left_ > 0) --left_;
   }
-  // Waits until a step has begun that may not go on.
+  // Waits until a blocked step has begun.
   void AwaitHeld() {
     base::MutexLock lock(mu_);
     while (held_ == 0 || left_ != 0) changed_.Wait(mu_);
@@ -111,7 +111,7 @@ class StepGate {
   }
   base::Mutex mu_;
   base::CondVar changed_;
-  int left_ = -1;  // steps that may go on; -1 = all
+  int left_ = -1;  // steps that may continue; -1 = all
   int held_ = 0;   // steps inside Pass
 };
 

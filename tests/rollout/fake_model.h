@@ -105,7 +105,7 @@ class FakeRunner final : public ModelRunner {
   }
 
   std::span<const float> LogNormalizers() const override { return normalizers_; }
-  // A layer with one choice: the row's position plus 300, so that both bytes tell something.
+  // A layer with one choice: the row's position plus 300, so that both bytes matter.
   std::span<const uint16_t> Routes() const override { return routes_; }
 
   std::vector<int32_t> eos;

@@ -63,7 +63,7 @@ inline std::map<std::string, std::string> OutcomesOf(const std::string& file) {
   return outcomes;
 }
 
-// All were refused but the chroot, which leads to the sandbox's own root folder.
+// All were denied except the chroot, which leads to the sandbox's own root folder.
 inline void ExpectRejected(const std::map<std::string, std::string>& outcomes) {
   EXPECT_GT(outcomes.size(), 30u) << "it did not run to its end";
   for (const auto& [name, outcome] : outcomes) {

@@ -1,4 +1,5 @@
-// Commands in sandboxes, for tests of other things than the wall: agents have the test's uid, so that they reach its folders.
+// Commands in sandboxes, for tests of other things than the wall: agents have the test's uid, so that they reach its
+// folders.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ class TestFolder {
 
 inline constexpr uid_t kNobody = 65534;
 
-// Runs `body` as another uid in a process of its own, and fails with it.
+// Runs `body` as another uid in a separate process, and fails with it.
 inline void As(uid_t uid, const std::function<void()>& body) {
   if (geteuid() == uid) return body();
   std::fflush(stdout);

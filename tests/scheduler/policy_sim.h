@@ -1,5 +1,5 @@
 // A run of the policy in a random world, held at every event against a naive model of its law. The model has plain maps
-// and recomputes everything from scratch. The run crashes again and again: it goes on with a policy that was replayed
+// and recomputes everything from scratch. The run crashes repeatedly: it continues with a policy that was replayed
 // from its journal. replay_test.cc holds a whole scheduler against the same model.
 #pragma once
 
@@ -106,7 +106,7 @@ class PolicySim {
   PolicySim(const WindowOptions& options, uint64_t seed)
       : options_(options), fifo_(options), naive_(options), seed_(seed) {}
 
-  // Every so many events: compares the state with the naive model, replays the journal, and goes on with the replay.
+  // Called periodically: compares the state with the naive model, replays the journal, and continues with the replay.
   void set_check_every(int64_t events) { check_every_ = events; }
   int64_t greatest_age() const { return naive_.greatest_age(); }
   int64_t age_bound() const {

@@ -9,6 +9,6 @@ namespace ingot::testing {
 int64_t LiveBytes();
 int64_t PeakLiveBytes();  // since ResetPeakLive
 void ResetPeakLive();
-bool CountsMalloc();  // false under sanitizers, which have a malloc of their own
+bool CountsMalloc();  // false under sanitizers, which have their own malloc
 
 }  // namespace ingot::testing

@@ -150,7 +150,7 @@ inline TrainBatch RandomBatch(uint64_t seed, int64_t vocab, int64_t version, int
           CallSpec call;
           if (turn > 0 && draws.Below(3) == 0) {  // the agent rewrote its context
             history = Join(prompt, draws.Tokens(2, vocab));
-          } else if (turn > 0 && draws.Below(4) == 0) {  // a sub-agent with a prompt of its own
+          } else if (turn > 0 && draws.Below(4) == 0) {  // a sub-agent with its own prompt
             history = draws.Tokens(3, vocab);
           }
           call.context = history;

@@ -1,4 +1,4 @@
-// The reference for law 2: every call by itself, causal attention as a dense matrix, losses and metrics straight from
+// The reference for law 2: every call separately, causal attention as a dense matrix, losses and metrics straight from
 // their definitions. Shares only the model's layers with the trainer.
 #pragma once
 

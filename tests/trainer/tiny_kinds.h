@@ -1,4 +1,4 @@
-// Kinds of models beside the dense one of tiny_model.h, as small.
+// More kinds of models, as small as the dense one of tiny_model.h.
 #pragma once
 
 #include <ostream>

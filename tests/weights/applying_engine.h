@@ -55,7 +55,7 @@ class HoldingEngine : public Sink {
 // Applies the deltas that it is sent.
 class ApplyingEngine final : public HoldingEngine {
  public:
-  // `room`: versions that it holds beside the live one.
+  // `room`: the number of versions that it can hold next to the live one.
   explicit ApplyingEngine(size_t room = 4) : room_(room) {}
 
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {

@@ -13,7 +13,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr char kRejectedMark[] = "; the gateway's last refusal: ";
+constexpr char kRejectedMark[] = "; the gateway's last rejection: ";
 constexpr size_t kMaxRejection = 600;  // bytes
 
 absl::Status CheckName(const char* of, const std::string& name) {

@@ -69,8 +69,8 @@ struct AttentionSequence {
   const int32_t* visible_end = nullptr;  // [key_count]; null = plain causal
   const int32_t* positions = nullptr;    // [key_count] depth, read only with a window; null = the packed index
   // The runs of the keys in ascending order, the first at key 0. They replace key_begin and exclude a block table. With
-  // them a path through a packed tree is a sequence of its own, over keys that stay where the tree has them. Null = one
-  // run.
+  // them a path through a packed tree is a separate sequence, over keys that stay in their place in the tree. Null =
+  // one run.
   const KeyRun* key_runs = nullptr;
   int64_t key_run_count = 0;
 };
@@ -132,7 +132,7 @@ template <typename T>
 void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<T>& args, const ParallelFor& parallel);
 
 // The instruction set in force on this machine: "amx", "avx512bf16", "avx512", "avx2" or "portable". The first two
-// differ from avx512 in bf16 alone. "amx" also needs the operating system's permission; the process asks for it once.
+// differ from avx512 only in bf16. "amx" also needs the operating system's permission; the process asks for it once.
 // No environment variable is read. Tests and benchmarks may lower the set before the first call, never raise it, and
 // not while a call runs. LimitInstructionSet returns the set now in force.
 const char* InstructionSet();

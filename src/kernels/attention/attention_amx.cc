@@ -178,7 +178,7 @@ static_assert(kKeys == 4 * kTileWords && kLanes == kTileWords);
 
 #include "kernels/attention/attention_amx_few.inc"
 #include "kernels/attention/attention_amx_forward.inc"
-// Behind attention_amx_forward.inc, whose functions it uses.
+// After attention_amx_forward.inc, whose functions it uses.
 #include "kernels/attention/attention_amx_backward.inc"
 
 namespace ingot::kernels::amx {

@@ -15,7 +15,7 @@ using tiles::CeilDiv;
 
 // Keys and queries are cut into stripes. Phase p pairs key stripe k with query stripe (k + p) mod n. So no two items of
 // a phase add to the same gradient, and every gradient gets its terms in the order of the phases. No copies need
-// summing, and no result depends on threads. The cut depends on the shape alone.
+// summing, and no result depends on threads. The cut depends only on the shape.
 struct Stripes {
   int64_t keys, queries;  // per stripe; a cut divides neither a key tile nor a query block
   int64_t key_stripes, query_stripes;

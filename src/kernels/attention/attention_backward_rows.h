@@ -89,7 +89,7 @@ class RowWorker {
     }
   }
 
-  static constexpr int64_t kPackedBlocks = 8;  // as many as fit the second-level cache beside the rest
+  static constexpr int64_t kPackedBlocks = 8;  // as many as fit the second-level cache along with the rest
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
     const int64_t depth = p_.shape.head_dim;

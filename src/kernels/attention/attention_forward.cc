@@ -263,7 +263,7 @@ class ForwardWorker {
                    rescale_.get());
   }
 
-  // Writes queries into scratch, the heads of a query one after the other, and the softmax of the sink alone.
+  // Writes queries into scratch, the heads of a query one after the other, and the softmax of only the sink.
   void Begin(const AttentionSequence& seq, const Item& item, int64_t head, int64_t at) {
     constexpr Acc kMinusInfinity = -std::numeric_limits<Acc>::infinity();
     std::memset(lanes_.get() + at * inner::kLanes, 0, item.count * group_ * inner::kLanes * sizeof(Acc));
@@ -320,7 +320,7 @@ class ForwardWorker {
   const AttentionShape& shape_;
   const AttentionForwardArgs<T>& args_;
   const inner::AttentionKernels<T>& inner_;
-  const inner::BlockForward<T>* const fused_;  // null = each step of a tile by itself
+  const inner::BlockForward<T>* const fused_;  // null = each step of a tile separately
   const int64_t most_rows_, group_, width_, words_, queries_per_block_;
   Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_;
   const int64_t key_words_, value_words_;  // of a packed tile

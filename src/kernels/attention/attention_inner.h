@@ -2,7 +2,7 @@
 // chosen at run time.
 //
 // The loops work on packed tiles in a thread's scratch. A packed tile consists of words of the accumulator's size. A
-// word is one number, or two neighbouring bf16 where the machine multiplies pairs (`pack` 2). One matrix product then
+// word is one number, or two adjacent bf16 if the machine multiplies pairs (`pack` 2). One matrix product then
 // serves all of attention. With A the side that is broadcast and B the side that lies along the vectors:
 //
 //   scores  s  = q k^T     A q rows            B k columns     sum over words of head_dim
@@ -18,7 +18,7 @@
 // A machine may take `step` words of a sum's index at once (AMX: 16). Zeros then fill the words of head_dim and the
 // rows of pairs up to a multiple of it (PackedWords).
 //
-// Each result is one chain of operations in ascending order of the sum's index, whatever the number of rows in the
+// Each result is one chain of operations in ascending order of the sum's index, for any number of rows in the
 // call. A zero word changes no bit of a sum.
 #pragma once
 
@@ -29,7 +29,7 @@
 namespace ingot::kernels::inner {
 
 inline constexpr int64_t kKeys = 64;   // columns of a score tile; its rows are as far apart
-inline constexpr int64_t kLanes = 16;  // partial sums a row of softmax keeps, whatever the vector's width
+inline constexpr int64_t kLanes = 16;  // partial sums that a row of softmax keeps, for any vector width
 inline constexpr int64_t kAlign = 16;  // widths of B are multiples of it
 
 // The product of `gemm`, for n < width, a multiple of kAlign:
@@ -90,8 +90,8 @@ struct BlockTile {
   TileMask mask;             // its group and queries are unused
 };
 
-// The forward pass over blocks of `rows` query rows. The machine chooses the form of the scratch; its size is that of
-// the other forms, for whole blocks. A row gets the same bits as from few_scores, softmax and few_output.
+// The forward pass over blocks of `rows` query rows. The machine chooses the form of the scratch; its size equals the
+// other forms' size, for whole blocks. A row gets the same bits as from few_scores, softmax and few_output.
 template <typename T>
 struct BlockForward {
   using Acc = Accumulator<T>;
@@ -208,7 +208,7 @@ class KernelScope {
   void (*const leave_)();
 };
 
-// Null = the compiler could not build it. Amx and Avx512Bf16 know bf16 alone.
+// Null = the compiler could not build it. Amx and Avx512Bf16 support only bf16.
 template <typename T>
 const AttentionKernels<T>* AttentionAmx();
 template <typename T>

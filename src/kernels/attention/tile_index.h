@@ -1,4 +1,4 @@
-// TileIndex finds the key tiles that a range of queries must look at, in time proportional to their number.
+// TileIndex finds the key tiles that a range of queries must read, in time proportional to their number.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class TileIndex {
 
   QueryRange Queries(int64_t first, int64_t last) const;
 
-  // The first tile in [tile, end) that some query of the range may see; `end` = there is none. Never skips a visible
+  // The first tile in [tile, end) that some query of the range may see; `end` = none. Never skips a visible
   // tile.
   int64_t Next(int64_t tile, int64_t end, const QueryRange& queries) const;
 

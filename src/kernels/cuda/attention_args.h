@@ -1,5 +1,5 @@
-// The arguments of the CUDA attention kernels: plain values and device pointers. Their shapes and meanings are those of
-// kernels/attention/attention.h.
+// The arguments of the CUDA attention kernels: plain values and device pointers. kernels/attention/attention.h defines
+// their shapes and meanings.
 #pragma once
 
 #include <cstdint>

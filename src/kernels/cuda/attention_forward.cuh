@@ -1,7 +1,7 @@
 // Tree attention forward on CUDA: an online softmax over tiles of keys.
 //
 // Grid: x block of rows (plan.blocks), y kv head, z kOutDims columns of the output. A row adds its tiles in ascending
-// order, and a hidden key adds exactly nothing. So a row's bits depend on its own keys alone, as on the CPU.
+// order, and a hidden key adds exactly nothing. So a row's bits depend only on its own keys, as on the CPU.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
@@ -14,7 +14,7 @@ struct SoftmaxState {
   Acc top[kPiece], sum[kPiece];
 };
 
-// The state of the sink alone.
+// The state of only the sink.
 template <typename T, typename Acc>
 __device__ SoftmaxState<Acc> BeginSoftmax(const ForwardArgs<T>& a, const RowPlace& rows) {
   SoftmaxState<Acc> state;

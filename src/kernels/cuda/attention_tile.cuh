@@ -5,7 +5,7 @@
 // the columns x, x+16, ... So the maximum, sum and log-sum-exp of a row stay in the 16 threads of a half-warp.
 //
 // All arithmetic is in the accumulator's type, fp32 or fp64, without atomic operations. One thread writes each output,
-// and adds its terms in an order that depends on packed indices alone.
+// and adds its terms in an order that depends only on packed indices.
 #pragma once
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // DeviceProbe is the report of libingot_cuda.so on this machine's devices, for a program that knows no CUDA. A plain
-// struct behind a C name: the library of another build is recognised instead of misread.
+// struct under a C name: the library of another build is recognized instead of misread.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,8 @@ double TwiceAtanh(double s) {
   return 2 * s * sum;
 }
 
-// ln(-ln U). Each half of (0, 1) is a multiple of 2^-65 away from its end, so that -ln U is as exact near 0 as elsewhere.
+// ln(-ln U). Each half of (0, 1) is a multiple of 2^-65 away from its end, so that -ln U is as exact near 0 as
+// elsewhere.
 double LogTime(uint64_t hash) {
   const bool low = hash >> 63 == 0;
   const double distance = (static_cast<double>(static_cast<int64_t>(low ? hash : ~hash)) + 0.5) * 0x1p-64;
@@ -74,7 +75,8 @@ void RunRange(const inner::RaceKernels& set, const float* row, int64_t begin, in
   }
 }
 
-// With a >= 0 and e^-a the ratio of the best time to 1 / w: a time of at least 1 - U loses if 1 - U > e^-a. That holds if
+// With a >= 0 and e^-a the ratio of the best time to 1 / w: a time of at least 1 - U loses if 1 - U > e^-a. That holds
+// if
 // (1 - U) (1 + a / 16)^16 > 1.
 void RunListed(const RaceRow& row, int64_t begin, int64_t end, uint64_t key, float floor, Best& best) {
   float least = best.Least(floor);

@@ -7,7 +7,7 @@
 // any constant may be added to all of them. As -ln U > 1 - U, one comparison discards nearly every id: a loop over
 // vectors skips ids that cannot win, and about ln(count) of them are evaluated.
 //
-// Invariant (tests hold it bit for bit): a result depends on the arguments alone. It is the same under every
+// Invariant (tests hold it bit for bit): a result depends only on the arguments. It is the same under every
 // instruction set and C library. The instruction sets decide only how many ids are discarded without evaluation; times
 // are evaluated in one place, with a logarithm of this file.
 //

@@ -93,7 +93,7 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   if (a.x_row_stride == 0) a.x_row_stride = a.in;
   if (a.rows == 0 || a.out == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    // Gives the same numbers (amx.h). Few rows would not pay for the packing of the weights.
+    // Gives the same numbers (amx.h). Packing the weights does not pay for few rows.
     constexpr int64_t kFewRows = 16;
     if (a.rows > kFewRows && a.in > 0 && HasTileProduct()) {
       const ProductTerm term = {.a = {a.x, a.x_row_stride}, .b = {a.weight, a.in}, .depth = a.in};
@@ -108,11 +108,11 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   }
   const Block block = ChooseBlock(a);
   const int64_t row_blocks = CeilDiv(a.rows, block.rows), col_blocks = CeilDiv(a.out, block.cols);
-  // Few rows wait for the weights: a byte of them takes as long as so many operations.
+  // Few rows wait for the weights: reading a byte takes as long as this many operations.
   constexpr double kFlopsPerByte = 2.5;
   const double weights = static_cast<double>(a.in) * static_cast<double>(a.out);
   const double work = weights * std::max(2.0 * static_cast<double>(a.rows), kFlopsPerByte * double{sizeof(T)});
-  // Neighbouring items share a panel of weights.
+  // Adjacent items share a panel of weights.
   tiles::ShareOut(parallel, row_blocks * col_blocks, work, [&] {
     return [&, worker = LinearWorker<T>(a, block)](int64_t item) mutable {
       worker.Run(item % row_blocks * block.rows, item / row_blocks * block.cols);

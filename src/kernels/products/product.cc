@@ -77,7 +77,7 @@ class Worker {
     int64_t row, col, rows, cols;
   };
 
-  // Rows of a that are packed at once, because their numbers lie together.
+  // Rows of a that are packed at once, because their numbers are adjacent.
   static int64_t GroupOf(bool across) { return across ? 4 * kPanel : kPanel; }
 
   static int64_t LongestDepth(const ProductArgs& p) {
@@ -113,7 +113,7 @@ class Worker {
     }
   }
 
-  // The part of a that will be packed next. With `across` there are too many places to be worth it.
+  // The part of a that will be packed next. With `across` there are too many places for it to pay.
   static inner::Ahead Next(const ProductTerm& part, int64_t row, int64_t end) {
     constexpr int64_t kLineNumbers = 32;
     if (row >= end || part.a.across) return {};

@@ -2,8 +2,8 @@
 // gradients. Raw pointers, no torch.
 //
 // Both sides are packed tile by tile into a block that stays in a core's second-level cache. An element of the result
-// is one chain of operations over the depth in steps of 32 (amx.h), whatever the numbers of rows and columns. So a row
-// depends on itself alone. Blocks until done; thread safe.
+// is one chain of operations over the depth in steps of 32 (amx.h), for any number of rows and columns. So a row
+// depends only on itself. Blocks until done; thread safe.
 #pragma once
 
 #include <cstdint>

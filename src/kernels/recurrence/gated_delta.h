@@ -8,22 +8,22 @@
 // with q and k of length one (q then divided by sqrt(key_dim)), b_t = sigmoid(rate), and
 // a_t = exp(-exp(decay) softplus(step + step_bias)).
 //
-// Each row names its parent: an earlier row of the call, a state that was given, or nothing. So a fork's branches begin
-// with the state of the row that they share, and a sequence goes on where an earlier call stopped.
+// Each row names its parent: an earlier row of the call, a given state, or nothing. So a fork's branches begin with the
+// state of the row that they share, and a sequence continues where an earlier call stopped.
 //
 //   rows      0 1 2 3 4 5           parents   -  0 1 1 3  state 7
-//             a b c                 row 3 begins with the state of row 1; row 5 goes on behind a given state
+//             a b c                 row 3 begins with the state of row 1; row 5 continues a given state
 //               `-- d e
 //                       f
 //
-// Invariant (tests hold it bit for bit): a row's result depends on its ancestors' inputs alone. It does not depend on
-// other rows, on the place where a call stops and the next goes on, on the threads or on the instruction set. Each sum is
+// Invariant (tests hold it bit for bit): a row's result depends only on its ancestors' inputs. It does not depend on
+// other rows, on where a call stops and the next one continues, on the threads or on the instruction set. Each sum is
 // one chain in a fixed order.
 //
 // The state is fp32 (fp64 for doubles). bf16 inputs are widened; results are rounded where they are stored.
 //
 // Thread safe. Blocks until done. REQUIRES (checked by the torch functions, not here): pointers cover the shapes, and
-// rows stand in DFS pre-order (PlanRows).
+// rows are in DFS pre-order (PlanRows).
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct DeltaShape {
 inline constexpr int32_t kNoParent = std::numeric_limits<int32_t>::min();  // the row begins with a state of zeros
 constexpr int32_t FromState(int32_t slot) { return ~slot; }                // a parent: slot `slot` of the given states
 
-// The state behind `row` is written to slot `slot`.
+// The state after `row` is written to slot `slot`.
 struct KeptState {
   int32_t row = 0, slot = 0;
 };
@@ -64,8 +64,8 @@ struct KeptState {
 // has begun; such rows nest, so few are held at once.
 struct RowPlan {
   std::vector<int32_t> parents;  // one per row
-  std::vector<int32_t> held;     // per row: where its state waits for further children; -1 = it does not
-  int32_t places = 0;            // that `held` names
+  std::vector<int32_t> held;     // per row: where its state waits for later children; -1 = it does not wait
+  int32_t places = 0;            // number of places that `held` names
   int64_t rows() const { return static_cast<int64_t>(parents.size()); }
   bool follows(int64_t row) const { return row > 0 && parents[static_cast<size_t>(row)] == row - 1; }
 };
@@ -84,8 +84,8 @@ struct ConvolveArgs {
 template <typename T>
 void Convolve(const DeltaShape& shape, const RowPlan& plan, const ConvolveArgs<T>& args, Accumulator<T>* u,
               T* kept_past, const ParallelFor& parallel);
-// Overwrites grad_x [rows, channels] and grad_weight [channels, kernel]; adds to grad_past (as `past`, null = nobody
-// asks). by_past: gradient by the kept rows' inputs, by slot; null = none.
+// Overwrites grad_x [rows, channels] and grad_weight [channels, kernel]; adds to grad_past (as `past`, null = not
+// needed). by_past: gradient by the kept rows' inputs, by slot; null = none.
 template <typename T>
 void ConvolveBackward(const DeltaShape& shape, const RowPlan& plan, const ConvolveArgs<T>& args,
                       const Accumulator<T>* grad_u, const Accumulator<T>* by_past, Accumulator<T>* grad_x,
@@ -115,10 +115,10 @@ struct DeltaGradients {
   T* rate = nullptr;
   T* decay = nullptr;
   T* step_bias = nullptr;
-  T* states = nullptr;  // added to; null = nobody asks
+  T* states = nullptr;  // added to; null = not needed
 };
-// Runs the forward pass again, holding every kDeltaChunk-th state; by_kept: gradient by the kept states, by slot; null =
-// none.
+// Runs the forward pass again, holding every kDeltaChunk-th state; by_kept: gradient by the kept states, by slot; null
+// = none.
 template <typename T>
 void DeltaBackward(const DeltaShape& shape, const RowPlan& plan, const DeltaArgs<T>& args, const T* grad_out,
                    const T* by_kept, const DeltaGradients<T>& grads, const ParallelFor& parallel);

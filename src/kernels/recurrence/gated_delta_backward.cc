@@ -23,7 +23,7 @@ T Dot(const T* a, const T* b, int64_t n) {
 }
 
 // The reverse recurrence of one key head. Chunks are runs of rows of which each is the child of the row before it; the
-// states at their beginnings are held, those within are made again. Used by one thread.
+// states at their beginnings are held, states within are recomputed. Used by one thread.
 template <typename T>
 class HeadBackward {
  public:
@@ -192,8 +192,8 @@ class HeadBackward {
   std::vector<int64_t> chunks_;              // their first rows
   size_t last_kept_;                         // kept rows from here on have been added
   std::vector<T> begun_;                     // the state before each chunk
-  std::vector<T> grad_;                      // by the state behind the current row
-  std::vector<T> held_;                      // by the states that wait for further children
+  std::vector<T> grad_;                      // by the state after the current row
+  std::vector<T> held_;                      // by the states that wait for later children
   std::vector<T> states_, errors_, deltas_;  // of a chunk's rows
   std::vector<T> by_delta_, by_q_, by_k_, decay_sums_, bias_sums_;
 };

@@ -49,7 +49,7 @@ class HeadRun {
   T k_inverse() const { return k_inverse_; }
   T scale() const { return 1 / std::sqrt(static_cast<T>(shape_.key_dim)); }
 
-  // Runs all rows in order; after(row, state) sees the state behind each, [sharing, key_dim, value_dim].
+  // Runs all rows in order; after(row, state) sees the state after each, [sharing, key_dim, value_dim].
   template <typename F>
   void Run(int64_t head, F&& after) {
     Run(head, [](int64_t, const T*) {}, after);

@@ -84,7 +84,7 @@ void Sum(const DeltaShape& shape, const ConvolveArgs<T>& args, const std::vector
 
 template <typename T>
 void KeepPast(const DeltaShape& shape, const RowPlan& plan, const ConvolveArgs<T>& args, T* kept_past) {
-  // Of all rows first: a slot that is written may be the one that another kept row reads.
+  // Reads all rows first: another kept row may read the slot that is written.
   std::vector<T> all(args.kept.size() * static_cast<size_t>(shape.past()));
   Ancestors ancestors(shape, plan);
   for (size_t i = 0; i < args.kept.size(); ++i) {

@@ -9,8 +9,8 @@
 // computes. Call Enter before the first function here and Leave after the last; use no tiles otherwise in between.
 // Nothing here may be called before the check of instruction_set.cc.
 //
-// Inline assembly, not <immintrin.h>: its macros take a tile's number as a token alone. GCC 12's also do not say that a
-// load reads memory, so a store that must come before it may be moved behind it.
+// Inline assembly, not <immintrin.h>: its macros take a tile's number only as a token. GCC 12's also do not say that a
+// load reads memory, so the compiler may move a store that must come before it after it.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // set (inner_*.cc) and chosen at run time.
 //
 // They work on tiles in a thread's scratch; their callers (linear.cc, layers.cc) are compiled for the baseline. Each
-// element of a result is one fixed chain of operations, whatever the number of rows in the call.
+// element of a result is one fixed chain of operations, for any number of rows in the call.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ingot::kernels::inner {
 
-inline constexpr int64_t kAlignCols = 32;  // a row of dot's result has room for a multiple of it
+inline constexpr int64_t kAlignCols = 32;  // a row of dot's result has space for a multiple of it
 
 // The numbers of a row of logits from which its log-probs follow (softmax.h).
 template <typename T>
@@ -23,7 +23,7 @@ template <typename T>
 struct Kernels {
   const char* name;
 
-  // Larger calls to dot than so many rows and columns are no faster. Multiples of kAlignCols.
+  // Calls to dot with more rows or columns are not faster. Multiples of kAlignCols.
   int64_t rows, cols;
   // s[r * lds + j] = (accumulate ? s : 0) + dot(a + r * lda, b[j], depth). Writes columns up to cols rounded up to
   // kAlignCols at most; the columns past `cols` hold garbage.
@@ -42,7 +42,7 @@ struct Kernels {
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);
   void (*swiglu_backward)(T* grad_gate, T* grad_up, const T* grad, const T* gate, const T* up, int64_t n);
 
-  // x = cap tanh(factor x), to a few units in the last place. An element's bits depend on that element alone.
+  // x = cap tanh(factor x), to a few units in the last place. An element's bits depend only on that element.
   void (*soft_cap)(T* x, T factor, T cap, int64_t n);
 
   // softmax.h, over a row or a part of one, with top = max z and d = (z - top) / temperature.
@@ -70,7 +70,7 @@ struct Kernels<BFloat16> {
   void (*widen)(float* out, const BFloat16* x, int64_t n);
 };
 
-// Null = the compiler could not build it or the machine cannot run it. Amx and Avx512Bf16 know bf16 alone.
+// Null = the compiler could not build it or the machine cannot run it. Amx and Avx512Bf16 support only bf16.
 template <typename T>
 const Kernels<T>* Amx();
 template <typename T>

@@ -1,7 +1,7 @@
 // The inner loops for the target's baseline, and the choice between the instruction sets.
 #define INGOT_ISA portable
 #define INGOT_ISA_NAME "portable"
-// The baseline stays the baseline whatever flags the build has.
+// The baseline stays the baseline, independent of the build's flags.
 #include "kernels/simd/inner_impl.inc"
 #define INGOT_HALF Widened
 #include "kernels/simd/inner_half_impl.inc"

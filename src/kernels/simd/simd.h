@@ -1,5 +1,5 @@
 // Vectors for the inner loops. inner_*.cc include this header once per instruction set, each with its own namespace
-// INGOT_ISA: the linker must never merge an inline function of one set with that of another. For the same reason this
+// INGOT_ISA: the linker must never merge inline functions of two sets. For the same reason this
 // header uses nothing of the standard library but <cstdint> and macros.
 //
 // Vec<T>::Type is a GCC vector with the usual operators; Vec adds the other operations.

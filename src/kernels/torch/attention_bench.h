@@ -1,6 +1,6 @@
-// A benchmark of tree attention and the bf16 linear layer. It times the operators on named shapes beside torch's best
-// matrix product and torch's own attention and linear layer. All run interleaved, so that other load on the machine
-// hits them alike.
+// A benchmark of tree attention and the bf16 linear layer. It times the operators on named shapes and compares them
+// with torch's best matrix product and torch's own attention and linear layer. All run interleaved, so that other load
+// on the machine affects them alike.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::vector<std::string> AttentionBenchShapes();
 //    "of_gemm" (rate over the best of torch's matrix products of the same dtype and run), "of_gemm_cpu" (the same by
 //    processor time, which other processes disturb less), "tiles" (unmasked tiles of 64 keys and 64 query
 //    rows),"us_per_tile"}
-// gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 * head_dim backward. Rates are those of
+// gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 * head_dim backward. Rates are with
 // at::get_num_threads() threads. Throws c10::Error on an unknown shape or dtype, or a set that is not below the
 // machine's.
 void RunAttentionBench(const AttentionBenchOptions& options, const std::function<void(const std::string&)>& emit);

@@ -142,7 +142,7 @@ RoutedTokens RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at:
                 "routing: routes to replay are ", replay.scalar_type(), " ", replay.sizes());
     TORCH_CHECK(
         replay.numel() == 0 || (replay.min().item<int64_t>() >= 0 && replay.max().item<int64_t>() < shape.experts),
-        "routing: a route to replay is no expert of ", shape.experts);
+        "routing: a route to replay is out of range; number of experts: ", shape.experts);
   }
   const at::Tensor wide_bias = bias.defined() ? bias.detach().to(logits.scalar_type()).contiguous() : bias;
   const variable_list results = NeedsGrad(logits) ? RouteFunction::apply(logits, Optional(wide_bias), Optional(replay),

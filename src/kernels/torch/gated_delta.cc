@@ -19,7 +19,7 @@ using torch::autograd::variable_list;
 
 constexpr char kWhat[] = "gated delta rule";
 
-// The call's tensors as the kernels read them: dense, and those of the recurrence in the type of its sums.
+// The call's tensors as the kernels read them: dense, and the recurrence's tensors in the type of its sums.
 struct Operands {
   at::Tensor x, convolution, step, rate, decay, step_bias, past, states;
   RowPlan plan;
@@ -54,7 +54,7 @@ Operands Prepare(const DeltaShape& shape, const DeltaInput& in, std::span<const 
   TORCH_CHECK(static_cast<int64_t>(parents.size()) == rows, kWhat, ": ", parents.size(), " parents of ", rows, " rows");
   CheckStates(shape, from, in.x.scalar_type(), in.x);
   std::optional<RowPlan> plan = PlanRows({parents.begin(), parents.end()}, from.defined() ? from.state.size(0) : 0);
-  TORCH_CHECK(plan.has_value(), kWhat, ": a row's parent is no earlier row on the path, nor a given state");
+  TORCH_CHECK(plan.has_value(), kWhat, ": a row's parent is neither an earlier row on the path nor a given state");
   for (size_t i = 0; i < kept.size(); ++i) {
     TORCH_CHECK(kept[i].row >= 0 && kept[i].row < rows && (i == 0 || kept[i - 1].row <= kept[i].row), kWhat,
                 ": kept rows must ascend within ", rows);
@@ -87,7 +87,7 @@ DeltaArgs<Acc> DeltaOf(const Operands& of, const at::Tensor& u, std::span<const 
           kept};
 }
 
-// q, k and v behind the convolution. Writes the kept rows' inputs.
+// q, k and v after the convolution. Writes the kept rows' inputs.
 at::Tensor Convolved(const DeltaShape& shape, const Operands& of, std::span<const KeptState> kept,
                      const at::Tensor& kept_past) {
   at::Tensor u = at::empty({of.plan.rows(), shape.channels()}, of.step.options());
@@ -146,7 +146,7 @@ at::Tensor GatedDeltaForward(const DeltaShape& shape, const DeltaInput& input, s
                              const DeltaStates& from, std::span<const KeptState> kept, const DeltaStates& into) {
   const at::NoGradGuard no_grad;
   const Operands of = Prepare(shape, input, parents, from, kept);
-  TORCH_CHECK(kept.empty() || into.defined(), kWhat, ": no place for the states that are kept");
+  TORCH_CHECK(kept.empty() || into.defined(), kWhat, ": `into` is undefined, but some states are kept");
   CheckStates(shape, into, input.x.scalar_type(), input.x);
   for (const KeptState& one : kept) {
     TORCH_CHECK(one.slot >= 0 && one.slot < into.state.size(0), kWhat, ": no slot ", one.slot, " for a kept state");

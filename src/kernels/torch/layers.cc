@@ -114,7 +114,7 @@ class NormRotateFunction : public Function<NormRotateFunction> {
     const auto options = x.options().dtype(AccumulatorType(x));
     at::Tensor inverse = at::empty({weight.defined() ? x.size(0) * x.size(1) : 0}, options);
     at::Tensor y = NormRotateForward(x, weight, eps, cos, sin, positions, &inverse);
-    // Without a norm the backward pass needs the shape of x alone.
+    // Without a norm the backward pass needs only the shape of x.
     context->save_for_backward({weight.defined() ? x : at::Tensor(), weight, cos, sin, positions, inverse});
     context->saved_data["eps"] = eps;
     return y;
@@ -219,7 +219,7 @@ Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::T
 at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
                         const at::Tensor& sin, const at::Tensor& positions) {
   TORCH_CHECK(x.dim() == 3 && x.size(2) % 2 == 0 && (!weight.defined() || weight.size(0) == x.size(2)), "RoPE: input ",
-              x.sizes(), " has no even head_dim, or its norm another");
+              x.sizes(), " has an odd head_dim, or its norm does not match");
   TORCH_CHECK(cos.dim() == 2 && cos.size(1) == x.size(2) / 2 && sin.sizes() == cos.sizes(), "RoPE: tables ",
               cos.sizes(), " do not fit ", x.sizes());
   TORCH_CHECK(positions.dim() == 1 && positions.size(0) == x.size(0) && positions.scalar_type() == at::kLong,

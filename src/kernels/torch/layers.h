@@ -1,6 +1,6 @@
 // The parts of a transformer layer between its products, as torch functions with autograd.
 //
-// fp32, fp64 and bf16 on the CPU run kernels/layers.h, where a row of the result depends on its row of the input alone.
+// fp32, fp64 and bf16 on the CPU run kernels/layers.h, where a row of the result depends only on its row of the input.
 // Gradients of bf16 are computed in fp32 and rounded. Other dtypes and devices run the same formulas through ATen
 // operators. Without a need for gradients they cost one call and allocate only the result. Throw c10::Error on tensors
 // that do not fit. The matrix products are in linear.h.

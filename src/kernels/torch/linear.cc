@@ -95,7 +95,7 @@ class LinearsFunction : public Function<LinearsFunction> {
     const at::Tensor& x = saved[0];
     const auto parameters = bias_of.size() + static_cast<size_t>(std::count_if(bias_of.begin(), bias_of.end(),
                                                                                [](int64_t at) { return at >= 0; }));
-    variable_list out(1 + parameters + 2), by_results, weights;  // undefined where an argument is no tensor
+    variable_list out(1 + parameters + 2), by_results, weights;  // undefined if an argument is not a tensor
     for (size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined()) continue;
       const at::Tensor& grad = by_results.emplace_back(grads[i].to(x.scalar_type()));

@@ -1,7 +1,7 @@
 // Linear layers as torch functions with autograd, and the products of their gradients.
 //
-// On the CPU in fp32, fp64 and bf16 the layers run kernels/layers.h, where a row of the result depends on its row of
-// the input alone. ATen computes the products of gradients, except bf16 where there are tile registers (product.h).
+// On the CPU in fp32, fp64 and bf16 the layers run kernels/layers.h, where a row of the result depends only on its row
+// of the input. ATen computes the products of gradients, except bf16 on machines with tile registers (product.h).
 // Other dtypes and devices run through ATen operators. Throw c10::Error on tensors that do not fit.
 #pragma once
 

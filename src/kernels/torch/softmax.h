@@ -1,6 +1,6 @@
 // The policy of rows of logits: log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 from fp64), its
-// entropy, and the gradient by the logits. Rollout's recorded log-probs and the trainer's come from this code alone.
-// Equal rows give bit-equal log-probs, whatever the number of rows, for a whole row as for one token. On the CPU it
+// entropy, and the gradient by the logits. All log-probs, rollout's and the trainer's, come from this code.
+// Equal rows give bit-equal log-probs, for any number of rows, and for a whole row as for one token. On the CPU it
 // runs kernels/softmax.h, elsewhere ATen. No result of Policy has an autograd history.
 #pragma once
 
@@ -29,7 +29,7 @@ struct PolicyTokens {
 class Policy {
  public:
   // logits [M, V] without history; fp32 and fp64 are used in place, other types are widened. temperature [M] or a
-  // scalar, of any type, on any device. soft_cap: that of the logits (SoftCapOp), 0 = none.
+  // scalar, of any type, on any device. soft_cap: the logits' (SoftCapOp), 0 = none.
   Policy(const at::Tensor& logits, const at::Tensor& temperature, double soft_cap = 0);
 
   // [M] each; the second is logsumexp(logits / temperature).
@@ -44,10 +44,10 @@ class Policy {
   // The same for some rows, [rows.size(), V], in any order.
   at::Tensor LogSoftmaxOf(std::span<const int64_t> rows) const;
 
-  // The gradient by the logits (before the soft cap), [M, V], of a loss of tokens' log-probs and rows' entropies. Its inputs are the loss's
-  // derivatives: by_logprob[i] by token i's log-prob, by_entropy [M] by the entropies, empty = none. Written into
-  // `out`, of the logits' type or, from fp32, of bf16, each number rounded once. With an undefined `out` it takes the
-  // logits' memory, and must be the last call.
+  // The gradient by the logits (before the soft cap), [M, V], of a loss of tokens' log-probs and rows' entropies. Its
+  // inputs are the loss's derivatives: by_logprob[i] by token i's log-prob, by_entropy [M] by the entropies, empty =
+  // none. Written into `out`, of the logits' type or, from fp32, of bf16, each number rounded once. With an undefined
+  // `out` it takes the logits' memory, and must be the last call.
   at::Tensor Gradient(const PolicyTokens& tokens, std::span<const double> by_logprob,
                       std::span<const double> by_entropy, at::Tensor out) const;
 

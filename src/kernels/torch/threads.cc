@@ -42,7 +42,7 @@ ParallelFor TorchParallelFor() {
 
 void UseThreads(int threads) {
   // ATen has two halves: the headers compiled here, and the library. At its first use on a thread each takes over the
-  // number that any thread set last. So that first use must come before ours.
+  // number that any thread set last. So that first use must come before this setting.
   at::internal::lazy_init_num_threads();
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }

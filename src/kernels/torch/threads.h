@@ -5,7 +5,7 @@
 
 namespace ingot::kernels {
 
-// From here on `threads` threads compute for the calling thread, whatever other threads set for themselves.
+// From here on `threads` threads compute for the calling thread, independent of other threads' settings.
 void UseThreads(int threads);
 
 // Runs loops on the calling thread's own Crew, of as many threads as at::get_num_threads() says there. A loop within a

@@ -41,7 +41,7 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
               "page_size, kv_heads, head_dim], got ",
               q.sizes(), ", ", k.sizes(), ", ", v.sizes());
   TORCH_CHECK(k.size(dim - 2) > 0 && q.size(1) % k.size(dim - 2) == 0, "tree attention: ", q.size(1),
-              " heads are no multiple of ", k.size(dim - 2), " kv heads");
+              " heads are not a multiple of ", k.size(dim - 2), " kv heads");
   TORCH_CHECK(q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type(),
               "tree attention: q, k and v differ in dtype: ", q.scalar_type(), ", ", k.scalar_type(), ", ",
               v.scalar_type());
@@ -103,7 +103,7 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
   }
 }
 
-// No query may belong to two sequences: chance would decide between their results.
+// No query may belong to two sequences: their results would race.
 void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   std::vector<std::pair<int64_t, int64_t>> rows;
   for (const AttentionSequence& s : sequences) {
@@ -156,7 +156,7 @@ Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& 
   TORCH_CHECK(!paged || k.size(1) > 0, "tree attention: empty pages ", k.sizes());
   const at::Tensor& table = batch.table;
   TORCH_CHECK(!table.defined() || (table.dim() == 2 && table.size(1) == 5 && !q_offset.has_value()),
-              "tree attention: sequences must be int64 [sequences, 5], without q_offset beside it");
+              "tree attention: sequences must be int64 [sequences, 5], and q_offset must not be set");
   const int64_t count = table.defined() ? table.size(0) : 1, rows = q.size(0);
   const PerSequence ends("visible_end", batch.visible_end, count), depths("positions", batch.positions, count),
       pages("block_table", batch.block_table, count);
@@ -205,7 +205,7 @@ void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tens
 
 namespace {
 
-// Computes out and lse (undefined = not wanted) for queries whose rows are q.stride(0) apart.
+// Computes out and lse (undefined = not needed) for queries whose rows are q.stride(0) apart.
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
              std::span<const AttentionSequence> sequences, double scale, int64_t window, double soft_cap,
              const at::Tensor& sinks, const at::Tensor& out, const at::Tensor& lse) {
@@ -388,7 +388,7 @@ OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vec
   return rows;
 }
 
-// Other devices have their kernel behind the operator, which takes the host's arrays as tensors.
+// On other devices the operator runs their kernel. It takes the host's arrays as tensors.
 void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                    std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                    const at::Tensor& sinks, int64_t window, double soft_cap) {

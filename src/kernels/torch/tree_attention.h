@@ -13,8 +13,8 @@
 //
 // q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim] or, with a block table, pages [num_pages, page_size,
 // kv_heads, head_dim]; kv_heads divides heads. fp32, fp64, and bf16 with sums in fp32; fp16 is widened to fp32. out has
-// q's shape and dtype; lse [rows, heads] is fp32 (fp64). kernels/attention/attention.h defines the arguments. Arrays of integers
-// are on the CPU. On CUDA they may be on the device, which costs a copy back and a wait.
+// q's shape and dtype; lse [rows, heads] is fp32 (fp64). kernels/attention/attention.h defines the arguments. Arrays of
+// integers are on the CPU. On CUDA they may be on the device, which costs a copy back and a wait.
 //
 // Threads: at::get_num_threads() of the calling thread. All functions check their tensors and throw c10::Error.
 #pragma once
@@ -41,7 +41,7 @@ struct TreeAttentionOptions {
   at::Tensor sequences;
   at::Tensor sinks;     // [heads], floating point; undefined = none
   int64_t window = 0;   // 0 = none
-  double soft_cap = 0;  // of the scores (AttentionShape); 0 = none. On the CPU alone
+  double soft_cap = 0;  // of the scores (AttentionShape); 0 = none. Only on the CPU
 };
 
 // With autograd.
@@ -60,16 +60,17 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 
 // The backward pass of a stream that is computed in pieces, without autograd. q are the last keys. The gradients of k
 // and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64): keys that several pieces see collect
-// their gradients without rounding. Returns the gradient of q; `grad_sinks`, if not null, gets that of options.sinks.
-// Block table and sequences must be unset. On a device without its own kernel, each piece's share is rounded to k's type before it is added.
+// their gradients without rounding. Returns the gradient of q; `grad_sinks`, if not null, gets the gradient of
+// options.sinks. Block table and sequences must be unset. On a device without its own kernel, each piece's share is
+// rounded to k's type before it is added.
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
                                  const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks = nullptr);
 
-// One packed stream, each row summed in the order of a sequence of its own, and so bit-equal to rollout's (law 3).
+// One packed stream, each row summed in the order of a separate sequence, and so bit-equal to rollout's (law 3).
 // Without autograd; returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that hold every query
 // once, in order; key_runs names their keys, and the packed index is the depth. CPU only. Keeps `paths` for the time of
-// the call. The gradient is that of the packed stream (TreeAttentionBackward), which sums in the stream's own order.
+// the call. The gradient is the packed stream's (TreeAttentionBackward), which sums in the stream's own order.
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         std::span<const AttentionSequence> paths, double scale,
                                                         const at::Tensor& sinks = {}, int64_t window = 0,

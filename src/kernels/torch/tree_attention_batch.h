@@ -1,5 +1,5 @@
 // The backward pass over pages or several sequences, for a device that has one over a single stream. Each sequence's
-// keys are gathered and differentiated as a stream of their own. Their gradients are added to their original rows, one
+// keys are gathered and differentiated as a separate stream. Their gradients are added to their original rows, one
 // sequence after the other. A sequence's share has the keys' type; the sum of several is fp32 (fp64). So rollout's form
 // is differentiable too, though only the trainer's form is fast. Throws c10::Error.
 #pragma once

@@ -46,7 +46,7 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                                        block_table, sequences, sinks, window, soft_cap);
 }
 
-// Marks results as functions of `inputs`, and fails where a caller asks for their gradient. Autograd would otherwise
+// Marks results as functions of `inputs`, and fails if a caller asks for their gradient. Autograd would otherwise
 // treat results without a formula as constant.
 class NoGradient : public torch::autograd::Function<NoGradient> {
  public:
@@ -129,7 +129,7 @@ std::tuple<at::Tensor, at::Tensor> ForwardAutograd(const at::Tensor& q, const at
   const at::Tensor given = sinks.value_or(at::Tensor());
   if (!AnyRequiresGrad({q, k, v, given})) return {out, lse};
   const auto once = NoGradient::apply(at::TensorList({out, lse}), at::TensorList({q, k, v}),
-                                      "tree_attention_forward has no gradient of its own: call tree_attention, or "
+                                      "tree_attention_forward is not differentiable: call tree_attention, or "
                                       "tree_attention_backward with what it returned");
   return {once[0], once[1]};
 }

@@ -27,7 +27,7 @@ using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Te
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
     const OptionalTensor& sinks, int64_t window, double soft_cap);
 
-// The kernels for the CPU. They are registered beside the schema: a linker drops an object of a static library that
+// The kernels for the CPU. They are registered next to the schema: a linker drops an object of a static library that
 // nothing names.
 TreeAttentionForwardSignature TreeAttentionForwardCpu;
 TreeAttentionBackwardSignature TreeAttentionBackwardCpu;

@@ -2,8 +2,9 @@
 // chooses, groups of experts, shared experts, dense first layers.
 //
 // Attention runs over latents: kv_b_proj's halves are applied to queries and to what they attended to (DeepSeek-V2,
-// arXiv 2405.04434, section 2.1.2). Rollout's cache then holds kv_lora_rank + qk_rope_head_dim numbers a token and layer,
-// once. The trainer computes the same, so that both have the same bits; per pair of rows it costs more than whole keys.
+// arXiv 2405.04434, section 2.1.2). Rollout's cache then holds kv_lora_rank + qk_rope_head_dim numbers a token and
+// layer, once. The trainer computes the same, so that both have the same bits; per pair of rows it costs more than
+// whole keys.
 #include <cmath>
 
 #include "model/config_json.h"

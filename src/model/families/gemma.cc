@@ -1,6 +1,6 @@
 // Gemma 2 (arXiv 2408.00118) and the text models of Gemma 3 (arXiv 2503.19786): windowed layers between layers that see
-// the whole context, four norms per layer, norms times 1 + weight, and a scaled embedding. Gemma 2 caps scores and logits.
-// Gemma 3 norms q and k instead, gives its windowed layers a RoPE of their own, and caps where the folder asks.
+// the whole context, four norms per layer, norms times 1 + weight, and a scaled embedding. Gemma 2 caps scores and
+// logits. Gemma 3 norms q and k instead, gives its windowed layers their own RoPE, and caps if the folder asks for it.
 #include <cmath>
 #include <string_view>
 
@@ -27,7 +27,7 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-// `absent`: where the file does not have the key; null is none.
+// `absent`: the value if the file lacks the key; null = none.
 absl::Status ReadCap(const base::json::value& json, std::string_view key, double absent, double* cap) {
   const base::json::value* const found = base::Find(json, key);
   *cap = found == nullptr ? absent : 0;
@@ -54,7 +54,7 @@ absl::Status ReadGemma2(const base::json::value& json, ModelConfig* config) { re
 absl::Status ReadGemma3(const base::json::value& json, ModelConfig* config) { return ReadKeys(json, 0, 0, config); }
 
 void Write(const ModelConfig& config, base::json::object* json) {
-  // `transformers` takes a whole number alone.
+  // `transformers` accepts only a whole number.
   (*json)["query_pre_attn_scalar"] = std::llround(1 / (config.query_scale * config.query_scale));
   const auto cap = [](double value) { return value > 0 ? base::json::value(value) : base::json::value(nullptr); };
   (*json)["attn_logit_softcapping"] = cap(config.attention_soft_cap);

@@ -59,9 +59,9 @@ void Write(const ModelConfig& config, base::json::object* json) {
   o["swiglu_limit"] = 7.0;
 }
 
-// MXFP4 (OCP Microscaling Formats 1.0): blocks [..., n / 32, 16] hold two 4-bit floats a byte, the low one first; scales
-// [..., n / 32] hold a power of two each, biased by 127. Returns [..., n] in bf16. One expert's at a time: the numbers are
-// eight times as wide on the way.
+// MXFP4 (OCP Microscaling Formats 1.0): blocks [..., n / 32, 16] hold two 4-bit floats a byte, the low one first;
+// scales [..., n / 32] hold a power of two each, biased by 127. Returns [..., n] in bf16. One expert's at a time: the
+// numbers are eight times as wide on the way.
 at::Tensor Decoded(const at::Tensor& blocks, const at::Tensor& scales) {
   if (blocks.is_meta()) {  // of a file that is described, not read
     return at::empty({blocks.size(0), blocks.size(1), blocks.size(2) * 32}, blocks.options().dtype(at::kBFloat16));
@@ -105,7 +105,7 @@ absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tenso
       if (!blocks->defined() && !scales->defined()) continue;
       if (!blocks->defined() || !scales->defined() || !Fits(*blocks, *scales, experts)) {
         return absl::InvalidArgumentError(absl::StrCat("the MXFP4 blocks and scales of '", prefix, "...' of layer ", i,
-                                                       " do not fit one another, or not ", experts, " experts"));
+                                                       " do not fit one another, or do not fit ", experts, " experts"));
       }
       *to = Decoded(*blocks, *scales).transpose(1, 2);
     }
@@ -117,10 +117,10 @@ absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tenso
                                                                          {&down_bias, {experts, hidden}}};
     for (const auto& [tensor, shape] : wanted) {
       if (!tensor->defined() || tensor->sizes() != at::IntArrayRef(shape)) {
-        return absl::InvalidArgumentError(absl::StrCat("the experts '", prefix, "...' of layer ", i,
-                                                       " are not whole or of another shape: gate_up_proj, down_proj ",
-                                                       "and their biases must fit ", experts, " experts of width ",
-                                                       width));
+        return absl::InvalidArgumentError(
+            absl::StrCat("the experts '", prefix, "...' of layer ", i,
+                         " are incomplete or have the wrong shape: gate_up_proj, down_proj ",
+                         "and their biases must fit ", experts, " experts of width ", width));
       }
     }
     for (int64_t e = 0; e < experts; ++e) {

@@ -1,5 +1,5 @@
 // Qwen3-Next: Gated DeltaNet (arXiv 2412.06464) in three layers of four, attention with a gate on its result in the
-// fourth, norms times 1 + weight, partial RoPE, and experts beside a shared one whose result a sigmoid scales.
+// fourth, norms times 1 + weight, partial RoPE, and experts plus a shared one whose result a sigmoid scales.
 #include <algorithm>
 #include <string_view>
 
@@ -56,10 +56,10 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-// Every full_attention_interval-th layer attends, where the file does not list them.
+// Every full_attention_interval-th layer attends, if the file does not list the layers.
 absl::Status ReadLayers(const base::json::value& json, ModelConfig* config) {
   if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12)
-    return absl::OkStatus();  // Validate refuses
+    return absl::OkStatus();  // Validate rejects it
   const auto layers = static_cast<size_t>(config->num_hidden_layers);
   int64_t every = 4;
   INGOT_RETURN_IF_ERROR(ReadInt(json, "full_attention_interval", false, &every));
@@ -157,7 +157,7 @@ absl::Status Check(const ModelConfig& config) {
     if (value < 1 || value > most) return BadKey(key, absl::StrCat("is ", value, ", outside 1..", most));
   }
   if (r.value_heads % r.key_heads != 0) {
-    return BadKey("linear_num_value_heads", "is no multiple of linear_num_key_heads");
+    return BadKey("linear_num_value_heads", "is not a multiple of linear_num_key_heads");
   }
   if (static_cast<int64_t>(r.layers.size()) != config.num_hidden_layers) {
     return BadKey("layer_types", "does not fit the layers");

@@ -1,4 +1,4 @@
-// Rows of the families' tables: the tensors that several families have in common.
+// Rows of the families' tables: the tensors that several families share.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct ExpertNames {
 };
 extern const ExpertNames kMlpExperts;  // mlp.gate, mlp.experts.%.gate_proj, ...
 
-// The keys of DeepSeek-V3 and its kin: experts in groups, shared experts, dense first layers. What the file leaves out stays;
-// one shared expert is the default.
+// The keys of DeepSeek-V3 and related families: experts in groups, shared experts, dense first layers. Missing keys
+// keep their values; the default is one shared expert.
 absl::Status ReadGroupedExperts(const base::json::value& json, ExpertsConfig* experts);
 
 // A router and its experts, and the expert that every token takes, as the configuration says.

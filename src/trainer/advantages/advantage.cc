@@ -78,7 +78,7 @@ class CancellingSum {
   double sum_ = 0, size_ = 0;
 };
 
-// 0 where the mean is rounding alone.
+// 0 where the mean is only rounding.
 double CancellingMean(const std::vector<double>& values) {
   CancellingSum sum;
   for (const double value : values) sum.Add(value);

@@ -9,7 +9,7 @@
 
 namespace ingot::trainer {
 
-// What a term of the reward gives to an episode: its part of the return, before the term's weight.
+// An episode's part of the return from one term of the reward, before the term's weight.
 struct TermReturn {
   double weight = 1;            // the same in all episodes of a group
   double value = 0;             // of the whole episode, its calls included
@@ -23,15 +23,15 @@ struct TermReturn {
 //   outcome       every turn has R
 //   reward_to_go  turn t has outcome + sum of turns[t ..]
 //
-// With a discount d below 1 (reward_to_go alone) a reward counts d^k as much k turns before it was earned, the outcome
-// being earned at the last turn:
+// With a discount d below 1 (only reward_to_go) a reward counts d^k as much k turns before it was earned. The outcome
+// is earned at the last turn:
 //
-//   turn t has sum over u >= t of d^(u - t) * earned_u,   R is that of the first turn
+//   turn t has sum over u >= t of d^(u - t) * earned_u,   R is the sum at the first turn
 struct EpisodeReturn {
   double value = 0;             // R
   std::vector<double> credits;  // one per turn
   int64_t tokens = 0;           // length of the episode, for baseline `length`: its sampled tokens
-  // Normalization `terms` alone reads them: the same terms in the same order in all episodes of a group.
+  // Read only by normalization `terms`: the same terms in the same order in all episodes of a group.
   std::vector<TermReturn> terms = {};
 };
 
@@ -44,7 +44,7 @@ struct AdvantageRule {
   std::string normalization = "none";
   bool filter_zero_variance = false;
   std::string branches = "nested";  // of groups that branch (branch_advantage.h)
-  bool by_role = false;             // each role of an episode is compared by itself (role_advantage.h)
+  bool by_role = false;             // compare each role of an episode separately (role_advantage.h)
 };
 
 struct GroupAdvantages {
@@ -64,16 +64,16 @@ struct GroupAdvantages {
 //                  none:           B_i = 0
 //   normalization  none:           D = 1
 //                  group:          D = population standard deviation of the group's R + 1e-6
-//                  batch:          D = that of all R_i - B_i of the batch (about their mean) + 1e-6
+//                  batch:          D = the same for all R_i - B_i of the batch (about their mean) + 1e-6
 //                  mean:           D = mean of the group's R: MaxRL (arXiv 2602.02710; prime-rl's `max_rl`), for rewards
 //                                  that are not negative. If it is not above 0, all advantages of the group are 0.
-//                  terms:          GDPO (arXiv 2601.05242): each term k is compared within the group by itself,
+//                  terms:          GDPO (arXiv 2601.05242): each term k is compared separately within the group,
 //
 //     S_it = sum over k of weight_k * (credit_kit - B_ki) / D_k      B_ki, D_k: baseline and `group` deviation of R_k
 //     A_it = S_it / D                                                D: deviation of all S_i of the batch + 1e-6
 //
-//     S_i has R_k in place of the credit. Baselines mean, leave_one_out and length alone. A sum whose parts cancel up to
-//     rounding is 0.
+//     S_i has R_k in place of the credit. Only with baselines mean, leave_one_out and length. A sum whose parts cancel up
+//     to rounding is 0.
 //
 // Equal outcomes carry no signal: if all R under a mean are the same (tree::SameReturn), B_i is R_i exactly, and D is 1
 // if it is a deviation.

@@ -66,7 +66,7 @@ class Planner {
           LeftALostTrunk(episode)) {
         ++out_.left_out;
       } else if (graded_ && !episode.has_grade()) {
-        ++out_.ungraded;  // it is no part of the group
+        ++out_.ungraded;  // it is not part of the group
       } else {
         INGOT_RETURN_IF_ERROR(Annotated(AddRow(i), episode));
       }
@@ -91,7 +91,7 @@ class Planner {
       const v1::EpisodeTree& tree = group_.episodes(i);
       if (tree.episode().state() != v1::EPISODE_FORKED || tree.episode().purpose() != v1::PURPOSE_TRAIN) continue;
       Trunk trunk{out_.rows.trunk_turns.size(), {}, SampledTokens(tree)};
-      // A grade counts in place of what was posted, and a trunk has none.
+      // A grade replaces the posted reward, and a trunk has no grade.
       auto turns =
           TurnRewards(tree, graded_ ? google::protobuf::Map<std::string, double>() : tree.episode().call_rewards());
       INGOT_RETURN_IF_ERROR(Annotated(turns.status(), tree.episode()));
@@ -119,13 +119,12 @@ class Planner {
     if (!std::isfinite(reward)) return absl::InvalidArgumentError("its reward is not a finite number");
     INGOT_ASSIGN_OR_RETURN(std::vector<double> turns, TurnRewards(tree, tree::CallRewardsOf(episode)));
     CheckBounds(episode, reward, tree::CallRewardsOf(episode));
-    // A trunk that went on is a sample like others; the episode is compared with it.
+    // A trunk that continued is a sample like others; the episode is compared with it.
     const auto trunk = trunks_.find(episode.fork().episode_id());
     if (rule_.by_role && trunk != trunks_.end()) {
       return absl::InvalidArgumentError(
-          "it left a trunk, whose turns no role can be credited with: set trainer.advantage_groups to episode for "
-          "groups "
-          "that branch");
+          "it left a trunk, and no role can be credited with a trunk's turns: set trainer.advantage_groups to episode "
+          "for groups that branch");
     }
     if (rule_.by_role) AddRoles(tree, reward, turns);
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
@@ -140,7 +139,8 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Adds the terms of the episode's grade to its row. `shared`: the turns of its trunk, where a judged group earns nothing.
+  // Adds the terms of the episode's grade to its row. `shared`: the turns of its trunk, where a judged group earns
+  // nothing.
   absl::Status AddTerms(const v1::EpisodeTree& tree, size_t shared, EpisodeReturn& row) {
     if (!graded_) {
       row.terms.push_back({1, row.value, row.credits});
@@ -151,8 +151,7 @@ class Planner {
     const bool same = std::equal(
         grade.terms().begin(), grade.terms().end(), first_grade_->terms().begin(), first_grade_->terms().end(),
         [](const auto& a, const auto& b) { return a.term() == b.term() && a.weight() == b.weight(); });
-    if (!same)
-      return absl::InvalidArgumentError("its terms, or their weights, are not those of the group's first grade");
+    if (!same) return absl::InvalidArgumentError("its terms or their weights differ from the group's first grade");
     for (const v1::TermValue& term : grade.terms()) {
       if (!std::isfinite(term.value()) || !std::isfinite(term.weight())) {
         return absl::InvalidArgumentError(
@@ -194,7 +193,7 @@ class Planner {
     out_.left_out += std::erase_if(out_.parts, lone);
   }
 
-  // Statistics of a group may overflow with such a reward, and would give a gradient of zero or none that is finite.
+  // A group's statistics may overflow with such a reward, and give a zero or non-finite gradient.
   void CheckBounds(const v1::Episode& episode, double reward,
                    const google::protobuf::Map<std::string, double>& of_calls) {
     NoteFault(episode, "its reward", reward);

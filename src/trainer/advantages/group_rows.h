@@ -1,5 +1,5 @@
-// The rows of a group whose advantages are taken (branch_advantage.h): its finished episodes, and the trunks that they
-// left. Pure; no torch.
+// The rows of a group, which get advantages (branch_advantage.h): its finished episodes, and the trunks that they left.
+// Pure; no torch.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TrainedGroup {
   // An episode whose calls are trained.
   struct Part {
     int episode = 0;     // index in v1::Group.episodes
-    bool trunk = false;  // it ended at its fork, and has no return of its own
+    bool trunk = false;  // it ended at its fork and has no return
     size_t index = 0;    // of GroupRows::rows, or of its trunk_turns
   };
   GroupRows rows;
@@ -25,10 +25,10 @@ struct TrainedGroup {
   int64_t left_out = 0;     // episodes that did not finish, are not for training, or left a trunk that was tried again;
                             // trunks that no finished episode left
   int64_t ungraded = 0;     // finished episodes that the reward stage could not judge, in a group that it judged
-  std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = there is none
+  std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = none
 };
 
-// How the turns of an episode are credited (advantage.h).
+// The credit rule for the turns of an episode (advantage.h).
 struct RowRule {
   std::string credit = "outcome";
   double discount = 1;
@@ -38,10 +38,10 @@ struct RowRule {
   static RowRule Of(const TrainerOptions& options);
 };
 
-// With `by_terms` the terms are as the grades name them; the posted reward of a group without grades is its one term. With
-// `by_role` a role's return is the episode's own reward and the rewards of the role's calls. INVALID_ARGUMENT names the
-// episode: a reward is not finite, or is of a call that the episode does not hold; with `by_terms` its terms are others than
-// those of the group's first grade; with `by_role` it left a trunk.
+// With `by_terms` the terms are the grades' terms; a group without grades has one term, its posted reward. With
+// `by_role` a role's return is the episode's own reward plus the rewards of the role's calls. INVALID_ARGUMENT names
+// the episode: a reward is not finite, or is of a call that the episode does not hold; with `by_terms` its terms differ
+// from the group's first grade; with `by_role` it left a trunk.
 absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const RowRule& rule);
 
 }  // namespace ingot::trainer

@@ -1,5 +1,5 @@
-// Advantages of roles: each role of an episode is credited with its own return, which is compared with the returns of the
-// same role in the other samples of the group.
+// Advantages of roles: each role of an episode is credited with its own return, compared with the returns of the same
+// role in the other samples of the group.
 //
 //   sample 1   white +1, black -1      white: +1 and -1, mean 0      advantages +1 and -1
 //   sample 2   white -1, black +1      black: -1 and +1, mean 0      advantages -1 and +1
@@ -13,9 +13,9 @@
 
 namespace ingot::trainer {
 
-// By role: Advantages over the groups, each with the samples that have the role. So the mean or the deviation of a batch is
-// that of one role, too. With a baseline of the group, a role that one sample of several has alone gets 0: nothing is
-// there to compare it with. Turns of a row that belong to none of its roles have 0.
+// Computes Advantages per role over the groups, each with the samples that have the role. So a mean or deviation of the
+// batch is also per role. With a baseline of the group, a role that only one of several samples has gets 0: there is
+// nothing to compare it with. Turns of a row that belong to none of its roles have 0.
 // A group is equal if it has several rows, and every role of several rows has equal returns.
 // REQUIRES: as Advantages; no trunks; GroupRows::roles has an entry per row.
 std::vector<BranchedAdvantages> AdvantagesOfRoles(const std::vector<GroupRows>& groups, const AdvantageRule& rule);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace json = base::json;
 using model::ShardFile;
 
-// One flipped bit makes none of the others the oldest format, which has no checksum that would tell.
+// One flipped bit does not turn any other format into the oldest, which has no checksum to detect it.
 constexpr char kFormat[] = "ingot-checkpoint-4";
 constexpr const char* kState = base::kCheckpointState;
 constexpr char kOptimizer[] = "optimizer";
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
   return steps;
 }
 
-// Whether `name` is that of a file in a checkpoint's folder, or in a folder in it.
+// Whether `name` names a file in a checkpoint's folder, or in a folder in it.
 bool IsFileName(std::string_view name) {
   const size_t slash = name.find('/');
   const auto is_plain = [](std::string_view part) {
@@ -104,7 +104,7 @@ json::value StateJson(const CheckpointContents& contents, size_t shards,
                       {"files", base::PrintDigests(files)}};
 }
 
-// Writes the files beside the shards: the rest of the model folder, the app's files and state.json.
+// Writes the other files of a checkpoint: the rest of the model folder, the app's files and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::vector<CheckpointShard>& shards,
                        const std::map<std::string, std::string>& extra_files) {
@@ -146,7 +146,7 @@ void RemoveStale(const std::string& root, const CheckpointContents& newest, int6
     const bool newest_sound = !sound && step <= newest.last_sound_step;
     sound = sound || newest_sound;
     const bool stays = newest_sound || (newest.keep_every > 0 && step % newest.keep_every == 0);
-    // Newer ones belong to a run that went back to an earlier checkpoint: this writer leaves them.
+    // Newer checkpoints belong to a run that went back to an earlier checkpoint: this writer leaves them.
     if (step <= newest.step && ++seen > keep && !stays) fs::remove_all(root + "/" + CheckpointName(step), ignored);
   }
   std::vector<fs::path> leftovers;
@@ -193,8 +193,9 @@ absl::StatusOr<json::value> ParseState(const std::string& text) {
   if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
   const json::value* format = base::Find(*state, "format");
   if (format == nullptr || *format != json::value(kFormat)) {
-    return absl::DataLossError(absl::StrCat("state.json does not say format ", kFormat,
-                                            " (of another version of Ingot? The folder still serves as model.init)"));
+    return absl::DataLossError(
+        absl::StrCat("state.json does not have format ", kFormat,
+                     " (written by another version of Ingot? The folder still works as model.init)"));
   }
   if (!base::IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
   return *std::move(state);
@@ -232,7 +233,7 @@ absl::StatusOr<State> StateOf(const std::string& text) {
   return state;
 }
 
-// DATA_LOSS: the checkpoint has no state.json that was written whole and is unchanged since.
+// DATA_LOSS: the checkpoint's state.json is missing, incomplete or changed.
 absl::StatusOr<State> ReadState(const std::string& path) {
   const auto text = ReadSmallFile(path + "/" + kState);
   if (!text.ok()) return Damaged(path, std::string(text.status().message()));
@@ -242,7 +243,7 @@ absl::StatusOr<State> ReadState(const std::string& path) {
 }
 
 absl::Status VerifyFiles(const std::string& path, const State& state) {
-  // LoadModelDir finds the weights' files through the index, which state.json lists beside them.
+  // LoadModelDir finds the weights' files through the index, which state.json also lists.
   const bool indexed = state.files.contains(model::kWeightsIndex);
   std::vector<std::string> needed = {"config.json", indexed ? model::kWeightsIndex : ShardFile(kWeights, 0, 1)};
   for (int shard = 0; shard < state.shards; ++shard) needed.push_back(ShardFile(kOptimizer, shard, state.shards));
@@ -257,7 +258,7 @@ absl::Status VerifyFiles(const std::string& path, const State& state) {
   return whole.ok() ? whole : Damaged(path, std::string(whole.message()));
 }
 
-// The state of a checkpoint of which every file is as it was written.
+// The state of a checkpoint whose files are all as they were written.
 absl::StatusOr<State> Verify(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(State state, ReadState(path));
   INGOT_RETURN_IF_ERROR(VerifyFiles(path, state));
@@ -361,7 +362,7 @@ absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root) {
       info->rejected = std::move(rejected);
       return info;
     }
-    INGOT_LOG(error, "{}; trying the one before it", std::string(info.status().message()));
+    INGOT_LOG(error, "{}; trying the previous checkpoint", std::string(info.status().message()));
     rejected.emplace_back(info.status().message());
   }
   if (rejected.empty()) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", root));
@@ -396,7 +397,7 @@ absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<s
     const std::string file = ShardFile(kOptimizer, shard, shards);
     INGOT_ASSIGN_OR_RETURN(std::set<std::string> names, model::LoadSafetensorsInto(path + "/" + file, state));
     read.merge(names);
-    if (!names.empty()) return Damaged(path, absl::StrCat(*names.begin(), " of ", file, " is there twice"));
+    if (!names.empty()) return Damaged(path, absl::StrCat(*names.begin(), " of ", file, " appears twice"));
   }
   for (const auto& [name, tensor] : state) {
     if (!read.contains(name)) return absl::InvalidArgumentError(absl::StrCat("optimizer state lacks ", name));

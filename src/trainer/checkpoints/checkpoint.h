@@ -11,9 +11,9 @@
 // optimizer-00001-of-0000N.safetensors, ... Rank 0 then adds Hugging Face's model.safetensors.index.json.
 //
 // A checkpoint is written into a temporary folder in ROOT, fsynced, and renamed: a crash leaves the earlier ones as
-// they were. The checksums find later damage before anything of the checkpoint is used, also by those that load it as a
-// model folder (base/written_files.h). One writer per ROOT (or the ranks of one trainer, on one file system); blocks on
-// disk.
+// they were. The checksums find later damage before anything of the checkpoint is used, also by readers that load it as
+// a model folder (base/written_files.h). One writer per ROOT (or the ranks of one trainer, on one file system); blocks
+// on disk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,18 +42,18 @@ struct CheckpointContents {
   int64_t step = 0;
   uint64_t seed = 0;
   uint64_t weights_checksum = 0;
-  // FeedStats::next_group of the last batch: a run that loses its pool goes on there. 0 = there was no batch.
+  // FeedStats::next_group of the last batch: a run that loses its pool continues there. 0 = no batch yet.
   int64_t next_group = 0;
-  int64_t total_steps = 0;  // for readers, like the schedule: a resumed run goes by its configuration
+  int64_t total_steps = 0;  // for readers, like the schedule: a resumed run follows its configuration
   OptimizerOptions schedule;
   model::ModelConfig config;
-  model::Parameters parameters;                 // written: only where one rank writes alone
+  model::Parameters parameters;                 // written: only with one rank
   std::map<std::string, at::Tensor> optimizer;  // likewise; ReadCheckpoint leaves it empty
   std::map<std::string, at::Tensor> reference;  // written: empty = the checkpoint holds none; ReadReference reads it
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // read: number of files of the optimizer's state
-  // Written: no later step than this one is known to have weights with a finite gradient. The newest checkpoint at or
-  // before it is never removed as too old. -1 = no step is in doubt.
+  // Written: the last step whose weights are known to give a finite gradient. The newest checkpoint at or before it is
+  // never removed as too old. -1 = every step is known to be sound.
   int64_t last_sound_step = -1;
   int64_t keep_every = 0;  // written: checkpoints whose step is a multiple of it are never removed; 0 = none
 };
@@ -68,10 +68,10 @@ struct CheckpointShard {
 // "step-00000012".
 std::string CheckpointName(int64_t step);
 
-// Writes ROOT/step-N, replacing one of the same number. Then removes temporary folders of crashed writers and, of the
-// checkpoints up to N, all but the `keep` newest, those of keep_every and the one of last_sound_step. `extra_files`: names
-// to contents; a name is plain, or FOLDER/NAME. After an error (a full disk, ...) the earlier checkpoints are untouched; the
-// message names the path.
+// Writes ROOT/step-N, replacing a checkpoint of the same number. Then removes temporary folders of crashed writers, and
+// the checkpoints up to N except the `keep` newest, those that keep_every keeps, and the one that last_sound_step
+// protects. `extra_files`: names to contents; a name is plain, or FOLDER/NAME. After an error (a full disk, ...) the
+// earlier checkpoints are untouched; the message names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 
@@ -91,14 +91,14 @@ void AbandonCheckpoint(const std::string& root, int64_t step);
 // Checks every file against state.json. DATA_LOSS names a file that is missing or differs.
 absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path);
 
-// The newest intact checkpoint. NOT_FOUND: ROOT holds none; DATA_LOSS: all that it holds are damaged.
+// The newest intact checkpoint. NOT_FOUND: ROOT holds none; DATA_LOSS: all its checkpoints are damaged.
 absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
 
 // Verifies and reads a checkpoint, without the optimizer's state.
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
 // Reads the reference policy of a checkpoint that ReadCheckpoint verified. NOT_FOUND: the checkpoint holds none.
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::string& path);
-// Reads the optimizer's state, of however many shards, into the tensors of `state`, by name (AdamW::State). `all`:
+// Reads the optimizer's state, from any number of shards, into the tensors of `state`, by name (AdamW::State). `all`:
 // `state` names every tensor of the checkpoint, or else a part of them. INVALID_ARGUMENT names the first tensor that is
 // missing, has another shape, or (with `all`) is unknown; tensors read before it keep their new values.
 absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<std::string, at::Tensor>& state,

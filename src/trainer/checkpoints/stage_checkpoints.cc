@@ -47,7 +47,7 @@ absl::StatusOr<CheckpointInfo> StageCheckpoints::Newest() const {
       absl::StrCat(latest->path,
                    " is of a stage that began with other data or other weights: give it the same data, model and seed "
                    "again, or remove ",
-                   root_, " to start the stage anew"));
+                   root_, " to restart the stage"));
 }
 
 absl::StatusOr<int64_t> StageSteps(const std::string& root) {

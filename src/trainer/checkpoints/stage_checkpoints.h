@@ -1,6 +1,6 @@
-// The checkpoints of a supervised stage (checkpoint.h), in a folder of its own, numbered by the optimizer steps taken.
-// A stage that continues from one is bit-identical to a stage that never stopped, on as many ranks; on another number
-// of ranks it is equal up to rounding.
+// The checkpoints of a supervised stage (checkpoint.h), in a separate folder, numbered by the optimizer steps taken. A
+// stage that continues from one is bit-identical to a stage that never stopped, on the same number of ranks; on another
+// number of ranks it is equal up to rounding.
 //
 // Each checkpoint holds stage.json: the checksums of the stage's data and of its first weights. A stage does not
 // continue from a checkpoint of other data or other first weights.
@@ -28,7 +28,7 @@ class StageCheckpoints {
   // Extra files of every checkpoint, by name.
   const std::map<std::string, std::string>& files() const { return files_; }
 
-  // The newest intact checkpoint; if there is none, step 0 and an empty path. FAILED_PRECONDITION: it is of other data
+  // The newest intact checkpoint; if none exists, step 0 and an empty path. FAILED_PRECONDITION: it is of other data
   // or other first weights. Other errors as LatestCheckpoint.
   absl::StatusOr<CheckpointInfo> Newest() const;
 
@@ -37,7 +37,7 @@ class StageCheckpoints {
   std::map<std::string, std::string> files_;
 };
 
-// Optimizer steps of the newest checkpoint in `root`; 0 = there is none.
+// Optimizer steps of the newest checkpoint in `root`; 0 = none.
 absl::StatusOr<int64_t> StageSteps(const std::string& root);
 
 }  // namespace ingot::trainer

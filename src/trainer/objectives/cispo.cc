@@ -7,7 +7,7 @@
 namespace ingot::trainer {
 namespace {
 
-// CISPO, arXiv 2506.13585, eq. 4: the clipped ratio is a constant factor, and log-probs alone are differentiated.
+// CISPO, arXiv 2506.13585, eq. 4: the clipped ratio is a constant factor, and only log-probs are differentiated.
 class Cispo final : public Objective {
  public:
   Cispo(double eps_clip_low, double eps_clip_high) : low_(1.0 - eps_clip_low), high_(1.0 + eps_clip_high) {}

@@ -1,10 +1,10 @@
 // A policy loss over sampled tokens: one interface, a file per objective. An objective is plain functions over doubles,
 // without torch. It gives the loss and its derivative by every token's log-prob; the passes over the forest carry that
-// derivative back into the weights:
+// derivative back to the weights:
 //
 //   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
 //
-// The derivative of an entry is one number, wherever its forest was cut and whatever entries share its row. So the
+// The derivative of an entry is one number, however its forest was cut and whichever entries share its row. So the
 // tokens of a sequence or a pair need not stay in one forward pass. An objective that compares them (the ratio of a
 // sequence, the margin of a pair) is asked once for the whole batch, after a pass without gradients (Scope::kBatch).
 //
@@ -25,7 +25,7 @@
 
 namespace ingot::trainer {
 
-// A pair of sequences: `chosen` is to be preferred to `rejected`.
+// A pair of sequences: `chosen` is preferred to `rejected`.
 struct Preference {
   int32_t chosen = 0;  // sequences
   int32_t rejected = 0;
@@ -34,7 +34,7 @@ struct Preference {
 // One element per sampled token that bears loss, unless said otherwise.
 struct LossEntries {
   std::span<const double> logprobs;   // under the current weights
-  std::span<const double> recorded;   // as the engine reported them: under the behaviour policy
+  std::span<const double> recorded;   // as the engine reported them: under the behavior policy
   std::span<const double> reference;  // under the reference weights; empty where the run has none
   std::span<const double> advantages;
   std::span<const double> weights;     // TokenWeights: over the whole unmerged batch
@@ -42,7 +42,8 @@ struct LossEntries {
   int32_t sequence_count = 0;
   // per pair; empty unless the objective is dpo
   std::span<const Preference> preferences;
-  // Per sequence, the sum of its tokens' weights with those that a mask left out (off_policy_mask.h); empty = none were.
+  // Per sequence, the sum of its tokens' weights with those that a mask left out (off_policy_mask.h); empty = none
+  // were.
   std::span<const double> sequence_weights = {};
 };
 

@@ -7,9 +7,10 @@
 //   mask_sequence_ratio_*   the sequence, if exp(d) is outside [low, high]     (MIS; geometric rejection, as in verl)
 //   opsm_delta              a sequence's tokens of negative advantage, if -d > delta (DeepSeek-V3.2, arXiv 2512.02556)
 //
-// The mean d is over all loss tokens of the sequence, with those that another mask leaves out. A mask is a constant: it
-// has no derivative. To the objective a masked token is no token of its sequence; the weights of the others stay, as if
-// it were there. A log-prob that is not a number masks nothing, so that its step is skipped and its call named.
+// The mean d is over all loss tokens of the sequence, including tokens that another mask leaves out. A mask is a
+// constant: it has no derivative. To the objective a masked token is not part of its sequence; the weights of the
+// others stay as they were. A log-prob that is not a number masks nothing, so that its step is skipped and its call
+// named.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +26,15 @@ namespace ingot::trainer {
 // The entries that the masks keep. Owns their numbers.
 class KeptEntries {
  public:
-  // REQUIRES: `entries` are the whole batch if masks.of_sequences(); otherwise any piece of it. The preferences that they
-  // refer to must outlive this.
+  // REQUIRES: `entries` are the whole batch if masks.of_sequences(); otherwise any piece of it. The preferences that
+  // they refer to must outlive this.
   KeptEntries(const LossEntries& entries, const OffPolicyMaskOptions& masks);
 
-  // For the objective: sequence_weights are those of all `entries`.
+  // For the objective: sequence_weights cover all `entries`.
   LossEntries entries() const;
   // Per kept entry, its place among all of them; ascending.
   const std::vector<size_t>& places() const { return places_; }
-  // Adds the share of all entries that are masked, offpolicy/masked, and that of each mask that is on: offpolicy/
+  // Adds the share of all entries that are masked, offpolicy/masked, and the share of each mask that is on: offpolicy/
   // masked_token, masked_sequence and masked_opsm. An entry may count for several.
   void Tally(MetricSums& sums) const;
 

@@ -6,7 +6,7 @@
 //   - w_t * entropy_coefficient      * entropy_t
 //
 // The first estimates KL(rollout policy || policy), the second KL(policy || reference policy), by one of KlKind.
-// StepLoss stands between the objectives, which know no forests, and the passes, which know no losses. No torch. One
+// StepLoss separates the objectives, which know no forests, from the passes, which know no losses. No torch. One
 // thread; the batch must outlive it.
 //
 //   StepLoss loss(objective, coefficients, batch);
@@ -33,7 +33,7 @@ namespace ingot::trainer {
 class EntryLoss {
  public:
   virtual ~EntryLoss() = default;
-  // True: Evaluate reads `entropy` and fills `by_entropy`.
+  // True = Evaluate reads `entropy` and fills `by_entropy`.
   virtual bool uses_entropy() const = 0;
   // Returns the share of these entries in the loss. Writes (does not add) its derivatives by log-prob and entropy. All
   // spans have an element per entry.
@@ -42,16 +42,16 @@ class EntryLoss {
                           std::span<double> by_entropy) = 0;
 };
 
-// Estimates kl(x) of KL(p || q) from a token that p sampled, with x = log q - log p (http://joschu.net/blog/kl-approx.html;
-// abs as verl's kl_loss_type has it). All are 0 where the policies agree. k1 and k3 have the divergence as their mean;
-// k1 may be negative.
+// Estimates kl(x) of KL(p || q) from a token that p sampled, with x = log q - log p
+// (http://joschu.net/blog/kl-approx.html; abs as in verl's kl_loss_type). All are 0 where the policies agree. k1 and k3
+// have the divergence as their mean; k1 may be negative.
 //
 //   k1    -x                  k3    e^x - 1 - x
 //   k2    x^2 / 2             abs   |x|
 //
-// A gradient goes through x alone, not through the draw of the token. So the gradient of k1 to the reference is that of
-// logprob_t, whose mean over the policy's own tokens is 0: it holds nothing back. That of k2 has the divergence's
-// gradient as its mean.
+// A gradient goes only through x, not through the draw of the token. So the gradient of k1 to the reference is the
+// gradient of logprob_t, whose mean over the policy's own tokens is 0: k1 does not hold the policy back. The gradient
+// of k2 has the divergence's gradient as its mean.
 enum class KlKind { kK1, kK2, kK3, kAbs };
 
 // REQUIRES: TrainerOptions::kl_kind as Validate allows it.

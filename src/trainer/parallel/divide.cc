@@ -25,7 +25,7 @@ std::vector<CallPlace> InTrieOrder(std::span<const tree::CallPath> calls) {
     ending[trie.Insert(calls[i].sampled, trie.Insert(calls[i].context))].push_back(static_cast<int32_t>(i));
   }
   std::vector<CallPlace> order;
-  int64_t shared = 0;  // with the call before: the least depth on the way from its end to here
+  int64_t shared = 0;  // with the previous call: the least depth on the path from its end to here
   for (const int32_t id : trie.PreOrder()) {
     shared = std::min<int64_t>(shared, trie.node(id).depth);
     const auto found = ending.find(id);
@@ -72,13 +72,13 @@ int RunsWithin(const std::vector<CallPlace>& order, double limit, const RowCosts
 std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs) {
   std::vector<int32_t> rank_of(calls.size(), -1);
   const std::vector<CallPlace> order = InTrieOrder(calls);
-  double least = 0, most = 0;  // no run costs less than its dearest call, nor more than all calls apart
+  double least = 0, most = 0;  // no run costs less than its most expensive call, nor more than all calls separately
   for (const CallPlace& place : order) {
     least = std::max(least, CostOf(place, 0, costs));
     most += CostOf(place, 0, costs);
   }
   if (RunsWithin(order, least, costs, nullptr) <= ranks) most = least;
-  // A millionth of the cost is finer than any estimate of it.
+  // No estimate of the cost is as fine as a millionth.
   for (int i = 0; i < 40 && most - least > 1e-6 * most; ++i) {
     const double middle = least + (most - least) / 2;
     (RunsWithin(order, middle, costs, nullptr) <= ranks ? most : least) = middle;

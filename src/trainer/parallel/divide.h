@@ -3,9 +3,9 @@
 //   calls in the order of their trie     a b c d | a b c e | a b f | g h i | g h k
 //   three ranks                          \_______________/   \___/   \_____________/
 //
-// In the order of their trie, calls that share a prefix are neighbours, and each rank gets a run of neighbours. The
+// In the order of their trie, calls that share a prefix are adjacent, and each rank gets a run of adjacent calls. The
 // cost of a run is its merged rows and the pairs of tokens that see one another; a prefix that two ranks share counts
-// on both. The greatest cost of a rank is the least that runs in this order allow.
+// on both. The division minimizes the greatest cost of a rank over all runs in this order.
 #pragma once
 
 #include <cstdint>

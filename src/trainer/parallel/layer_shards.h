@@ -8,19 +8,19 @@
 //   rank 1   ran layer 3 | wants layer 2 |   broadcast   | runs layer 2 (of a backward pass)
 //   rank 2   ends a slot |    agrees     |               | agrees: it still waits for the others to end theirs
 //
-// Ranks do not run the same parts: one may be in a part's backward pass while another has no part left. So there is no
-// common sequence of units. A rank that needs a unit tells all (Ranks::Want). Every rank that waits for the others in
-// any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast each wanted unit,
-// parameter by parameter; a rank that did not want it drops each parameter at once.
+// Ranks do not run the same parts: one may be in a part's backward pass while another has no part left. So they share
+// no sequence of units. A rank that needs a unit announces it to all (Ranks::Want). Every rank that waits for the
+// others in any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast each wanted
+// unit, parameter by parameter; a rank that did not want it drops each parameter at once.
 //
-// The values are those of parameters held whole, so that results are bit-identical. A dropped parameter keeps its
-// tensor but not its memory. Autograd's saved tensors therefore stay valid between a layer's forward and backward pass;
-// filling the memory again is no change to autograd.
+// The values are the same as with whole parameters, so results are bit-identical. A dropped parameter keeps its tensor
+// but not its memory. So autograd's saved tensors stay valid between a layer's forward and backward pass: refilling the
+// memory is not a change to autograd.
 //
-// A frozen base under adapters is divided likewise. Every rank holds a router's bias, which changes without the
+// A frozen base under adapters is divided the same way. Every rank holds a router's bias, which changes without the
 // optimizer and has no owner.
 //
-// One thread, that of Ranks. Functions marked "together" are called by all ranks at the same place.
+// Used by the thread of Ranks. Functions marked "together" are called by all ranks at the same place.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +38,8 @@
 
 namespace ingot::trainer {
 
-// The owner of each tensor of the table, in the order of names: of trained ones as the optimizer has it; the others are
-// divided by themselves.
+// The owner of each tensor of the table, in the order of names: trained tensors as in the optimizer; the others are
+// divided separately.
 std::vector<int> OwnersOf(const model::ModelSpec& spec, int ranks);
 
 class LayerShards final : public LayerWeights {
@@ -50,7 +50,7 @@ class LayerShards final : public LayerWeights {
   LayerShards(const LayerShards&) = delete;
   LayerShards& operator=(const LayerShards&) = delete;
 
-  // Drops the parameters that this rank does not own. Before it all parameters are here, and Need does nothing.
+  // Drops the parameters that this rank does not own. Until then all parameters are here, and Need does nothing.
   void Divide();
   bool divided() const { return divided_; }
 
@@ -72,7 +72,7 @@ class LayerShards final : public LayerWeights {
   // Together. All ranks hold all parameters again, until the next Divide.
   absl::Status Unite();
 
-  double seconds() const { return seconds_; }  // that Need has waited so far
+  double seconds() const { return seconds_; }  // total waiting time of Need
 
  private:
   void Need(int64_t unit);

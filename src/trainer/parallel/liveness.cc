@@ -45,7 +45,7 @@ absl::StatusOr<sockaddr_in> AddressOf(const std::string& host, int port) {
 
 absl::Status SocketError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
-// Waits until `fd` can be read; false: the clock reached `until` first.
+// Waits until `fd` can be read; false = the clock reached `until` first.
 bool ReadableBefore(int fd, const base::Clock& clock, nanoseconds until) {
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(until - clock.Now()).count();
@@ -68,7 +68,7 @@ std::string Receive(int fd, size_t size, const base::Clock& clock, nanoseconds u
 }
 
 void Send(int fd, unsigned char message) {
-  // A full buffer loses the message: a peer that reads no beats is silent itself, which its watcher notices.
+  // A full buffer loses the message: a peer that reads no beats is also silent, which its watcher notices.
   [[maybe_unused]] const auto sent = send(fd, &message, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -119,7 +119,7 @@ absl::Status Liveness::Accept() {
   while (static_cast<int>(peers_.size()) + 1 < options_.size) {
     if (!ReadableBefore(listen_fd_, clock, until)) {
       const auto missing = std::find(here.begin(), here.end(), false) - here.begin();
-      return RankLost(absl::StrCat("rank ", missing, " of ", options_.size, " did not come within ",
+      return RankLost(absl::StrCat("rank ", missing, " of ", options_.size, " did not connect within ",
                                    options_.join_timeout.count(), " ms"));
     }
     int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -128,7 +128,7 @@ absl::Status Liveness::Accept() {
     const std::string hello = Receive(fd, 1 + options_.secret.size(), clock, std::min(until, clock.Now() + kHelloTime));
     const size_t rank = hello.empty() ? here.size() : static_cast<unsigned char>(hello[0]);
     const bool reported = rank < here.size() && !here[rank] && base::SameSecret(hello.substr(1), options_.secret);
-    if (!reported) {  // a stranger
+    if (!reported) {  // not a rank of this trainer
       Close(fd);
       continue;
     }
@@ -209,8 +209,8 @@ void Liveness::Watch() {
       next_beat = clock.Now() + interval;
     }
     WaitForInput(interval);
-    // All input is read before any silence is judged: if this process itself stood still for a time, the beats of that
-    // time are in the sockets.
+    // Reads all input before it judges silence: if this process itself was stopped for a while, the beats of that time
+    // are in the sockets.
     for (Peer& peer : peers_) {
       if (peer.fd >= 0 && !Read(peer)) return;
     }
@@ -250,7 +250,7 @@ bool Liveness::Read(Peer& peer) {
         return true;
       }
       if (*byte >= kLost) {
-        Lose(*byte - kLost, "was lost to rank 0");
+        Lose(*byte - kLost, "is lost, as rank 0 reports");
         return false;
       }
     }

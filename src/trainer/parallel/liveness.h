@@ -1,11 +1,12 @@
-// Liveness watches whether the other ranks live, independent of their progress. A thread of each rank sends a beat to
-// its peer several times per deadline, however long the rank computes.
+// Liveness watches whether the other ranks are alive, independent of their progress. A thread of each rank sends a beat
+// to its peer several times per deadline, however long the rank computes.
 //
-//   rank 0  <---beats--->  rank 1        a star: rank 0 watches all, each other rank watches rank 0, which tells the
-//           <---beats--->  rank 2        rest which one was lost
+//   rank 0  <---beats--->  rank 1        a star: rank 0 watches all, and each other rank watches rank 0, which
+//           <---beats--->  rank 2        reports a lost rank to the rest
 //
 // A rank is lost when its connection ends without a goodbye: its process died, which is noticed at once. It is also
-// lost when no beat of it came for the deadline: it was stopped, or its machine is gone. After a loss the watch ends.
+// lost when none of its beats arrived within the deadline: it was stopped, or its machine is gone. The watch ends after
+// a loss.
 //
 // Thread safe. No torch. The watch is one long task: it waits in poll(2) for the sockets, at most a tenth of the
 // deadline at a time and at most 1 s, and counts silence on the injected clock.
@@ -26,8 +27,8 @@
 
 namespace ingot::trainer {
 
-// UNAVAILABLE with a mark: a rank of this trainer is gone. The run itself is sound: a group that is started again
-// continues from the last checkpoint.
+// UNAVAILABLE with a mark: a rank of this trainer is gone. The run itself is intact: a restarted group continues from
+// the last checkpoint.
 absl::Status RankLost(const std::string& what);
 bool IsRankLost(const absl::Status& status);
 
@@ -37,8 +38,8 @@ struct LivenessOptions {
   std::string host = "127.0.0.1";
   std::string secret;                              // the same on all ranks; a connection begins with it
   std::chrono::milliseconds deadline{30000};       // of silence
-  std::chrono::milliseconds join_timeout{120000};  // for all ranks to come
-  // Called once, from the thread that watches, when a rank was lost; may end the process. Empty = nobody is called.
+  std::chrono::milliseconds join_timeout{120000};  // for all ranks to connect
+  // Called once, from the watching thread, when a rank was lost; may end the process. Empty = no callback.
   std::function<void(const absl::Status&)> on_lost;
   const base::Clock* clock = &base::Clock::Real();  // outlives the Liveness
 };
@@ -49,19 +50,19 @@ class Liveness {
   // listen.
   static absl::StatusOr<std::unique_ptr<Liveness>> Listen(LivenessOptions options);
   int port() const { return port_; }
-  // RankLost names a rank that did not come in time.
+  // RankLost names a rank that did not connect in time.
   absl::Status Accept();
 
   // For any other rank.
   static absl::StatusOr<std::unique_ptr<Liveness>> Connect(LivenessOptions options, int port);
 
-  // Without a Leave before it, this rank is lost to the others.
+  // Without a Leave before it, the others count this rank as lost.
   ~Liveness();
 
   // OK while no rank was lost.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Says goodbye, so that the end of this process is no loss to the others, and ends the watch.
+  // Says goodbye, so that the others do not count the end of this process as a loss, and ends the watch.
   void Leave();
 
  private:
@@ -76,7 +77,7 @@ class Liveness {
   void StopWatching();
   void Watch();
   void WaitForInput(std::chrono::milliseconds timeout);
-  // False: the peer, or a rank that it names, is lost. A peer that said goodbye has no fd afterwards.
+  // False = the peer, or a rank that it names, is lost. A peer that said goodbye has no fd afterwards.
   bool Read(Peer& peer);
   void Lose(int rank, const std::string& how) ABSL_LOCKS_EXCLUDED(mu_);
   void SendAll(unsigned char message);

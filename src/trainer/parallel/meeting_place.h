@@ -1,5 +1,5 @@
-// The place where the processes of a c10d group leave one another their addresses: a store that one of them serves.
-// Whoever does not know the secret finds no key of it.
+// Where the processes of a c10d group exchange their addresses: a store that one of them serves. A process that does
+// not know the secret finds none of its keys.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -21,10 +21,10 @@ struct MeetingOptions {
   std::chrono::milliseconds timeout{120000};  // of a wait for a key
 };
 
-// A socket that listens at `host` alone; `port` 0 becomes the free port that it has. INVALID_ARGUMENT: it cannot.
+// A socket that listens only at `host`; `port` 0 becomes its free port. INVALID_ARGUMENT: it cannot listen.
 absl::StatusOr<int> ListenForRanks(const std::string& host, int* port);
 
-// `listener`: of the process that serves, which takes it over. UNAVAILABLE: the store cannot be reached.
+// `listener`: the serving process's socket; takes it over. UNAVAILABLE: the store cannot be reached.
 absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenMeetingPlace(const MeetingOptions& options, int listener);
 
 // Gloo writes to sockets without MSG_NOSIGNAL: a peer that closed its socket would end this process by SIGPIPE. A

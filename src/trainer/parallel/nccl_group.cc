@@ -5,7 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-// An exchange has no time limit of its own: the time that a rank may work is not known here, and Liveness watches
+// An exchange has no time limit: the time that a rank may work is not known here, and Liveness watches
 // whether it lives.
 void ingot_cuda_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                            ingot::trainer::NcclGroup* group) {

@@ -1,6 +1,6 @@
-// The exchanges between devices: NCCL's process group, from libingot_cuda.so, which alone links NCCL. A program that
-// opened the library looks the function up by its symbol. The C name hides C++ types, so program and library must come
-// from one build (kernels/cuda/probe.h).
+// The exchanges between devices: NCCL's process group, from libingot_cuda.so, the only part that links NCCL. A program
+// that opened the library looks the function up by its symbol. The C name hides C++ types, so program and library must
+// come from one build (kernels/cuda/probe.h).
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

@@ -11,12 +11,12 @@
 namespace ingot::trainer {
 namespace {
 
-// Long enough to be no limit; clocks can still add it.
+// Practically no limit, but clocks can still add it.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
 // c10d records every exchange in one table of the process, and writes a part of it without its lock (2.11,
-// FlightRecorder::recordWithResetEnabled): the first exchanges of two groups on two threads destroy it. Nobody reads the
-// record here. Set before main, when there are no other threads.
+// FlightRecorder::recordWithResetEnabled): the first exchanges of two groups on two threads corrupt it. Nothing reads
+// the record here. Set before main, when there are no other threads.
 [[maybe_unused]] const int kNoFlightRecorder = setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
 
 class Gloo final : public c10d::ProcessGroupGloo {

@@ -24,12 +24,12 @@ struct ProcessGroupOptions {
 
 struct ProcessGroup {
   c10::intrusive_ptr<c10d::Backend> backend;
-  // Closes the connections: whoever waits on them fails, here and on the other ranks. Any thread; may be called again.
+  // Closes the connections: waiting calls fail, here and on the other ranks. Any thread; may be called again.
   std::function<void()> abort;
 };
 
-// Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all came in time. An exchange of
-// ranks has no time limit: the time that a rank may work is not known here, and Liveness watches whether it lives.
+// Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all connected in time. An exchange
+// of ranks has no time limit: the time that a rank may work is not known here, and Liveness watches whether it lives.
 absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
                                            const c10::intrusive_ptr<c10d::Store>& store);
 

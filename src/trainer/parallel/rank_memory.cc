@@ -67,7 +67,7 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   const int64_t gathered =
       bucket * element_bytes * (2 * place->size + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
   // The fullest moment of any pass is at least the end of a part, with its gradients and the waiting parts. The first
-  // part's gradients become sums bucket by bucket; later parts run beside the sums.
+  // part's gradients become sums bucket by bucket; the sums add to later parts.
   need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;
   // The update of the owned parameters, as on one rank, may be fuller.
   if (need.step() < 2 * owned * accumulator) {

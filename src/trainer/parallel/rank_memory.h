@@ -10,7 +10,7 @@
 
 namespace ingot::trainer {
 
-// A rank of `size`, which may not run yet.
+// A rank of `size`; it need not run yet.
 struct RankPlace {
   int rank = 0, size = 1;
 
@@ -20,11 +20,10 @@ struct RankPlace {
 // The place of `ranks`; nothing without ranks.
 std::optional<RankPlace> PlaceOf(const Ranks* ranks);
 
-// PredictMemory for one rank; without a place equal to it. With one it counts the moments, masters and reduced
-// gradients of the owned parameters alone, and the gradients of one bucket from every rank. The reduced gradients lie
-// beside every part from the second one on. With `by_layer` (layer_shards.h) the weights are the owned ones, the
-// largest unit, and the largest parameter on its way to another rank; rank 0 holds all weights again when it takes a
-// snapshot.
+// PredictMemory for one rank; without a place, equal to it. With a place it counts the moments, masters and reduced
+// gradients of only the owned parameters, and the gradients of one bucket from every rank. The reduced gradients add to
+// every part from the second on. With `by_layer` (layer_shards.h) the weights are the owned ones, the largest unit, and
+// the largest parameter on its way to another rank; rank 0 holds all weights again when it takes a snapshot.
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
                              bool by_layer = false);

@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   SurviveClosedSockets();
   const base::Wait wait(absl::StrCat("the trainer's other ranks to come to ", options.host, ":", options.port),
-                        base::WaitKind::kWork);  // they start as long as it takes to load a model
+                        base::WaitKind::kWork);  // ranks may take as long to start as it takes to load a model
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetRanks(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
@@ -141,7 +141,7 @@ absl::Status Ranks::Break(const absl::Status& own) {
 }
 
 absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
-  // A rank that is stopped or gone is told as such; one that computes may take its time.
+  // A stopped or dead rank is reported as lost; a computing rank may take its time.
   const base::Wait wait(absl::StrCat("the trainer's other ranks (", what, ")"), base::WaitKind::kWork);
   while (!work.isCompleted()) {
     if (on_device) {  // a wait with a limit would abort NCCL's work
@@ -163,7 +163,7 @@ absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
     std::rethrow_exception(work.exception());
   } catch (const std::exception& error) {
     // A connection fails before Liveness knows which rank is lost.
-    return Break(RankLost(absl::StrCat(what, ": rank ", rank(), " lost another one: ", error.what())));
+    return Break(RankLost(absl::StrCat(what, ": rank ", rank(), " lost another rank: ", error.what())));
   }
 }
 
@@ -262,12 +262,13 @@ absl::Status Ranks::Want(int64_t what) {
 
 absl::Status Ranks::Serve(const std::vector<int64_t>& wanted) {
   return BreakUnless([&]() -> absl::Status {
-    if (server_ == nullptr) return absl::InternalError("a rank wants something, and this rank has no server for it");
+    if (server_ == nullptr)
+      return absl::InternalError("another rank requests an exchange, but this rank has no server for it");
     return server_(wanted);
   });
 }
 
-// Tells all ranks `own` and `wanted`. Returns every rank's `wanted`, or the error of the lowest rank that has one.
+// Sends `own` and `wanted` to all ranks. Returns every rank's `wanted`, or the error of the lowest rank that has one.
 absl::StatusOr<std::vector<int64_t>> Ranks::Round(const absl::Status& own, int64_t wanted) {
   at::Tensor said = at::empty({2}, at::kLong);
   said.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(own.code());

@@ -1,11 +1,11 @@
 // The ranks of one trainer: processes that train each batch together. They run one agreed sequence of exchanges. Rank 0
-// leads, and alone speaks with the scheduler, the engines and the record of the run; the others follow.
+// leads, and only it talks to the scheduler, the engines and the record of the run; the others follow.
 //
-//   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness. Whoever does
-//             not know the secret finds no key of the store and is no rank to Liveness; Gloo and NCCL know no secret
+//   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness. A process
+//             without the secret finds no key of the store, and Liveness rejects it; Gloo and NCCL know no secret
 //   exchanges every rank makes the same ones in the same order; an exchange takes as long as the slowest rank works
 //   Agree     before each exchange of a step: did any rank fail so far? Then all stop at the same place with the same
-//             error, and can go on with other work
+//             error, and can continue with other work
 //   Want      asks the others for something meanwhile, whatever they do: ranks in Agree serve it, and agree only when
 //             no rank wants anything
 //
@@ -33,16 +33,16 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;          // the ranks' meeting place; rank 0 listens there, at `host` alone
+  int port = 0;          // the ranks' meeting place; rank 0 listens there, only at `host`
   std::string own_host;  // this rank's address for the others; empty = host
   // The same on all ranks, and not known to other programs that can connect to `port`. Empty = none.
   std::string secret;
   // The rank's device, as torch names it ("cuda:1"), and the function kNcclGroupSymbol of libingot_cuda.so. "cpu" and
-  // null = tensors are on the CPU alone. No two ranks share a device.
+  // null = tensors are only on the CPU. No two ranks share a device.
   std::string device = "cpu";
   decltype(&ingot_cuda_nccl_group) nccl = nullptr;
   std::chrono::milliseconds deadline{30000};         // of silence, after which a rank is lost
-  std::chrono::milliseconds join_timeout{120000};    // for all ranks to come
+  std::chrono::milliseconds join_timeout{120000};    // for all ranks to connect
   std::function<void(const absl::Status&)> on_lost;  // LivenessOptions::on_lost
 
   absl::Status Validate() const;
@@ -51,7 +51,7 @@ struct RankOptions {
 class Ranks {
  public:
   // INVALID_ARGUMENT: wrong options, or only some ranks have devices; UNAVAILABLE: the port is taken, or not all ranks
-  // came in time. From here on the process ignores SIGPIPE, unless it has a handler of its own.
+  // connected in time. From here on the process ignores SIGPIPE, unless it has its own handler.
   static absl::StatusOr<std::unique_ptr<Ranks>> Join(const RankOptions& options);
   // A rank that did not Leave before counts as lost for the others.
   ~Ranks();
@@ -60,7 +60,7 @@ class Ranks {
   int size() const { return options_.size; }
   bool leads() const { return rank() == 0; }
 
-  // Exchanges. Each returns RankLost, or INTERNAL if the exchange was refused; the group is broken then.
+  // Exchanges. Each returns RankLost, or INTERNAL if the exchange failed; the group is broken then.
   //
   // `tensor`, contiguous and of one size and type on all ranks, gets root's values.
   absl::Status Broadcast(const at::Tensor& tensor, int root);
@@ -71,7 +71,7 @@ class Ranks {
   absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes);
 
   // OK if `own` is OK on every rank. Otherwise every rank gets the error of the lowest rank that has one, marked as
-  // agreed (IsAgreed). An error that is agreed already is returned at once.
+  // agreed (IsAgreed). An already agreed error is returned at once.
   absl::Status Agree(const absl::Status& own);
 
   // Asks all ranks for `what`, 0 or more. REQUIRES: every other rank is in Agree or Want, or will be. All of them then
@@ -86,7 +86,7 @@ class Ranks {
 
   // Ends the group after this rank failed between exchanges of the others: they get RankLost. Returns `own`.
   absl::Status Break(const absl::Status& own);
-  // Runs `body`, several exchanges in a row. A failure on this rank alone would leave the others waiting, so it breaks
+  // Runs `body`, several exchanges in a row. A failure on only this rank would leave the others waiting, so it breaks
   // the group.
   template <typename Body>
   absl::Status BreakUnless(Body&& body) {
@@ -95,7 +95,7 @@ class Ranks {
   }
   bool broken() const { return !broken_.ok(); }
 
-  // Says goodbye: the others may end or go on, and this rank does not count as lost. No exchange may follow.
+  // Says goodbye: the others may end or continue, and this rank does not count as lost. No exchange may follow.
   void Leave();
 
  private:

@@ -4,14 +4,14 @@
 //   a slot    every rank's gradient of one part --gathered--> owner, which adds them in the order of ranks
 //   a step    owners update, then --broadcast--> everyone's parameters
 //
-// So sums have a fixed order, and the result is bit-identical for the same number of ranks. A rank without parts left
+// Sums have a fixed order, so the result is bit-identical for the same number of ranks. A rank without parts left
 // runs empty slots: the same exchanges with zeros. Between two slots no rank holds a gradient of a parameter that it
-// does not own. If parameters are divided too (stage 3, layer_shards.h), there is no broadcast here.
+// does not own. If parameters are divided too (stage 3, layer_shards.h), nothing is broadcast here.
 //
 // A parameter is owned whole. In order of size, the largest first, each goes to the rank with the fewest elements; a
 // rank may own none.
 //
-// With one rank (null) it is AdamW and nothing else. One thread at a time. Throws c10::Error, and StatusError if an
+// With one rank (null) it is plain AdamW. One thread at a time. Throws c10::Error, and StatusError if an
 // exchange failed: callers translate (torch_edge.h). Functions marked "together" are called by all ranks at the same
 // place of their sequence.
 #pragma once
@@ -29,7 +29,7 @@
 
 namespace ingot::trainer {
 
-// Greatest number of elements per gather; a larger parameter goes by itself. The owner holds as many per rank.
+// Greatest number of elements per gather; a larger parameter is gathered separately. The owner holds as many per rank.
 inline constexpr int64_t kBucketElements = int64_t{1} << 22;
 
 class ShardedAdamW {
@@ -48,17 +48,17 @@ class ShardedAdamW {
   void Propose(double learning_rate, double grad_norm);
   void Halve();
   void TakeBack();
-  // Of this rank alone.
+  // Of this rank only.
   void Commit() { own_.Commit(); }
 
   void ZeroGrad();
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
-  // As AdamW's. Rank 0, which publishes, has its own parameters in full, and of the others' their changes, which their
-  // owners send with the new words; it has none of those if `publishes` is false.
+  // As AdamW's. Rank 0, which publishes, has its own parameters in full, and only the changes of the other parameters,
+  // which their owners send with the new words; it has no changes of theirs if `publishes` is false.
   std::map<std::string, RoundedParameter> TakeRounded();
 
-  // Together, before a step. False = each rank takes the changes of its own parameters, and sends rank 0 none.
+  // Together, before a step. False = each rank takes the changes of its own parameters, and sends none to rank 0.
   void SendChanges(bool send) { sends_changes_ = send; }
 
   // The parameters that this rank owns, by name.

@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPieceBytes = int64_t{256} << 20;   // of one exchange
-constexpr std::chrono::milliseconds kSlice{50};       // of a wait that has a time limit of its own
+constexpr std::chrono::milliseconds kSlice{50};       // of a wait that has its own timeout
 constexpr std::chrono::microseconds kDevicePoll{50};  // interval at which a wait asks whether a device is done
 
 }  // namespace
@@ -35,7 +35,7 @@ struct WeightGroup::State {
 absl::StatusOr<std::unique_ptr<WeightGroup>> WeightGroup::Make(WeightGroupOptions options) {
   if (options.size < 2 || options.rank < 0 || options.rank >= options.size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", options.rank, " of ", options.size, " is no rank of a group"));
+        absl::StrCat("rank ", options.rank, " of ", options.size, " is not a valid rank"));
   }
   SurviveClosedSockets();
   int listener = -1;
@@ -105,7 +105,8 @@ absl::Status WeightGroup::Broadcast(std::span<char> bytes) {
       const c10::intrusive_ptr<c10d::Work> work = backend->broadcast(tensors, c10d::BroadcastOptions());
       while (!work->isCompleted()) {
         if (on_device) {  // a wait with a limit would abort NCCL's work
-          if (Clock::now() >= deadline) return fail(absl::StrCat("no end within ", options_.timeout.count(), " ms"));
+          if (Clock::now() >= deadline)
+            return fail(absl::StrCat("it did not finish within ", options_.timeout.count(), " ms"));
           std::this_thread::sleep_for(kDevicePoll);
           continue;
         }

@@ -1,9 +1,9 @@
 // The trainer and a set of engines as a c10d group, in which the trainer, rank 0, broadcasts bytes: Gloo between
-// processes, NCCL between their devices, by the same calls. What the bytes are, and who is asked to join, is
-// weights/broadcast_set.h's.
+// processes, NCCL between their devices, by the same calls. weights/broadcast_set.h decides what the bytes are and
+// which engines join.
 //
-// A broadcast, and the connecting, have a time limit. After an error the group is of no more use. Thread safe: Abort may
-// be called while another thread waits.
+// A broadcast and the connecting have a timeout. After an error the group is unusable. Thread safe: Abort may be called
+// while another thread waits.
 #pragma once
 
 #include <chrono>
@@ -25,22 +25,22 @@ struct WeightGroupOptions {
   std::string own_host;            // this rank's address for the others
   std::string secret;              // of the meeting place
   std::chrono::milliseconds timeout{10000};
-  // As RankOptions' of the same names; no two ranks share a device.
+  // As in RankOptions; no two ranks share a device.
   std::string device = "cpu";
   decltype(&ingot_cuda_nccl_group) nccl = nullptr;
 };
 
 class WeightGroup {
  public:
-  // Rank 0 listens at once, so that others may be told the port. INVALID_ARGUMENT: it cannot.
+  // Rank 0 listens at once, so that the port can be passed to the others. INVALID_ARGUMENT: it cannot listen.
   static absl::StatusOr<std::unique_ptr<WeightGroup>> Make(WeightGroupOptions options);
   ~WeightGroup();  // Abort
 
   const WeightGroupOptions& options() const { return options_; }
 
-  // Blocks until all ranks are connected. DEADLINE_EXCEEDED: they are not within the timeout.
+  // Blocks until all ranks are connected. DEADLINE_EXCEEDED: the timeout passed first.
   absl::Status Connect();
-  // Gives every rank the bytes of rank 0; all have equally many. ABORTED: it failed, or took longer than the timeout.
+  // Gives every rank the bytes of rank 0; sizes are equal. ABORTED: it failed, or took longer than the timeout.
   absl::Status Broadcast(std::span<char> bytes);
   void Abort();
 

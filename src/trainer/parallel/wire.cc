@@ -37,7 +37,7 @@ absl::Status Parse(Reader& reader, Message& message) {
   const std::string_view bytes = reader.GetText();
   INGOT_RETURN_IF_ERROR(reader.status());
   if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("rank 0 sent a ", message.GetTypeName(), " that cannot be read"));
+  return absl::DataLossError(absl::StrCat("rank 0 sent an unreadable ", message.GetTypeName()));
 }
 
 }  // namespace
@@ -60,8 +60,8 @@ absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes) {
   return batch;
 }
 
-// A context is the number of an earlier path (0 = the empty path) and the runs of ids, each with its content, behind it.
-// Each run adds a path with the next number.
+// A context is the number of an earlier path (0 = the empty path), then the runs of ids after it, each with its
+// content. Each run adds a path with the next number.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
   std::unordered_map<const void*, uint64_t> paths;
   writer.Put(static_cast<uint64_t>(calls.size()));

@@ -1,7 +1,8 @@
-// The experts of a step: which of them the rows of its forest took, and the load-balancing term that its gradient holds.
+// The experts of a step: which of them the rows of its forest took, and the load-balancing term that its gradient
+// holds.
 //
-// A row of a merged tree counts m(u) times, the number of calls through it. Loads, entropy, term and gradient are then
-// those of the calls each by itself. A cut forest has a term per part, weighted by the part's share of all m(u).
+// A row of a merged tree counts m(u) times, the number of calls through it. Loads, entropy, term and gradient then
+// equal those of separate calls. A cut forest has a term per part, weighted by the part's share of all m(u).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,26 +17,28 @@
 
 namespace ingot::trainer {
 
-// m(u) of every row: the number of calls whose path it is on.
+// m(u) of every row: the number of calls whose path includes it.
 std::vector<float> CallsThrough(const tree::PackedForest& forest);
 
 class ExpertRecord {
  public:
-  // `balance`: coefficient of the load-balancing term; 0 = loads are counted and no term is added.
+  // `balance`: coefficient of the load-balancing term; 0 = count loads, add no term.
   ExpertRecord(const tree::PackedForest& forest, int64_t layers, double balance);
 
-  // The sum of m(u) over the forest's rows, and over the forests of all ranks: the load-balancing term is weighted by it.
+  // The sum of m(u) over the forest's rows, and over the forests of all ranks: the load-balancing term is weighted by
+  // it.
   double calls_through() const { return total_; }
   void SetTotal(double calls_through) { total_ = calls_through; }
 
-  // What a layer is to be told of rows [begin, end). `device`: the rows' own.
+  // The expert input of a layer for rows [begin, end). `device`: the rows' own.
   model::Aux AuxOf(int32_t begin, int32_t end, at::Device device) const;
-  // Records what it told. A layer without experts tells nothing.
+  // Records the layer's expert output. A layer without experts has none.
   void Add(int64_t layer, const model::Aux& aux);
 
   // experts/load_max and load_min (an expert's load over the mean load of its layer, over all layers),
-  // experts/router_entropy (nats per row), experts/balance_loss; of recorded routes mismatch/routes_differ (the share of
-  // rows and layers whose own choice is another one) and mismatch/routes_compared. Nothing where there are no experts.
+  // experts/router_entropy (nats per row), experts/balance_loss; of recorded routes mismatch/routes_differ (the share
+  // of rows and layers whose own choice differs) and mismatch/routes_compared. Nothing if the model has no
+  // experts.
   void Report(StepMetrics& metrics) const;
   // (layer, its experts' loads over their mean), for layers with experts.
   ExpertLoads Loads() const;
@@ -45,7 +48,7 @@ class ExpertRecord {
   void AddFrom(Reader& reader);
   void Reset();
 
-  // The loads of a layer's experts, fp64 [experts]; undefined = it has none.
+  // The loads of a layer's experts, fp64 [experts]; undefined = no experts.
   const at::Tensor& load(int64_t layer) const { return loads_[static_cast<size_t>(layer)]; }
 
  private:
@@ -58,8 +61,8 @@ class ExpertRecord {
 };
 
 // The bias update without a loss (DeepSeek-V3, arXiv 2412.19437, section 2.1.2): each expert's bias on its choice moves
-// by `rate` up if its load is below its layer's mean, and down if it is above. Changes the model's parameters. Ranks that
-// have the same sums make the same change.
+// by `rate` up if its load is below its layer's mean, and down if it is above. Changes the model's parameters. Ranks
+// that have the same sums make the same change.
 void UpdateRouterBiases(const model::Transformer& model, const ExpertRecord& record, double rate);
 
 }  // namespace ingot::trainer

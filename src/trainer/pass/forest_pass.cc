@@ -131,7 +131,7 @@ int ScoreBefore(const model::Transformer& model, const model::Transformer* refer
   if (loss.needs_reference()) {
     PassOptions of_reference = options;
     of_reference.weights = nullptr;
-    of_reference.routes = nullptr;  // another model's routes would be no reference
+    of_reference.routes = nullptr;  // another model's routes are not a reference
     loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
     ++passes;
   }

@@ -6,11 +6,11 @@
 // derivatives of entries that share a row are added up.
 //
 // A forest of more rows than `part_tokens` is cut (tree/cut.h). Its parts run one after the other, and pass on keys,
-// values and their gradients (part_run.h). A part runs backward as soon as no later part sees it. Up to rounding the
-// result is that of the uncut forest.
+// values and their gradients (part_run.h). A part runs backward as soon as no later part sees it. Up to rounding, the
+// result equals the uncut forest's.
 //
-// A part that later parts see waits for them. Meanwhile it holds all that its backward pass needs. With
-// recompute_prefix it holds the keys and values of its exports alone, and its forward pass runs twice.
+// A part that later parts see waits for them. Meanwhile it holds everything that its backward pass needs. With
+// recompute_prefix it holds only the keys and values of its exports, and its forward pass runs twice.
 //
 // Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
 #pragma once
@@ -38,13 +38,13 @@ namespace ingot::trainer {
 struct PassOptions {
   int64_t logits_chunk_elements = int64_t{1} << 24;
   int64_t part_tokens = std::numeric_limits<int64_t>::max();  // greatest number of rows of a part
-  bool checkpoint_layers = false;   // hold each layer's input alone and run the layer again: PartRun's kInputs
-  bool recompute_prefix = false;    // run a part again that later parts see, instead of holding its layers
+  bool checkpoint_layers = false;   // hold only each layer's input and run the layer again: PartRun's kInputs
+  bool recompute_prefix = false;    // run a part that later parts see again, instead of holding its layers
   PolicyReader read_policy;         // sees the policies of the rows that entries read from; may be empty
   std::function<void()> part_done;  // called after each part's gradient was added to .grad; may be empty
   kernels::Numerics numerics = kernels::Numerics::kFast;  // of attention's forward pass: PartRun
-  ExpertRecord* experts = nullptr;         // of passes with a gradient; null = nothing is counted, and no term is added
-  const RecordedRoutes* routes = nullptr;  // of the forest; null = none were recorded
+  ExpertRecord* experts = nullptr;         // of passes with a gradient; null = count nothing, add no term
+  const RecordedRoutes* routes = nullptr;  // of the forest; null = not recorded
   LayerWeights* weights = nullptr;         // of the trained model, where ranks divide them; null = all are here
 };
 
@@ -65,13 +65,13 @@ struct PassResult : HeadResult {
   int64_t repeated_window_pairs = 0;  // those within the model's window
 };
 
-// Log-probs and entropies alone: no gradient is computed, and `model` does not change.
+// Only log-probs and entropies: no gradient is computed, and `model` does not change.
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::CallPath> calls, const PassOptions& options);
 
 // Records in `loss` the log-probs that it needs before a gradient: of `reference` if it needs_reference() (else
 // `reference` may be null), and of the model if it needs_scores(). Each is one pass without gradients; returns the
-// number of passes. After all forests a loss that needs_scores() is to be fixed (StepLoss::Fix).
+// number of passes. After all forests call StepLoss::Fix on a loss that needs_scores().
 int ScoreBefore(const model::Transformer& model, const model::Transformer* reference, const tree::PackedForest& forest,
                 std::span<const tree::CallPath> calls, StepLoss& loss, const PassOptions& options);
 

@@ -45,7 +45,7 @@ absl::Status CheckFinite(const model::Parameters& parameters) {
   const std::string text = NonFinite(parameters.tensors(), "weights");
   if (text.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the model cannot be trained as it comes: ", text, "; take an earlier checkpoint or another model"));
+      absl::StrCat("the model cannot be trained: ", text, "; use an earlier checkpoint or another model"));
 }
 
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,

@@ -39,14 +39,14 @@ struct HeadResult {
   std::vector<double> entropy;  // of the tempered distribution that sampled the entry's token
 };
 
-// Sees the policy of each chunk of rows before it is gone, chunks in the order of the rows. `row` of each entry is the
+// Sees the policy of each chunk of rows before it is freed, chunks in the order of the rows. `row` of each entry is the
 // index of its row in the policy. A row that several entries read from occurs once in the policy.
 using PolicyReader = std::function<void(const kernels::Policy& policy, std::span<const tree::LossEntry> entries,
                                         std::span<const int64_t> row)>;
 
 class HeadPass {
  public:
-  // `loss` null: log-probs alone. `reader` may be empty. All arguments must outlive it.
+  // `loss` null = only log-probs. `reader` may be empty. All arguments must outlive it.
   HeadPass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
            EntryLoss* loss, int64_t logits_chunk_elements, const PolicyReader& reader);
 

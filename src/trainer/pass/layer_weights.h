@@ -1,5 +1,5 @@
-// LayerWeights makes weights available that are not all in memory at once: a pass names the unit that it needs next. A
-// null LayerWeights means that all weights are in memory.
+// LayerWeights loads weights that are not all in memory at once: a pass names the unit that it needs next. A null
+// LayerWeights means that all weights are in memory.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Bytes of one layer per row, key or part. The tensors are those of model/block.cc, of the autograd functions in
+// Bytes of one layer per row, key or part. The tensors are from model/block.cc, of the autograd functions in
 // kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention/attention_backward.cc.
 struct LayerCosts {
   LayerCosts(const model::LayerSpec& layer, int64_t hidden, int64_t element, int64_t accumulator)
@@ -36,7 +36,7 @@ struct LayerCosts {
       if (tensor.part == kQuery || tensor.part == kKey || tensor.part == kRecurrentIn)
         first_gradient = std::max(first_gradient, tensor.elements());
     }
-    const int64_t norms = layer.gemma ? 4 : 2;  // each saves its input beside its result, and a factor per row
+    const int64_t norms = layer.gemma ? 4 : 2;  // each saves its input, its result and a factor per row
     history = element * ((2 + norms) * hidden + 3 * mlp) + accumulator * (norms + heads) +
               (recurrent() ? RecurrentBytes() : AttentionBytes(layer)) + ExpertBytes(layer) + AdapterBytes(layer);
   }
@@ -65,8 +65,8 @@ struct LayerCosts {
                               : element * (3 * experts.per_token * hidden + shared) +
                                     accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
   }
-  // Of a row: what every adapter makes of it by A, of the experts that it takes. Between latents and heads, per head and
-  // both ways.
+  // Of a row: what every adapter makes of it by A, of the experts that it takes. Between latents and heads, per head
+  // and both ways.
   int64_t AdapterBytes(const model::LayerSpec& layer) const {
     int64_t elements = 0;
     for (const model::TensorSpec& tensor : layer.tensors) {
@@ -83,12 +83,12 @@ struct LayerCosts {
   int64_t RecurrentBytes() const {
     return element * (shape.channels() + 4 * shape.values() + 2 * shape.value_heads) + accumulator * shape.value_heads;
   }
-  // Of a branch: the state behind it, and the sums of the gradient by it.
+  // Of a branch: the state after it, and the sums of the gradient by it.
   int64_t BranchBytes() const { return recurrent() ? shape.state() * accumulator + shape.past() * element : 0; }
   int64_t BranchSums() const { return recurrent() ? (shape.state() + shape.past()) * accumulator : 0; }
   // The recurrence's backward pass over a part's rows, which begin with `given` states: the convolution's results, and
-  // gradients by them and by the rows' inputs; then the states at the beginnings of chunks, of all heads at once. Less the
-  // part of the layer's history that is freed.
+  // gradients by them and by the rows' inputs; then the states at the beginnings of chunks, of all heads at once. Less
+  // the part of the layer's history that is freed.
   int64_t Recurrence(int64_t rows, int64_t chains, int64_t given) const {
     if (!recurrent()) return 0;
     const int64_t chunks = rows / kernels::kDeltaChunk + chains;
@@ -99,7 +99,7 @@ struct LayerCosts {
 
   int64_t ExportBytes() const { return key_copies * keys * element; }  // of a row
   int64_t ExportSums() const { return 2 * keys * accumulator; }
-  // The activation's backward pass. The activation's result is freed before it; the gradient by that result is there.
+  // The activation's backward pass. The activation's result is freed before it; the gradient by that result exists.
   int64_t Activation(int64_t rows) const { return rows * mlp * 2 * element; }
   // The down projection's backward pass: the gradients of its input and of its weight.
   int64_t Down(int64_t rows) const { return (rows * mlp + down_gradient) * element; }
@@ -126,7 +126,7 @@ struct LayerCosts {
   int64_t gradients;                              // elements of the trained matrices
   int64_t down_gradient = 0, first_gradient = 0;  // of the widest matrices of the two halves; 0 = frozen
   int64_t history = 0;                            // per row, the layer's input included
-  int64_t fixed_history = 0;                      // whatever the rows
+  int64_t fixed_history = 0;                      // for any number of rows
   kernels::DeltaShape shape;                      // of a recurrence; no heads = the layer attends
 };
 
@@ -185,7 +185,7 @@ struct Costs {
            (SumsHead(rows, chunk) ? vocabulary * accumulator : 0);
   }
   bool SumsHead(int64_t rows, int64_t chunk) const { return narrow() && HeadRows(chunk, vocab, true).gradient < rows; }
-  // The logits, which are there beside Head before the gradient of the weight.
+  // The logits, which exist along with Head before the gradient of the weight.
   int64_t Logits(int64_t rows, int64_t chunk) const {
     return narrow() ? vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator : 0;
   }
@@ -281,7 +281,7 @@ class Walk {
   }
   int64_t GradientsAfter(int64_t layers_done) const {
     if (!any_finished_ || !gradients_stay_) return costs_.Gradients(layers_done);
-    // Narrow gradients have been added up in fp32, and each part makes new ones beside the sums.
+    // Narrow gradients have been added up in fp32, and each part makes new gradients in addition to the sums.
     return costs_.parameters * costs_.accumulator + (costs_.narrow() ? costs_.Gradients(layers_done) : 0);
   }
 
@@ -398,10 +398,10 @@ absl::Status CheckMemory(const MemoryNeed& need, int64_t bytes, int64_t availabl
   std::string advice = absl::StrCat("lower trainer.micro_batch_tokens (", options.part_tokens, ")");
   if (!options.checkpoint_layers) absl::StrAppend(&advice, ", set trainer.checkpoint_layers");
   if (!options.recompute_prefix) absl::StrAppend(&advice, ", set trainer.recompute_prefix");
-  return absl::ResourceExhaustedError(absl::StrCat(what, " needs ", need.Describe(), ", of which ", Size(bytes),
-                                                   " must still be had; ", Size(available), " can: ", advice,
-                                                   ", lower trainer.logits_chunk_elements (",
-                                                   options.logits_chunk_elements, ") or use a larger machine"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(what, " needs ", need.Describe(), ", of which ", Size(bytes), " are not allocated yet; ",
+                   Size(available), " are available: ", advice, ", lower trainer.logits_chunk_elements (",
+                   options.logits_chunk_elements, ") or use a larger machine"));
 }
 
 }  // namespace ingot::trainer

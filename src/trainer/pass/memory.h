@@ -1,16 +1,16 @@
-// The memory of a training step, predicted from shapes alone. The prediction walks through the parts in the order of
+// The memory of a training step, predicted only from shapes. The prediction walks through the parts in the order of
 // forest_pass.cc, part_run.cc and head_pass.cc:
 //
 //   weights, optimizer state     as long as the trainer lives, with the tables of positions
-//   copies of the weights        beside them: the reference policy, and (one rank's) the version that was published
+//   copies of the weights        the reference policy, and (one rank's) the published version
 //   gradients                    from the first backward pass to the update
-//   waiting parts                tensors for their backward passes, keys and values, and the gradients of those
-//   the running part             the same, of the layers that are not done
+//   waiting parts                tensors for their backward passes, keys and values, and their gradients
+//   the running part             the same, for the layers that are not done
 //   its widest moment            a layer's attention or activation backward, the logits, or the update of the weights
 //
 // Everything that grows with rows, keys or parameters is counted: tensors, the kernels' scratch, the cut's tables.
-// Three things are not: the batch itself, which is there before; memory that libraries keep once they have run; and the
-// kernels' scratch that stays, at most 8 MiB a thread (kernels/scratch.h). Tests compare the prediction with the
+// Three things are not: the batch itself, which exists before; memory that libraries keep once they have run; and the
+// kernels' permanent scratch, at most 8 MiB a thread (kernels/scratch.h). Tests compare the prediction with the
 // measured peak of tensors and of the process.
 #pragma once
 
@@ -29,8 +29,8 @@ struct MemoryNeed {
   int64_t weights = 0, optimizer = 0, copies = 0;
   // Of the fullest moment:
   int64_t gradients = 0;
-  int64_t waiting = 0;    // parts that wait for later ones
-  int64_t running = 0;    // the part that runs
+  int64_t waiting = 0;    // parts that wait for later parts
+  int64_t running = 0;    // the running part
   int64_t transient = 0;  // temporaries of that moment
 
   int64_t step() const { return gradients + waiting + running + transient; }  // without the trainer's permanent memory
@@ -49,7 +49,7 @@ int64_t WeightBytes(const model::ModelConfig& config, int element_bytes);
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
 
-// The same for the passes alone, without the update. `gradients_stay`: gradients stay from one part to the next, as on
+// The same for only the passes, without the update. `gradients_stay`: gradients stay from one part to the next, as on
 // one rank; with several ranks they leave when a part ends (parallel/rank_memory.h).
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts, bool gradients_stay);

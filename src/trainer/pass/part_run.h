@@ -9,14 +9,14 @@
 //   backward   embedding <-- layer 0 <-- layer 1 <-- ... <-- grad
 //
 // Layers run one at a time. Each has its own autograd history, which ends at its attention. The gradients of keys and
-// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With History::kInputs a layer holds its
-// input alone and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
+// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With History::kInputs a layer holds
+// only its input and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
 //
 // Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
 // wherever the forest is cut. The backward pass is the same.
 //
-// A recurrent layer stands in the same place: its input is cut off where q, k and v are. A part hands on the states
-// behind its branches (tree/cut.h) in the place of keys and values, and gets their gradients back.
+// A recurrent layer works the same way: its input is cut off where q, k and v are. A part passes on the states after
+// its branches (tree/cut.h) in place of keys and values, and gets their gradients back.
 //
 // Used by one thread; throws c10::Error.
 #pragma once
@@ -41,7 +41,7 @@
 namespace ingot::trainer {
 
 // The tensors that a part leaves for later parts, one per layer: keys and values of its exports [exports, kv_heads,
-// head_dim], and the sums of their gradients (undefined = none came back yet). Empty if the part exports nothing.
+// head_dim], and the sums of their gradients (undefined = no gradient yet). Empty if the part exports nothing.
 struct PathRows {
   std::vector<at::Tensor> k, v, grad_k, grad_v;
   std::vector<kernels::DeltaStates> states, grad_states;  // of recurrent layers, by branch
@@ -56,8 +56,8 @@ class PartRun {
   };
 
   // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
-  // `weights`: null = all weights are in memory. `experts`: counts what runs with history; null = nothing is counted.
-  // `routes`: null = none were recorded.
+  // `weights`: null = all weights are in memory. `experts`: counts what runs with history; null = count nothing.
+  // `routes`: null = not recorded.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
           size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
           LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr, const RecordedRoutes* routes = nullptr);
@@ -68,7 +68,7 @@ class PartRun {
 
   // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
   // [size, hidden] is the gradient by Forward's result, without the share of later parts. Adds to the parameters' .grad
-  // and to the path's gradients. Frees all that Forward held.
+  // and to the path's gradients. Frees everything that Forward held.
   void Backward(at::Tensor grad);
 
  private:
@@ -100,14 +100,14 @@ class PartRun {
   std::vector<Tape> tapes_;                     // kAll: per layer
 };
 
-// A layer's run with history: from x to q, k, v and the gate, and from x, `attended` and `passed` to y. x and y are [rows, hidden]; q, k, v
-// and attended are [rows, heads, head_dim].
+// A layer's run with history: from x to q, k, v and the gate, and from x, `attended` and `passed` to y. x and y are
+// [rows, hidden]; q, k, v and attended are [rows, heads, head_dim].
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
   at::Tensor sinks;               // undefined = the family has none
-  at::Tensor gate, passed;        // PassBy's, before and behind the cut; undefined = the layer has none
+  at::Tensor gate, passed;        // PassBy's, before and after the cut; undefined = the layer has none
   kernels::DeltaInput recurrent;  // in the place of q, k and v; undefined = the layer attends
-  at::Tensor balance_loss;        // scalar; undefined = there is no such term
+  at::Tensor balance_loss;        // scalar; undefined = no such term
 };
 
 }  // namespace ingot::trainer

@@ -1,11 +1,12 @@
-// The experts that engines recorded for the rows of a packed forest which bear loss (v1::Segment::routes).
+// The experts that engines recorded for the loss-bearing rows of a packed forest (v1::Segment::routes).
 //
-// Engines that are not equal to the trainer bit by bit choose other experts for some tokens, and then the ratio of two
+// Engines that are not bit-identical to the trainer choose other experts for some tokens, and then the ratio of two
 // policies is one of two different networks. Replay takes the recorded experts in the trainer's forward pass, with the
-// weights that its own router gives them, so that the router still learns: rollout routing replay (R3, arXiv 2510.11370).
-// R3 replays prompts too; here rows that bear no loss have no record, and are routed by the trainer's router.
+// weights that its own router gives them, so that the router still learns: rollout routing replay (R3, arXiv
+// 2510.11370). R3 replays prompts too; here rows that bear no loss have no record, and are routed by the trainer's
+// router.
 //
-// A merged row has one choice. Where calls that share a row recorded different ones, the first call's counts.
+// A merged row has one choice. If calls that share a row recorded different choices, the first call's counts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,12 +27,12 @@ class RecordedRoutes {
   RecordedRoutes(const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
                  const model::ModelConfig& config, bool replay);
 
-  // Tells a layer with experts the records of rows [begin, end), and whether they are replayed.
+  // Gives a layer with experts the records of rows [begin, end), and whether to replay them.
   void Report(int64_t layer, int32_t begin, int32_t end, at::Device device, model::Aux& aux) const;
 
   bool replays() const { return replay_ && rows_with_routes_ > 0; }
   bool empty() const { return rows_with_routes_ == 0; }
-  // Records of rows that a call before had recorded otherwise.
+  // Records of rows that differ from an earlier call's record.
   int64_t conflicts() const { return conflicts_; }
 
  private:

@@ -92,9 +92,9 @@ ProcessSeconds Scaled(const ProcessSeconds& seconds, double factor) {
 
 ProcessSeconds Sum(const ProcessSeconds& a, const ProcessSeconds& b) { return {a.wall + b.wall, a.cpu + b.cpu}; }
 
-// Random numbers like a model's, for some machines are faster on equal ones. They come from a generator of their own,
-// so that the run's random numbers stay the same. A few are repeated: drawing a vocabulary's takes longer than its
-// product.
+// Random numbers like a model's, because some machines are faster on equal numbers. They come from a separate
+// generator, so that the run's random numbers stay the same. A few are repeated: drawing a vocabulary's takes longer
+// than its product.
 at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOptions& options) {
   constexpr int64_t kDrawn = 65'537;  // no multiple of a row
   at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
@@ -108,7 +108,7 @@ at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOpti
   return all;
 }
 
-// The products take turns, as in a layer: one product alone would find its weight in the caches.
+// The products alternate, as in a layer: a single product would find its weight in the caches.
 ProcessSeconds TimeProducts(const Products& products, const at::TensorOptions& options) {
   std::vector<std::function<void()>> calls;
   for (const Product& p : products) {

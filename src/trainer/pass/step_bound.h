@@ -1,8 +1,8 @@
-// The bound of a training step: the least time that its operators allow. Every speed-up is printed beside it.
+// The bound of a training step: the least time that its operators allow. It is printed next to every speed-up.
 //
 //   bound = linear work of each merged row once / linear rate + visible pairs / causal attention rate
 //
-// Both rates are measured on this machine when asked, with the same operators on the model's own shapes, forward and
+// Both rates are measured on this machine on request, with the same operators on the model's own shapes, forward and
 // backward. Work that options repeat to save memory (checkpoint_layers, recompute_prefix) counts, and so do the passes
 // that score a batch before its gradient. Norms, rotations, activations, softmax and optimizer do not count. Throws
 // c10::Error.
@@ -25,7 +25,7 @@ struct StepWork {
   int64_t rows = 0;           // through the layers
   int64_t head_rows = 0;      // rows with logits
   int64_t visible_pairs = 0;  // unmasked (query, key) pairs, per head and layer
-  int64_t window_pairs = 0;   // those within the model's window; 0 = it has none
+  int64_t window_pairs = 0;   // those within the model's window; 0 = no window
   // The share of the above that runs forward a second time:
   int64_t repeated_rows = 0;
   int64_t repeated_head_rows = 0;
@@ -43,7 +43,7 @@ struct StepWork {
     repeated_window_pairs += other.repeated_window_pairs;
   }
 
-  // The same work with `passes` forward passes over all of it before.
+  // The same work after `passes` forward passes over all of it.
   StepWork WithScoring(int64_t passes) const {
     StepWork work = *this;
     work.repeated_rows += passes * rows;
@@ -57,7 +57,7 @@ struct StepWork {
 StepWork WorkOf(const model::ModelConfig& config, const tree::PackedForest& forest, const PassResult& result,
                 const PassOptions& options);
 
-// Work of the same loss if every call ran by itself.
+// Work of the same loss if every call ran separately.
 StepWork UnmergedWork(const model::ModelConfig& config, std::span<const tree::CallPath> calls,
                       std::span<const int32_t> trained, int64_t head_rows);
 // Rows of one sequence, without logits.
@@ -73,16 +73,16 @@ struct ProcessSeconds {
 struct StepRates {
   ProcessSeconds per_flop;       // in the layers' products
   ProcessSeconds per_head_flop;  // in the product with the vocabulary
-  // In the attention of all layers without a window, all heads, and in that of the layers with one.
+  // In the attention, all heads, of all layers without a window, and of all layers with a window.
   ProcessSeconds per_pair;
   ProcessSeconds per_window_pair;
 
   // The smaller of both, rate by rate.
   StepRates Best(const StepRates& other) const;
 
-  // Measures forward and backward: the products of `rows` rows in one layer of each kind, the logits of `head_rows` rows,
-  // and causal attention over `stream` rows in one layer of each kind. An expert gets its share of the rows. Uses the
-  // threads of the calling thread. Each runs at least once before it is timed.
+  // Measures forward and backward: the products of `rows` rows in one layer of each kind, the logits of `head_rows`
+  // rows, and causal attention over `stream` rows in one layer of each kind. An expert gets its share of the rows. Uses
+  // the threads of the calling thread. Each runs at least once before it is timed.
   static StepRates Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
                            int64_t head_rows, int64_t stream);
 };
@@ -90,7 +90,7 @@ struct StepRates {
 // Multiplications and additions, forward and backward: 6 per trained weight and row, 4 per frozen one.
 double LayerFlops(const model::ModelConfig& config, int64_t rows);  // of all layers
 double HeadFlops(const model::ModelConfig& config, int64_t rows);
-// The same per visible pair (AttentionSpec::pair_flops), of all layers without a window, and of those with one.
+// The same per visible pair (AttentionSpec::pair_flops), of all layers without a window, and of layers with one.
 struct PairFlops {
   explicit PairFlops(const model::ModelConfig& config);
   double full = 0, windowed = 0;
@@ -100,7 +100,7 @@ double AttentionFlopsPerSecond(const model::ModelConfig& config, const StepRates
 
 ProcessSeconds BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
 
-// The clocks' present readings, from which to take differences.
+// The clocks' current readings, for differences.
 ProcessSeconds ClockNow();
 
 }  // namespace ingot::trainer

@@ -45,7 +45,7 @@ struct Block {
   }
 };
 
-// The allocator: blocks of its own for large tensors, the system's heap for the others. One deleter serves both: ATen
+// The allocator: separate blocks for large tensors, the system's heap for the others. One deleter serves both: ATen
 // also allocates through raw_allocate, and may free with it memory that torch's own allocator gave out before.
 class TensorCache final : public c10::Allocator {
  public:
@@ -112,8 +112,8 @@ class TensorCache final : public c10::Allocator {
       Drop();
       data = Map(bytes);
     }
-    TORCH_CHECK_WITH(OutOfMemoryError, data != MAP_FAILED, "out of memory: a tensor of ", bytes, " bytes, beside ",
-                     live_, " bytes of others");
+    TORCH_CHECK_WITH(OutOfMemoryError, data != MAP_FAILED, "out of memory: a tensor of ", bytes,
+                     " bytes, in addition to ", live_, " bytes of other tensors");
     Block block{static_cast<char*>(data), bytes, {}};
     size_t filled = 0;
     while (filled < bytes && !cached_.empty()) {

@@ -1,11 +1,11 @@
 // A cache of the memory of large CPU tensors: freed blocks stay in the process for the next tensors.
 //
-// A training step makes and frees tensors of megabytes by the thousand. If each block returns to the system, the system
-// clears every page before it hands it out again: a quarter of a bf16 step's time, when products are fast.
+// A training step makes and frees thousands of tensors of megabytes. If each block returns to the system, the system
+// clears every page before it gives it out again: a quarter of a bf16 step's time when products are fast.
 //
 // Live and cached blocks together never exceed the fullest moment of live tensors, because a cached block serves the
-// next tensor of any size. If no block is large enough, mremap moves the pages of several behind one another, at a
-// small part of the cost of clearing them. New pages are mapped only when the cache is empty.
+// next tensor of any size. If no block is large enough, mremap joins the pages of several blocks, at a small part of
+// the cost of clearing them. New pages are mapped only when the cache is empty.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct TensorMemory {
 };
 TensorMemory TensorMemoryNow();
 
-// Lets the system take cached pages under memory pressure, until tensors use them again. To be called after a step,
-// when others have their turn.
+// Lets the system take cached pages under memory pressure, until tensors use them again. Call this after a step, when
+// other work runs.
 void OfferTensorMemory();
 
 // Returns the cache to the system.

@@ -1,5 +1,5 @@
-// Unmasked (query, key) pairs of layers with a sliding window: a row sees its own position and those before it, `window` of
-// them at most.
+// Unmasked (query, key) pairs of layers with a sliding window: a row sees its own position and those before it,
+// `window` of them at most.
 #pragma once
 
 #include <algorithm>

@@ -93,7 +93,7 @@ class DirectoryStore final : public ObjectStore {
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override {
-    // Only the folder that `prefix` lies in is walked.
+    // Walk only the folder that `prefix` lies in.
     const std::string folder = prefix.substr(0, prefix.rfind('/') == std::string::npos ? 0 : prefix.rfind('/'));
     std::vector<std::string> keys;
     std::error_code error;
@@ -107,7 +107,7 @@ class DirectoryStore final : public ObjectStore {
       std::string key = fs::path(entry->path()).lexically_relative(path_).string();
       if (key.starts_with(prefix)) keys.push_back(std::move(key));
     }
-    // A folder that is missing, or that another process removes meanwhile, holds no objects.
+    // A folder that is missing, or that another process removes meanwhile, has no objects.
     if (error && error != std::errc::no_such_file_or_directory) {
       return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", path_, "/", folder));
     }
@@ -119,7 +119,7 @@ class DirectoryStore final : public ObjectStore {
     INGOT_RETURN_IF_ERROR(CheckKey(key));
     fs::path path = PathOf(key);
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("remove", path.string());
-    // Folders that are empty now go too; the first one that is not ends the walk.
+    // Removes folders that are empty now; the first non-empty folder ends the walk.
     for (path = path.parent_path(); path.string().size() > path_.size(); path = path.parent_path()) {
       if (::rmdir(path.c_str()) != 0) break;
     }
@@ -133,7 +133,7 @@ class DirectoryStore final : public ObjectStore {
 
   static absl::Status CheckKey(const std::string& key) {
     if (IsObjectKey(key)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("'", key, "' is no key of an object"));
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "' is not a valid object key"));
   }
 
   // Makes the folders of `to` and renames `from`. A Delete may remove an empty folder between the two.

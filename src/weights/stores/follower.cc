@@ -67,10 +67,10 @@ Follower::~Follower() {
 void Follower::Look() {
   const absl::StatusOr<StoredObject> object = store_->Get(LiveKey(options_.run), kMaxPointerBytes);
   if (absl::IsNotFound(object.status())) return;  // the trainer has published nothing yet
-  if (!object.ok()) return Log(object.status(), "cannot read what is live");
+  if (!object.ok()) return Log(object.status(), "cannot read the live versions");
   const absl::StatusOr<v1::LiveVersions> live = ParseLive(object->bytes, options_.run);
   if (!live.ok()) return Log(live.status(), store_->Describe().c_str());
-  // What an earlier run of this name has left is nobody's weights.
+  // Ignores the weights of an earlier run of the same name.
   if (!options_.history.empty() && live->history() != options_.history) return;
   const bool done = live->sequence() == done_.sequence() && live->history() == done_.history();
   if (done || clock_.Now() < next_try_) return;
@@ -81,19 +81,19 @@ void Follower::Look() {
     logged_.clear();
   } else {
     next_try_ = clock_.Now() + options_.retry;
-    Log(status, "does not take the newest version, tried again");
+    Log(status, "the engine did not take the newest version, retrying");
   }
   Acknowledge(*live, status, cost);
 }
 
 absl::Status Follower::Follow(const v1::LiveVersions& live, Cost* cost) {
-  // Before the newest, as the publisher does: requests that are pinned to a version are told to come again as long as
-  // the engine has no newest one.
+  // Before the newest, as the publisher does: while the engine has no newest version, it asks requests that are pinned
+  // to a missing version to retry.
   INGOT_RETURN_IF_ERROR(HoldRetained(live, cost));
-  // A resumed trainer has retained versions before it has a newest one.
+  // A resumed trainer has retained versions before it has a newest version.
   if (!live.has_newest()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(TakeNewest(live, cost));
-  // After it too: a version that was live and not yet retained is gone now.
+  // After it too: a live version that was not retained yet is gone now.
   INGOT_RETURN_IF_ERROR(HoldRetained(live, cost));
   return ReleaseOthers(live);
 }
@@ -109,7 +109,7 @@ absl::Status Follower::HoldRetained(const v1::LiveVersions& live, Cost* cost) {
     INGOT_ASSIGN_OR_RETURN(EncodedDelta beside, EncodeBeside(*snapshot, options_.codec));
     const absl::Status sent = Send(std::move(beside), true, cost);
     if (absl::IsResourceExhausted(sent)) {
-      INGOT_LOG(warn, "the engine serves without version {}, which it is to hold: {}", version.version,
+      INGOT_LOG(warn, "the engine serves without version {}, which it should retain: {}", version.version,
                 std::string(sent.message()));
       rejected_.insert(folder);
       continue;
@@ -127,7 +127,7 @@ absl::Status Follower::TakeNewest(const v1::LiveVersions& live, Cost* cost) {
   const absl::Status taken = TakeDeltas(live, at, cost);
   if (!absl::IsFailedPrecondition(taken) && !absl::IsDataLoss(taken)) return taken;
   INGOT_RETURN_IF_ERROR(TakeAnchor(live, cost));
-  INGOT_LOG(warn, "the last full copy was fetched, since a delta does not apply: {}", std::string(taken.message()));
+  INGOT_LOG(warn, "fetched the last full copy, because a delta does not apply: {}", std::string(taken.message()));
   return absl::OkStatus();
 }
 
@@ -142,7 +142,7 @@ absl::Status Follower::TakeDeltas(const v1::LiveVersions& live, int from, Cost* 
     INGOT_ASSIGN_OR_RETURN(EncodedDelta delta, Load(version, VersionKind::kDelta, cost));
     INGOT_RETURN_IF_ERROR(Send(std::move(delta), retains(version), cost));
   }
-  // The newest is to be retained since it went live: an update to what is live already tells the engine so.
+  // The newest must be retained since it went live: an update to the live version passes that on to the engine.
   const HeldVersion newest = EndOf(route);
   if (!retains(newest) || retained_.contains(VersionFolder(options_.run, newest))) return absl::OkStatus();
   EncodedDelta same;
@@ -220,7 +220,7 @@ absl::Status Follower::ReleaseOthers(const v1::LiveVersions& live) {
     const std::string folder = VersionFolder(options_.run, version);
     if (wanted.contains(folder) || !retained_.contains(folder)) continue;
     INGOT_RETURN_IF_ERROR(engine_.Release(version.version));
-    rejected_.clear();  // there is room again
+    rejected_.clear();  // memory is free again
   }
   std::erase_if(retained_, [&](const std::string& folder) { return !wanted.contains(folder); });
   return absl::OkStatus();
@@ -255,7 +255,7 @@ void Follower::Beat() {
   WriteAck();
 }
 
-// A write that fails is made up for by the next beat.
+// The next beat makes up for a failed write.
 void Follower::WriteAck() {
   ack_.set_beat(ack_.beat() + 1);
   silence_.Note(store_->Put(AckKey(options_.run, options_.engine), PrintAck(ack_)));

@@ -1,13 +1,13 @@
-// A Follower brings the versions that a VersionWriter stored to an engine, in the engine's process. It reads `live` again
-// and again, fetches what the engine lacks, checks it, hands it to the engine as any sender would, and acknowledges.
+// A Follower brings the versions that a VersionWriter stored to an engine, in the engine's process. It polls `live`,
+// fetches what the engine lacks, checks it, passes it to the engine as any sender would, and acknowledges.
 //
 //   live --> the engine holds a version of the route?  yes: the deltas from there on
-//                                                      no, or a delta is refused: the last anchor and its deltas
-//        --> retained versions that it lacks, before the newest; versions that need not be held any more, after it
-//        --> acks/ENGINE: (sequence, version, checksum), or the error; tried again once a second
+//                                                      no, or a delta is rejected: the last anchor and its deltas
+//        --> retained versions that it lacks, before the newest; releases of versions no longer retained, after it
+//        --> acks/ENGINE: (sequence, version, checksum), or the error; retried once a second
 //
-// A timer of its own writes the acknowledgement's beat, also while a fetch is under way, so that a process that is
-// stopped or gone is noticed by its silence. Thread safe.
+// A separate timer writes the acknowledgement's beat, also during a fetch, so that a stopped or dead process is noticed
+// by its silence. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ namespace ingot::weights {
 struct FollowerOptions {
   std::string run;
   std::string history = {};                   // LiveVersions.history of the run; empty = any
-  std::string engine;                         // the name of its acknowledgement
-  std::chrono::milliseconds poll{200};        // between two looks at `live`, > 0
+  std::string engine;                         // the name in its acknowledgement
+  std::chrono::milliseconds poll{200};        // between two reads of `live`, > 0
   std::chrono::milliseconds heartbeat{1000};  // between two beats, > 0
   std::chrono::milliseconds retry{1000};      // after an error, > 0
   CodecOptions codec = {};                    // max_bytes: of one version
@@ -38,7 +38,7 @@ struct FollowerOptions {
 
 class Follower {
  public:
-  // Begins to follow. `engine` and `clock` outlive the follower.
+  // Starts to follow. `engine` and `clock` outlive the follower.
   static absl::StatusOr<std::unique_ptr<Follower>> Start(std::shared_ptr<ObjectStore> store, Sink& engine,
                                                          FollowerOptions options,
                                                          const base::Clock& clock = base::Clock::Real());
@@ -48,14 +48,14 @@ class Follower {
  private:
   Follower(std::shared_ptr<ObjectStore> store, Sink& engine, FollowerOptions options, const base::Clock& clock);
 
-  // What one look at `live` cost.
+  // The cost of one read of `live`.
   struct Cost {
     double fetch_ms = 0, apply_ms = 0, pause_ms = 0;
     int64_t fetched_bytes = 0;
     bool not_retained = false;
   };
 
-  void Look();  // on one thread at a time, as are the functions below it
+  void Look();  // on one thread at a time, like the functions below it
   absl::Status Follow(const v1::LiveVersions& live, Cost* cost);
   absl::Status HoldRetained(const v1::LiveVersions& live, Cost* cost);
   absl::Status TakeNewest(const v1::LiveVersions& live, Cost* cost);
@@ -78,17 +78,17 @@ class Follower {
   const FollowerOptions options_;
   const base::Clock& clock_;
 
-  // Of the looking thread.
-  v1::LiveVersions done_;                 // the last one on which the engine acted without an error
+  // Used by the polling thread.
+  v1::LiveVersions done_;                 // the last one that the engine followed without an error
   std::chrono::nanoseconds next_try_{0};  // after an error
-  std::set<std::string> retained_;        // folders of versions that the engine was told to hold
-  std::set<std::string> rejected_;        // of those, the ones that it has no room for
+  std::set<std::string> retained_;        // folders of versions that the engine was asked to hold
+  std::set<std::string> rejected_;        // of these, the versions that it has no memory for
   std::string logged_;                    // the last error, logged once
 
   base::Mutex mu_;
   v1::EngineAck ack_ ABSL_GUARDED_BY(mu_);
   base::Outage silence_ ABSL_GUARDED_BY(mu_);  // of the acknowledgement
-  base::Executor threads_;                     // two: one looks, one beats
+  base::Executor threads_;                     // two: one polls, one beats
   base::Timer looking_, beating_;
 };
 

@@ -33,7 +33,7 @@ class ObjectSink final : public Sink {
       if (Holds(ack, target)) return ResponseOf(ack, target);
       INGOT_RETURN_IF_ERROR(ErrorOf(ack));
       return absl::ResourceExhaustedError(
-          absl::StrCat("engine ", engine_, " has no room to hold version ", target.version, " beside the newest"));
+          absl::StrCat("engine ", engine_, " has no memory to hold version ", target.version, " next to the newest"));
     }
     const bool heals = IsFullCopy(delta.header) && TakesAnchorOf(target);
     INGOT_ASSIGN_OR_RETURN(const int64_t sequence, writer_->Publish(delta, heals));
@@ -43,7 +43,7 @@ class ObjectSink final : public Sink {
     if (taken) return ResponseOf(ack, target);
     INGOT_RETURN_IF_ERROR(ErrorOf(ack));
     return absl::UnavailableError(
-        absl::StrCat("engine ", engine_, " went on to version ", ack.live().version(), " meanwhile"));
+        absl::StrCat("engine ", engine_, " moved on to version ", ack.live().version(), " meanwhile"));
   }
 
   absl::Status Release(int64_t version) override {
@@ -74,7 +74,7 @@ class ObjectSink final : public Sink {
     return response;
   }
 
-  // Whether the engine failed on the objects of the version, so that a new anchor may heal it. Once for each version.
+  // Whether the engine failed on the objects of the version, so that a new anchor may help. True once for each version.
   bool TakesAnchorOf(const HeldVersion& version) {
     base::MutexLock lock(mu_);
     if (failed_ != version || healed_ == version) return false;
@@ -96,7 +96,7 @@ class ObjectSink final : public Sink {
     const std::string key = AckKey(writer_->run(), engine_);
     const absl::StatusOr<StoredObject> object = writer_->store().Get(key, kMaxPointerBytes);
     if (absl::IsNotFound(object.status())) {
-      return absl::UnavailableError(absl::StrCat("engine ", engine_, " has left no acknowledgement yet: ",
+      return absl::UnavailableError(absl::StrCat("engine ", engine_, " has written no acknowledgement: ",
                                                  writer_->store().Describe(), " has no object '", key, "'"));
     }
     INGOT_RETURN_IF_ERROR(object.status());
@@ -113,7 +113,7 @@ class ObjectSink final : public Sink {
                                                options_.silence.count(), " ms"));
   }
 
-  // Waits until the engine has acted on `sequence` of `live`, or a later one.
+  // Waits until the engine has followed `sequence` of `live`, or a later one.
   absl::StatusOr<v1::EngineAck> Await(int64_t sequence) {
     const std::chrono::nanoseconds deadline = clock_.Now() + options_.deadline;
     while (true) {

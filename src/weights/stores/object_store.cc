@@ -25,7 +25,8 @@ absl::Status CheckStore(ObjectStore& store, const std::string& prefix) {
   INGOT_RETURN_IF_ERROR(read.status());
   INGOT_RETURN_IF_ERROR(deleted);
   if (read->bytes == key) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(store.Describe(), ": object '", key, "' was read with another content"));
+  return absl::DataLossError(
+      absl::StrCat(store.Describe(), ": object '", key, "' was read back with different content"));
 }
 
 }  // namespace ingot::weights

@@ -21,7 +21,7 @@ constexpr std::array<const char*, 5> kOfCredentials = {"InvalidAccessKeyId", "Si
 constexpr std::array<const char*, 6> kOfTheMoment = {"RequestTimeout",     "SlowDown",   "InternalError",
                                                      "ServiceUnavailable", "Throttling", "ConditionalRequestConflict"};
 
-// An object may hold any bytes, also those of an error.
+// An object may hold any bytes, even an error's XML.
 bool Succeeded(const S3Answer& answer) {
   const bool accepted = answer.http >= 200 && answer.http < 300;
   return accepted && (!answer.error_in_body || answer.body.find("<Error>") == std::string::npos);
@@ -71,7 +71,7 @@ absl::Status ErrorOf(const S3Answer& answer, const S3Options& options) {
   const std::string code = XmlText(answer.body, "Code"), said = Said(answer);
   if (MayPass(answer)) return absl::UnavailableError(said);
   if (code == "NoSuchBucket") {
-    return absl::FailedPreconditionError(absl::StrCat("there is no bucket '", options.bucket,
+    return absl::FailedPreconditionError(absl::StrCat("the server has no bucket '", options.bucket,
                                                       "': create it, or correct weights.s3.bucket (", said, ")"));
   }
   std::string region = answer.Header("x-amz-bucket-region");
@@ -84,10 +84,10 @@ absl::Status ErrorOf(const S3Answer& answer, const S3Options& options) {
         ")"));
   }
   if (code == "RequestTimeTooSkewed") {
-    return absl::PermissionDeniedError(absl::StrCat("this machine's clock differs from the server's: ", said));
+    return absl::PermissionDeniedError(absl::StrCat("this machine's clock differs too much from the server's: ", said));
   }
   if (IsOneOf(code, kOfCredentials) || answer.http == 401) {
-    return absl::PermissionDeniedError(absl::StrCat("the credentials are refused: ", said));
+    return absl::PermissionDeniedError(absl::StrCat("the server rejected the credentials: ", said));
   }
   if (answer.http == 403) {
     return absl::PermissionDeniedError(
@@ -98,7 +98,7 @@ absl::Status ErrorOf(const S3Answer& answer, const S3Options& options) {
   if (answer.http == 404) return absl::NotFoundError(said);
   if (answer.http == 412) return absl::AbortedError(said);
   if (answer.http == 400) return absl::InvalidArgumentError(said);
-  return absl::InternalError(absl::StrCat("an answer that S3 does not give: ", said));
+  return absl::InternalError(absl::StrCat("unexpected response, not S3's: ", said));
 }
 
 std::optional<int64_t> WholeBytes(const S3Answer& answer) {

@@ -56,19 +56,19 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
                     .connect_timeout = std::min(left, kConnect),
                     .stall_timeout = kStalled,
                     .max_answer_bytes = request.max_answer});
-  // A connection that stalls may pass before the deadline.
+  // A stalled connection may recover before the deadline.
   if (absl::IsDeadlineExceeded(answer.status())) return absl::UnavailableError(answer.status().message());
   if (!answer.ok()) return answer.status();
   return S3Answer{answer->status, std::move(answer->headers), std::move(answer->body), request.error_in_body};
 }
 
 absl::StatusOr<S3Answer> S3Http::Send(const S3Request& request, TimePoint deadline) {
-  // Large objects take their time on a slow line.
+  // Large objects take long on a slow line.
   const base::Wait wait(absl::StrCat("S3 at ", options_.endpoint), base::WaitKind::kWork);
   for (milliseconds wait = kFirstWait;; wait = std::min(2 * wait, kLongestWait)) {
     absl::StatusOr<S3Answer> answer = SendOnce(request, deadline);
     const bool again = answer.ok() ? MayPass(*answer) : absl::IsUnavailable(answer.status());
-    // Half of the wait is drawn, so that clients which failed together do not come back together.
+    // Half of the wait is random, so that clients that failed together do not retry together.
     const milliseconds pause =
         wait / 2 + milliseconds(base::RandomSeed() % static_cast<uint64_t>(wait.count() / 2 + 1));
     if (!again || std::chrono::steady_clock::now() + pause >= deadline) return answer;

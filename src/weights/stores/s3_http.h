@@ -16,7 +16,7 @@ namespace ingot::weights {
 
 struct S3Request {
   std::string method;  // GET, PUT, POST, DELETE
-  std::string path;    // below the bucket, without a slash at its beginning; empty = the bucket
+  std::string path;    // below the bucket, without a leading slash; empty = the bucket
   std::string query;   // encoded, its parameters in alphabetical order, as they are signed
   std::string_view body = {};
   std::map<std::string, std::string> headers = {};
@@ -24,19 +24,19 @@ struct S3Request {
   bool error_in_body = false;    // the server answers 200 before its work is done: an upload's completion
 };
 
-// Thread safe: requests of several threads go over connections of their own, which stay open.
+// Thread safe: each thread's requests use a separate connection, which stays open.
 class S3Http {
  public:
   S3Http(const S3Options& options, S3Credentials credentials)
       : options_(options), credentials_(std::move(credentials)) {}
 
   using TimePoint = std::chrono::steady_clock::time_point;
-  // The server's answer, whatever it says. UNAVAILABLE and DEADLINE_EXCEEDED: there was none by `deadline`.
-  // RESOURCE_EXHAUSTED: it has more bytes than the request expects. Repeats what may pass. PERMISSION_DENIED: the server's
-  // certificate is not trusted.
+  // The server's response, with any status. UNAVAILABLE and DEADLINE_EXCEEDED: no response by `deadline`.
+  // RESOURCE_EXHAUSTED: the response has more bytes than the request expects. PERMISSION_DENIED: the server's
+  // certificate is not trusted. Retries temporary errors.
   absl::StatusOr<S3Answer> Send(const S3Request& request, TimePoint deadline);
 
-  // A value of a query as it stands in a URL.
+  // A query value, encoded for a URL.
   static std::string Encode(std::string_view value);
 
  private:

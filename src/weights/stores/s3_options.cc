@@ -32,12 +32,12 @@ absl::Status S3Options::Validate() const {
   }
   if (endpoint.find_first_of("?#@ ") != std::string::npos || endpoint.back() == '/') {
     return absl::InvalidArgumentError(
-        "endpoint must be https://HOST[:PORT], without credentials and a slash at its end");
+        "endpoint must be https://HOST[:PORT], without credentials and without a trailing slash");
   }
   if (plain && !allow_plaintext && !IsLoopback(endpoint)) {
     return absl::InvalidArgumentError(
         absl::StrCat("endpoint ", endpoint,
-                     " is not TLS: weights would go over the network in the open; use https://, "
+                     " is not TLS: weights would go over the network unencrypted; use https://, "
                      "or set allow_plaintext on a private network"));
   }
   if (bucket.empty() || !IsObjectKey(bucket) || absl::StrContains(bucket, "/")) {
@@ -72,7 +72,7 @@ absl::StatusOr<S3Credentials> ReadS3Credentials(const std::string& path) {
   }
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, 1 << 16));
   S3Credentials credentials;
-  bool in_profile = true;  // a file without profiles is one
+  bool in_profile = true;  // a file without profiles counts as one profile
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const absl::string_view words = absl::StripAsciiWhitespace(line);
     if (absl::StartsWith(words, "[")) in_profile = words == "[default]";

@@ -1,4 +1,4 @@
-// Where a bucket is, and how it is used.
+// Where a bucket is, and how to use it.
 #pragma once
 
 #include <chrono>
@@ -16,24 +16,24 @@ struct S3Options {
   std::string prefix;             // of every key; empty = none
   std::string ca;                 // PEM file of the endpoint's certificate authorities; empty = the system's
   bool allow_plaintext = false;   // the endpoint may be http:// on another machine
-  int64_t part_bytes = 16 << 20;  // of an upload in parts and of a ranged read; 5 MiB or more, as S3 asks
-  int parallel = 4;               // parts of one object on their way; 1 to 64
+  int64_t part_bytes = 16 << 20;  // of a multipart upload and of a ranged read; 5 MiB or more, as S3 requires
+  int parallel = 4;               // parts of one object in flight; 1 to 64
   int page_keys = 1000;           // keys of one page of a listing; 1 to 1000
-  std::chrono::milliseconds deadline{60000};  // of one call, repetitions included; > 0
+  std::chrono::milliseconds deadline{60000};  // of one call, retries included; > 0
 
   // INVALID_ARGUMENT names the field.
   absl::Status Validate() const;
 };
 
-// What S3 knows a client by. Never logged.
+// The credentials of an S3 client. Never logged.
 struct S3Credentials {
   std::string key_id;
   std::string secret;
   std::string session_token;  // empty = none
 };
 
-// Reads the profile `default` of a file as AWS's tools have it (aws_access_key_id, aws_secret_access_key,
-// aws_session_token). INVALID_ARGUMENT: other users may read it, or it has no such keys; the error shows no content.
+// Reads the profile `default` of a credentials file of AWS's tools (aws_access_key_id, aws_secret_access_key,
+// aws_session_token). INVALID_ARGUMENT: other users may read it, or it lacks the keys; the error shows no content.
 absl::StatusOr<S3Credentials> ReadS3Credentials(const std::string& path);
 
 }  // namespace ingot::weights

@@ -13,7 +13,7 @@ namespace ingot::weights {
 namespace {
 
 constexpr int64_t kMaxParts = 9000;  // S3 takes 10,000 parts of one upload
-constexpr int kChanges = 5;          // of an object while it is read, after which the reader gives up
+constexpr int kChanges = 5;          // changes of an object during a read before the reader gives up
 
 class S3Store final : public ObjectStore {
  public:
@@ -32,7 +32,7 @@ class S3Store final : public ObjectStore {
     const auto deadline = Deadline();
     for (int change = 1;; ++change) {
       absl::StatusOr<StoredObject> object = GetInRanges(key, max_bytes, deadline);
-      // Another object has taken its place between two ranges.
+      // Another object replaced it between two ranges.
       if (absl::IsAborted(object.status()) && change < kChanges) continue;
       if (absl::IsAborted(object.status())) return At(key, absl::UnavailableError("it changes while it is read"));
       if (!object.ok()) return At(key, object.status());
@@ -45,13 +45,13 @@ class S3Store final : public ObjectStore {
     S3Request request{.method = "PUT", .path = PathOf(key), .query = "", .body = bytes};
     request.headers[tag.empty() ? "If-None-Match" : "If-Match"] = tag.empty() ? "*" : tag;
     const absl::StatusOr<S3Answer> answer = Ask(request, Deadline());
-    // With If-Match, a missing object is not the expected one either.
+    // With If-Match, a missing object is a mismatch too.
     if (absl::IsAborted(answer.status()) || absl::IsNotFound(answer.status())) {
       return At(key, absl::AbortedError("it was changed by another writer"));
     }
     if (!answer.ok()) return At(key, answer.status());
     std::string written = answer->Header("etag");
-    if (written.empty()) return At(key, absl::InternalError("the server names no ETag"));
+    if (written.empty()) return At(key, absl::InternalError("the server returned no ETag"));
     return written;
   }
 
@@ -100,21 +100,21 @@ class S3Store final : public ObjectStore {
 
   static absl::Status CheckKey(const std::string& key) {
     if (IsObjectKey(key)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("'", key, "' is no key of an object"));
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "' is not a valid object key"));
   }
 
   absl::Status At(const std::string& key, const absl::Status& status) const {
     return base::Annotate(status, absl::StrCat(Describe(), ": object '", key, "'"));
   }
 
-  // An answer that is none of an error.
+  // A response that is not an error.
   absl::StatusOr<S3Answer> Ask(const S3Request& request, TimePoint deadline) {
     INGOT_ASSIGN_OR_RETURN(S3Answer answer, http_.Send(request, deadline));
     INGOT_RETURN_IF_ERROR(ErrorOf(answer, options_));
     return answer;
   }
 
-  // Runs `task` for 0 to count - 1, options_.parallel at a time. After an error no further one begins.
+  // Runs `task` for 0 to count - 1, options_.parallel at a time. After an error no more tasks begin.
   absl::Status ForParts(int64_t count, const std::function<absl::Status(int64_t)>& task) const {
     std::atomic<int64_t> next = 0;
     std::atomic<bool> failed = false;
@@ -138,14 +138,14 @@ class S3Store final : public ObjectStore {
     const std::string path = PathOf(key);
     INGOT_ASSIGN_OR_RETURN(const S3Answer begun, Ask({.method = "POST", .path = path, .query = "uploads="}, deadline));
     const std::string id = XmlText(begun.body, "UploadId");
-    if (id.empty()) return absl::InternalError("the server gives no id for an upload in parts");
+    if (id.empty()) return absl::InternalError("the server returned no id for a multipart upload");
     const std::string upload = "uploadId=" + S3Http::Encode(id);
     const absl::Status put = PutParts(path, upload, bytes, deadline);
     if (put.ok()) return put;
-    // Parts that stay are paid for. A rule of the bucket should remove those of clients that died.
+    // Remaining parts cost money. A lifecycle rule of the bucket should remove the parts of dead clients.
     const absl::Status aborted =
         Ask({.method = "DELETE", .path = path, .query = upload}, std::max(deadline, Deadline())).status();
-    if (!aborted.ok()) INGOT_LOG(warn, "an upload's parts stay: {}", At(key, aborted).ToString());
+    if (!aborted.ok()) INGOT_LOG(warn, "cannot remove the parts of a failed upload: {}", At(key, aborted).ToString());
     return put;
   }
 
@@ -193,8 +193,7 @@ class S3Store final : public ObjectStore {
     const int64_t got = std::ssize(object.bytes);
     const int64_t whole = first.http == 206 ? WholeBytes(first).value_or(got) : got;
     if (whole > max_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("it has ", whole, " bytes; at most ", max_bytes, " are expected"));
+      return absl::ResourceExhaustedError(absl::StrCat("it has ", whole, " bytes; the limit is ", max_bytes));
     }
     if (whole <= got) return object;
     object.bytes.resize(static_cast<size_t>(whole));
@@ -205,7 +204,7 @@ class S3Store final : public ObjectStore {
       request.headers["If-Match"] = object.tag;
       INGOT_ASSIGN_OR_RETURN(const S3Answer answer, Ask(request, deadline));
       const int64_t expected = std::min(options_.part_bytes, whole - at);
-      if (std::ssize(answer.body) != expected) return absl::UnavailableError("a range came cut short");
+      if (std::ssize(answer.body) != expected) return absl::UnavailableError("a range was truncated");
       std::copy(answer.body.begin(), answer.body.end(), object.bytes.begin() + at);
       return absl::OkStatus();
     }));
@@ -221,7 +220,7 @@ class S3Store final : public ObjectStore {
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenS3Store(S3Options options, S3Credentials credentials) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (credentials.key_id.empty() || credentials.secret.empty()) {
-    return absl::InvalidArgumentError("there are no credentials for the bucket");
+    return absl::InvalidArgumentError("no credentials for the bucket");
   }
   return std::make_unique<S3Store>(options, std::move(credentials));
 }

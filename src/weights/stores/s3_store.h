@@ -1,9 +1,9 @@
-// An ObjectStore in a bucket of S3, or of a server that speaks its protocol with conditional PUT (If-Match,
+// An ObjectStore in an S3 bucket, or on a server that speaks its protocol with conditional PUT (If-Match,
 // If-None-Match).
 //
-// Requests are signed by libcurl (AWS Signature 4). Objects of more than part_bytes go up in parts and come in ranges,
-// `parallel` at a time. A request that the server or the network failed is repeated until the deadline, after longer and
-// longer waits. A tag is the object's ETag.
+// libcurl signs requests (AWS Signature 4). Objects of more than part_bytes are uploaded in parts and read in ranges,
+// `parallel` at a time. A request that failed at the server or in the network is retried until the deadline, with
+// increasing waits. A tag is the object's ETag.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ingot::weights {
 
-// Connects to nobody yet; CheckStore tells whether bucket and credentials are good.
+// Does not connect; CheckStore checks bucket and credentials.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenS3Store(S3Options options, S3Credentials credentials);
 
 }  // namespace ingot::weights

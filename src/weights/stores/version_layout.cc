@@ -27,7 +27,7 @@ std::string ShardKey(const std::string& run, const HeldVersion& name, VersionKin
   return absl::StrCat(VersionFolder(run, name), "/", FolderOf(kind), "/shard-", shard);
 }
 
-// Runs `task` for 0 to count - 1, each on a thread of its own; returns the first error in their order.
+// Runs `task` for 0 to count - 1, each on its own thread; returns the first error in that order.
 absl::Status ForAll(int count, const std::function<absl::Status(int)>& task) {
   if (count == 1) return task(0);
   std::vector<absl::Status> results(static_cast<size_t>(count));
@@ -57,7 +57,7 @@ std::vector<v1::WeightShard> Divide(const EncodedDelta& delta, int shards) {
 }
 
 absl::Status NotOf(const std::string& key, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat("object '", key, "' describes no version: ", why));
+  return absl::InvalidArgumentError(absl::StrCat("object '", key, "' is not a valid version: ", why));
 }
 
 absl::Status Damaged(const ObjectStore& store, const std::string& key) {
@@ -69,12 +69,13 @@ VersionKind KindOf(const v1::DeltaHeader& header) {
 }
 
 absl::Status CheckStoreFormat(const std::string& where, int64_t found) {
-  return base::CheckFormat(kStoreFormat, found, where,
-                           "run the trainer and all engines with one version of ingot; versions of another one can be "
-                           "removed from the store");
+  return base::CheckFormat(
+      kStoreFormat, found, where,
+      "run the trainer and all engines with the same version of ingot; weights of another one can be "
+      "removed from the store");
 }
 
-// A manifest that has tensors and shards to be added yet.
+// A manifest to which the caller adds tensors and shards.
 v1::VersionManifest ManifestWith(const std::string& run, const v1::DeltaHeader& header) {
   v1::VersionManifest manifest;
   manifest.set_format(kStoreFormat.number);
@@ -112,7 +113,7 @@ absl::StatusOr<v1::VersionManifest> LoadManifest(ObjectStore& store, const std::
         absl::StrCat(store.Describe(), ": object '", key, "' is of the run '", manifest.run(), "', not '", run, "'"));
   }
   if (TargetOf(manifest.header()) != name || IsFullCopy(manifest.header()) != (kind == VersionKind::kAnchor)) {
-    return NotOf(key, "it is of another version");
+    return NotOf(key, "it describes a different version");
   }
   return manifest;
 }
@@ -123,7 +124,8 @@ struct PayloadPlace {
   int64_t begin = 0;
 };
 
-// The place of each tensor's payload, if shards and parts add up within `max_bytes`. Nothing is read before.
+// The place of each tensor's payload, if shards and parts add up within `max_bytes`. Checked before any payload is
+// read.
 absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const v1::VersionManifest& manifest,
                                                    int64_t max_bytes) {
   if (manifest.shards_size() > kMaxShards) return NotOf(key, "it has too many shards");
@@ -134,16 +136,16 @@ absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const
     const v1::WeightShard& shard = manifest.shards(s);
     int64_t bytes = 0;
     if (shard.members_size() > 0 && shard.members_size() != shard.tensors()) {
-      return NotOf(key, "a shard has another number of tensors");
+      return NotOf(key, "a shard has the wrong number of tensors");
     }
     for (int i = 0; i < shard.tensors(); ++i, ++part) {
       const int index = shard.members_size() > 0 ? shard.members(i) : part;
-      if (index < 0 || index >= manifest.tensors_size()) return NotOf(key, "its shards have tensors that it has not");
+      if (index < 0 || index >= manifest.tensors_size()) return NotOf(key, "its shards have tensors that it lacks");
       PayloadPlace& place = places[static_cast<size_t>(index)];
       if (place.shard >= 0) return NotOf(key, "two shards have the same tensor");
       place = {s, bytes};
       const int64_t payload = manifest.tensors(index).payload_bytes();
-      if (payload < 0 || payload > max_bytes + kPayloadOverhead) return NotOf(key, "a payload has no possible size");
+      if (payload < 0 || payload > max_bytes + kPayloadOverhead) return NotOf(key, "a payload's size is out of range");
       bytes += payload;
     }
     if (bytes != shard.bytes()) return NotOf(key, "a shard's payloads do not add up to it");
@@ -159,7 +161,7 @@ std::string PrintJson(const google::protobuf::Message& message) {
   options.preserve_proto_field_names = true;
   options.add_whitespace = true;
   std::string text;
-  // Fails for messages with Any or invalid UTF-8 alone, and these have neither: texts of errors are made printable.
+  // Fails only for messages with Any or invalid UTF-8. These have neither: error texts are made printable.
   (void)google::protobuf::util::MessageToJsonString(message, &text, options);
   return text;
 }
@@ -310,7 +312,8 @@ absl::Status AddPayloads(const google::protobuf::RepeatedPtrField<v1::TensorPart
   }
   for (int t = first; t < first + count; ++t) {
     const int64_t size = parts[t].payload_bytes();
-    if (size < 0 || size > std::ssize(bytes)) return absl::InvalidArgumentError("a payload is larger than what came");
+    if (size < 0 || size > std::ssize(bytes))
+      return absl::InvalidArgumentError("a payload is larger than the bytes received");
     v1::WeightChunk chunk;
     chunk.mutable_tensor()->set_tensor(t);
     chunk.mutable_tensor()->set_coding(parts[t].coding());
@@ -318,7 +321,7 @@ absl::Status AddPayloads(const google::protobuf::RepeatedPtrField<v1::TensorPart
     INGOT_RETURN_IF_ERROR(assembler->Add(std::move(chunk)));
     bytes.remove_prefix(static_cast<size_t>(size));
   }
-  return bytes.empty() ? absl::OkStatus() : absl::InvalidArgumentError("more bytes came than the payloads have");
+  return bytes.empty() ? absl::OkStatus() : absl::InvalidArgumentError("received more bytes than the payloads have");
 }
 
 int LastAnchor(const v1::VersionRoute& route) {
@@ -352,7 +355,7 @@ absl::StatusOr<v1::LiveVersions> ParseLive(const std::string& text, const std::s
   const auto is_route = [](const v1::VersionRoute& route) { return route.steps_size() > 0 && route.steps(0).anchor(); };
   const bool routes = std::all_of(live.retained().begin(), live.retained().end(), is_route);
   if (!routes || (live.has_newest() && !is_route(live.newest()))) {
-    return absl::InvalidArgumentError("the object 'live' names a version without a way to it");
+    return absl::InvalidArgumentError("the object 'live' names a version without a route to it");
   }
   return live;
 }

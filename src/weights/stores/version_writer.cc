@@ -20,7 +20,7 @@ HeldVersion LastOf(const v1::VersionRoute& route) {
   return route.steps_size() == 0 ? HeldVersion() : FromName(route.steps(route.steps_size() - 1).name());
 }
 
-// Sets the anchor at `at`. Engines that lag begin at the anchor before it at the earliest.
+// Sets the anchor at `at`. Lagging engines begin at the previous anchor at the earliest.
 void SetAnchor(int at, v1::VersionRoute* route) {
   const int before = LastAnchor(*route);
   route->mutable_steps(at)->set_anchor(true);
@@ -89,14 +89,14 @@ absl::StatusOr<std::unique_ptr<VersionWriter>> VersionWriter::Open(std::shared_p
   return writer;
 }
 
-// Another trainer may have moved `live` while this process was paused. It does so before it stores anything, so objects that
-// were listed before this check are none of its own.
+// Another trainer may have moved `live` while this process was paused. It does so before it stores anything, so none of
+// the objects listed before this check are its objects.
 absl::Status VersionWriter::CheckLiveIsOwn() const {
   const std::string key = LiveKey(options_.run);
   INGOT_ASSIGN_OR_RETURN(const StoredObject found, store_->Get(key, kMaxPointerBytes));
   if (found.tag == tag_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(store_->Describe(), ": '", key, "' is no longer as this trainer left it, so it removes no objects"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      store_->Describe(), ": '", key, "' has changed since this trainer's last move, so no objects are removed"));
 }
 
 absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
@@ -104,7 +104,7 @@ absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
   const std::string key = LiveKey(options_.run), text = PrintLive(next);
   absl::StatusOr<std::string> tag = store_->Swap(key, text, tag_);
   if (absl::IsAborted(tag.status())) {
-    // Perhaps this move, or an earlier one that was given up on, was done all the same.
+    // This move, or an earlier move that timed out, may have succeeded.
     INGOT_ASSIGN_OR_RETURN(const StoredObject found, store_->Get(key, kMaxPointerBytes));
     if (found.bytes == text) {
       tag = found.tag;
@@ -115,8 +115,8 @@ absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
   attempted_ = tag.ok() ? "" : text;
   if (absl::IsAborted(tag.status())) {
     return absl::FailedPreconditionError(absl::StrCat(store_->Describe(), ": '", key,
-                                                      "' was moved by another trainer of this run, which goes on; this "
-                                                      "one may publish no more"));
+                                                      "' was moved by another trainer of this run, which continues; "
+                                                      "this one can no longer publish"));
   }
   INGOT_RETURN_IF_ERROR(tag.status());
   live_ = std::move(next);
@@ -135,7 +135,7 @@ bool VersionWriter::FindRoute(const HeldVersion& version, v1::VersionRoute* rout
   return take(live_.newest()) || std::any_of(live_.retained().begin(), live_.retained().end(), take);
 }
 
-// Stores what is needed for a way to the delta's target, and returns that way.
+// Stores the objects of a route to the delta's target, and returns the route.
 absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOf(const EncodedDelta& delta, bool anchor) {
   const HeldVersion target = TargetOf(delta.header);
   const bool full = IsFullCopy(delta.header);
@@ -157,7 +157,7 @@ absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOf(const EncodedDelta& delt
   return route;
 }
 
-// The same for shards that are stored already.
+// The same for shards that are already stored.
 absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOfShards(const EncodedDelta& delta, bool anchor) {
   const HeldVersion target = TargetOf(delta.header);
   v1::VersionRoute route;
@@ -191,7 +191,7 @@ HeldVersion VersionWriter::newest() const {
 
 bool VersionWriter::AnchorDue() const {
   base::MutexLock lock(mu_);
-  // With the next step the route has one more.
+  // The next step makes the route one longer.
   return anchor_wanted_ || live_.newest().steps_size() - LastAnchor(live_.newest()) >= options_.anchor_every;
 }
 
@@ -210,7 +210,7 @@ absl::StatusOr<int64_t> VersionWriter::Publish(const EncodedDelta& delta, bool a
   } else if (LastAnchor(route) == route.steps_size() - 1) {
     anchors_.Post([this] {
       if (const absl::Status removed = RemoveOld(); !removed.ok()) {
-        INGOT_LOG(warn, "old versions are not removed: {}", removed.ToString());
+        INGOT_LOG(warn, "cannot remove old versions: {}", removed.ToString());
       }
     });
   }
@@ -245,7 +245,9 @@ void VersionWriter::MakeAnchorIfDue() {
   anchors_.Post([this, snapshot = std::move(snapshot)] {
     absl::Status made = MakeAnchor(*snapshot);
     if (made.ok()) made = RemoveOld();
-    if (!made.ok()) INGOT_LOG(warn, "anchor of version {}, tried again: {}", snapshot->version(), made.ToString());
+    if (!made.ok())
+      INGOT_LOG(warn, "anchor of version {} or removal of old versions failed, retrying: {}", snapshot->version(),
+                made.ToString());
     base::MutexLock lock(mu_);
     making_anchor_ = false;
   });
@@ -257,7 +259,7 @@ absl::Status VersionWriter::MakeAnchor(const Snapshot& snapshot) {
   base::MutexLock lock(mu_);
   v1::LiveVersions next = live_;
   const int at = StepOf(next.newest(), TargetOf(full.header));
-  if (at < 0) return absl::OkStatus();  // a full copy has taken the newest's way elsewhere
+  if (at < 0) return absl::OkStatus();  // a full copy has replaced the newest's route
   SetAnchor(at, next.mutable_newest());
   return MoveLive(std::move(next)).status();
 }
@@ -281,8 +283,8 @@ absl::Status VersionWriter::RemoveOld() {
   std::map<std::string, std::vector<std::string>> folders;
   for (const std::string& key : keys) folders[key.substr(0, key.rfind('/') + 1)].push_back(key);
   for (const auto& [folder, objects] : folders) {
-    // Versions are stored under the lock, but for shards of the trainer's ranks, which are of a version after the newest:
-    // another folder that no route names now is no one's. Between two folders others go on.
+    // Versions are stored under the lock, except shards of the trainer's ranks, which are of a version after the
+    // newest. So any other folder without a route is unused. Other calls continue between two folders.
     base::MutexLock lock(mu_);
     const bool next = folder >= VersionFolder(options_.run, {LastOf(live_.newest()).version + 1, 0});
     if (NeededFolders().contains(folder) || (options_.rank_shards && next)) continue;

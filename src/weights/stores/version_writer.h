@@ -1,20 +1,20 @@
-// A VersionWriter stores a run's versions as objects and moves the object `live` (version_layout.h). One is the trainer's,
-// for all engines that read the store: the first engine's sink that hands a version over stores it.
+// A VersionWriter stores a run's versions as objects and moves the object `live` (version_layout.h). The trainer has
+// one writer for all engines that read the store: the first engine's sink that passes on a version stores it.
 //
-//   Publish(delta) --> store delta, move live --> now and then, beside: store anchor, move live, remove old objects
+//   Publish(delta) --> store delta, move live --> sometimes, in parallel: store anchor, move live, remove old objects
 //
-// Of a delta whose shards the trainer's ranks have stored (EncodedDelta::stored) it stores the manifest alone. Anchors come
-// from the ranks then too, with the delta.
+// If the trainer's ranks have stored a delta's shards (EncodedDelta::stored), the writer stores only the manifest. Then
+// the ranks also make the anchors, with the delta.
 //
 //   route of `live`:  anchor  delta  delta  anchor  delta  delta      a new anchor ends the steps before the last one
-//                     |                     '- whoever holds none of the versions begins here
-//                     '- engines that lag find their way from here
+//                     |                     '- an engine without any of the versions begins here
+//                     '- lagging engines continue from here
 //
-// An object is removed when no route names it, and `live` is as this writer left it. A reader that misses one reads `live`
-// again.
+// An object is removed when no route names it and `live` is as this writer left it. A reader that finds an object
+// missing reads `live` again.
 //
-// Every move of `live` names the content that it replaces, so an earlier trainer that still runs is refused.
-// Thread safe; calls block, one after the other, and the anchors are made by a thread of the writer.
+// Every move of `live` names the content that it replaces, so the store rejects an earlier trainer that still runs.
+// Thread safe; calls block, one after the other. A thread of the writer makes the anchors.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct WriterOptions {
   std::string run;
   std::string history;       // LiveVersions.history, not empty
   int shards = 1;            // of one version; 1 to kMaxShards
-  bool rank_shards = false;  // the ranks of the trainer store shards of versions beside this
-  int anchor_every = 16;     // deltas after an anchor, before the next one is made; >= 1
+  bool rank_shards = false;  // the trainer's ranks store shards of versions in parallel with this writer
+  int anchor_every = 16;     // deltas between two anchors; >= 1
   CodecOptions codec = {};   // of anchors
 
   absl::Status Validate() const;
@@ -45,25 +45,25 @@ absl::Status OtherRun(const ObjectStore& store, const std::string& run);
 
 class VersionWriter {
  public:
-  // The newest version of this process, of which anchors are made. Null = none yet.
+  // The newest version of this process, the source of anchors. Null = none yet.
   using Newest = std::function<std::shared_ptr<const Snapshot>()>;
 
-  // Takes over what the run left in the store, and refuses an earlier trainer from here on. Errors as OtherRun.
+  // Takes over the run's objects in the store, and locks out an earlier trainer. Errors as OtherRun.
   static absl::StatusOr<std::unique_ptr<VersionWriter>> Open(std::shared_ptr<ObjectStore> store, WriterOptions options,
                                                              Newest newest);
 
-  // Stores the version unless it is stored already, and makes it the newest, to be retained if the delta says so. Returns
-  // the sequence of `live` that names it. FAILED_PRECONDITION: the base of the delta is not the newest, so that a full copy
-  // is needed; or another trainer moved `live`. `anchor`: a full copy is stored again, beside or over what is there.
+  // Stores the version unless it is stored already, and makes it the newest, retained if the delta says so. Returns the
+  // sequence of `live` that names it. FAILED_PRECONDITION: the base of the delta is not the newest, so a full copy is
+  // needed; or another trainer moved `live`. `anchor`: store a full copy again, next to or over existing objects.
   absl::StatusOr<int64_t> Publish(const EncodedDelta& delta, bool anchor);
-  // Stores the full copy of a version unless there is a way to it, to be held beside the newest.
+  // Stores the full copy of a version unless a route leads to it. Engines hold it next to the newest.
   absl::StatusOr<int64_t> HoldBeside(const EncodedDelta& full);
-  // The version need not be held any more. Returns the sequence of `live` that no longer names it.
+  // Engines may drop the version. Returns the sequence of `live` that no longer names it.
   absl::StatusOr<int64_t> Release(int64_t version);
 
-  // The newest version of `live`, from which the next delta is to lead; version -1 = none.
+  // The newest version of `live`, the base of the next delta; version -1 = none.
   HeldVersion newest() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the ranks of the trainer are to store a full copy beside the next delta.
+  // Whether the trainer's ranks must store a full copy with the next delta.
   bool AnchorDue() const ABSL_LOCKS_EXCLUDED(mu_);
 
   ObjectStore& store() { return *store_; }
@@ -78,7 +78,7 @@ class VersionWriter {
   absl::StatusOr<v1::VersionRoute> RouteOf(const EncodedDelta& delta, bool anchor) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool FindRoute(const HeldVersion& version, v1::VersionRoute* route) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<int64_t> MoveLive(v1::LiveVersions next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION: `live` is another than this writer moved last.
+  // FAILED_PRECONDITION: `live` has changed since this writer's last move.
   absl::Status CheckLiveIsOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeAnchorIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeAnchor(const Snapshot& snapshot) ABSL_LOCKS_EXCLUDED(mu_);
@@ -90,11 +90,11 @@ class VersionWriter {
   const Newest newest_;
   mutable base::Mutex mu_;
   v1::LiveVersions live_ ABSL_GUARDED_BY(mu_);
-  std::string tag_ ABSL_GUARDED_BY(mu_);        // of `live`; empty = there is none
+  std::string tag_ ABSL_GUARDED_BY(mu_);        // of `live`; empty = no object
   std::string attempted_ ABSL_GUARDED_BY(mu_);  // the content that a failed move may have left
   bool making_anchor_ ABSL_GUARDED_BY(mu_) = false;
   bool anchor_wanted_ ABSL_GUARDED_BY(mu_) = false;  // an engine cannot use the objects of the newest version
-  base::Executor anchors_;                           // one thread; last: its task ends before the rest goes
+  base::Executor anchors_;                           // one thread; last: its task ends before the other members
 };
 
 }  // namespace ingot::weights

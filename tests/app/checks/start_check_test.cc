@@ -89,7 +89,7 @@ TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
   EXPECT_THAT(DescribeCheck(*check), StartsWith("ok: 1 task of 3, 1 recipe "));
   EXPECT_THAT(check->warnings,
               ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " run here"),
-                                HasSubstr("the first refused is ill: environment.healthcheck"))));
+                                HasSubstr("the first rejected is ill: environment.healthcheck"))));
   fs::remove_all(folder_ + "/h/good");
   EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks runs here"));
 }

@@ -233,10 +233,10 @@ def case_unstarted(ingot):
     ingot.config = "configs/smoke.yaml"
     code, output = ingot.run("train", {**cold, "run.name": "short", "model.context_length": 40}, timeout=120)
     check(code == 1 and "the run is given up" in output, f"exit code {code}: {output}")
-    check("the gateway's last refusal: 400 context_length_exceeded: " in output.strip().splitlines()[-1], output)
+    check("the gateway's last rejection: 400 context_length_exceeded: " in output.strip().splitlines()[-1], output)
     listed = [line.split()[0] for line in ingot.inspect("short").splitlines() if " failed " in line]
     shown = ingot.inspect("short", listed[0])
-    check("the gateway's last refusal: 400 context_length_exceeded" in shown, shown)
+    check("the gateway's last rejection: 400 context_length_exceeded" in shown, shown)
 
 
 def case_warnings(ingot):

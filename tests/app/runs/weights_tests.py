@@ -61,7 +61,7 @@ def case_broadcast(ingot, moto):
     os.kill(role_process(launch, "rollout-1"), signal.SIGKILL)
     finish_launched(ingot, launch, "sent", 12)
     said = log.read_text()
-    check("to each engine by itself until a new group is made" in said, f"the loss of an engine: {said}")
+    check("to each engine directly until a new broadcast group forms" in said, f"the loss of an engine: {said}")
 
 
 def case_rank_shards(ingot, moto):
@@ -128,8 +128,8 @@ def case_credentials(ingot, server):
                 "weights.s3.credentials_file": path}
 
     expect_rejections(ingot, [
-        (settings("wrong-id", "an-unknown-id", SECRET), "credentials are refused"),
-        (settings("wrong-secret", SeaweedFs.KEY_ID, SECRET + "-not"), "credentials are refused"),
+        (settings("wrong-id", "an-unknown-id", SECRET), "rejected the credentials"),
+        (settings("wrong-secret", SeaweedFs.KEY_ID, SECRET + "-not"), "rejected the credentials"),
     ])
     code, output = ingot.run("launch", launch_settings("known", **settings("right", SeaweedFs.KEY_ID, SECRET)), timeout=240)
     check(code == 0, f"a run through SeaweedFS: {code}, {output}")

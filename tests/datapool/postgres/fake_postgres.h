@@ -1,5 +1,5 @@
-// A server that speaks as much of PostgreSQL's protocol (version 3) as tests of connecting need. It answers who it is, and
-// is silent on demand: at the start of a session, or to a statement that contains "hang". Thread safe.
+// A server that speaks as much of PostgreSQL's protocol (version 3) as tests of connecting need. It identifies itself,
+// and is silent on demand: at the start of a session, or after a statement that contains "hang". Thread safe.
 #pragma once
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ class FakePostgres {
   std::string host() const { return address_.empty() ? dir_.path() : address_; }
   int port() const { return port_; }
   std::string name() const { return host() + ":" + std::to_string(port_); }
-  int started() const {  // sessions that a client asked for
+  int started() const {  // sessions that clients requested
     base::MutexLock lock(mu_);
     return started_;
   }
@@ -54,7 +54,7 @@ class FakePostgres {
     base::MutexLock lock(mu_);
     on_start_ = std::move(call);
   }
-  // Ends it, with all sessions: connections are refused.
+  // Ends the server and all sessions: new connections are refused.
   void Stop() {
     ::shutdown(listener_, SHUT_RDWR);
     if (acceptor_.joinable()) acceptor_.join();
@@ -111,7 +111,7 @@ class FakePostgres {
   static bool Read(int session, char* data, size_t size) {
     return size == 0 || ::recv(session, data, size, MSG_WAITALL) == static_cast<ssize_t>(size);
   }
-  // The rest of a message behind its length.
+  // The rest of a message after its length.
   static bool ReadMessage(int session, std::string& body) {
     char size[4];
     if (!Read(session, size, 4)) return false;
@@ -174,7 +174,7 @@ class FakePostgres {
   int started_ ABSL_GUARDED_BY(mu_) = 0;
   std::function<void()> on_start_ ABSL_GUARDED_BY(mu_);
   std::vector<int> sockets_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::jthread> threads_;  // grown by the acceptor alone
+  std::vector<std::jthread> threads_;  // only the acceptor adds to it
 };
 
 }  // namespace ingot::datapool::testing

@@ -1,5 +1,5 @@
-// A PostgreSQL server of a test, or a standby of one: its files are in a temporary folder, and it listens on a socket there
-// alone.
+// A test's PostgreSQL server, or a standby of one: its files are in a temporary folder, and it listens only on a socket
+// there.
 #pragma once
 
 #include <signal.h>
@@ -40,7 +40,7 @@ inline std::unique_ptr<PostgresConnection> ConnectTo(const std::string& url) {
 
 class PostgresServer {
  public:
-  // `disk_mib`: the size of a disk of its own, in memory, for which a test needs to be root. 0 = the temporary folder's disk.
+  // `disk_mib`: the size of its own disk in memory, which requires root. 0 = the temporary folder's disk.
   explicit PostgresServer(std::vector<std::string> settings = {}, int disk_mib = 0)
       : settings_(std::move(settings)), own_disk_(disk_mib > 0) {
     MakeFolder(disk_mib);
@@ -48,7 +48,7 @@ class PostgresServer {
                              "--encoding=UTF8", "--locale=C"})) == 0;
     if (ok_) Start();
   }
-  // A standby of `primary`, called `name` there. It has the primary's settings of this moment.
+  // A standby of `primary`, called `name` there. It has the primary's current settings.
   PostgresServer(const PostgresServer& primary, const std::string& name) : own_disk_(false) {
     MakeFolder(0);
     ok_ = ok_ && Wait(Spawn({PostgresPrograms() + "/pg_basebackup", "-d", primary.url() + " application_name=" + name,
@@ -68,7 +68,7 @@ class PostgresServer {
   std::string url() const { return "host=" + folder_ + " user=ingot dbname=postgres"; }
   std::string data() const { return folder_ + "/data"; }
   std::string folder() const { return folder_; }
-  // Whether the server's process has ended by itself, as it does where it cannot write its log.
+  // Whether the server's process has ended by itself, as it does if it cannot write its log.
   bool HasEnded() {
     if (server_ > 0 && ::waitpid(server_, nullptr, WNOHANG) == server_) server_ = 0;
     return server_ == 0;
@@ -87,7 +87,7 @@ class PostgresServer {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
-  // Sends `signal` to all processes of the server: SIGSTOP pauses it, SIGCONT lets it go on.
+  // Sends `signal` to all processes of the server: SIGSTOP pauses it, SIGCONT resumes it.
   void Signal(int signal) const {
     Shell("kill -" + std::to_string(signal) + " " + std::to_string(server_) + " $(pgrep -P " + std::to_string(server_) +
           ")");

@@ -75,7 +75,7 @@ TEST(Rejections, TheLastOneStandsBesideTheEpisodesFailure) {
       ASSERT_TRUE(world.Restart().ok());
     }
   }
-  const std::string words = "crash: the agent exited with 1; the gateway's last refusal: 400 context_length_exceeded: ";
+  const std::string words = "crash: the agent exited with 1; the gateway's last rejection: 400 context_length_exceeded: ";
   EXPECT_THAT(world.pool.episode(episode.episode_id()).detail(), testing::StartsWith(words));
   EXPECT_THAT(world.admission.ended().at(0).detail(), testing::StartsWith(words));
 }
@@ -87,7 +87,7 @@ TEST(Rejections, AnEarlierOneSaysHowManyRequestsWereAnsweredSince) {
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(world.Chat(episode.api_key(), Body(Question())).status.ok());
   ASSERT_TRUE(world.End(episode, v1::EPISODE_FAILED, "crash").ok());
   const std::string detail = world.pool.episode(episode.episode_id()).detail();
-  EXPECT_THAT(detail, testing::StartsWith("crash; the gateway's last refusal: 400: "));
+  EXPECT_THAT(detail, testing::StartsWith("crash; the gateway's last rejection: 400: "));
   EXPECT_THAT(detail, testing::HasSubstr("(later requests that were answered: 2)"));
 }
 

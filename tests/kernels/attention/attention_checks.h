@@ -1,6 +1,6 @@
 // Checks of ingot::tree_attention on any device, against gathered paths in fp64 and against itself. They need no test
-// framework, since a machine with a card has none. cuda_attention_test.cc and gpu_check.cc print the results. On the
-// CPU the checks test themselves.
+// framework, because a machine with a GPU may lack one. cuda_attention_test.cc and gpu_check.cc print the results. On
+// the CPU the checks test themselves.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -78,8 +78,8 @@ struct ReferenceArgs {
   const std::vector<T>&q, &k, &v, &grad_out;
 };
 
-// Computes every query alone over its own gathered root path, without a mask or a packed layout. A window is the end of
-// the path, and so needs no positions.
+// Computes every query separately over its own gathered root path, without a mask or a packed layout. A window is the
+// end of the path, and so needs no positions.
 template <typename T>
 ReferenceResult GatheredPaths(const ReferenceArgs<T>& a) {
   const int64_t heads = a.shape.heads, kv_heads = a.shape.kv_heads, depth = a.shape.head_dim;

@@ -99,7 +99,7 @@ TEST(TreeAttentionOp, FailsOnAGradientWithoutAFormula) {
                             .findSchemaOrThrow("ingot::tree_attention_backward", "")
                             .typed<TreeAttentionBackwardSignature>();
   const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0);
-  EXPECT_NE(ErrorOf([&, &o = out] { o.sum().backward(); }).find("no gradient of its own"), std::string::npos);
+  EXPECT_NE(ErrorOf([&, &o = out] { o.sum().backward(); }).find("is not differentiable"), std::string::npos);
   const auto grads = backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {},
                                    {}, {}, 0, 0.0);
   EXPECT_NE(ErrorOf([&] { std::get<0>(grads).sum().backward(); }).find("differentiable once"), std::string::npos);

@@ -215,7 +215,7 @@ class Scene {
   }
 
  private:
-  // What this process gets while the attack holds what it could take. One that was refused ends without a word.
+  // What this process can still use while the attack holds what it took. A denied attack ends without output.
   void LookWhileHeld(Sandbox& sandbox, const std::string& name) {
     absl::StatusOr<std::string> held = sandbox.ReadFile("held", 100);
     for (int i = 0; i < 6000 && !held.ok() && !attack_ended_; ++i) {

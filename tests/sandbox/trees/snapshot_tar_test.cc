@@ -39,8 +39,8 @@ class SnapshotTarTest : public testing::Test {
     std::vector<std::string> names;
     FILE* const tar = popen(("tar -tf " + At("archive.tar")).c_str(), "r");
     char* line = nullptr;
-    size_t sandbox = 0;
-    for (ssize_t length = 0; (length = getline(&line, &sandbox, tar)) > 0;) {
+    size_t capacity = 0;
+    for (ssize_t length = 0; (length = getline(&line, &capacity, tar)) > 0;) {
       names.emplace_back(line, static_cast<size_t>(length - 1));
     }
     free(line);

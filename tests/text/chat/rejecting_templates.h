@@ -1,4 +1,4 @@
-// Chat templates that refuse what others take, each in the manner of a family of models and written for these tests.
+// Chat templates that reject what others accept, each in the style of a family of models and written for these tests.
 #pragma once
 
 #include <regex>

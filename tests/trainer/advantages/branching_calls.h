@@ -97,7 +97,7 @@ inline std::vector<int32_t> Joined(std::vector<int32_t> a, const std::vector<int
   return a;
 }
 
-// A prompt that forks once at every offset of a tile. Each fork goes on for a turn, and is then rewritten from some
+// A prompt that forks once at every offset of a tile. Each fork continues for a turn, and is then rewritten from some
 // place within its sampled ids. Two prompts give the forest two roots. About 64 * `rounds` * most_new / 2 tokens.
 inline void SampleBranches(Brancher& b, int64_t most_new, int rounds = 3) {
   const auto spine = b.Tokens(70 + kernels::kKeyTile), other = b.Tokens(37);

@@ -137,7 +137,7 @@ TEST(Ranks, InvalidOptionsAreRejected) {
   alone.join_timeout = milliseconds(300);
   const absl::Status missing = Ranks::Join(alone).status();
   EXPECT_TRUE(IsRankLost(missing)) << missing;
-  EXPECT_THAT(std::string(missing.message()), HasSubstr("rank 1 of 2 did not come"));
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("rank 1 of 2 did not connect"));
 }
 
 void NoDevices(const c10::intrusive_ptr<c10d::Store>&, int, int, NcclGroup*) { ADD_FAILURE() << "was asked"; }

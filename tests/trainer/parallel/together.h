@@ -56,7 +56,7 @@ inline Make Fresh(const TrainerOptions& options, at::ScalarType dtype = at::kFlo
   };
 }
 
-// Rank 0 runs `lead`, the others follow; with one rank (size 1) there is no group.
+// Rank 0 runs `lead`, the others follow; one rank (size 1) has no group.
 inline Result Together(int size, const Make& make, const std::function<void(Trainer&, Result&)>& lead) {
   Result result;
   std::mutex mu;
@@ -99,7 +99,7 @@ inline void ExpectClose(const std::map<std::string, at::Tensor>& actual,
   }
 }
 
-// Metrics that differ: times, and those of the number of ranks.
+// Metrics that differ: times, and metrics that depend on the number of ranks.
 inline bool OfTheRun(const std::string& metric) {
   return metric.starts_with("perf/") || metric.starts_with("tree/speedup") || metric == "tree/parts" ||
          metric == "trainer/ranks" || metric == "trainer/rank_balance" || metric == "tree/computed_tokens";

@@ -1,4 +1,4 @@
-// A store of objects that passes every call on to another one, with hooks of a test before and after.
+// An object store that forwards every call to another store, with a test's hooks before and after.
 #pragma once
 
 #include <functional>

@@ -47,9 +47,9 @@ TEST(S3AnswerTest, TellsFaultsApart) {
   } cases[] = {
       {404, "NoSuchKey", Code::kNotFound, "NoSuchKey"},
       {404, "NoSuchBucket", Code::kFailedPrecondition, "no bucket 'weights'"},
-      {403, "InvalidAccessKeyId", Code::kPermissionDenied, "credentials are refused"},
-      {403, "SignatureDoesNotMatch", Code::kPermissionDenied, "credentials are refused"},
-      {400, "ExpiredToken", Code::kPermissionDenied, "credentials are refused"},
+      {403, "InvalidAccessKeyId", Code::kPermissionDenied, "rejected the credentials"},
+      {403, "SignatureDoesNotMatch", Code::kPermissionDenied, "rejected the credentials"},
+      {400, "ExpiredToken", Code::kPermissionDenied, "rejected the credentials"},
       {403, "AccessDenied", Code::kPermissionDenied, "do not permit"},
       {403, "RequestTimeTooSkewed", Code::kPermissionDenied, "clock"},
       {301, "PermanentRedirect", Code::kInvalidArgument, "weights.s3.region"},
@@ -62,7 +62,7 @@ TEST(S3AnswerTest, TellsFaultsApart) {
       {429, "", Code::kUnavailable, "HTTP 429"},
       {400, "InvalidRequest", Code::kInvalidArgument, "InvalidRequest"},
       {200, "InternalError", Code::kUnavailable, "InternalError"},  // an upload in parts that failed at its end
-      {302, "", Code::kInternal, "not give"},
+      {302, "", Code::kInternal, "unexpected response"},
   };
   for (const auto& one : cases) {
     const absl::Status status = ErrorOf(Answer(one.http, one.code), Options());
