@@ -250,8 +250,9 @@ TEST_F(RunnerTest, TheLogNamesTheGatewaysLastRejectionBesideTheCrash) {
   episodes.last_rejection = "400 context_length_exceeded: 900 tokens";
   testing::internal::CaptureStdout();
   RunAll(episodes);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              HasSubstr("stderr ends: KeyError; the gateway's last rejection: 400 context_length_exceeded: 900 tokens"));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStdout(),
+      HasSubstr("stderr ends: KeyError; the gateway's last rejection: 400 context_length_exceeded: 900 tokens"));
 }
 
 TEST_F(RunnerTest, ASignalFails) {

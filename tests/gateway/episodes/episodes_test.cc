@@ -75,7 +75,8 @@ TEST(Rejections, TheLastOneStandsBesideTheEpisodesFailure) {
       ASSERT_TRUE(world.Restart().ok());
     }
   }
-  const std::string words = "crash: the agent exited with 1; the gateway's last rejection: 400 context_length_exceeded: ";
+  const std::string words =
+      "crash: the agent exited with 1; the gateway's last rejection: 400 context_length_exceeded: ";
   EXPECT_THAT(world.pool.episode(episode.episode_id()).detail(), testing::StartsWith(words));
   EXPECT_THAT(world.admission.ended().at(0).detail(), testing::StartsWith(words));
 }
