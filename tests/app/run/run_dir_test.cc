@@ -89,7 +89,9 @@ TEST_F(RunDirTest, ARunOfAnotherFormatIsRejectedByName) {
   std::ofstream(Path("format")) << "one";
   EXPECT_TRUE(absl::IsDataLoss(CheckRunFormat(root_ + "/run")));
   fs::remove(Path("format"));
-  EXPECT_TRUE(CheckRunFormat(root_ + "/run").ok());
+  EXPECT_TRUE(CheckRunFormat(root_ + "/run").ok()) << "format 1 is the first";
+  fs::create_directory(Path("format"));
+  EXPECT_FALSE(CheckRunFormat(root_ + "/run").ok()) << "a number that cannot be read";
 }
 
 TEST_F(RunDirTest, IfExistsFailsResumesOrReplaces) {
