@@ -102,6 +102,14 @@ bool IsLoopback(const Url& url) {
          (inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
+absl::Status AddLine(const std::string& line, HeaderList& list) {
+  curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
+  if (longer == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
+  (void)list.release();
+  list.reset(longer);
+  return absl::OkStatus();
+}
+
 // INVALID_ARGUMENT: the server might read something else. The error does not show the value, which may be a key.
 absl::Status AddHeader(const std::string& name, const std::string& value, HeaderList& list) {
   const auto in_name = [](unsigned char c) { return absl::ascii_isgraph(c) && c != ':' && c != '"'; };
@@ -114,18 +122,16 @@ absl::Status AddHeader(const std::string& name, const std::string& value, Header
     return absl::InvalidArgumentError(
         absl::StrCat("the header '", name, "' holds a line break or another control character"));
   }
-  curl_slist* const longer = curl_slist_append(list.get(), absl::StrCat(name, ": ", value).c_str());
-  if (longer == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
-  (void)list.release();
-  list.reset(longer);
-  return absl::OkStatus();
+  // libcurl sends "X;" as an empty X, and sends nothing for "X:".
+  const bool is_empty = absl::StripAsciiWhitespace(value).empty();
+  return AddLine(is_empty ? name + ";" : absl::StrCat(name, ": ", value), list);
 }
 
 absl::StatusOr<HeaderList> HeadersOf(const ClientRequest& request) {
   HeaderList list;
   for (const auto& [name, value] : request.headers) INGOT_RETURN_IF_ERROR(AddHeader(name, value, list));
   if (!request.key.empty()) INGOT_RETURN_IF_ERROR(AddHeader("Authorization", "Bearer " + request.key, list));
-  if (!request.asks_first) INGOT_RETURN_IF_ERROR(AddHeader("Expect", "", list));
+  if (!request.asks_first) INGOT_RETURN_IF_ERROR(AddLine("Expect:", list));
   return list;
 }
 

@@ -103,8 +103,11 @@ TEST(HttpClient, GivesStatusHeadersAndBody) {
 
 TEST(HttpClient, SendsWhatItIsGiven) {
   RawServer server("HTTP/1.1 204 No Content\r\n\r\n");
-  const auto answer = Client().Send(
-      {.url = server.url("/a/../b?c=%20"), .method = "PUT", .headers = {{"X-One", "1"}}, .body = "12345", .key = "k"});
+  const auto answer = Client().Send({.url = server.url("/a/../b?c=%20"),
+                                     .method = "PUT",
+                                     .headers = {{"X-One", "1"}, {"X-None", ""}, {"X-Blank", " "}},
+                                     .body = "12345",
+                                     .key = "k"});
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->status, 204);
   const std::string head = server.head();
@@ -112,6 +115,9 @@ TEST(HttpClient, SendsWhatItIsGiven) {
   EXPECT_THAT(head, HasSubstr("\r\nHost: " + server.place() + "\r\n"));
   EXPECT_THAT(head, HasSubstr("\r\nAuthorization: Bearer k\r\n"));
   EXPECT_THAT(head, HasSubstr("\r\nX-One: 1\r\n"));
+  EXPECT_THAT(head, HasSubstr("\r\nX-None:\r\n"));
+  EXPECT_THAT(head, HasSubstr("\r\nX-Blank:\r\n"));
+  EXPECT_THAT(head, Not(HasSubstr("\r\nExpect:")));
   EXPECT_THAT(head, HasSubstr("\r\nContent-Length: 5\r\n"));
 }
 
