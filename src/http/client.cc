@@ -157,7 +157,11 @@ class CurlOptions {
 void SetTrust(const ClientRequest& request, CurlOptions& options) {
   const char* const file = std::getenv("SSL_CERT_FILE");
   const char* const folder = std::getenv("SSL_CERT_DIR");
-  if (!request.ca.empty()) return options.Set(CURLOPT_CAINFO, request.ca);
+  if (!request.ca.empty()) {
+    options.Set(CURLOPT_CAINFO, request.ca);
+    options.Set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // else libcurl's own folder is trusted too
+    return;
+  }
   if (file != nullptr && *file != '\0') options.Set(CURLOPT_CAINFO, file);
   if (folder != nullptr && *folder != '\0') options.Set(CURLOPT_CAPATH, folder);
 }
