@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -215,14 +216,23 @@ CURLcode SetRequest(Transfer& transfer, const Url& url, const HeaderList& header
   return options.fault();
 }
 
-absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::string& reason) {
+// For a failed connection libcurl writes "Failed to connect to HOST port PORT after 0 ms: Couldn't connect to server".
+// The system's reason, such as "Connection refused", replaces the end.
+std::string ReasonOf(CURL* curl, CURLcode code, const std::string& text) {
+  if (text.empty()) return curl_easy_strerror(code);
+  long error = 0;
+  if (code != CURLE_COULDNT_CONNECT || curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &error) != CURLE_OK) return text;
+  if (error == 0) return text;
+  return absl::StrCat(text.substr(0, text.find(" after ")), ": ", std::strerror(static_cast<int>(error)));
+}
+
+absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::string& why) {
   if (transfer.too_large) return absl::ResourceExhaustedError("the response is over the size limit");
   if (transfer.cancelled) return absl::CancelledError("the caller gave up waiting");
   if (!transfer.no_socket.ok()) return transfer.no_socket;
   const bool ended = code == CURLE_OK || transfer.ended_by_caller;
   if (ended && transfer.answer.status == 0) return absl::UnavailableError("the response has no status");
   if (ended) return std::move(transfer.answer);
-  const std::string why = reason.empty() ? curl_easy_strerror(code) : reason;
   if (code == CURLE_OPERATION_TIMEDOUT) return absl::DeadlineExceededError(why);
   const bool untrusted =
       code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_ISSUER_ERROR;
@@ -296,8 +306,9 @@ absl::StatusOr<Answer> Client::Send(const ClientRequest& request) {
   if (!name.path.empty()) options.Set(CURLOPT_UNIX_SOCKET_PATH, name.path);
   CURLcode code = SetRequest(transfer, url, headers, options);
   if (code == CURLE_OK) code = session->Run(transfer);
+  const std::string why = ReasonOf(curl, code, &reason[0]);
   Return(std::move(session));
-  absl::StatusOr<Answer> answer = ResultOf(std::move(transfer), code, &reason[0]);
+  absl::StatusOr<Answer> answer = ResultOf(std::move(transfer), code, why);
   if (answer.ok()) return answer;
   const std::string secret = request.signature.has_value() ? request.signature->secret : "";
   return base::WithoutKey(base::WithoutKey(answer.status(), request.key), secret);

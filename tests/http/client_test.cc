@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "base/free_port.h"
 #include "base/listening_socket.h"
 #include "http/echo_handler.h"
 #include "http/tls_files.h"
@@ -237,6 +238,11 @@ TEST(HttpClient, ReportsWhereNobodyAnswersOrTheAnswerIsCut) {
     EXPECT_TRUE(absl::IsUnavailable(Client().Send({.url = worse.url()}).status()));
   }
   EXPECT_TRUE(absl::IsUnavailable(Client().Send({.url = gone}).status()));
+  const int closed = base::testing::FreePort();
+  const absl::Status refused = Client().Send({.url = absl::StrCat("http://127.0.0.1:", closed, "/")}).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::EndsWith(": Connection refused"));
+  EXPECT_THAT(std::string(refused.message()), Not(HasSubstr(" after ")));
   const RawServer redirect("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
   EXPECT_EQ(Client().Send({.url = redirect.url()})->status, 302) << "it is not followed";
 }
