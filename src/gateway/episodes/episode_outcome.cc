@@ -157,8 +157,21 @@ void Episode::NoteAnswer(const absl::Status& status) {
   }
 }
 
-absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
-                                                            std::chrono::nanoseconds timeout) {
+absl::StatusOr<Episode::RewardTurn> Episode::TakeRewardTurn(std::chrono::nanoseconds timeout) {
+  base::MutexLock lock(mu_);
+  if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
+  if (state_ != State::kOpen) return EpisodeOver(id());
+  storing_ = true;
+  return RewardTurn(this);
+}
+
+void Episode::EndRewardTurn() {
+  base::MutexLock lock(mu_);
+  storing_ = false;
+  changed_.SignalAll();
+}
+
+absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted) {
   v1::StoreRewardRequest started;
   started.set_episode_id(id());
   started.set_gateway_token(gateway_token());
@@ -166,23 +179,18 @@ absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRew
   *started.mutable_signals() = posted.signals();
   *started.mutable_facts() = posted.facts();
   base::MutexLock lock(mu_);
-  if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
-  if (state_ != State::kOpen) return EpisodeOver(id());
   for (const v1::CallReward& named : posted.call_rewards()) {
     INGOT_ASSIGN_OR_RETURN(const std::string call, FindCall(named));
     (*started.mutable_call_rewards())[call] = named.reward();
   }
   INGOT_RETURN_IF_ERROR(CheckRoom(started));
   started.set_number(++reward_number_);
-  storing_ = true;
   return started;
 }
 
-void Episode::FinishReward(const v1::StoreRewardRequest& started, bool stored) {
+void Episode::CountReward(const v1::StoreRewardRequest& started) {
   base::MutexLock lock(mu_);
-  if (stored) earned_.MergeFrom(started);
-  storing_ = false;
-  changed_.SignalAll();
+  earned_.MergeFrom(started);
 }
 
 bool Episode::lacks_reward() const {
