@@ -202,10 +202,14 @@ void Episode::NoteStored(const v1::Episode& stored) {
   v1::StoreRewardRequest earned;
   if (stored.has_reward()) earned.set_reward(stored.reward());
   *earned.mutable_signals() = stored.signals();
-  *earned.mutable_facts() = stored.facts();
   *earned.mutable_call_rewards() = stored.call_rewards();
   base::MutexLock lock(mu_);
   earned.MergeFrom(earned_);  // values posted since `stored` was read are newer
+  // A fact that is not in earned_ was not acknowledged. It is left out rather than that the end is rejected.
+  for (const auto& [name, json] : stored.facts()) {
+    const bool fits = !earned.facts().contains(name) && tree::HasRoomForFact(earned.facts(), name, json);
+    if (fits) (*earned.mutable_facts())[name] = json;
+  }
   earned_ = std::move(earned);
   reward_number_ = std::max(reward_number_, stored.reward_number());
 }
