@@ -79,7 +79,8 @@ absl::Status LateReward(const v1::Episode& stored, int64_t number) {
 
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
 
-// Adds a default outcome. Signals and facts that do not fit beside the posted ones are left out: the end must succeed.
+// Adds a default outcome. It replaces no posted signal or fact, and those that do not fit beside the posted ones are left
+// out: the end must succeed.
 void AddDefault(v1::Episode& episode, const v1::DefaultOutcome& outcome) {
   episode.set_reward(outcome.reward());
   episode.set_detail(outcome.detail());
@@ -87,11 +88,11 @@ void AddDefault(v1::Episode& episode, const v1::DefaultOutcome& outcome) {
   const std::map<std::string, double> signals(outcome.signals().begin(), outcome.signals().end());
   const std::map<std::string, std::string> facts(outcome.facts().begin(), outcome.facts().end());
   for (const auto& [name, value] : signals) {
-    const bool fits = episode.signals().contains(name) || episode.signals().size() < tree::kMaxSignals;
+    const bool fits = !episode.signals().contains(name) && episode.signals().size() < tree::kMaxSignals;
     if (fits) (*episode.mutable_signals())[name] = value;
   }
   for (const auto& [name, json] : facts) {
-    const bool fits = episode.facts().contains(name) || tree::HasRoomForFact(episode.facts(), name, json);
+    const bool fits = !episode.facts().contains(name) && tree::HasRoomForFact(episode.facts(), name, json);
     if (fits) (*episode.mutable_facts())[name] = json;
   }
 }

@@ -78,6 +78,19 @@ TEST_P(DefaultOutcomeTest, APostedRewardStays) {
   }
 }
 
+TEST_P(DefaultOutcomeTest, PostedSignalsAndFactsStay) {
+  v1::StoreRewardRequest posted;
+  posted.set_episode_id("0");
+  (*posted.mutable_signals())["malformed"] = 5;
+  (*posted.mutable_facts())["by"] = "2";
+  ASSERT_TRUE(store_->StoreReward(posted).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->StoreEnd(EndByDefault("0")).ok()) << "the end, and its repetition";
+  const v1::Episode ended = Get(*store_, "0")->episode();
+  EXPECT_EQ(ended.reward(), -1);
+  EXPECT_EQ(ended.signals().at("malformed"), 5);
+  EXPECT_EQ(ended.facts().at("by"), "2");
+}
+
 TEST_P(DefaultOutcomeTest, FactsThatDoNotFitAreLeftOut) {
   v1::StoreRewardRequest posted;
   posted.set_episode_id("0");
