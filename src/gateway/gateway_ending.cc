@@ -51,7 +51,7 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
   // Before any wait for the pool: a reward that its client gave up on never follows the reward posted in its place.
   auto turn = episode->TakeRewardTurn(base::FromSeconds(core_.options.end_wait_s));
   if (!turn.ok()) return Confirmed(episode, turn.status());
-  if (!request.call_rewards().empty()) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
+  if (!episode->HoldsCalls(request)) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
   const auto earned = episode->StartReward(request);
   if (!earned.ok()) {
     turn->reset();

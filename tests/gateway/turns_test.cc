@@ -81,6 +81,33 @@ TEST(Turns, ANumberThatThePoolHasIsGivenToNoOtherCall) {
   }
 }
 
+// The pool need not say what it has under a number whose call is unknown.
+TEST(Turns, ARewardByAKnownIdNeedsNoOtherCall) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  const auto reward = [&](const std::string& call_id) {
+    v1::EpisodeRewardRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
+    request.add_call_rewards()->set_call_id(call_id);
+    request.mutable_call_rewards(0)->set_reward(1);
+    return world.gateway().RewardEpisode(request);
+  };
+  ASSERT_TRUE(world.Chat(episode.api_key(), Ask("1+2?")).status.ok());
+  world.pool.LoseAnswers(1);
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Ask("3+4?")).status), 503);
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Ask("3+4?")).status), 503) << "the number is used";
+  const auto calls = world.pool.calls();
+  ASSERT_EQ(calls.size(), 2u);
+  world.pool.FailGet(episode.episode_id(), absl::UnavailableError("the pool is away"));
+  EXPECT_TRUE(reward(calls[0].call_id()).ok());
+  EXPECT_EQ(HttpStatusOf(reward(calls[1].call_id())), 503) << "only the pool knows it";
+  EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 0)), 503);
+  world.pool.FailGet(episode.episode_id(), absl::OkStatus());
+  EXPECT_TRUE(reward(calls[1].call_id()).ok());
+  EXPECT_EQ(HttpStatusOf(reward("unknown")), 404);
+}
+
 // Of two calls at the same time, "slow" is the first one.
 Script SlowOrFast(const v1::GenerateRequest& request, Script slow) {
   const std::vector<int32_t> ids(request.prompt_ids().begin(), request.prompt_ids().end());

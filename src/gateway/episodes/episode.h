@@ -126,6 +126,9 @@ class Episode {
   // SettleAppend with the pool's response: OK, or a permanent rejection.
   std::vector<v1::AppendCallRequest> LostAppends() const;
   void SettleAppend(const v1::Call& call, const absl::Status& answer);
+  // Whether the reward names calls only by ids, and all of them are recorded as far as is known here: then it needs no
+  // unsettled call.
+  bool HoldsCalls(const v1::EpisodeRewardRequest& posted) const;
   // Whether a number is used by a call with an unknown id. NoteCalls gets the id from the pool's records.
   bool HasUnknownCalls() const;
   void NoteCalls(const v1::EpisodeTree& stored);
@@ -234,6 +237,8 @@ class Episode {
     tokens_ += count;
   }
   void EndRewardTurn();
+  // The id of the recorded call that a client names so; empty = none.
+  std::string RecordedAs(const std::string& sent) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The recorded call at this place (CallReward.turn); empty = none. Calls in flight and calls that only the pool knows
   // already have places.

@@ -100,14 +100,26 @@ absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const
     return ApiError(404, "call_not_found", "turn",
                     absl::StrCat("episode ", id(), " has recorded no call with the number ", named.turn()));
   }
-  const std::string& sent = named.call_id();
+  if (std::string call = RecordedAs(named.call_id()); !call.empty()) return call;
+  return ApiError(404, "call_not_found", "call_id",
+                  absl::StrCat("episode ", id(), " has recorded no call '",
+                               base::Printable(named.call_id(), {.max_bytes = 80}), "'"));
+}
+
+std::string Episode::RecordedAs(const std::string& sent) const {
   const std::string inside = CallIdIn(sent);
   for (const auto& [sequence, call_id] : recorded_) {
     if (call_id == sent || call_id == inside || sent.ends_with("-" + call_id)) return call_id;
   }
-  return ApiError(
-      404, "call_not_found", "call_id",
-      absl::StrCat("episode ", id(), " has recorded no call '", base::Printable(sent, {.max_bytes = 80}), "'"));
+  return "";
+}
+
+bool Episode::HoldsCalls(const v1::EpisodeRewardRequest& posted) const {
+  base::MutexLock lock(mu_);
+  for (const v1::CallReward& named : posted.call_rewards()) {
+    if (named.call_case() == v1::CallReward::kTurn || RecordedAs(named.call_id()).empty()) return false;
+  }
+  return true;
 }
 
 std::string Episode::CallAt(int32_t turn) const {
