@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/msg.h>
