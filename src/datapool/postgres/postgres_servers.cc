@@ -135,11 +135,11 @@ std::vector<PostgresFound> PostgresServers::Survey(const std::vector<PostgresHos
   survey.resolve = options_.resolve;
   survey.stop = &closing_;
   std::vector<PostgresFound> found = SurveyPostgres(url_, hosts, survey);
-  Learn(found);
+  Learn(found, await);
   return found;
 }
 
-void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
+void PostgresServers::Learn(const std::vector<PostgresFound>& found, Await await) {
   const std::chrono::nanoseconds now = clock_.Now();
   for (const PostgresFound& one : found) {
     if (one.status.ok()) timelines_.Saw(one.answer);
@@ -150,7 +150,8 @@ void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
       found.begin(), found.end(), [&](const PostgresFound& one) { return !one.status.ok() && one.host.Name() == led; });
   for (const PostgresFound& one : found) {
     const std::string name = one.host.Name();
-    if (one.hung) hung_[name] = {one.host, now + options_.hung_for};
+    // A survey of the hung servers renews nothing: an address that the url no longer stands for would be asked forever.
+    if (one.hung && await != Await::kAll) hung_[name] = {one.host, now + options_.hung_for};
     if (!one.status.ok()) continue;
     hung_.erase(name);
     const auto& [host, standby, identity] = one.answer;

@@ -65,14 +65,14 @@ class PostgresServers {
     std::chrono::nanoseconds until;
   };
   // The servers that a survey waits for. kWriter: a writer and all servers that have not hung. kOthers: the same
-  // without the lead, to find another leader. kAll: all servers.
+  // without the lead, to find another leader. kAll: all servers, which have hung before.
   enum class Await { kWriter, kOthers, kAll };
 
   PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
 
   std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
   // Remembers the answers, and ends a lead that they show to be over.
-  void Learn(const std::vector<PostgresFound>& found);
+  void Learn(const std::vector<PostgresFound>& found, Await await);
   // The lead of this identity. UNAVAILABLE: a higher timeline was seen meanwhile.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
   // Turns the answers of rejected servers into errors.

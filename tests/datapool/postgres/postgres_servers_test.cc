@@ -155,6 +155,35 @@ TEST_F(PostgresServersTest, EachAddressOfANameIsAServer) {
   EXPECT_EQ(servers->ConnectLeader().value()->host(), absl::StrCat("db(127.0.0.3):", first.port()));
 }
 
+// The address of a server that hangs leaves the name. It is asked for a while, and then no more.
+TEST_F(PostgresServersTest, AHungServerThatTheNameNoLongerMeansIsForgotten) {
+  const FakePostgres first(Server(1, "1"), false, "127.0.0.2");
+  FakePostgres second(Server(1, "2"), true, "127.0.0.3", first.port());
+  second.SetSilent(true);
+  std::atomic<bool> left = false;
+  const auto servers = PostgresServers::Make({.url = absl::StrCat("user=u sslmode=disable gssencmode=disable host=db ",
+                                                                  "connect_timeout=1 port=", first.port()),
+                                              .answer_timeout = answer_timeout_,
+                                              .look_every = std::chrono::milliseconds(20),
+                                              .watch_every = std::chrono::milliseconds(20),
+                                              .hung_for = std::chrono::seconds(1),
+                                              .resolve =
+                                                  [&](const std::string&) {
+                                                    return left ? std::vector<std::string>{"127.0.0.2"}
+                                                                : std::vector<std::string>{"127.0.0.2", "127.0.0.3"};
+                                                  }})
+                           .value();
+  ASSERT_TRUE(servers->ConnectLeader().ok());
+  ASSERT_GE(second.started(), 1);
+  left = true;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (int asked = -1; asked != second.started() && std::chrono::steady_clock::now() < end;) {
+    asked = second.started();
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // three of the surveys that ask it
+  }
+  EXPECT_LT(std::chrono::steady_clock::now(), end) << "it is asked forever";
+}
+
 // A standby follows a primary that this process never saw.
 TEST_F(PostgresServersTest, TheTimelineOfAStandbyIsRemembered) {
   a_.Say(Server(4, "1"), /*standby=*/false);
