@@ -155,6 +155,16 @@ TEST_F(PostgresServersTest, EachAddressOfANameIsAServer) {
   EXPECT_EQ(servers->ConnectLeader().value()->host(), absl::StrCat("db(127.0.0.3):", first.port()));
 }
 
+TEST_F(PostgresServersTest, ANameWithoutAddressesIsNamed) {
+  const auto servers = PostgresServers::Make({.url = "user=u host=db port=5432",
+                                              .watch = false,
+                                              .resolve = [](const std::string&) { return std::vector<std::string>{}; }})
+                           .value();
+  const absl::Status rejected = servers->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_EQ(Text(rejected), "db:5432: the name resolves to no address");
+}
+
 // The address of a server that hangs leaves the name. It is asked for a while, and then no more.
 TEST_F(PostgresServersTest, AHungServerThatTheNameNoLongerMeansIsForgotten) {
   const FakePostgres first(Server(1, "1"), false, "127.0.0.2");
