@@ -90,6 +90,13 @@ class PostgresServersTest : public ::testing::Test {
     return lead.over();
   }
 
+  // The server's rows of shards: place among the shards that acknowledged commits, run, and number.
+  static void Hold(FakePostgres& server, const FakePostgres::Rows& stored) {
+    server.Answer([stored](const std::string&) -> FakePostgres::Rows { return stored; });
+  }
+
+  const PostgresCommits first_{"\"p_0\".record", "commits 1", "run", 0, ""};
+  const PostgresCommits second_{"\"p_1\".record", "commits 2", "run", 0, ""};
   const testing::TempDir dir_;
   std::chrono::milliseconds answer_timeout_ = std::chrono::hours(1);
   FakePostgres a_{Server(1, "1")}, b_{Server(1, "2"), /*standby=*/true}, c_{Server(1, "3"), /*standby=*/true};
@@ -223,6 +230,53 @@ TEST_F(PostgresServersTest, ARejectedServerDoesNotLeadAgain) {
   a_.Stop();
   b_.Say(Server(1, "3"), /*standby=*/false);
   EXPECT_EQ(servers->ConnectLeader().value()->host(), b_.name()) << "it was started again, and may have it now";
+}
+
+// Two shards have acknowledged commits. Whichever connects first, the server must have those of both.
+TEST_F(PostgresServersTest, AServerThatLacksACommitOfOneShardLeadsForNone) {
+  const auto servers = Servers({&a_, &b_, &c_});
+  const auto writer = servers->ConnectLeader().value();
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), first_, 3), absl::OkStatus());
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), second_, 5), absl::OkStatus());
+  a_.Stop();
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  Hold(b_, {{"0", "run", "3"}, {"1", "run", "4"}});
+  const absl::Status rejected = servers->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(Text(rejected),
+              AllOf(HasSubstr(b_.name() + " (timeline 2) lacks acknowledged records of \"p_1\""),
+                    HasSubstr("it has 4 of this process's commits, and commit 5 was acknowledged by " + a_.name())));
+  EXPECT_TRUE(servers->lead()->must_commit());
+  EXPECT_FALSE(servers->lead()->leads());
+  EXPECT_THAT(Text(servers->ConnectSame().status()), HasSubstr("lacks acknowledged records")) << "nor is it read";
+  EXPECT_THAT(Text(servers->ConnectLeader().status()), HasSubstr("lacks acknowledged records"));
+  c_.Say(Server(2, "3"), /*standby=*/false);
+  Hold(c_, {{"1", "run", "6"}, {"0", "run", "3"}});  // the last one without an answer
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), c_.name());
+}
+
+TEST_F(PostgresServersTest, AShardThatIsClosedOrAnotherRunsIsNotMissed) {
+  const auto servers = Servers({&a_, &b_});
+  const auto writer = servers->ConnectLeader().value();
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), first_, 3), absl::OkStatus());
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), second_, 5), absl::OkStatus());
+  Hold(a_, {{"0", "another", ""}, {"1", "run", "5"}});
+  EXPECT_TRUE(servers->ConnectLeader().ok());
+  servers->Forget(second_.key);
+  Hold(a_, {{"0", "run", "3"}});
+  EXPECT_TRUE(servers->ConnectLeader().ok());
+}
+
+// Its successor was checked without the commit.
+TEST_F(PostgresServersTest, AServerThatWasLeftAcknowledgesNothing) {
+  const auto servers = Servers({&a_, &b_});
+  const auto before = servers->ConnectLeader().value();
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  ASSERT_EQ(servers->ConnectLeader().value()->host(), b_.name());
+  const absl::Status late = servers->Acknowledge(*before->lead(), first_, 1);
+  EXPECT_TRUE(absl::IsUnavailable(late)) << late;
+  EXPECT_THAT(Text(late), HasSubstr(a_.name() + " (timeline 1) is left"));
+  EXPECT_TRUE(servers->ConnectLeader().ok()) << "it was not acknowledged, so nothing is missing";
 }
 
 TEST_F(PostgresServersTest, WhoDidNotAnswerIsNamed) {
