@@ -13,18 +13,26 @@ int64_t NumberOf(std::string_view text) {
   return absl::SimpleAtoi(base::View(text), &number) ? number : 0;
 }
 
-// The number that each shard's row has at the server; 0 = there is no row.
+// The number that each shard's row has at the server; 0 = there is no row, or no table.
 absl::StatusOr<std::vector<int64_t>> StoredNumbers(PostgresConnection& connection,
                                                    const std::vector<PostgresCommits>& shards) {
-  std::string sql;
+  std::string tables, sql;
   for (size_t i = 0; i < shards.size(); ++i) {
+    absl::StrAppend(&tables, tables.empty() ? "" : " union all ", "select ", i, " where to_regclass('", shards[i].table,
+                    "') is not null");
+  }
+  INGOT_ASSIGN_OR_RETURN(const PostgresRows present, connection.Execute(tables));
+  std::vector<int64_t> numbers(shards.size(), 0);
+  for (int row = 0; row < present.size(); ++row) {
+    const auto i = static_cast<size_t>(NumberOf(present.Value(row, 0)));
+    if (i >= shards.size()) continue;
     const std::string value =
         absl::StrCat("(select convert_from(value, 'UTF8') from ", shards[i].table, " where family = 0 and key = '");
     absl::StrAppend(&sql, sql.empty() ? "" : " union all ", "select ", i, ", ", value, "run'), ", value, shards[i].key,
                     "')");
   }
+  if (sql.empty()) return numbers;
   INGOT_ASSIGN_OR_RETURN(const PostgresRows rows, connection.Execute(sql));
-  std::vector<int64_t> numbers(shards.size(), 0);
   for (int row = 0; row < rows.size(); ++row) {
     const auto i = static_cast<size_t>(NumberOf(rows.Value(row, 0)));
     if (i >= shards.size()) continue;

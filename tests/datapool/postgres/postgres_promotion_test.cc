@@ -366,6 +366,27 @@ TEST(ForkTest, AServerThatLacksRecordsOfOneShardIsRejectedForAll) {
   EXPECT_EQ(calls(1), 0);
 }
 
+// The pool was made after the standby was gone.
+TEST(ForkTest, AServerWithoutThePoolsTableIsRejected) {
+  if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
+  PostgresServer primary;
+  ASSERT_TRUE(primary.ok());
+  PostgresServer standby(primary, "standby");
+  ASSERT_TRUE(standby.ok());
+  standby.Stop(SIGQUIT);
+  const testing::TempDir dir;
+  const auto pool = datapool::OpenPool(SingleOptions(dir.path(), {&primary, &standby})).value();
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
+  primary.Stop(SIGQUIT);
+  standby.Start();
+  standby.Promote();
+  ASSERT_TRUE(standby.ok());
+  const absl::Status rejected = UntilDecided([&] { return pool->StoreEpisode(Open("b", 2, 0)); });
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()),
+              ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) lacks acknowledged records"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Paused, PromotionTest, ::testing::Values(0, 4));
 
 }  // namespace

@@ -92,7 +92,12 @@ class PostgresServersTest : public ::testing::Test {
 
   // The server's rows of shards: place among the shards that acknowledged commits, run, and number.
   static void Hold(FakePostgres& server, const FakePostgres::Rows& stored) {
-    server.Answer([stored](const std::string&) -> FakePostgres::Rows { return stored; });
+    server.Answer([stored](const std::string& sql) -> FakePostgres::Rows {
+      if (sql.find("to_regclass") == std::string::npos) return stored;
+      FakePostgres::Rows tables;
+      for (const std::vector<std::string>& row : stored) tables.push_back({row[0]});
+      return tables;
+    });
   }
 
   const PostgresCommits first_{"\"p_0\".record", "commits 1", "run", 0, ""};
@@ -253,6 +258,19 @@ TEST_F(PostgresServersTest, AServerThatLacksACommitOfOneShardLeadsForNone) {
   c_.Say(Server(2, "3"), /*standby=*/false);
   Hold(c_, {{"1", "run", "6"}, {"0", "run", "3"}});  // the last one without an answer
   EXPECT_EQ(servers->ConnectLeader().value()->host(), c_.name());
+}
+
+TEST_F(PostgresServersTest, AServerWithoutATableOfAShardIsRejectedByName) {
+  const auto servers = Servers({&a_, &b_});
+  const auto writer = servers->ConnectLeader().value();
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), first_, 3), absl::OkStatus());
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), second_, 5), absl::OkStatus());
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  Hold(b_, {{"0", "run", "3"}});
+  const absl::Status rejected = servers->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(Text(rejected), AllOf(HasSubstr(b_.name() + " (timeline 2) lacks acknowledged records of \"p_1\""),
+                                    HasSubstr("it has 0 of this process's commits")));
 }
 
 TEST_F(PostgresServersTest, AShardThatIsClosedOrAnotherRunsIsNotMissed) {
