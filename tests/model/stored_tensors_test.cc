@@ -74,7 +74,7 @@ TEST_F(Sparse, AModelBeyondTheMemoryIsRejectedByNameAndNumbers) {
   EXPECT_THAT(Rejection(config, absl::StatusCode::kResourceExhausted),
               AllOf(HasSubstr(path_ + ": 21 tensors need " + std::to_string(bytes)),
                     HasSubstr("'lm_head.weight' [16777216, 65536] of " + path_ + " 2199023255552 of them"),
-                    HasSubstr("are there")));
+                    HasSubstr("are available")));
 }
 
 TEST_F(Sparse, TheMemoryThatIsThereDecides) {

@@ -256,7 +256,7 @@ url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0
         "agents.concurrency": 24, "scheduler.total_steps": 14, "scheduler.max_staleness": 3, "scheduler.drop_zero_variance": "false"})
     check(code == 0, output)
     start, end = output.split("step", 1)[0], output.split("wall time")[-1]
-    for text, words in ((start, "warning: trainer.learning_rate is 0.1, and 1e-08 to 0.005 is usual"),
+    for text, words in ((start, "warning: trainer.learning_rate is 0.1; 1e-08 to 0.005 is usual"),
                         (start, "warning: 2 of 2 tasks of eval.tasks are also training tasks"),
                         (end, "warning: the reward fell from "),
                         (end, "of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high)")):
