@@ -25,5 +25,6 @@ if [ $status != 0 ] && [ -f "$logs/LastTestsFailed.log" ] && [ "$(wc -l < "$logs
 fi
 printf '\nmachine: %s, %s cores,%s\n' "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
   "$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | grep -oE ' (amx_bf16|avx512_bf16|avx512f|avx2)\b' | sort -u | tr -d '\n')"
+python3 scripts/costs.py "$build"
 python3 scripts/test_summary.py "$logs/FirstTest.log" "${again[@]}"
 exit $status

@@ -8,6 +8,7 @@
 
 #include "agents/exit_output.h"
 #include "agents/mcp/mcp_http.h"
+#include "http/site_check.h"
 
 namespace ingot::agents {
 namespace {
@@ -34,6 +35,12 @@ bool IsGoneAfterPause(const sandbox::Companion* companion) {
 
 using Greeting = EpisodeServers::Greeting;
 
+// Another try would not help.
+bool IsFinal(const absl::Status& answered) {
+  return answered.ok() || absl::IsInternal(answered) || absl::IsInvalidArgument(answered) ||
+         absl::IsPermissionDenied(answered);
+}
+
 // Asks until the server answers, has ended, or its time is over.
 absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Sandbox& sandbox,
                          const sandbox::Cancellation* cancel, Greeting greet) {
@@ -46,7 +53,7 @@ absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companio
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Steady::now());
     request.timeout = std::clamp<std::chrono::milliseconds>(left, std::chrono::milliseconds(1), kOneTry);
     absl::Status answered = greet(request);
-    if (answered.ok() || absl::IsInternal(answered)) return answered;
+    if (IsFinal(answered)) return answered;
     if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the runner was stopped");
     if (IsGoneAfterPause(companion)) return absl::InternalError("its program has ended");
     if (Steady::now() >= deadline) {
@@ -110,7 +117,8 @@ absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variab
 absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Sandbox& sandbox,
                                    const sandbox::Cancellation* cancel) {
   const auto failed = [](const absl::Status& why, const char* what, const StartedMcpServer& server) {
-    const std::string& shown = server.argv.empty() ? server.url : server.argv[0];
+    // Only the host of a URL, which may hold a key.
+    const std::string shown(server.argv.empty() ? http::HostOfUrl(server.url) : server.argv[0]);
     return base::Annotate(why, absl::StrCat("the ", what, " '", server.name, "' (", shown, ") did not start"));
   };
   // Servers over stdin first: their start is a command, whose end ends companions. Servers that listen may need a

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/open_file.h"
+#include "base/random.h"
 
 namespace ingot::base {
 namespace {
@@ -41,8 +42,8 @@ absl::Status WriteFileDurably(const std::string& path, std::string_view contents
 }
 
 absl::Status ReplaceFileBy(const std::string& path, const WriteDraft& write, const Replacement& how) {
-  const std::string draft = absl::StrCat(path, ".", ::getpid(), ".new");
-  const Fd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, how.mode));
+  const std::string draft = absl::StrCat(path, ".", RandomHex(8), ".new");
+  const Fd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, how.mode));
   if (!file.valid()) return Failed("create", draft);
   absl::Status status = write(file.get(), draft);
   if (status.ok() && how.durable && ::fsync(file.get()) != 0) status = Failed("fsync", draft);

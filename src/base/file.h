@@ -28,8 +28,8 @@ struct Replacement {
   bool durable = true;  // false: a crash of the machine may leave an empty file; one of the process may not
 };
 // Replaces the contents of `path` atomically: a crash leaves the old file or the whole new file, and after OK the new
-// file is durable. A failure leaves the old file. Only a crash leaves the draft, PATH.PID.new. One thread of a process
-// may replace a file at a time; of several processes the last wins.
+// file is durable. A failure leaves the old file. Only a crash leaves the draft, PATH.RANDOM.new. Of several writers at
+// a time, on whatever machine, the last wins.
 absl::Status ReplaceFile(const std::string& path, std::string_view contents, const Replacement& how = {});
 // The same, with what `write` puts into the file `fd` of the name `draft`.
 using WriteDraft = std::function<absl::Status(int fd, const std::string& draft)>;

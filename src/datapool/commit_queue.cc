@@ -1,7 +1,5 @@
 #include "datapool/commit_queue.h"
 
-#include <algorithm>
-
 #include "base/retry.h"
 #include "base/waits.h"
 
@@ -53,6 +51,7 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   }
   v1::PoolStatusResponse counters = counters_;
   size_t committed = 0;
+  const Waiter* damaged = nullptr;  // its statement found damage, which ended the connection
   while (committed < waiters.size() && (committed == 0 || batch->bytes() < kMaxBatchBytes)) {
     Waiter& waiter = *waiters[committed++];
     const v1::PoolStatusResponse before = counters;
@@ -63,20 +62,22 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
     } else {
       counters = before;
       if (const absl::Status status = batch->RollbackToSavePoint(); !status.ok()) waiter.status = status;
+      if (damaged == nullptr && absl::IsDataLoss(waiter.status) && database_.failed()) damaged = &waiter;
     }
   }
-  // OK for a repeated mutation promises that the first one is durable. Another thread may have made it and may still
-  // wait.
-  const bool promises = std::any_of(waiters.begin(), waiters.begin() + static_cast<std::ptrdiff_t>(committed),
-                                    [](const Waiter* waiter) { return waiter->status.ok(); });
+  // Shared records are written even without a change. OK for a repeated mutation promises that the first one is
+  // durable; another thread or process may have made it and may still wait. A rejection rests on the rows of a server
+  // that may have been replaced: only an acknowledged commit shows that it leads.
   const bool changed = !batch->empty() || counters.SerializeAsString() != counters_.SerializeAsString();
-  if (!changed && !(database_.shared() && promises)) return committed;
+  if (!changed && !database_.shared()) return committed;
   batch->Put(kMeta, "counters", counters.SerializeAsString());
   if (const absl::Status written = database_.Write(*batch); written.ok()) {
     counters_ = counters;
   } else {
     for (size_t i = 0; i < committed; ++i) {
-      if (waiters[i]->status.ok()) waiters[i]->status = written;
+      absl::Status& status = waiters[i]->status;
+      const bool rejected = !status.ok() && !absl::IsUnavailable(status) && waiters[i] != damaged;
+      if (status.ok() || (rejected && database_.shared())) status = written;
     }
   }
   return committed;

@@ -23,7 +23,8 @@ class CommitQueue {
 
   CommitQueue(Database& database, size_t max_waiting) : database_(database), max_waiting_(max_waiting) {}
 
-  // Returns the mutation's status; if OK, its changes are durable. RESOURCE_EXHAUSTED, with a time to wait, if
+  // Returns the mutation's status; if OK, its changes are durable. If other processes write the database too, a commit
+  // confirms every status, and the commit's error replaces it. RESOURCE_EXHAUSTED, with a time to wait, if
   // `max_waiting` mutations wait already.
   absl::Status Run(const Mutation& mutation);
 

@@ -1,6 +1,8 @@
 #include "datapool/episode_mutations.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -8,6 +10,8 @@
 #include "datapool/episode_record.h"
 #include "datapool/group_segments.h"
 #include "datapool/serialize.h"
+#include "datapool/validate.h"
+#include "tree/signal_bounds.h"
 
 namespace ingot::datapool {
 namespace {
@@ -56,6 +60,16 @@ void AddRewards(v1::Episode& episode, const Earned& earned) {
   for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
 }
 
+// INVALID_ARGUMENT: with the request the episode has too many signals or facts, so that no end with them could be stored.
+absl::Status CheckRoom(const v1::Episode& stored, const v1::Episode& rewarded, const v1::StoreRewardRequest& request) {
+  if (rewarded.signals().size() > tree::kMaxSignals && rewarded.signals().size() > stored.signals().size()) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(stored), " would have ", rewarded.signals().size(),
+                                                   " signals; at most ", tree::kMaxSignals));
+  }
+  if (request.facts().empty()) return absl::OkStatus();
+  return base::Annotate(ValidateFactBounds(rewarded.facts()), Describe(stored) + " with these facts");
+}
+
 // The error for a request that its writer gave up on and that arrives after later requests.
 absl::Status LateReward(const v1::Episode& stored, int64_t number) {
   return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " keeps its rewards: request ", number,
@@ -64,6 +78,24 @@ absl::Status LateReward(const v1::Episode& stored, int64_t number) {
 }
 
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
+
+// Adds a default outcome. It replaces no posted signal or fact, and those that do not fit beside the posted ones are left
+// out: the end must succeed.
+void AddDefault(v1::Episode& episode, const v1::DefaultOutcome& outcome) {
+  episode.set_reward(outcome.reward());
+  episode.set_detail(outcome.detail());
+  // In the order of their names, so that the same ones are left out each time.
+  const std::map<std::string, double> signals(outcome.signals().begin(), outcome.signals().end());
+  const std::map<std::string, std::string> facts(outcome.facts().begin(), outcome.facts().end());
+  for (const auto& [name, value] : signals) {
+    const bool fits = !episode.signals().contains(name) && episode.signals().size() < tree::kMaxSignals;
+    if (fits) (*episode.mutable_signals())[name] = value;
+  }
+  for (const auto& [name, json] : facts) {
+    const bool fits = !episode.facts().contains(name) && tree::HasRoomForFact(episode.facts(), name, json);
+    if (fits) (*episode.mutable_facts())[name] = json;
+  }
+}
 
 // The episode as the request ends it. `by_default`: it had no reward before.
 v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool by_default) {
@@ -82,11 +114,7 @@ v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool 
     episode.set_reward(episode.reward());  // its own is 0 if only calls were rewarded
     return episode;
   }
-  const v1::DefaultOutcome& outcome = request.unless_rewarded();
-  episode.set_reward(outcome.reward());
-  for (const auto& [name, value] : outcome.signals()) (*episode.mutable_signals())[name] = value;
-  for (const auto& [name, json] : outcome.facts()) (*episode.mutable_facts())[name] = json;
-  episode.set_detail(outcome.detail());
+  AddDefault(episode, request.unless_rewarded());
   return episode;
 }
 
@@ -197,6 +225,7 @@ absl::Status StageStoreReward(Database::Batch& batch, const v1::StoreRewardReque
   }
   rewarded.set_reward_number(std::max(stored.reward_number(), request.number()));
   if (!changes && rewarded.reward_number() == stored.reward_number()) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(CheckRoom(stored, rewarded, request));
   INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, request.episode_id(), request.call_rewards()));
   PutProgress(batch, rewarded);
   return absl::OkStatus();

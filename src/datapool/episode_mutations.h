@@ -15,6 +15,7 @@ namespace ingot::datapool {
 absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                const v1::StoreEpisodeRequest& request, int64_t unix_ns);
 
+// INVALID_ARGUMENT: the episode would have more signals or facts than tree/signal_bounds.h allows.
 absl::Status StageStoreReward(Database::Batch& batch, const v1::StoreRewardRequest& request);
 
 absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& request);

@@ -107,10 +107,7 @@ absl::Status ValidateRewards(const Earned& earned) {
     const std::string fault = tree::SignalFault(value);
     if (!fault.empty()) return Invalid(absl::StrCat("signal '", name, "' ", fault));
   }
-  if (earned.facts().size() > tree::kMaxFacts || tree::FactBytes(earned.facts()) > tree::kMaxFactBytes) {
-    return Invalid(absl::StrCat(earned.facts().size(), " facts of ", tree::FactBytes(earned.facts()),
-                                " bytes; at most ", tree::kMaxFacts, " of ", tree::kMaxFactBytes, " in all"));
-  }
+  INGOT_RETURN_IF_ERROR(ValidateFactBounds(earned.facts()));
   for (const auto& [call, reward] : earned.call_rewards()) {
     const std::string fault = tree::RewardFault(reward);
     if (!fault.empty()) return Invalid(absl::StrCat("the reward of call '", call, "' ", fault));
@@ -213,6 +210,12 @@ absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t ma
     if (!status.ok()) return base::Annotate(status, absl::StrCat("segments[", i, "]"));
   }
   return ValidateStrings(request);
+}
+
+absl::Status ValidateFactBounds(const google::protobuf::Map<std::string, std::string>& facts) {
+  if (facts.size() <= tree::kMaxFacts && tree::FactBytes(facts) <= tree::kMaxFactBytes) return absl::OkStatus();
+  return Invalid(absl::StrCat(facts.size(), " facts of ", tree::FactBytes(facts), " bytes; at most ", tree::kMaxFacts,
+                              " of ", tree::kMaxFactBytes, " in all"));
 }
 
 absl::Status ValidateStoreReward(const v1::StoreRewardRequest& request) {

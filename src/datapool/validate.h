@@ -2,6 +2,10 @@
 // request must be UTF-8: protobuf would write any other record and could not read it again. Pure.
 #pragma once
 
+#include <google/protobuf/map.h>
+
+#include <string>
+
 #include "base/status.h"
 #include "proto/datapool.pb.h"
 
@@ -10,6 +14,8 @@ namespace ingot::datapool {
 absl::Status ValidateSegment(const v1::Segment& segment);
 absl::Status ValidateStoreEpisode(const v1::StoreEpisodeRequest& request);
 absl::Status ValidateAppendCall(const v1::AppendCallRequest& request, int64_t max_bytes);
+// The facts of a whole episode, or of a request (tree/signal_bounds.h).
+absl::Status ValidateFactBounds(const google::protobuf::Map<std::string, std::string>& facts);
 absl::Status ValidateStoreReward(const v1::StoreRewardRequest& request);
 absl::Status ValidateStoreEnd(const v1::StoreEndRequest& request);
 absl::Status ValidateTakeOverEpisode(const v1::TakeOverEpisodeRequest& request);

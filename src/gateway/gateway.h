@@ -242,8 +242,8 @@ class Gateway {
   absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection);
   // Whether a snapshot request for the episode may go out. Forgets requests of episodes that are no longer here.
   bool IsServed(const std::string& episode_id);
-  // Call it before naming a call by its number: finds out which calls with lost responses the pool holds. UNAVAILABLE:
-  // the pool does not answer.
+  // Call it before naming a call by its number, or by an id that is not known here: finds out which calls with lost responses the pool holds. UNAVAILABLE:
+  // the pool does not answer, or has answered only some of the requests within end_wait_s.
   absl::Status SettleCalls(const std::shared_ptr<Episode>& episode);
   // Call it before an end that depends on an earlier reward: if no reward is known, reads from the pool whether there
   // is one.

@@ -48,14 +48,21 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
   INGOT_RETURN_IF_ERROR(CheckRewards(request));
-  if (!request.call_rewards().empty()) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
-  const auto earned = episode->StartReward(request, base::FromSeconds(core_.options.end_wait_s));
-  if (!earned.ok()) return Confirmed(episode, earned.status());
+  // Before any wait for the pool: a reward that its client gave up on never follows the reward posted in its place.
+  auto turn = episode->TakeRewardTurn(base::FromSeconds(core_.options.end_wait_s));
+  if (!turn.ok()) return Confirmed(episode, turn.status());
+  if (!episode->HoldsCalls(request)) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
+  const auto earned = episode->StartReward(request);
+  if (!earned.ok()) {
+    turn->reset();
+    return Confirmed(episode, earned.status());
+  }
   absl::Status stored;
   if (core_.parts.pool != nullptr) {
     stored = base::Annotate(core_.parts.pool->StoreReward(*earned), "the reward could not be stored");
   }
-  episode->FinishReward(*earned, stored.ok());
+  if (stored.ok()) episode->CountReward(*earned);
+  turn->reset();
   return absl::IsAborted(stored) ? GiveUp(episode) : stored;
 }
 

@@ -63,12 +63,14 @@ absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::S
 
 absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
   constexpr char kWhat[] = "it is not known which calls of the episode are recorded: send the reward again";
+  const auto deadline = core_.parts.clock->Now() + base::FromSeconds(core_.options.end_wait_s);
   for (const v1::AppendCallRequest& lost : episode->LostAppends()) {
     // Sending it again settles whether it is stored; reading the pool would miss an append that is still on its way.
     const absl::Status again = core_.parts.pool->AppendCall(lost);
     if (absl::IsAborted(again)) return GiveUp(episode);
     if (!again.ok() && !datapool::IsRejection(again)) return base::Annotate(again, kWhat);
     episode->SettleAppend(lost.call(), again);
+    if (core_.parts.clock->Now() > deadline) return absl::UnavailableError(kWhat);  // other rewards wait for this one
   }
   if (!episode->HasUnknownCalls()) return absl::OkStatus();
   v1::GetEpisodeRequest get;

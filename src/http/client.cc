@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -102,6 +103,14 @@ bool IsLoopback(const Url& url) {
          (inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
+absl::Status AddLine(const std::string& line, HeaderList& list) {
+  curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
+  if (longer == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
+  (void)list.release();
+  list.reset(longer);
+  return absl::OkStatus();
+}
+
 // INVALID_ARGUMENT: the server might read something else. The error does not show the value, which may be a key.
 absl::Status AddHeader(const std::string& name, const std::string& value, HeaderList& list) {
   const auto in_name = [](unsigned char c) { return absl::ascii_isgraph(c) && c != ':' && c != '"'; };
@@ -114,18 +123,16 @@ absl::Status AddHeader(const std::string& name, const std::string& value, Header
     return absl::InvalidArgumentError(
         absl::StrCat("the header '", name, "' holds a line break or another control character"));
   }
-  curl_slist* const longer = curl_slist_append(list.get(), absl::StrCat(name, ": ", value).c_str());
-  if (longer == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
-  (void)list.release();
-  list.reset(longer);
-  return absl::OkStatus();
+  // libcurl sends "X;" as an empty X, and sends nothing for "X:".
+  const bool is_empty = absl::StripAsciiWhitespace(value).empty();
+  return AddLine(is_empty ? name + ";" : absl::StrCat(name, ": ", value), list);
 }
 
 absl::StatusOr<HeaderList> HeadersOf(const ClientRequest& request) {
   HeaderList list;
   for (const auto& [name, value] : request.headers) INGOT_RETURN_IF_ERROR(AddHeader(name, value, list));
   if (!request.key.empty()) INGOT_RETURN_IF_ERROR(AddHeader("Authorization", "Bearer " + request.key, list));
-  if (!request.asks_first) INGOT_RETURN_IF_ERROR(AddHeader("Expect", "", list));
+  if (!request.asks_first) INGOT_RETURN_IF_ERROR(AddLine("Expect:", list));
   return list;
 }
 
@@ -151,7 +158,11 @@ class CurlOptions {
 void SetTrust(const ClientRequest& request, CurlOptions& options) {
   const char* const file = std::getenv("SSL_CERT_FILE");
   const char* const folder = std::getenv("SSL_CERT_DIR");
-  if (!request.ca.empty()) return options.Set(CURLOPT_CAINFO, request.ca);
+  if (!request.ca.empty()) {
+    options.Set(CURLOPT_CAINFO, request.ca);
+    options.Set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // else libcurl's own folder is trusted too
+    return;
+  }
   if (file != nullptr && *file != '\0') options.Set(CURLOPT_CAINFO, file);
   if (folder != nullptr && *folder != '\0') options.Set(CURLOPT_CAPATH, folder);
 }
@@ -205,14 +216,23 @@ CURLcode SetRequest(Transfer& transfer, const Url& url, const HeaderList& header
   return options.fault();
 }
 
-absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::string& reason) {
+// For a failed connection libcurl writes "Failed to connect to HOST port PORT after 0 ms: Couldn't connect to server".
+// The system's reason, such as "Connection refused", replaces the end.
+std::string ReasonOf(CURL* curl, CURLcode code, const std::string& text) {
+  if (text.empty()) return curl_easy_strerror(code);
+  long error = 0;
+  if (code != CURLE_COULDNT_CONNECT || curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &error) != CURLE_OK) return text;
+  if (error == 0) return text;
+  return absl::StrCat(text.substr(0, text.find(" after ")), ": ", std::strerror(static_cast<int>(error)));
+}
+
+absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::string& why) {
   if (transfer.too_large) return absl::ResourceExhaustedError("the response is over the size limit");
   if (transfer.cancelled) return absl::CancelledError("the caller gave up waiting");
   if (!transfer.no_socket.ok()) return transfer.no_socket;
   const bool ended = code == CURLE_OK || transfer.ended_by_caller;
   if (ended && transfer.answer.status == 0) return absl::UnavailableError("the response has no status");
   if (ended) return std::move(transfer.answer);
-  const std::string why = reason.empty() ? curl_easy_strerror(code) : reason;
   if (code == CURLE_OPERATION_TIMEDOUT) return absl::DeadlineExceededError(why);
   const bool untrusted =
       code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_ISSUER_ERROR;
@@ -286,8 +306,9 @@ absl::StatusOr<Answer> Client::Send(const ClientRequest& request) {
   if (!name.path.empty()) options.Set(CURLOPT_UNIX_SOCKET_PATH, name.path);
   CURLcode code = SetRequest(transfer, url, headers, options);
   if (code == CURLE_OK) code = session->Run(transfer);
+  const std::string why = ReasonOf(curl, code, &reason[0]);
   Return(std::move(session));
-  absl::StatusOr<Answer> answer = ResultOf(std::move(transfer), code, &reason[0]);
+  absl::StatusOr<Answer> answer = ResultOf(std::move(transfer), code, why);
   if (answer.ok()) return answer;
   const std::string secret = request.signature.has_value() ? request.signature->secret : "";
   return base::WithoutKey(base::WithoutKey(answer.status(), request.key), secret);

@@ -102,6 +102,7 @@ bool Places::EvictOverdue(const Source* newcomer) {
 size_t Places::EvictOverdueFrom(Source& source, size_t count) {
   const std::chrono::nanoseconds before = Overdue();
   const size_t begun = EvictFrom(source, Stage::kHead, count, before);
+  if (begun == count) return begun;  // the source may be gone with its last place
   return begun + EvictFrom(source, Stage::kNew, count - begun, before);
 }
 

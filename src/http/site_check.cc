@@ -52,7 +52,8 @@ std::string_view HostOf(std::string_view authority) {
 std::string_view HostOfUrl(std::string_view url) {
   const size_t scheme = url.find("://");
   if (scheme != std::string_view::npos) url.remove_prefix(scheme + 3);
-  return HostOf(url.substr(0, url.find_first_of("/?#")));
+  const std::string_view authority = url.substr(0, url.find_first_of("/?#"));
+  return HostOf(authority.substr(authority.rfind('@') + 1));  // without a user; npos + 1 is 0
 }
 
 SiteCheck::SiteCheck(const Options& options)

@@ -34,7 +34,7 @@ class SiteCheck {
   std::vector<std::string> hosts_, origins_;  // in lower case
 };
 
-// The host of a Host field, or of a URL, without port and brackets.
+// The host of a Host field, or of a URL, without user, port and brackets.
 std::string_view HostOf(std::string_view authority);
 std::string_view HostOfUrl(std::string_view url);
 

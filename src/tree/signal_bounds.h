@@ -30,6 +30,12 @@ size_t FactBytes(const Facts& facts) {
   return bytes;
 }
 
+// Whether facts with one more stay within the bounds. REQUIRES: no fact has this name.
+template <typename Facts>
+bool HasRoomForFact(const Facts& facts, std::string_view name, std::string_view json) {
+  return facts.size() < kMaxFacts && FactBytes(facts) + name.size() + json.size() <= kMaxFactBytes;
+}
+
 // Whether a signal is a metric under its own name. Every other signal is the metric signal/NAME, so that an agent can
 // neither invent a metric nor change one that the trainer measures.
 inline bool HasOwnMetric(std::string_view signal) {

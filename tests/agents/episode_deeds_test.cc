@@ -199,19 +199,16 @@ TEST_F(EpisodeDeedsTest, AVerifierWithoutItsShellIsTheFailureOfHoweverManyAgents
   if (MakeImage().empty()) GTEST_SKIP() << "needs busybox-static";
   recipe().verifier.command = {"/bin/sh", "-c", "exit 0"};
   recipe().on_crash = "zero";
-  for (const uid_t user : Users()) {
-    for (const char* const sandbox : {"agent", "changed"}) {
-      As(user, [&] {
-        recipe().verifier_sandbox = sandbox;
-        auto ground = Ground("auto");
-        if (ground == nullptr || ground->probe_result().isolation < sandbox::IsolationLevel::kNamespaces ||
-            !ground->probe_result().layers)
-          return;
-        const std::string where =
-            absl::StrCat("uid ", user, ", ", ground->probe_result().Describe(), ", sandbox ", sandbox);
-        ExpectOfAgents(std::vector<std::string>(12, "rm /bin/sh"), std::move(ground), where);
-      });
+  if (geteuid() != 0) GTEST_SKIP() << "only agents of root's runner own the image's programs";
+  for (const char* const sandbox : {"agent", "changed"}) {
+    recipe().verifier_sandbox = sandbox;
+    auto ground = Ground("auto");
+    if (ground == nullptr || ground->probe_result().isolation < sandbox::IsolationLevel::kNamespaces ||
+        !ground->probe_result().layers) {
+      GTEST_SKIP() << "needs an image in layers";
     }
+    const std::string where = absl::StrCat(ground->probe_result().Describe(), ", sandbox ", sandbox);
+    ExpectOfAgents(std::vector<std::string>(12, "rm /bin/sh"), std::move(ground), where);
   }
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // Answers `initialize`, and any other request with its header X-Key.
 constexpr char kServer[] = R"(
@@ -177,11 +178,21 @@ TEST_F(EpisodeServersTest, AServerElsewhereIsReachedAndItsKeyStaysOutside) {
 }
 
 TEST_F(EpisodeServersTest, AServerElsewhereThatNobodyReachesFailsTheEpisodeByName) {
-  server_.url = "http://127.0.0.1:1/mcp";
+  server_.url = "http://127.0.0.1:1/mcp?key=secret";
   server_.start_timeout_s = 0.2;
   const EpisodeReport report = Run();
   EXPECT_EQ(report.cause, "mcp");
-  EXPECT_THAT(report.detail, HasSubstr("the MCP server 'all' (http://127.0.0.1:1/mcp) did not start"));
+  EXPECT_THAT(report.detail, HasSubstr("the MCP server 'all' (127.0.0.1) did not start: no answer within 0.2 s"));
+  EXPECT_THAT(report.detail, Not(HasSubstr("secret")));
+}
+
+TEST_F(EpisodeServersTest, AServerElsewhereThatCannotBeAskedFailsTheEpisodeAtOnce) {
+  server_.url = "http://127.0.0.1:1/mcp";
+  server_.headers = {{"X Key", "v"}};
+  const EpisodeReport report = Run();
+  EXPECT_EQ(report.cause, "mcp");
+  EXPECT_THAT(report.detail, HasSubstr("'X Key' is not a header name"));
+  EXPECT_THAT(report.detail, Not(HasSubstr("no answer within"))) << "it is not asked again";
 }
 
 TEST_F(EpisodeServersTest, SandboxesThatCannotHaveAServerRejectTheRecipeByName) {

@@ -207,9 +207,9 @@ TEST_F(ToolAgentTest, WaitsWhenTheServerIsBusy) {
 TEST_F(ToolAgentTest, AServerThatFailsEndsItWithOneClearLine) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {FakeOpenAi::Reply(R"({"error":{"message":"episode ended"}})", "410 Gone"), "the server answered 410"},
-      {FakeOpenAi::Reply("<html>"), "no chat completion"},
-      {FakeOpenAi::Reply(R"({"choices":[]})"), "no chat completion"},
-      {FakeOpenAi::Reply("\xff\xfe"), "no chat completion"},
+      {FakeOpenAi::Reply("<html>"), "not a chat completion"},
+      {FakeOpenAi::Reply(R"({"choices":[]})"), "not a chat completion"},
+      {FakeOpenAi::Reply("\xff\xfe"), "not a chat completion"},
       {FakeOpenAi::Reply(R"({"choices":[{"message":"hi"}]})"), "no message"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{", "closed the connection"},
       {"", "closed the connection"},

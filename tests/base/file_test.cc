@@ -81,22 +81,23 @@ TEST_F(FileTest, NoPathLeadsOutOfAFolder) {
 }
 
 TEST_F(FileTest, AReplacementIsWholeOrNone) {
-  const std::string path = Path("file"), draft = absl::StrCat(path, ".", getpid(), ".new");
+  const std::string path = Path("file");
   const auto entries = [&] { return std::distance(std::filesystem::directory_iterator(dir_), {}); };
   ASSERT_EQ(ReplaceFile(path, "first"), absl::OkStatus());
-  std::ofstream(draft) << "longer than what comes: a crash left it";
   ASSERT_EQ(ReplaceFile(path, "second"), absl::OkStatus());
   EXPECT_EQ(ReadFile(path).value(), "second");
   EXPECT_EQ(entries(), 1);
   // Readers see the old file until the new one is whole, and for good if it does not become so.
-  const absl::Status full = ReplaceFileBy(path, [&](int fd, const std::string& name) {
-    EXPECT_EQ(name, draft);
-    EXPECT_EQ(WriteAll(fd, "half", name), absl::OkStatus());
+  const absl::Status full = ReplaceFileBy(path, [&](int fd, const std::string& draft) {
+    EXPECT_TRUE(draft.starts_with(path + ".") && draft.ends_with(".new")) << draft;
+    EXPECT_EQ(WriteAll(fd, "half", draft), absl::OkStatus());
     EXPECT_EQ(ReadFile(path).value(), "second");
+    EXPECT_EQ(ReplaceFile(path, "third"), absl::OkStatus()) << "another writer has its own draft";
+    EXPECT_EQ(ReadFile(draft).value(), "half");
     return absl::ResourceExhaustedError("full");
   });
   EXPECT_EQ(full, absl::ResourceExhaustedError("full"));
-  EXPECT_EQ(ReadFile(path).value(), "second");
+  EXPECT_EQ(ReadFile(path).value(), "third");
   EXPECT_EQ(entries(), 1);
   ASSERT_EQ(ReplaceFile(Path("secret"), "text", {.mode = 0600, .durable = false}), absl::OkStatus());
   struct stat info;
@@ -109,7 +110,7 @@ TEST_F(FileTest, AReplacementThatFailsNamesTheFile) {
   const absl::Status folder = ReplaceFile(Path("folder"), "text");
   EXPECT_FALSE(folder.ok());
   EXPECT_NE(folder.message().find("cannot replace " + Path("folder") + ": "), std::string::npos) << folder;
-  EXPECT_FALSE(std::filesystem::exists(absl::StrCat(Path("folder"), ".", getpid(), ".new")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_), {}), 1) << "no draft is left";
   const absl::Status none = ReplaceFile(Path("none/file"), "text");
   EXPECT_TRUE(absl::IsNotFound(none)) << none;
   EXPECT_NE(none.message().find("cannot create " + Path("none/file")), std::string::npos) << none;

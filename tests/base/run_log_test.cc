@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -202,12 +203,17 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
 // As on a full disk: whoever resumes opens the log again until it can be written.
 TEST_F(RunLogTest, AResumeThatCannotWriteLosesNothingAndMayBeRepeated) {
   Append("{\"step\":0}\n{\"step\":1}\n{\"step\":2}\n");
-  const std::string draft = absl::StrCat(directory_, "/metrics.jsonl.", getpid(), ".new");
-  std::filesystem::create_directory(draft);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{4, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
   const auto failed = RunLog::Open(Options(2), &metrics_, clock_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
   EXPECT_TRUE(absl::IsUnavailable(failed.status())) << failed.status();
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
-  std::filesystem::remove(draft);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1) << "no draft is left";
   MustOpen(Options(2));
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1}));
 }

@@ -1,4 +1,4 @@
-// Reads of records whose server may cease to lead.
+// Reads and rejections from records whose server may cease to lead.
 #include "datapool/confirmed_read.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ class FakeDatabase final : public Database {
   }
   bool failed() const override { return false; }
   absl::Status Recover() override { return {}; }
-  bool shared() const override { return true; }
+  bool shared() const override { return is_shared; }
   absl::Status CheckWritable() const override { return writable; }
 
   // Another server leads from now on.
@@ -77,6 +77,7 @@ class FakeDatabase final : public Database {
   std::shared_ptr<FakeSource> server = std::make_shared<FakeSource>("a", true);
   std::function<absl::Status()> on_commit;
   absl::Status writable;
+  bool is_shared = true;
   int commits = 0;
 };
 
@@ -88,6 +89,12 @@ class ConfirmedReadTest : public ::testing::Test {
       absl::StatusOr<std::string> said = reader.Get(kMeta, "");
       if (during_) during_();
       return said;
+    });
+  }
+  // The status of a mutation that the rows of the present server reject.
+  absl::Status Reject() {
+    return queue_.Run([](Database::Batch&, v1::PoolStatusResponse&) {
+      return absl::FailedPreconditionError("the episode has ended");
     });
   }
 
@@ -172,6 +179,24 @@ TEST_F(ConfirmedReadTest, WhatIsMissingIsMissingAtANamedServer) {
 TEST_F(ConfirmedReadTest, OneForReadingAloneCommitsNothing) {
   database_.writable = absl::FailedPreconditionError("open for reading alone");
   EXPECT_EQ(Read().value(), "a");
+  EXPECT_EQ(database_.commits, 0);
+}
+
+TEST_F(ConfirmedReadTest, ACommitConfirmsARejection) {
+  EXPECT_EQ(Reject(), absl::FailedPreconditionError("the episode has ended"));
+  EXPECT_EQ(database_.commits, 1);
+}
+
+// Rows of a primary that was replaced prove nothing: the caller sends the mutation again.
+TEST_F(ConfirmedReadTest, ARejectionFailsWithTheCommit) {
+  database_.on_commit = [] { return absl::UnavailableError("PostgreSQL at a: no standby"); };
+  EXPECT_EQ(Reject(), absl::UnavailableError("PostgreSQL at a: no standby"));
+  EXPECT_EQ(database_.commits, 1);
+}
+
+TEST_F(ConfirmedReadTest, ARejectionFromRecordsOfOneProcessCommitsNothing) {
+  database_.is_shared = false;
+  EXPECT_EQ(Reject(), absl::FailedPreconditionError("the episode has ended"));
   EXPECT_EQ(database_.commits, 0);
 }
 

@@ -78,6 +78,38 @@ TEST_P(DefaultOutcomeTest, APostedRewardStays) {
   }
 }
 
+TEST_P(DefaultOutcomeTest, PostedSignalsAndFactsStay) {
+  v1::StoreRewardRequest posted;
+  posted.set_episode_id("0");
+  (*posted.mutable_signals())["malformed"] = 5;
+  (*posted.mutable_facts())["by"] = "2";
+  ASSERT_TRUE(store_->StoreReward(posted).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(store_->StoreEnd(EndByDefault("0")).ok()) << "the end, and its repetition";
+  const v1::Episode ended = Get(*store_, "0")->episode();
+  EXPECT_EQ(ended.reward(), -1);
+  EXPECT_EQ(ended.signals().at("malformed"), 5);
+  EXPECT_EQ(ended.facts().at("by"), "2");
+}
+
+TEST_P(DefaultOutcomeTest, FactsThatDoNotFitAreLeftOut) {
+  v1::StoreRewardRequest posted;
+  posted.set_episode_id("0");
+  (*posted.mutable_facts())["seen"] = std::string(200'000, '1');
+  ASSERT_TRUE(store_->StoreReward(posted).ok());
+  v1::StoreEndRequest end = EndByDefault("0");
+  (*end.mutable_unless_rewarded()->mutable_facts())["a large one"] = std::string(100'000, '2');
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status stored = store_->StoreEnd(end);
+    ASSERT_TRUE(stored.ok()) << stored << ": the end, and its repetition";
+  }
+  const v1::Episode ended = Get(*store_, "0")->episode();
+  EXPECT_EQ(ended.state(), v1::EPISODE_FINISHED);
+  EXPECT_EQ(ended.reward(), -1);
+  EXPECT_EQ(ended.facts_size(), 2);
+  EXPECT_EQ(ended.facts().at("seen"), std::string(200'000, '1'));
+  EXPECT_EQ(ended.facts().at("by"), "1");
+}
+
 TEST_P(DefaultOutcomeTest, AnotherEndIsAContradiction) {
   ASSERT_TRUE(store_->StoreReward(Reward("0", 0.75)).ok());
   for (const std::string id : {"0", "1"}) {

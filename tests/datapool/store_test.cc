@@ -206,6 +206,38 @@ TEST_P(StoreTest, RewardsOfAnOpenEpisodeAddUpAndTheLastOfANameWins) {
   EXPECT_EQ(store_->StoreReward(Reward("nobody", 1)).code(), absl::StatusCode::kNotFound);
 }
 
+// Its writer may not know what the episode holds. An end with more facts is rejected.
+TEST_P(StoreTest, RewardsOfAnEpisodeStayWithinItsBoundsTogether) {
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 0, 0)).ok());
+  const std::string large(200'000, '1');
+  const auto post = [&](const std::string& name, double reward) {
+    auto request = Reward("e", reward);
+    (*request.mutable_facts())[name] = large;
+    return store_->StoreReward(request);
+  };
+  ASSERT_TRUE(post("first", 0.25).ok());
+  const absl::Status second = post("second", 0.5);
+  EXPECT_EQ(second.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(second), HasSubstr("2 facts"));
+  EXPECT_EQ(Get(*store_, "e")->episode().reward(), 0.25) << "all or nothing";
+  ASSERT_TRUE(post("first", 0.75).ok()) << "it takes the place of the first";
+  auto signals = Reward("e", 0.75);
+  for (int i = 0; i < 256; ++i) (*signals.mutable_signals())["signal " + std::to_string(i)] = i;
+  ASSERT_TRUE(store_->StoreReward(signals).ok());
+  signals.clear_signals();
+  (*signals.mutable_signals())["another"] = 1;
+  EXPECT_EQ(store_->StoreReward(signals).code(), absl::StatusCode::kInvalidArgument);
+  const v1::Episode stored = Get(*store_, "e")->episode();
+  EXPECT_EQ(stored.facts_size(), 1);
+  EXPECT_EQ(stored.signals_size(), 256);
+  auto end = End("e", v1::EPISODE_FINISHED, stored.reward());
+  *end.mutable_signals() = stored.signals();
+  *end.mutable_facts() = stored.facts();
+  ASSERT_TRUE(store_->StoreEnd(end).ok());
+  EXPECT_EQ(Get(*store_, "e")->episode().reward(), 0.75);
+  EXPECT_EQ(Get(*store_, "e")->episode().facts().at("first"), large);
+}
+
 TEST_P(StoreTest, RewardsNameCallsOfTheirEpisodeOrNothingIsWritten) {
   for (const char* id : {"e", "ee"}) {
     ASSERT_TRUE(store_->StoreEpisode(Open(id, 0, id[1] == 'e')).ok());

@@ -107,7 +107,7 @@ TEST(BegunAnswer, IsTextOfTheAssistant) {
   }
   const absl::Status raw =
       Parse("completions", R"({"prompt":"x","continue_final_message":true,"add_generation_prompt":false})").status();
-  EXPECT_THAT(std::string(raw.message()), testing::HasSubstr("'prompt' is no conversation"));
+  EXPECT_THAT(std::string(raw.message()), testing::HasSubstr("'prompt' is not a conversation"));
 }
 
 TEST(MessagesRequest, ReadsTextWhereverItLies) {

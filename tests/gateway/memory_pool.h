@@ -33,7 +33,10 @@ class MemoryPool final : public datapool::Client {
   }
   absl::Status AppendCall(const v1::AppendCallRequest& request) override {
     base::MutexLock lock(mu_);
+    ++appends_waiting_;
+    changed_.SignalAll();
     while (append_gate_) changed_.Wait(mu_);
+    --appends_waiting_;
     if (!fail_append.ok()) return Unshared(fail_append);
     const auto episode = episodes_.find(request.call().episode_id());
     if (episode == episodes_.end()) return absl::NotFoundError("no such episode");
@@ -186,6 +189,11 @@ class MemoryPool final : public datapool::Client {
     append_gate_ = closed;
     changed_.SignalAll();
   }
+  // Blocks until a call waits at the gate. REQUIRES: the gate is closed.
+  void WaitForAppend() {
+    base::MutexLock lock(mu_);
+    while (appends_waiting_ == 0) changed_.Wait(mu_);
+  }
   // RewardEpisode waits while the gate is closed.
   void CloseRewardGate(bool closed) {
     base::MutexLock lock(mu_);
@@ -260,6 +268,7 @@ class MemoryPool final : public datapool::Client {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
+  int appends_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   int lost_answers_ ABSL_GUARDED_BY(mu_) = 0;
   bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
   int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,6 +1,8 @@
 // The numbers under which an episode's calls are rewarded: those of the calls that were recorded.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -79,6 +81,33 @@ TEST(Turns, ANumberThatThePoolHasIsGivenToNoOtherCall) {
   }
 }
 
+// The pool need not say what it has under a number whose call is unknown.
+TEST(Turns, ARewardByAKnownIdNeedsNoOtherCall) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  const auto reward = [&](const std::string& call_id) {
+    v1::EpisodeRewardRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
+    request.add_call_rewards()->set_call_id(call_id);
+    request.mutable_call_rewards(0)->set_reward(1);
+    return world.gateway().RewardEpisode(request);
+  };
+  ASSERT_TRUE(world.Chat(episode.api_key(), Ask("1+2?")).status.ok());
+  world.pool.LoseAnswers(1);
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Ask("3+4?")).status), 503);
+  EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), Ask("3+4?")).status), 503) << "the number is used";
+  const auto calls = world.pool.calls();
+  ASSERT_EQ(calls.size(), 2u);
+  world.pool.FailGet(episode.episode_id(), absl::UnavailableError("the pool is away"));
+  EXPECT_TRUE(reward(calls[0].call_id()).ok());
+  EXPECT_EQ(HttpStatusOf(reward(calls[1].call_id())), 503) << "only the pool knows it";
+  EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 0)), 503);
+  world.pool.FailGet(episode.episode_id(), absl::OkStatus());
+  EXPECT_TRUE(reward(calls[1].call_id()).ok());
+  EXPECT_EQ(HttpStatusOf(reward("unknown")), 404);
+}
+
 // Of two calls at the same time, "slow" is the first one.
 Script SlowOrFast(const v1::GenerateRequest& request, Script slow) {
   const std::vector<int32_t> ids(request.prompt_ids().begin(), request.prompt_ids().end());
@@ -116,6 +145,56 @@ TEST(Turns, ALostAnswerMovesNoLaterCall) {
     EXPECT_EQ(Earned(world, episode), (std::map<std::string, double>{{fast, 2}}));
     EXPECT_TRUE(RewardTurn(world, episode, 0).ok()) << "it is recorded by now";
   }
+}
+
+// The reward waits for the pool, and its client has gone away and posts another.
+TEST(Turns, ARewardThatWaitsForALostCallReplacesNoLaterOne) {
+  World world([](const v1::GenerateRequest& request) { return SlowOrFast(request, Say("at last", /*hold=*/true)); });
+  const auto episode = world.Open();
+  auto done = std::make_shared<Flag>();
+  const auto slow = world.StartChat(episode.api_key(), Ask("slow"), [done] { done->Set(); });
+  world.engine->WaitForHeld(1);
+  ASSERT_TRUE(world.Chat(episode.api_key(), Ask("1+2?")).status.ok());
+  const std::string fast = world.pool.calls().at(0).call_id();
+  world.pool.FailAppend(absl::UnavailableError("the pool is away"));
+  world.engine->Release();
+  while (!slow->TakeOutput().done && done->WaitAndClear()) {
+  }
+  world.pool.FailAppend(absl::OkStatus());
+  world.pool.CloseGate(true);
+  auto given_up = std::async(std::launch::async, [&] {
+    v1::EpisodeRewardRequest request;
+    request.set_episode_id(episode.episode_id());
+    request.set_api_key(episode.api_key());
+    request.set_reward(0.25);
+    request.add_call_rewards()->set_turn(1);
+    request.mutable_call_rewards(0)->set_reward(2);
+    return world.gateway().RewardEpisode(request);
+  });
+  world.pool.WaitForAppend();
+  auto later = std::async(std::launch::async, [&] { return world.Reward(episode, 0.75); });
+  EXPECT_EQ(later.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout) << "it has the later turn";
+  world.pool.CloseGate(false);
+  const absl::Status first = given_up.get(), second = later.get();
+  EXPECT_TRUE(first.ok()) << first;
+  EXPECT_TRUE(second.ok()) << second;
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.75);
+  EXPECT_EQ(Earned(world, episode), (std::map<std::string, double>{{fast, 2}}));
+  EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.75);
+}
+
+// Its client posts it again: an error on the way has not kept the turn.
+TEST(Turns, ARewardThatFailsKeepsNoTurn) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 0)), 404) << "none is recorded";
+  world.pool.FailReward(absl::UnavailableError("the pool is away"));
+  EXPECT_FALSE(world.Reward(episode, 0.25).ok());
+  world.pool.FailReward(absl::OkStatus());
+  ASSERT_TRUE(world.Reward(episode, 0.75).ok());
+  EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.75);
 }
 
 TEST(Turns, ACallInFlightHoldsItsPlaceUntilItFails) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "base/free_port.h"
 #include "base/listening_socket.h"
 #include "http/echo_handler.h"
 #include "http/tls_files.h"
@@ -103,8 +104,11 @@ TEST(HttpClient, GivesStatusHeadersAndBody) {
 
 TEST(HttpClient, SendsWhatItIsGiven) {
   RawServer server("HTTP/1.1 204 No Content\r\n\r\n");
-  const auto answer = Client().Send(
-      {.url = server.url("/a/../b?c=%20"), .method = "PUT", .headers = {{"X-One", "1"}}, .body = "12345", .key = "k"});
+  const auto answer = Client().Send({.url = server.url("/a/../b?c=%20"),
+                                     .method = "PUT",
+                                     .headers = {{"X-One", "1"}, {"X-None", ""}, {"X-Blank", " "}},
+                                     .body = "12345",
+                                     .key = "k"});
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->status, 204);
   const std::string head = server.head();
@@ -112,6 +116,9 @@ TEST(HttpClient, SendsWhatItIsGiven) {
   EXPECT_THAT(head, HasSubstr("\r\nHost: " + server.place() + "\r\n"));
   EXPECT_THAT(head, HasSubstr("\r\nAuthorization: Bearer k\r\n"));
   EXPECT_THAT(head, HasSubstr("\r\nX-One: 1\r\n"));
+  EXPECT_THAT(head, HasSubstr("\r\nX-None:\r\n"));
+  EXPECT_THAT(head, HasSubstr("\r\nX-Blank:\r\n"));
+  EXPECT_THAT(head, Not(HasSubstr("\r\nExpect:")));
   EXPECT_THAT(head, HasSubstr("\r\nContent-Length: 5\r\n"));
 }
 
@@ -231,6 +238,11 @@ TEST(HttpClient, ReportsWhereNobodyAnswersOrTheAnswerIsCut) {
     EXPECT_TRUE(absl::IsUnavailable(Client().Send({.url = worse.url()}).status()));
   }
   EXPECT_TRUE(absl::IsUnavailable(Client().Send({.url = gone}).status()));
+  const int closed = base::testing::FreePort();
+  const absl::Status refused = Client().Send({.url = absl::StrCat("http://127.0.0.1:", closed, "/")}).status();
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::EndsWith(": Connection refused"));
+  EXPECT_THAT(std::string(refused.message()), Not(HasSubstr(" after ")));
   const RawServer redirect("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
   EXPECT_EQ(Client().Send({.url = redirect.url()})->status, 302) << "it is not followed";
 }

@@ -52,6 +52,14 @@ TEST(SiteCheckTest, AnOriginIsTheRequestsOwnOrListed) {
   EXPECT_FALSE(Passes(options, "evil.example", "http://localhost:3000")) << "the Host counts all the same";
 }
 
+TEST(SiteCheckTest, AUrlsHostIsAlone) {
+  for (const char* const url :
+       {"http://h/a@b?c=d@e", "https://h:80?x", "http://u:p@h:80/", "http://a@b@h.#x", "h", "u@h"}) {
+    EXPECT_EQ(HostOfUrl(url), "h") << url;
+  }
+  EXPECT_EQ(HostOfUrl("http://u@[::1]:80/"), "::1");
+}
+
 TEST(SiteCheckTest, ASocketFileIsReachedByNoBrowser) {
   Options options;
   options.unix_socket = "/tmp/x.sock";

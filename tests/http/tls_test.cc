@@ -115,7 +115,7 @@ TEST(Tls, ReportsTheHandlerThatTheClientWentAway) {
 }
 
 TEST(Tls, AConnectionBeyondTheLimitIsAnswered) {
-  const Files files;
+  const TlsFiles files;
   EchoSite site;
   site.options.tls_certificate = files("a.pem");
   site.options.tls_key = files("a.key");

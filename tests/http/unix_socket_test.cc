@@ -83,7 +83,7 @@ TEST_F(UnixSocket, ReplacesWhatAKilledProcessLeftAndNothingElse) {
   EXPECT_TRUE(Wire(path).connected()) << "the first one still listens";
 
   std::ofstream(folder_ + "/file") << "precious";
-  EXPECT_THAT(std::string(Listen(folder_ + "/file").status().message()), testing::HasSubstr("no socket"));
+  EXPECT_THAT(std::string(Listen(folder_ + "/file").status().message()), testing::HasSubstr("not a socket"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/file"));
   EXPECT_TRUE(absl::IsUnavailable(Listen(folder_ + "/missing/a.sock").status()));
 }

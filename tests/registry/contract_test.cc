@@ -96,7 +96,7 @@ class Holder {
 int Hold(const std::string& kind, const std::string& place, const std::string& key) {
   const auto registry = OpenAt(kind, place);
   if (!registry.ok()) return 2;
-  const auto lease = (*registry)->ProbeResult(seconds(2), nullptr);
+  const auto lease = (*registry)->Grant(seconds(2), nullptr);
   if (!lease.ok()) return 3;
   const auto led = (*registry)->Put(key, "holder", {.lease = (*lease)->id(), .expected_revision = 0});
   if (!led.ok() || !led->written) return 4;
@@ -194,7 +194,7 @@ TEST_P(RegistryContract, TheFirstWriterWinsAndTheNextGetsItsEntry) {
 }
 
 TEST_P(RegistryContract, ARepeatedPutCountsAsWritten) {
-  const auto lease = *first_->ProbeResult(seconds(10), nullptr), other = *second_->ProbeResult(seconds(10), nullptr);
+  const auto lease = *first_->Grant(seconds(10), nullptr), other = *second_->Grant(seconds(10), nullptr);
   const PutOptions mine{.lease = lease->id(), .expected_revision = 0};
   const PutResult once = *first_->Put(Key("a"), "1", mine), again = *first_->Put(Key("a"), "1", mine);
   EXPECT_TRUE(once.written);
@@ -234,7 +234,7 @@ TEST_P(RegistryContract, OneOfManyWinsEachTime) {
 }
 
 TEST_P(RegistryContract, ALeaseTakesItsEntriesAlong) {
-  auto lease = *first_->ProbeResult(seconds(10), [] { ADD_FAILURE() << "it was given up, not lost"; });
+  auto lease = *first_->Grant(seconds(10), [] { ADD_FAILURE() << "it was given up, not lost"; });
   EXPECT_GT(lease->id(), 0);
   EXPECT_TRUE(lease->alive());
   ASSERT_TRUE(first_->Put(Key("a"), "1", {.lease = lease->id()}).ok());
@@ -250,7 +250,7 @@ TEST_P(RegistryContract, ALeaseTakesItsEntriesAlong) {
 }
 
 TEST_P(RegistryContract, AStaleFencingTokenIsRejected) {
-  auto lease = *first_->ProbeResult(seconds(10), nullptr);
+  auto lease = *first_->Grant(seconds(10), nullptr);
   const auto led = first_->Put(Key("leader"), "first", {.lease = lease->id(), .expected_revision = 0});
   const Fence old{Key("leader"), led->entry.create_revision};
   EXPECT_TRUE(first_->Put(Key("work"), "1", {.fence = old})->written);
@@ -294,7 +294,7 @@ TEST_P(RegistryContract, RejectsBadArguments) {
   EXPECT_TRUE(is_bad(first_->List("").status()));
   EXPECT_TRUE(is_bad(first_->Delete("")));
   EXPECT_TRUE(is_bad(first_->Watch("", [](const Event&) {}).status()));
-  EXPECT_TRUE(is_bad(first_->ProbeResult(milliseconds(999), nullptr).status()));
+  EXPECT_TRUE(is_bad(first_->Grant(milliseconds(999), nullptr).status()));
   EXPECT_TRUE(absl::IsNotFound(first_->Put(Key("a"), "1", {.lease = 1}).status()));
   EXPECT_TRUE(first_->Put(Key("a"), std::string(kMaxValueBytes, '\xfe'), {})->written);
 }
@@ -306,7 +306,7 @@ TEST_P(RegistryContract, APausedHolderLosesItsLeadAndItsTokenIsRejected) {
   holder.GoOn();
   EXPECT_EQ(holder.Line(), "alive OK");
   holder.Signal(SIGSTOP);
-  const auto lease = *second_->ProbeResult(seconds(10), nullptr);
+  const auto lease = *second_->Grant(seconds(10), nullptr);
   const PutResult next = Lead(*second_, Key("leader"), lease->id());
   ASSERT_TRUE(next.written);
   EXPECT_GT(next.entry.create_revision, old);

@@ -141,7 +141,7 @@ TEST_F(EtcdErrors, CredentialsAreAskedForAndChecked) {
   const auto registry = ConnectEtcd(options);
   ASSERT_TRUE(registry.ok()) << registry.status();
   EXPECT_TRUE((*registry)->Put("ingot/a", "1", {}).ok());
-  const auto lease = (*registry)->ProbeResult(std::chrono::seconds(5), nullptr);
+  const auto lease = (*registry)->Grant(std::chrono::seconds(5), nullptr);
   EXPECT_TRUE(lease.ok()) << lease.status();
   const absl::Status elsewhere = (*registry)->Put("other", "1", {}).status();
   EXPECT_TRUE(absl::IsPermissionDenied(elsewhere)) << elsewhere;

@@ -25,7 +25,7 @@ struct Process {
     auto connected = ConnectEtcd(cluster.options(first));
     EXPECT_TRUE(connected.ok()) << connected.status();
     registry = *std::move(connected);
-    lease = *registry->ProbeResult(kTtl, [this] { lost = true; });
+    lease = *registry->Grant(kTtl, [this] { lost = true; });
     EXPECT_TRUE(registry->Put(absl::StrCat("roles/", first), "here", {.lease = lease->id()}).ok());
     watcher = *registry->Watch("numbers/", events.observer());
   }

@@ -64,7 +64,7 @@ TEST_F(LocalRegistryTest, AWallClockThatIsSetEndsNoLease) {
   base::ManualClock steady(seconds(1));
   base::testing::JumpingClock clock(steady);
   const auto holder = Open(clock), other = Open(clock);
-  const auto lease = holder->ProbeResult(seconds(30), nullptr).value();
+  const auto lease = holder->Grant(seconds(30), nullptr).value();
   ASSERT_TRUE(holder->Put("role", "here", {.lease = lease->id()})->written);
   for (const auto jump : {std::chrono::hours(24), -std::chrono::hours(24)}) {
     clock.SetWall(jump);
@@ -77,7 +77,7 @@ TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
   // The holder's clock stands still, as it does for a paused process.
   base::ManualClock holders(seconds(1)), others(seconds(1));
   const auto holder = Open(holders), other = Open(others);
-  const auto lease = *holder->ProbeResult(seconds(6), nullptr);
+  const auto lease = *holder->Grant(seconds(6), nullptr);
   ASSERT_TRUE(holder->Put("a", "1", {.lease = lease->id()}).ok());
   others.Advance(milliseconds(5999));
   EXPECT_TRUE((*other->Get("a")).has_value());
@@ -89,7 +89,7 @@ TEST_F(LocalRegistryTest, ALeaseEndsByTheClockWhenItsHolderIsPaused) {
 TEST_F(LocalRegistryTest, AWatcherReportsTheEndOfALeaseThoughNobodyWrites) {
   base::ManualClock holders(seconds(1)), others(seconds(1));
   const auto holder = Open(holders), other = Open(others);
-  const auto lease = *holder->ProbeResult(seconds(6), nullptr);
+  const auto lease = *holder->Grant(seconds(6), nullptr);
   ASSERT_TRUE(holder->Put("a", "1", {.lease = lease->id()}).ok());
   testing::Events events;
   const auto watcher = other->Watch("a", events.observer());
@@ -159,7 +159,7 @@ TEST_F(LocalRegistryTest, AnEmptyTableIsALostOne) {
 TEST_F(LocalRegistryTest, ANewRevisionIsOnDiskAndARenewalNeedNotBe) {
   base::ManualClock clock(seconds(1));
   const auto registry = Open(clock);
-  const auto lease = *registry->ProbeResult(seconds(6), nullptr);
+  const auto lease = *registry->Grant(seconds(6), nullptr);
   int before = synced_files;
   ASSERT_TRUE(registry->Put("a", "1", {.lease = lease->id()}).ok());
   EXPECT_EQ(synced_files, before + 2) << "the table and its folder";

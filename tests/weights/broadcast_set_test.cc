@@ -38,7 +38,7 @@ class Exchange {
     while (joined_ < size && !ended_) changed_.Wait(mu_);
     return ended_ ? absl::DeadlineExceededError("not all came") : absl::OkStatus();
   }
-  absl::StatusOr<std::string> TakeSnapshot(int engines) {
+  absl::StatusOr<std::string> TakeBytes(int engines) {
     base::MutexLock lock(mu_);
     ++waiting_;
     changed_.SignalAll();

@@ -14,10 +14,12 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "http/client.h"
 #include "http/server.h"
+#include "http/site_check.h"
 
 namespace ingot::agents {
 namespace {
@@ -93,12 +95,17 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
     request_.on_head = [this](http::Answer head) { Begin(std::move(head)); };
     request_.on_bytes = [this](std::string_view bytes) { return Add(bytes); };
     request_.cancelled = [this] { return IsOver(); };
-    const absl::Status sent = base::Annotate(http::Client().Send(request_).status(), request_.url);
+    const absl::Status sent = http::Client().Send(request_).status();
+    if (!sent.ok() && !absl::IsCancelled(sent)) {
+      INGOT_LOG(warn, "the MCP server at {} cannot be reached: {}", http::HostOfUrl(request_.url),
+                std::string(sent.message()));
+    }
     {
       base::MutexLock lock(mu_);
       ended_ = true;
       cut_ = !sent.ok();
       if (!is_stream_ && !reply_.has_value()) {
+        // The sandbox sees it, and must not see the URL, which may hold a key.
         reply_ = sent.ok() ? Whole() : Problem(502, absl::StrCat("the MCP server cannot be reached: ", sent.message()));
       }
     }

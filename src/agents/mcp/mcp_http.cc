@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_split.h"
 #include "agents/mcp/mcp_servers.h"
+#include "http/site_check.h"
 
 namespace ingot::agents {
 namespace {
@@ -33,7 +34,7 @@ absl::Status GreetService(http::ClientRequest request) {
   request.on_head = [&](const http::Answer& head) { status = head.status; };
   request.on_bytes = [](std::string_view) { return false; };
   const absl::Status sent = http::Client().Send(request).status();
-  if (status == 0) return base::Annotate(sent, request.url);
+  if (status == 0) return base::Annotate(sent, http::HostOfUrl(request.url));
   if (status < 500) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("it answered with status ", status));
 }
@@ -54,7 +55,7 @@ absl::Status GreetMcpServer(http::ClientRequest request) {
     return absl::IsNotFound(answer) && body.size() < kMostGreeting;
   };
   const absl::Status sent = http::Client().Send(request).status();
-  if (absl::IsNotFound(answer) && !sent.ok()) return base::Annotate(sent, request.url);
+  if (absl::IsNotFound(answer) && !sent.ok()) return base::Annotate(sent, http::HostOfUrl(request.url));
   if (absl::IsNotFound(answer)) {
     const std::string shown = body.substr(0, kShownBody);
     return absl::InternalError(absl::StrCat("it answered `initialize` with status ", head.status, ": ", shown));

@@ -1,4 +1,5 @@
-// Checks whether a server answers: greetings for MCP's streamable HTTP transport, and for services.
+// Checks whether a server answers: greetings for MCP's streamable HTTP transport, and for services. Other errors are
+// those of http::Client::Send. A URL may hold a key: errors show only its host.
 #pragma once
 
 #include "base/status.h"

@@ -70,22 +70,30 @@ object Strings(const std::map<std::string, std::string>& texts) {
   return made;
 }
 
-// What is wrong with the address, for people.
+bool HasUser(std::string_view url) {
+  const size_t scheme = url.find("://");
+  if (scheme != std::string_view::npos) url.remove_prefix(scheme + 3);
+  return url.substr(0, url.find_first_of("/?#")).find('@') != std::string_view::npos;
+}
+
+// What is wrong with the address, for people. It does not show a user, whose password may follow.
 std::string UrlFault(const StartedMcpServer& server) {
   if (server.url.empty()) return "";
+  if (HasUser(server.url)) return "url names a user: put credentials into headers";
+  const std::string shown = absl::StrCat("url ", server.url, " ");
   if (server.argv.empty()) {
     const bool is_http = server.url.starts_with("http://") || server.url.starts_with("https://");
-    return is_http ? "" : "is not an http:// or https:// address";
+    return is_http ? "" : shown + "is not an http:// or https:// address";
   }
   for (const std::string_view host : {"http://127.0.0.1:", "http://localhost:"}) {
     if (!server.url.starts_with(host)) continue;
     const std::string rest = server.url.substr(host.size());
     const std::string digits = rest.substr(0, rest.find('/'));
     int port = 0;
-    if (!absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) return "has no valid port";
-    return port == sandbox::kInsidePort ? "has the gateway's port" : "";
+    if (!absl::SimpleAtoi(digits, &port) || port < 1 || port > 65535) return shown + "has no valid port";
+    return port == sandbox::kInsidePort ? shown + "has the gateway's port" : "";
   }
-  return "must begin with http://127.0.0.1:PORT: its command listens inside the sandbox";
+  return shown + "must begin with http://127.0.0.1:PORT: its command listens inside the sandbox";
 }
 
 absl::StatusOr<std::map<std::string, sandbox::Template>> ParseTexts(const std::map<std::string, std::string>& texts,
@@ -188,7 +196,7 @@ absl::StatusOr<std::vector<StartedMcpServer>> RenderMcpServers(const std::vector
     }
     INGOT_ASSIGN_OR_RETURN(made.url, render(server.url));
     if (const std::string fault = UrlFault(made); !fault.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(server.list, " '", made.name, "': url ", made.url, " ", fault));
+      return absl::InvalidArgumentError(absl::StrCat(server.list, " '", made.name, "': ", fault));
     }
     rendered.push_back(std::move(made));
   }

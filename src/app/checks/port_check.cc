@@ -18,9 +18,10 @@ absl::StatusOr<HeldPort> HoldPort(const std::string& key, const std::string& hos
   const int unknown = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &wanted, &found);
   if (unknown != 0) return absl::InvalidArgumentError(absl::StrCat(key, ": '", host, "': ", gai_strerror(unknown)));
   base::Fd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int error = fd.valid() ? 0 : errno;
   const int yes = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
-  int error = fd.valid() && bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+  if (error == 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
+  if (error == 0 && bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0) error = errno;
   // Both kinds of address have the port at the same offset.
   if (error == 0 && getsockname(fd.get(), found->ai_addr, &found->ai_addrlen) != 0) error = errno;
   const int bound = ntohs(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_port);

@@ -48,6 +48,7 @@ constexpr char kLock[] = "lock";               // of the process that drives the
 constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a job
 
 constexpr base::Format kRunFormat = {"run folder", 1};
+constexpr int64_t kFirstFormat = 1;       // of a folder without the file
 constexpr char kFormatFile[] = "format";  // holds the number
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs say why
@@ -213,10 +214,10 @@ std::string DescribeRun(const fs::path& path) {
 
 absl::Status CheckRunFormat(const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kFormatFile);
-  if (!Exists(file)) return absl::OkStatus();
-  INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(file));
-  int64_t found = 0;
-  if (!absl::SimpleAtoi(text, &found)) {
+  const absl::StatusOr<std::string> text = base::ReadFile(file);
+  int64_t found = kFirstFormat;
+  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+  if (text.ok() && !absl::SimpleAtoi(*text, &found)) {
     return absl::DataLossError(absl::StrCat("'", file, "' does not hold a number: write ", kRunFormat.number,
                                             " there if this version made the run"));
   }
@@ -282,7 +283,8 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
     INGOT_RETURN_IF_ERROR(SetAside(path));
     dir.existed_ = false;
   }
-  if (dir.existed_) INGOT_RETURN_IF_ERROR(CheckRunFormat(path));
+  // A node's folder may have been prepared by its launcher, on another machine.
+  if (dir.existed_ || is_node) INGOT_RETURN_IF_ERROR(CheckRunFormat(path));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
   if (!dir.existed_) INGOT_RETURN_IF_ERROR(dir.WriteFormat());
   return dir;

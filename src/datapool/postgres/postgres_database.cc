@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "datapool/postgres/postgres_commits.h"
 #include "datapool/postgres/postgres_connection.h"
 #include "datapool/postgres/postgres_records.h"
 #include "datapool/postgres/postgres_servers.h"
@@ -57,8 +57,9 @@ class PostgresDatabase final : public Database {
         layout_(layout),
         schema_(absl::StrCat("ingot_", options.name, "_", shard)),
         sql_(schema_),
-        commits_(absl::StrCat("commits ", base::RandomHex(8))),
+        commits_{sql_.table, absl::StrCat("commits ", base::RandomHex(8)), options.run_id, 0, ""},
         lock_(static_cast<int64_t>(base::Checksum64(schema_))) {}
+  ~PostgresDatabase() override { servers_.Forget(commits_.key); }
 
   absl::Status Open() {
     INGOT_ASSIGN_OR_RETURN(writer_, ConnectWriter());
@@ -110,15 +111,11 @@ class PostgresDatabase final : public Database {
 
   absl::Status Write(Batch& batch) override {
     const int64_t commit = ++last_commit_;
-    batch.Put(kMeta, commits_, std::to_string(commit));
-    const absl::Status written = static_cast<PostgresBatch&>(batch).Commit();
-    if (!written.ok()) {
-      INGOT_LOG(error, "{}", std::string(written.message()));
-      return written;
-    }
-    acknowledged_ = commit;
-    acknowledged_by_ = writer_->lead()->name();
-    return absl::OkStatus();
+    batch.Put(kMeta, commits_.key, std::to_string(commit));
+    absl::Status written = static_cast<PostgresBatch&>(batch).Commit();
+    if (written.ok()) written = servers_.Acknowledge(*writer_->lead(), commits_, commit);
+    if (!written.ok()) INGOT_LOG(error, "{}", std::string(written.message()));
+    return written;
   }
 
   bool failed() const override { return writer_ == nullptr || writer_->broken(); }
@@ -148,31 +145,10 @@ class PostgresDatabase final : public Database {
   // A connection to the current leader.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectWriter() const {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, servers_.ConnectLeader());
-    if (opened_) INGOT_RETURN_IF_ERROR(CheckHolds(*connection));  // first: until then no read from it is trusted
     INGOT_ASSIGN_OR_RETURN(const PostgresRows settings, connection->Execute(kDurability));
     INGOT_RETURN_IF_ERROR(CheckDurable(*connection, settings, options_.allow_single));
     if (opened_) INGOT_RETURN_IF_ERROR(AwaitStandbys(*connection));
     return connection;
-  }
-
-  // UNAVAILABLE: the server lacks the last commit that was acknowledged to this process. It no longer leads.
-  absl::Status CheckHolds(PostgresConnection& connection) const {
-    const std::string value =
-        "(select convert_from(value, 'UTF8') from " + sql_.table + " where family = 0 and key = '";
-    INGOT_ASSIGN_OR_RETURN(const PostgresRows rows,
-                           connection.Execute(absl::StrCat("select ", value, "run'), ", value, commits_, "')")));
-    const std::string_view run = rows.Value(0, 0);
-    if (!run.empty() && run != options_.run_id) return absl::OkStatus();  // another run's, as Begin says
-    int64_t has = 0;
-    if (!absl::SimpleAtoi(std::string(rows.Value(0, 1)), &has)) has = 0;
-    if (has >= acknowledged_) return absl::OkStatus();
-    const std::string why = absl::StrCat(
-        "PostgreSQL at ", connection.lead()->name(), " lacks acknowledged records of ", sql_.table, ": it has ", has,
-        " of this process's commits, and commit ", acknowledged_, " was acknowledged by ", acknowledged_by_,
-        ". It is not used. Stop it, and promote a server that has them. To continue without them, end this process and "
-        "start the run again");
-    servers_.Reject(*connection.lead(), why);
-    return absl::UnavailableError(why);
   }
 
   // A connection to the writer's server. A pool that is never written has no writer to follow.
@@ -302,13 +278,12 @@ class PostgresDatabase final : public Database {
   const std::string layout_;
   const std::string schema_;
   const PostgresStatements sql_;
-  const std::string commits_;  // the key in `meta` of this process's count of commits
-  const int64_t lock_;         // the advisory lock of the shard's writers
-  bool opened_ = false;        // the tables are there and this run's; constant after Open
+  const PostgresCommits commits_;  // this process's, none acknowledged: servers_ knows the last one
+  const int64_t lock_;             // the advisory lock of the shard's writers
+  bool opened_ = false;            // the tables are there and this run's; constant after Open
   // Used by one thread at a time, the commit queue's.
   std::unique_ptr<PostgresConnection> writer_;
-  int64_t last_commit_ = 0, acknowledged_ = 0;  // numbers of the last commit sent and the last acknowledged
-  std::string acknowledged_by_;                 // the server
+  int64_t last_commit_ = 0;  // number of the last commit sent
   std::chrono::nanoseconds next_attempt_{0};
   absl::Status error_;
   mutable base::Mutex mu_;

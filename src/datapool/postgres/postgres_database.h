@@ -18,7 +18,8 @@
 //
 // A timeline's number does not prove ancestry: two standbys promoted separately have the same number. So each commit
 // also numbers itself in a row that no other process writes. A server whose row is below the last acknowledged number
-// lacks that commit, and does not lead (PostgresServers::Reject). Thread safe.
+// lacks that commit, and does not lead. A server that lacks a commit of one shard leads for none of the pool's shards
+// (PostgresServers::Acknowledge). Thread safe.
 #pragma once
 
 #include <memory>

@@ -53,9 +53,11 @@ class PostgresLead final : public ReadSource {
   bool over() const { return over_; }
   std::string why() const;
 
-  std::atomic<bool> replicates{true};  // it names synchronous standbys: a commit proves that it leads
-  std::atomic<bool> slow{false};       // a statement has waited for a second: is there another leader?
-  std::atomic<bool> hung{false};       // a statement had no answer in time
+  // It names synchronous standbys: a commit proves that it leads. False only once the server was checked for the
+  // acknowledged commits of all shards.
+  std::atomic<bool> replicates{true};
+  std::atomic<bool> slow{false};  // a statement has waited for a second: is there another leader?
+  std::atomic<bool> hung{false};  // a statement had no answer in time
 
  private:
   const std::string host_;

@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectLead
   PostgresFound& leader = *answered[*chosen];
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<PostgresLead> lead, Lead(leader.answer, leader.host));
   leader.connection->SetLead(std::move(lead));
+  INGOT_RETURN_IF_ERROR(CheckHolds(*leader.connection));
   return std::move(leader.connection);
 }
 
@@ -100,6 +101,34 @@ void PostgresServers::Reject(PostgresLead& lead, const std::string& why) {
   base::MutexLock lock(mu_);
   rejected_.emplace_back(lead.identity(), why);
   lead.End(why);
+}
+
+absl::Status PostgresServers::Acknowledge(const PostgresLead& lead, const PostgresCommits& shard, int64_t number) {
+  base::MutexLock lock(mu_);
+  if (lead.over()) return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead.name(), " is left: ", lead.why()));
+  PostgresCommits& known = acknowledged_[shard.key];
+  known = shard;
+  known.acknowledged = number;
+  known.by = lead.name();
+  return absl::OkStatus();
+}
+
+void PostgresServers::Forget(const std::string& key) {
+  base::MutexLock lock(mu_);
+  acknowledged_.erase(key);
+}
+
+// Lead() has ended the lead before, so the commits of other shards that this check does not see are not acknowledged.
+absl::Status PostgresServers::CheckHolds(PostgresConnection& connection) {
+  std::vector<PostgresCommits> shards;
+  {
+    base::MutexLock lock(mu_);
+    for (const auto& [key, shard] : acknowledged_) shards.push_back(shard);
+  }
+  INGOT_ASSIGN_OR_RETURN(const std::string why, MissingCommits(connection, shards));
+  if (why.empty()) return absl::OkStatus();
+  Reject(*connection.lead(), why);
+  return absl::UnavailableError(why);
 }
 
 absl::Status PostgresServers::CheckRejected(const PostgresIdentity& identity) const {
@@ -135,11 +164,11 @@ std::vector<PostgresFound> PostgresServers::Survey(const std::vector<PostgresHos
   survey.resolve = options_.resolve;
   survey.stop = &closing_;
   std::vector<PostgresFound> found = SurveyPostgres(url_, hosts, survey);
-  Learn(found);
+  Learn(found, await);
   return found;
 }
 
-void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
+void PostgresServers::Learn(const std::vector<PostgresFound>& found, Await await) {
   const std::chrono::nanoseconds now = clock_.Now();
   for (const PostgresFound& one : found) {
     if (one.status.ok()) timelines_.Saw(one.answer);
@@ -150,7 +179,8 @@ void PostgresServers::Learn(const std::vector<PostgresFound>& found) {
       found.begin(), found.end(), [&](const PostgresFound& one) { return !one.status.ok() && one.host.Name() == led; });
   for (const PostgresFound& one : found) {
     const std::string name = one.host.Name();
-    if (one.hung) hung_[name] = {one.host, now + options_.hung_for};
+    // A survey of the hung servers renews nothing: an address that the url no longer stands for would be asked forever.
+    if (one.hung && await != Await::kAll) hung_[name] = {one.host, now + options_.hung_for};
     if (!one.status.ok()) continue;
     hung_.erase(name);
     const auto& [host, standby, identity] = one.answer;

@@ -3,7 +3,8 @@
 //   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it is over
 //   watch         ──survey of all──▶ a higher timeline ends the lead
 //                 ──survey of hung servers──▶ a server that answers is awaited again
-//   Reject        ──▶ a server that lacks acknowledged records ends as lead, and does not lead again
+//   Acknowledge   ──▶ ConnectLeader checks the server for the acknowledged commits of all shards
+//   Reject        ──▶ a server that lacks one ends as lead for all shards, and does not lead again
 //
 // The watch polls once a second while a statement waits. With several servers (hosts, or addresses of one name) it also
 // polls every few seconds. A server that did not answer is remembered for a while: if another server writes, a survey
@@ -22,6 +23,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "datapool/postgres/postgres_commits.h"
 #include "datapool/postgres/postgres_connection.h"
 #include "datapool/postgres/postgres_lead.h"
 #include "datapool/postgres/postgres_survey.h"
@@ -49,13 +51,20 @@ class PostgresServers {
   PostgresServers(const PostgresServers&) = delete;
   PostgresServers& operator=(const PostgresServers&) = delete;
 
-  // A connection to the leading server, which becomes lead(). Errors: ChooseLeader's, INVALID_ARGUMENT, and
-  // FAILED_PRECONDITION if every server rejects this user or database. Blocks as long as SurveyPostgres.
+  // A connection to the leading server, which becomes lead() and has all commits that were acknowledged. Errors:
+  // ChooseLeader's, INVALID_ARGUMENT, FAILED_PRECONDITION if every server rejects this user or database, and
+  // UNAVAILABLE if the server lacks an acknowledged commit. Blocks as long as SurveyPostgres and two statements.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectLeader();
-  // Another connection to lead(). UNAVAILABLE: there is none, or its host has another server now.
+  // Another connection to lead(), which may not have been checked for the acknowledged commits yet: until then
+  // must_commit() holds. UNAVAILABLE: there is none, or its host has another server now.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
   // This start of `lead`'s server lacks records that another server acknowledged. `why` is the error if no other leads.
   void Reject(PostgresLead& lead, const std::string& why);
+  // The server of `lead` acknowledged commit `number` of a shard: from now on, a server that lacks it does not lead.
+  // UNAVAILABLE: `lead` is over, so the next server may have been checked before. The commit is not acknowledged.
+  absl::Status Acknowledge(const PostgresLead& lead, const PostgresCommits& shard, int64_t number);
+  // The shard whose commits have this key is closed.
+  void Forget(const std::string& key);
   // null = no leader was found so far.
   std::shared_ptr<PostgresLead> lead() const;
 
@@ -65,16 +74,18 @@ class PostgresServers {
     std::chrono::nanoseconds until;
   };
   // The servers that a survey waits for. kWriter: a writer and all servers that have not hung. kOthers: the same
-  // without the lead, to find another leader. kAll: all servers.
+  // without the lead, to find another leader. kAll: all servers, which have hung before.
   enum class Await { kWriter, kOthers, kAll };
 
   PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
 
   std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
   // Remembers the answers, and ends a lead that they show to be over.
-  void Learn(const std::vector<PostgresFound>& found);
+  void Learn(const std::vector<PostgresFound>& found, Await await);
   // The lead of this identity. UNAVAILABLE: a higher timeline was seen meanwhile.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
+  // UNAVAILABLE: the server lacks a commit that was acknowledged to a shard. It no longer leads.
+  absl::Status CheckHolds(PostgresConnection& connection);
   // Turns the answers of rejected servers into errors.
   void LeaveOutRejected(std::vector<PostgresFound>& found) const;
   absl::Status CheckRejected(const PostgresIdentity& identity) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -92,6 +103,7 @@ class PostgresServers {
   PostgresHost lead_host_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Hung> hung_ ABSL_GUARDED_BY(mu_);                                // by name
   std::vector<std::pair<PostgresIdentity, std::string>> rejected_ ABSL_GUARDED_BY(mu_);  // and why
+  std::map<std::string, PostgresCommits> acknowledged_ ABSL_GUARDED_BY(mu_);             // by key
   std::map<std::string, int64_t> reported_
       ABSL_GUARDED_BY(mu_);                                   // unfenced hosts and their timelines that the log names
   std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last poll of the watch

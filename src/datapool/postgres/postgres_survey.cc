@@ -104,10 +104,11 @@ void AddAddresses(const PostgresHost& host, const PostgresResolver& resolve, std
     return;
   }
   const absl::StatusOr<std::vector<std::string>> addresses = resolve(host.host);
-  if (!addresses.ok()) {
+  if (!addresses.ok() || addresses->empty()) {
     PostgresFound& one = found.emplace_back();
     one.host = host;
-    one.status = base::Annotate(addresses.status(), host.Name());
+    const absl::Status none = absl::UnavailableError("the name resolves to no address");
+    one.status = base::Annotate(addresses.ok() ? none : addresses.status(), host.Name());
     return;
   }
   for (const std::string& address : *addresses) found.emplace_back().host = {host.host, address, host.port};

@@ -1,6 +1,7 @@
 #include "gateway/episodes/episode.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "gateway/api/api_error.h"
@@ -61,9 +62,15 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
   if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();
     ++epoch_;
-    first_turn_ += static_cast<int32_t>(recorded_.size() + used_.size());
-    recorded_.clear();
-    used_.clear();
+    // The places of the calls after one in flight depend on whether it is recorded: they are kept.
+    const int32_t kept = pending_.empty() ? next_sequence_ : *pending_.begin();
+    const auto forget = [kept](auto& calls) {
+      const auto end = calls.lower_bound(kept);
+      const auto count = static_cast<int32_t>(std::distance(calls.begin(), end));
+      calls.erase(calls.begin(), end);
+      return count;
+    };
+    first_turn_ += forget(recorded_) + forget(used_);
     lost_.clear();
   }
   in_flight_.emplace(call, std::nullopt);

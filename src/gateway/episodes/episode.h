@@ -126,6 +126,9 @@ class Episode {
   // SettleAppend with the pool's response: OK, or a permanent rejection.
   std::vector<v1::AppendCallRequest> LostAppends() const;
   void SettleAppend(const v1::Call& call, const absl::Status& answer);
+  // Whether the reward names calls only by ids, and all of them are recorded as far as is known here: then it needs no
+  // unsettled call.
+  bool HoldsCalls(const v1::EpisodeRewardRequest& posted) const;
   // Whether a number is used by a call with an unknown id. NoteCalls gets the id from the pool's records.
   bool HasUnknownCalls() const;
   void NoteCalls(const v1::EpisodeTree& stored);
@@ -149,14 +152,21 @@ class Episode {
   // go into the episode's end. A client that went away and a call that the end aborts do not count as errors.
   void NoteAnswer(const absl::Status& status);
 
-  // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier values.
-  // Waits for earlier rewards and ends, at most `timeout`. FinishReward must follow once the pool has answered: only
-  // then does the reward count, and the next reward or the end proceeds. 410: the episode is ending. 404: a call is not
-  // recorded. UNAVAILABLE: a call is named by its number, and LostAppends are not settled. REQUIRES:
-  // CheckRewards(posted).
-  absl::StatusOr<v1::StoreRewardRequest> StartReward(const v1::EpisodeRewardRequest& posted,
-                                                     std::chrono::nanoseconds timeout);
-  void FinishReward(const v1::StoreRewardRequest& started, bool stored);
+  // A reward's turn, which ends with this pointer: no other reward is stored meanwhile, and no end begins. The episode
+  // outlives it.
+  struct EndTurn {
+    void operator()(Episode* episode) const { episode->EndRewardTurn(); }
+  };
+  using RewardTurn = std::unique_ptr<Episode, EndTurn>;
+  // Waits for earlier rewards and ends, at most `timeout`. Rewards have their turns in the order of these calls. 410:
+  // the episode is ending. DEADLINE_EXCEEDED: it is not the caller's turn yet.
+  absl::StatusOr<RewardTurn> TakeRewardTurn(std::chrono::nanoseconds timeout);
+  // Begins a reward and returns the pool's request for it. Later values of a signal or call replace earlier values. The
+  // reward counts after CountReward, which follows once the pool has stored it. 404: a call is not recorded.
+  // UNAVAILABLE: a call is named by its number, and LostAppends are not settled. REQUIRES: CheckRewards(posted), and
+  // the caller has the turn until the pool has answered.
+  absl::StatusOr<v1::StoreRewardRequest> StartReward(const v1::EpisodeRewardRequest& posted);
+  void CountReward(const v1::StoreRewardRequest& started);
 
   // A requested end.
   struct AskedEnd {
@@ -226,6 +236,9 @@ class Episode {
     base::MutexLock lock(mu_);
     tokens_ += count;
   }
+  void EndRewardTurn();
+  // The id of the recorded call that a client names so; empty = none.
+  std::string RecordedAs(const std::string& sent) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The recorded call at this place (CallReward.turn); empty = none. Calls in flight and calls that only the pool knows
   // already have places.
@@ -253,8 +266,8 @@ class Episode {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
-  bool storing_ ABSL_GUARDED_BY(mu_) = false;  // from StartReward to FinishReward, and from StartEnd to FinishEnd
-  int64_t storers_ ABSL_GUARDED_BY(mu_) = 0;   // callers so far
+  bool storing_ ABSL_GUARDED_BY(mu_) = false;               // during a RewardTurn, and from StartEnd to FinishEnd
+  int64_t storers_ ABSL_GUARDED_BY(mu_) = 0;                // callers so far
   std::set<int64_t> waiting_storers_ ABSL_GUARDED_BY(mu_);  // by their order
   int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // StoreRewardRequest.number of the last one
   v1::StoreEndRequest end_ ABSL_GUARDED_BY(mu_);

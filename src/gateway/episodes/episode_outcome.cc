@@ -100,14 +100,26 @@ absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const
     return ApiError(404, "call_not_found", "turn",
                     absl::StrCat("episode ", id(), " has recorded no call with the number ", named.turn()));
   }
-  const std::string& sent = named.call_id();
+  if (std::string call = RecordedAs(named.call_id()); !call.empty()) return call;
+  return ApiError(404, "call_not_found", "call_id",
+                  absl::StrCat("episode ", id(), " has recorded no call '",
+                               base::Printable(named.call_id(), {.max_bytes = 80}), "'"));
+}
+
+std::string Episode::RecordedAs(const std::string& sent) const {
   const std::string inside = CallIdIn(sent);
   for (const auto& [sequence, call_id] : recorded_) {
     if (call_id == sent || call_id == inside || sent.ends_with("-" + call_id)) return call_id;
   }
-  return ApiError(
-      404, "call_not_found", "call_id",
-      absl::StrCat("episode ", id(), " has recorded no call '", base::Printable(sent, {.max_bytes = 80}), "'"));
+  return "";
+}
+
+bool Episode::HoldsCalls(const v1::EpisodeRewardRequest& posted) const {
+  base::MutexLock lock(mu_);
+  for (const v1::CallReward& named : posted.call_rewards()) {
+    if (named.call_case() == v1::CallReward::kTurn || RecordedAs(named.call_id()).empty()) return false;
+  }
+  return true;
 }
 
 std::string Episode::CallAt(int32_t turn) const {
@@ -157,8 +169,21 @@ void Episode::NoteAnswer(const absl::Status& status) {
   }
 }
 
-absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted,
-                                                            std::chrono::nanoseconds timeout) {
+absl::StatusOr<Episode::RewardTurn> Episode::TakeRewardTurn(std::chrono::nanoseconds timeout) {
+  base::MutexLock lock(mu_);
+  if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
+  if (state_ != State::kOpen) return EpisodeOver(id());
+  storing_ = true;
+  return RewardTurn(this);
+}
+
+void Episode::EndRewardTurn() {
+  base::MutexLock lock(mu_);
+  storing_ = false;
+  changed_.SignalAll();
+}
+
+absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRewardRequest& posted) {
   v1::StoreRewardRequest started;
   started.set_episode_id(id());
   started.set_gateway_token(gateway_token());
@@ -166,23 +191,18 @@ absl::StatusOr<v1::StoreRewardRequest> Episode::StartReward(const v1::EpisodeRew
   *started.mutable_signals() = posted.signals();
   *started.mutable_facts() = posted.facts();
   base::MutexLock lock(mu_);
-  if (state_ == State::kOpen) INGOT_RETURN_IF_ERROR(WaitForStoring(timeout));
-  if (state_ != State::kOpen) return EpisodeOver(id());
   for (const v1::CallReward& named : posted.call_rewards()) {
     INGOT_ASSIGN_OR_RETURN(const std::string call, FindCall(named));
     (*started.mutable_call_rewards())[call] = named.reward();
   }
   INGOT_RETURN_IF_ERROR(CheckRoom(started));
   started.set_number(++reward_number_);
-  storing_ = true;
   return started;
 }
 
-void Episode::FinishReward(const v1::StoreRewardRequest& started, bool stored) {
+void Episode::CountReward(const v1::StoreRewardRequest& started) {
   base::MutexLock lock(mu_);
-  if (stored) earned_.MergeFrom(started);
-  storing_ = false;
-  changed_.SignalAll();
+  earned_.MergeFrom(started);
 }
 
 bool Episode::lacks_reward() const {
@@ -194,10 +214,14 @@ void Episode::NoteStored(const v1::Episode& stored) {
   v1::StoreRewardRequest earned;
   if (stored.has_reward()) earned.set_reward(stored.reward());
   *earned.mutable_signals() = stored.signals();
-  *earned.mutable_facts() = stored.facts();
   *earned.mutable_call_rewards() = stored.call_rewards();
   base::MutexLock lock(mu_);
   earned.MergeFrom(earned_);  // values posted since `stored` was read are newer
+  // A fact that is not in earned_ was not acknowledged. It is left out rather than that the end is rejected.
+  for (const auto& [name, json] : stored.facts()) {
+    const bool fits = !earned.facts().contains(name) && tree::HasRoomForFact(earned.facts(), name, json);
+    if (fits) (*earned.mutable_facts())[name] = json;
+  }
   earned_ = std::move(earned);
   reward_number_ = std::max(reward_number_, stored.reward_number());
 }

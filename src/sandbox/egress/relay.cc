@@ -63,6 +63,7 @@ struct Pair {
   std::array<Fd, 2> ends;
   std::array<Flow, 2> flows;
   std::array<uint32_t, 2> events{};
+  uint64_t listener = 0;  // its id
   bool connecting = true;
 };
 
@@ -81,7 +82,7 @@ class Relay::Loop {
       Watch(EPOLL_CTL_ADD, held->get(), EPOLLIN);
       const int fd = held->get();
       listeners_[id] = fd;
-      doors_[fd] = {std::move(*held), address};
+      doors_[fd] = {std::move(*held), address, id};
     });
     Wake();
     return id;
@@ -116,6 +117,8 @@ class Relay::Loop {
   struct Door {
     Fd listener;
     Address address;
+    uint64_t id = 0;
+    size_t open = 0;  // connections
   };
 
   bool Watch(int action, int fd, uint32_t events) const {
@@ -152,8 +155,8 @@ class Relay::Loop {
     }
   }
 
-  void Accept(const Door& door) {
-    while (true) {
+  void Accept(Door& door) {
+    while (door.open < kMaxConnections) {
       Fd inner(accept4(door.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!inner.valid()) return;
       Fd outer(socket(door.address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -163,12 +166,23 @@ class Relay::Loop {
       if (begun != 0 && errno != EINPROGRESS) continue;  // the client sees a closed connection
       auto pair = std::make_shared<Pair>();
       pair->ends = {std::move(inner), std::move(outer)};
+      pair->listener = door.id;
+      ++door.open;
       for (const Fd& end : pair->ends) {
         pairs_[end.get()] = pair;
         Watch(EPOLL_CTL_ADD, end.get(), 0);
       }
       Pump(pair);
     }
+    Watch(EPOLL_CTL_MOD, door.listener.get(), 0);  // until one ends
+  }
+
+  void Drop(const Pair& pair) {
+    for (const Fd& end : pair.ends) pairs_.erase(end.get());
+    const auto fd = listeners_.find(pair.listener);
+    if (fd == listeners_.end()) return;
+    Door& door = doors_.at(fd->second);
+    if (door.open-- == kMaxConnections) Watch(EPOLL_CTL_MOD, fd->second, EPOLLIN);
   }
 
   // By value: the pair may leave the map.
@@ -187,7 +201,7 @@ class Relay::Loop {
     for (size_t from = 0; from < 2 && !broken && !pair->connecting; ++from) broken = !Move(*pair, from);
     const bool over = pair->flows[0].passed_on && pair->flows[1].passed_on;
     if (broken || over) {
-      for (const Fd& end : pair->ends) pairs_.erase(end.get());
+      Drop(*pair);
       return;
     }
     for (size_t side = 0; side < 2; ++side) {

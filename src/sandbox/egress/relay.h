@@ -22,6 +22,10 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
+  // At a time, of one listening socket, and so of one sandbox. More wait in the socket's backlog until one ends, so that a
+  // sandbox cannot take the gateway's connections from others.
+  static constexpr size_t kMaxConnections = 128;
+
   // Serves a listening socket until the returned object is destroyed. `url`: the gateway's, "http://HOST:PORT/.."; HOST
   // is an IP address or a name. INVALID_ARGUMENT: not such a URL. The relay outlives the object.
   absl::StatusOr<std::shared_ptr<void>> Serve(Fd listener, const std::string& url);

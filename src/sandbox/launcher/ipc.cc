@@ -1,11 +1,14 @@
 #include "sandbox/launcher/ipc.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/msg.h>
+#include <sys/random.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -38,11 +41,16 @@ bool RemoveEntry(int folder, const char* name) {
 
 // Moves the folder `name` up into `top`. Its user may have removed their own access, and such a folder cannot move.
 bool MoveUp(int folder, const char* name, int top) {
-  static unsigned next = 0;
-  char moved[64];
-  snprintf(moved, sizeof(moved), "ingot-left-%u-%u", getuid(), next++);
   fchmodat(folder, name, 0700, AT_SYMLINK_NOFOLLOW);
-  return renameat(folder, name, top, moved) == 0;
+  for (int tries = 0; tries < 8; ++tries) {
+    uint64_t number = 0;  // random: others can write to `top` too, and would take a name that they can guess
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number)) return false;
+    char moved[64];
+    snprintf(moved, sizeof(moved), "ingot-left-%016llx", static_cast<unsigned long long>(number));
+    if (renameat2(folder, name, top, moved, RENAME_NOREPLACE) == 0) return true;
+    if (errno != EEXIST) return false;
+  }
+  return false;
 }
 
 // Calls `act` for each name in `folder`, and returns how often it was true.

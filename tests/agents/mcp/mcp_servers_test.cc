@@ -7,6 +7,7 @@ namespace ingot::agents {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 sandbox::Outcome Printed(const std::string& out, int code = 0) {
   sandbox::Outcome outcome;
@@ -77,6 +78,11 @@ TEST(McpServersTest, RejectsAddressesThatCannotBeMeant) {
   EXPECT_EQ(Rejection({"s"}, "http://127.0.0.1:80/mcp"), "");
   EXPECT_THAT(Rejection({}, ""), HasSubstr("name a command, a url, or both"));
   EXPECT_THAT(Rejection({}, "ftp://h"), HasSubstr("url ftp://h is not an http:// or https:// address"));
+  for (const char* const url : {"https://user:secret@h/mcp", "http://secret@h", "secret@h/mcp"}) {
+    EXPECT_THAT(Rejection({}, url), HasSubstr("mcp 'a': url names a user: put credentials into headers"));
+    EXPECT_THAT(Rejection({}, url), Not(HasSubstr("secret")));
+  }
+  EXPECT_EQ(Rejection({}, "https://h/@scope/mcp?to=a@b"), "");
   EXPECT_THAT(Rejection({"s"}, "http://h:80/"), HasSubstr("listens inside the sandbox"));
   EXPECT_THAT(Rejection({"s"}, "http://localhost:x/"), HasSubstr("has no valid port"));
   EXPECT_THAT(Rejection({"s"}, "http://localhost:7411/"), HasSubstr("the gateway's port"));

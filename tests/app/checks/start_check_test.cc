@@ -113,7 +113,7 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRejected) {
   term.domains = {"default"};
   EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks of data.tasks lack the field 'relevant_ids'")) << "of the task without";
   term.domains = {"serach"};
-  EXPECT_THAT(Error(), HasSubstr("rewards.terms (retrieval): domains names 'serach', and no task"));
+  EXPECT_THAT(Error(), HasSubstr("rewards.terms (retrieval): domains names 'serach', but no task"));
   term = {};
   term.kind = "judge";
   EXPECT_THAT(Error(), HasSubstr("2 of 2 tasks of data.tasks lack the field 'question' (judge.question_field)"));

@@ -21,9 +21,9 @@ class CountingRegistry final : public registry::Registry {
   CountingRegistry(std::unique_ptr<registry::Registry> inner, std::atomic<int>& questions)
       : inner_(std::move(inner)), questions_(questions) {}
   std::string Describe() const override { return inner_->Describe(); }
-  absl::StatusOr<std::unique_ptr<registry::Lease>> ProbeResult(std::chrono::milliseconds ttl,
-                                                               std::function<void()> on_lost) override {
-    return inner_->ProbeResult(ttl, std::move(on_lost));
+  absl::StatusOr<std::unique_ptr<registry::Lease>> Grant(std::chrono::milliseconds ttl,
+                                                         std::function<void()> on_lost) override {
+    return inner_->Grant(ttl, std::move(on_lost));
   }
   absl::StatusOr<registry::PutResult> Put(const std::string& key, const std::string& value,
                                           const registry::PutOptions& options) override {

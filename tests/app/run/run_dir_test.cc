@@ -57,13 +57,13 @@ class RunDirTest : public ::testing::Test {
     }
     return contents;
   }
-  // Files of the run, without its lock.
+  // Files of the run, without its lock and its format.
   int Files() const {
     int files = 0;
     std::error_code gone;
     for (auto at = fs::recursive_directory_iterator(root_ + "/run", gone); at != fs::end(at); at.increment(gone)) {
       std::error_code raced;
-      files += at->is_regular_file(raced) && at->path().filename() != "lock";
+      files += at->is_regular_file(raced) && at->path().filename() != "lock" && at->path().filename() != "format";
     }
     return files;
   }
@@ -89,7 +89,9 @@ TEST_F(RunDirTest, ARunOfAnotherFormatIsRejectedByName) {
   std::ofstream(Path("format")) << "one";
   EXPECT_TRUE(absl::IsDataLoss(CheckRunFormat(root_ + "/run")));
   fs::remove(Path("format"));
-  EXPECT_TRUE(CheckRunFormat(root_ + "/run").ok());
+  EXPECT_TRUE(CheckRunFormat(root_ + "/run").ok()) << "format 1 is the first";
+  fs::create_directory(Path("format"));
+  EXPECT_FALSE(CheckRunFormat(root_ + "/run").ok()) << "a number that cannot be read";
 }
 
 TEST_F(RunDirTest, IfExistsFailsResumesOrReplaces) {

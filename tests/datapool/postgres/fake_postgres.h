@@ -1,5 +1,6 @@
 // A server that speaks as much of PostgreSQL's protocol (version 3) as tests of connecting need. It identifies itself,
-// and is silent on demand: at the start of a session, or after a statement that contains "hang". Thread safe.
+// and answers other statements as the test says. It is silent on demand: at the start of a session, or after a
+// statement that contains "hang". Thread safe.
 #pragma once
 
 #include <arpa/inet.h>
@@ -24,6 +25,8 @@ namespace ingot::datapool::testing {
 
 class FakePostgres {
  public:
+  using Rows = std::vector<std::vector<std::string>>;
+
   // `address`: of version 4, and `port`: 0 = any free one. Empty = a socket in a folder.
   explicit FakePostgres(const PostgresIdentity& identity, bool standby = false, const std::string& address = "",
                         int port = 0)
@@ -48,6 +51,11 @@ class FakePostgres {
   void SetSilent(bool silent) {
     base::MutexLock lock(mu_);
     silent_ = silent;
+  }
+  // Its rows for statements other than its identification; before that it has none. All rows have the same length.
+  void Answer(std::function<Rows(const std::string& sql)> answer) {
+    base::MutexLock lock(mu_);
+    answer_ = std::move(answer);
   }
   // Called in each session before its answer.
   void OnStart(std::function<void()> call) {
@@ -139,9 +147,7 @@ class FakePostgres {
     if (!silent) Send(session, Message('R', BigEndian(0, 4)) + ready);
     for (char type = 0; Read(session, &type, 1) && ReadMessage(session, body) && type != 'X';) {
       if (silent || body.find("hang") != std::string::npos) continue;
-      Send(
-          session,
-          (body.find("pg_is_in_recovery") != std::string::npos ? Who() : Message('C', std::string("OK\0", 3))) + ready);
+      Send(session, (body.find("pg_is_in_recovery") != std::string::npos ? Who() : Told(body)) + ready);
     }
   }
 
@@ -151,16 +157,37 @@ class FakePostgres {
       base::MutexLock lock(mu_);
       return said_;
     }();
-    const std::vector<std::string> values = {said.standby ? "t" : "f", said.identity.system,
-                                             std::to_string(said.identity.timeline), said.identity.started};
-    std::string columns = BigEndian(values.size(), 2), row = columns;
-    for (const std::string& value : values) {
+    const std::string set = Message('C', std::string("SET\0", 4));
+    return set + set + set +
+           Table({{said.standby ? "t" : "f", said.identity.system, std::to_string(said.identity.timeline),
+                   said.identity.started}});
+  }
+
+  // The result that the test gives a statement.
+  std::string Told(const std::string& body) const {
+    std::function<Rows(const std::string&)> answer;
+    {
+      base::MutexLock lock(mu_);
+      answer = answer_;
+    }
+    const Rows rows = answer ? answer(body) : Rows{};
+    return rows.empty() ? Message('C', std::string("OK\0", 3)) : Table(rows);
+  }
+
+  // At least one row, as text.
+  static std::string Table(const Rows& rows) {
+    std::string columns = BigEndian(rows[0].size(), 2), messages;
+    for (size_t i = 0; i < rows[0].size(); ++i) {
       columns += std::string("c\0", 2) + BigEndian(0, 4) + BigEndian(0, 2) + BigEndian(25, 4) + BigEndian(0xffff, 2) +
                  BigEndian(0xffffffff, 4) + BigEndian(0, 2);
-      row += BigEndian(value.size(), 4) + value;
     }
-    const std::string set = Message('C', std::string("SET\0", 4));
-    return set + set + set + Message('T', columns) + Message('D', row) + Message('C', std::string("SELECT 1\0", 9));
+    messages = Message('T', columns);
+    for (const std::vector<std::string>& values : rows) {
+      std::string row = BigEndian(values.size(), 2);
+      for (const std::string& value : values) row += BigEndian(value.size(), 4) + value;
+      messages += Message('D', row);
+    }
+    return messages + Message('C', std::string("SELECT 1\0", 9));
   }
 
   const TempDir dir_;
@@ -173,6 +200,7 @@ class FakePostgres {
   bool silent_ ABSL_GUARDED_BY(mu_) = false;
   int started_ ABSL_GUARDED_BY(mu_) = 0;
   std::function<void()> on_start_ ABSL_GUARDED_BY(mu_);
+  std::function<Rows(const std::string&)> answer_ ABSL_GUARDED_BY(mu_);
   std::vector<int> sockets_ ABSL_GUARDED_BY(mu_);
   std::vector<std::jthread> threads_;  // only the acceptor adds to it
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/rng.h"
 #include "datapool/make_pool.h"
 #include "datapool/postgres/postgres_server.h"
 
@@ -253,6 +254,39 @@ TEST_P(PromotionTest, AnUnfencedPrimaryIsNeitherReadNorWritten) {
                                ::testing::HasSubstr("timeline 2 was seen at " + standby_->folder())));
 }
 
+// Returns once there are so many standbys, and they have all of the log.
+void AwaitStandbys(PostgresConnection& primary, int count) {
+  const std::string sql = absl::StrCat(
+      "select where (select count(*) from pg_stat_replication) = ", count,
+      " and (select count(*) from pg_stat_replication where replay_lsn >= pg_current_wal_lsn()) = ", count);
+  while (primary.Execute(sql)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+// A pool on servers without a synchronous standby.
+StoreOptions SingleOptions(const std::string& path, const std::vector<const PostgresServer*>& servers) {
+  StoreOptions options;
+  options.path = path;
+  options.backend = "postgres";
+  options.postgres.url = "user=ingot dbname=postgres host=";
+  for (const PostgresServer* server : servers) {
+    options.postgres.url += (server == servers.front() ? "" : ",") + server->folder();
+  }
+  options.postgres.name = "pool";
+  options.postgres.allow_single = true;
+  options.postgres.retry_after_error_s = 0;
+  return options;
+}
+
+// The status that is not a server's silence or start: OK, or that a server lacks records.
+template <typename Send>
+absl::Status UntilDecided(const Send& send) {
+  const auto end = Time::now() + std::chrono::seconds(60);
+  absl::Status status;
+  do status = send();
+  while (absl::IsUnavailable(status) && status.message().find("lacks") == std::string::npos && Time::now() < end);
+  return status;
+}
+
 // Two standbys without a synchronous one, which are promoted apart: both call their timeline 2, and one lacks records.
 TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRejected) {
   if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
@@ -261,37 +295,20 @@ TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRejected) {
   PostgresServer whole(primary, "whole"), short_of(primary, "short");
   ASSERT_TRUE(whole.ok() && short_of.ok());
   const testing::TempDir dir;
-  StoreOptions options;
-  options.path = dir.path();
-  options.backend = "postgres";
-  options.postgres.url = absl::StrCat("host=", primary.folder(), ",", whole.folder(), ",", short_of.folder(),
-                                      " user=ingot dbname=postgres");
-  options.postgres.name = "pool";
-  options.postgres.allow_single = true;
-  options.postgres.retry_after_error_s = 0;
-  const auto pool = datapool::OpenPool(options).value();
+  const auto pool = datapool::OpenPool(SingleOptions(dir.path(), {&primary, &whole, &short_of})).value();
   ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
   const auto admin = testing::ConnectTo(primary.url());
-  // Returns once there are so many standbys, and they have all of the log.
-  const auto await_standbys = [&](int count) {
-    const std::string sql = absl::StrCat(
-        "select where (select count(*) from pg_stat_replication) = ", count,
-        " and (select count(*) from pg_stat_replication where replay_lsn >= pg_current_wal_lsn()) = ", count);
-    while (admin->Execute(sql)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  };
-  await_standbys(2);
+  AwaitStandbys(*admin, 2);
   short_of.Stop(SIGQUIT);
   ASSERT_TRUE(pool->AppendCall(Append("a", 0, {Prompt({1, 2})}, {Sampled({3})})).ok());
-  await_standbys(1);
+  AwaitStandbys(*admin, 1);
   primary.Stop(SIGQUIT);
   short_of.Start();
   short_of.Promote();
   ASSERT_TRUE(short_of.ok());
   const auto end = Time::now() + std::chrono::seconds(60);
   const auto append = [&] { return pool->AppendCall(Append("a", 1, {Prompt({1, 2})}, {Sampled({4})})); };
-  absl::Status rejected;
-  do rejected = append();
-  while (absl::IsUnavailable(rejected) && rejected.message().find("lacks") == std::string::npos && Time::now() < end);
+  const absl::Status rejected = UntilDecided(append);
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
   EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr(short_of.folder() + ":5432 (timeline 2) lacks"));
   EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, "a").status())) << "nor is it read";
@@ -301,6 +318,73 @@ TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRejected) {
   const auto tree = testing::Get(*pool, "a");
   ASSERT_TRUE(tree.ok()) << tree.status();
   EXPECT_EQ(tree->calls_size(), 2);
+}
+
+// A promoted standby has all records of the first shard, and lacks one of the second. The first shard connects first.
+TEST(ForkTest, AServerThatLacksRecordsOfOneShardIsRejectedForAll) {
+  if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
+  PostgresServer primary;
+  ASSERT_TRUE(primary.ok());
+  PostgresServer standby(primary, "standby");
+  ASSERT_TRUE(standby.ok());
+  const testing::TempDir dir;
+  StoreOptions options = SingleOptions(dir.path(), {&primary, &standby});
+  options.shards = 2;
+  const auto pool = datapool::OpenPool(options).value();
+  const auto group_of = [](uint64_t shard) {  // as ShardedPool chooses
+    int64_t group = 0;
+    while (base::DeriveSeed(v1::PURPOSE_TRAIN, static_cast<uint64_t>(group)) % 2 != shard) ++group;
+    return group;
+  };
+  ASSERT_TRUE(pool->StoreEpisode(Open("first", group_of(0), 0)).ok());
+  ASSERT_TRUE(pool->StoreEpisode(Open("second", group_of(1), 0)).ok());
+  const auto append = [&](const char* id, int call) {
+    return pool->AppendCall(Append(id, call, {Prompt({1, 2})}, {Sampled({call})}));
+  };
+  ASSERT_TRUE(append("first", 0).ok());
+  AwaitStandbys(*testing::ConnectTo(primary.url()), 1);
+  standby.Stop(SIGQUIT);
+  ASSERT_TRUE(append("second", 0).ok());
+  primary.Stop(SIGQUIT);
+  standby.Start();
+  standby.Promote();
+  ASSERT_TRUE(standby.ok());
+  const absl::Status rejected = UntilDecided([&] { return append("first", 1); });
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(
+      std::string(rejected.message()),
+      ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) lacks acknowledged records of \"ingot_pool_1\""));
+  for (const char* id : {"first", "second"}) {
+    EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, id).status())) << "nor is it read";
+  }
+  const auto calls = [&](int shard) {
+    return testing::ConnectTo(standby.url())
+        ->Execute(absl::StrCat("select from \"ingot_pool_", shard, "\".record where family = 3"))
+        ->size();
+  };
+  EXPECT_EQ(calls(0), 1) << "nothing was written there";
+  EXPECT_EQ(calls(1), 0);
+}
+
+// The pool was made after the standby was gone.
+TEST(ForkTest, AServerWithoutThePoolsTableIsRejected) {
+  if (testing::PostgresPrograms().empty()) GTEST_SKIP() << "PostgreSQL is not installed: scripts/setup.sh services";
+  PostgresServer primary;
+  ASSERT_TRUE(primary.ok());
+  PostgresServer standby(primary, "standby");
+  ASSERT_TRUE(standby.ok());
+  standby.Stop(SIGQUIT);
+  const testing::TempDir dir;
+  const auto pool = datapool::OpenPool(SingleOptions(dir.path(), {&primary, &standby})).value();
+  ASSERT_TRUE(pool->StoreEpisode(Open("a", 1, 0)).ok());
+  primary.Stop(SIGQUIT);
+  standby.Start();
+  standby.Promote();
+  ASSERT_TRUE(standby.ok());
+  const absl::Status rejected = UntilDecided([&] { return pool->StoreEpisode(Open("b", 2, 0)); });
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(std::string(rejected.message()),
+              ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) lacks acknowledged records"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Paused, PromotionTest, ::testing::Values(0, 4));

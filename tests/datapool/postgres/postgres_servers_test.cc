@@ -90,6 +90,18 @@ class PostgresServersTest : public ::testing::Test {
     return lead.over();
   }
 
+  // The server's rows of shards: place among the shards that acknowledged commits, run, and number.
+  static void Hold(FakePostgres& server, const FakePostgres::Rows& stored) {
+    server.Answer([stored](const std::string& sql) -> FakePostgres::Rows {
+      if (sql.find("to_regclass") == std::string::npos) return stored;
+      FakePostgres::Rows tables;
+      for (const std::vector<std::string>& row : stored) tables.push_back({row[0]});
+      return tables;
+    });
+  }
+
+  const PostgresCommits first_{"\"p_0\".record", "commits 1", "run", 0, ""};
+  const PostgresCommits second_{"\"p_1\".record", "commits 2", "run", 0, ""};
   const testing::TempDir dir_;
   std::chrono::milliseconds answer_timeout_ = std::chrono::hours(1);
   FakePostgres a_{Server(1, "1")}, b_{Server(1, "2"), /*standby=*/true}, c_{Server(1, "3"), /*standby=*/true};
@@ -155,6 +167,45 @@ TEST_F(PostgresServersTest, EachAddressOfANameIsAServer) {
   EXPECT_EQ(servers->ConnectLeader().value()->host(), absl::StrCat("db(127.0.0.3):", first.port()));
 }
 
+TEST_F(PostgresServersTest, ANameWithoutAddressesIsNamed) {
+  const auto servers = PostgresServers::Make({.url = "user=u host=db port=5432",
+                                              .watch = false,
+                                              .resolve = [](const std::string&) { return std::vector<std::string>{}; }})
+                           .value();
+  const absl::Status rejected = servers->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_EQ(Text(rejected), "db:5432: the name resolves to no address");
+}
+
+// The address of a server that hangs leaves the name. It is asked for a while, and then no more.
+TEST_F(PostgresServersTest, AHungServerThatTheNameNoLongerMeansIsForgotten) {
+  const FakePostgres first(Server(1, "1"), false, "127.0.0.2");
+  FakePostgres second(Server(1, "2"), true, "127.0.0.3", first.port());
+  second.SetSilent(true);
+  std::atomic<bool> left = false;
+  const auto servers = PostgresServers::Make({.url = absl::StrCat("user=u sslmode=disable gssencmode=disable host=db ",
+                                                                  "connect_timeout=1 port=", first.port()),
+                                              .answer_timeout = answer_timeout_,
+                                              .look_every = std::chrono::milliseconds(20),
+                                              .watch_every = std::chrono::milliseconds(20),
+                                              .hung_for = std::chrono::seconds(1),
+                                              .resolve =
+                                                  [&](const std::string&) {
+                                                    return left ? std::vector<std::string>{"127.0.0.2"}
+                                                                : std::vector<std::string>{"127.0.0.2", "127.0.0.3"};
+                                                  }})
+                           .value();
+  ASSERT_TRUE(servers->ConnectLeader().ok());
+  ASSERT_GE(second.started(), 1);
+  left = true;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (int asked = -1; asked != second.started() && std::chrono::steady_clock::now() < end;) {
+    asked = second.started();
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // three of the surveys that ask it
+  }
+  EXPECT_LT(std::chrono::steady_clock::now(), end) << "it is asked forever";
+}
+
 // A standby follows a primary that this process never saw.
 TEST_F(PostgresServersTest, TheTimelineOfAStandbyIsRemembered) {
   a_.Say(Server(4, "1"), /*standby=*/false);
@@ -184,6 +235,66 @@ TEST_F(PostgresServersTest, ARejectedServerDoesNotLeadAgain) {
   a_.Stop();
   b_.Say(Server(1, "3"), /*standby=*/false);
   EXPECT_EQ(servers->ConnectLeader().value()->host(), b_.name()) << "it was started again, and may have it now";
+}
+
+// Two shards have acknowledged commits. Whichever connects first, the server must have those of both.
+TEST_F(PostgresServersTest, AServerThatLacksACommitOfOneShardLeadsForNone) {
+  const auto servers = Servers({&a_, &b_, &c_});
+  const auto writer = servers->ConnectLeader().value();
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), first_, 3), absl::OkStatus());
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), second_, 5), absl::OkStatus());
+  a_.Stop();
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  Hold(b_, {{"0", "run", "3"}, {"1", "run", "4"}});
+  const absl::Status rejected = servers->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(Text(rejected),
+              AllOf(HasSubstr(b_.name() + " (timeline 2) lacks acknowledged records of \"p_1\""),
+                    HasSubstr("it has 4 of this process's commits, and commit 5 was acknowledged by " + a_.name())));
+  EXPECT_TRUE(servers->lead()->must_commit());
+  EXPECT_FALSE(servers->lead()->leads());
+  EXPECT_THAT(Text(servers->ConnectSame().status()), HasSubstr("lacks acknowledged records")) << "nor is it read";
+  EXPECT_THAT(Text(servers->ConnectLeader().status()), HasSubstr("lacks acknowledged records"));
+  c_.Say(Server(2, "3"), /*standby=*/false);
+  Hold(c_, {{"1", "run", "6"}, {"0", "run", "3"}});  // the last one without an answer
+  EXPECT_EQ(servers->ConnectLeader().value()->host(), c_.name());
+}
+
+TEST_F(PostgresServersTest, AServerWithoutATableOfAShardIsRejectedByName) {
+  const auto servers = Servers({&a_, &b_});
+  const auto writer = servers->ConnectLeader().value();
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), first_, 3), absl::OkStatus());
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), second_, 5), absl::OkStatus());
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  Hold(b_, {{"0", "run", "3"}});
+  const absl::Status rejected = servers->ConnectLeader().status();
+  EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
+  EXPECT_THAT(Text(rejected), AllOf(HasSubstr(b_.name() + " (timeline 2) lacks acknowledged records of \"p_1\""),
+                                    HasSubstr("it has 0 of this process's commits")));
+}
+
+TEST_F(PostgresServersTest, AShardThatIsClosedOrAnotherRunsIsNotMissed) {
+  const auto servers = Servers({&a_, &b_});
+  const auto writer = servers->ConnectLeader().value();
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), first_, 3), absl::OkStatus());
+  ASSERT_EQ(servers->Acknowledge(*writer->lead(), second_, 5), absl::OkStatus());
+  Hold(a_, {{"0", "another", ""}, {"1", "run", "5"}});
+  EXPECT_TRUE(servers->ConnectLeader().ok());
+  servers->Forget(second_.key);
+  Hold(a_, {{"0", "run", "3"}});
+  EXPECT_TRUE(servers->ConnectLeader().ok());
+}
+
+// Its successor was checked without the commit.
+TEST_F(PostgresServersTest, AServerThatWasLeftAcknowledgesNothing) {
+  const auto servers = Servers({&a_, &b_});
+  const auto before = servers->ConnectLeader().value();
+  b_.Say(Server(2, "2"), /*standby=*/false);
+  ASSERT_EQ(servers->ConnectLeader().value()->host(), b_.name());
+  const absl::Status late = servers->Acknowledge(*before->lead(), first_, 1);
+  EXPECT_TRUE(absl::IsUnavailable(late)) << late;
+  EXPECT_THAT(Text(late), HasSubstr(a_.name() + " (timeline 1) is left"));
+  EXPECT_TRUE(servers->ConnectLeader().ok()) << "it was not acknowledged, so nothing is missing";
 }
 
 TEST_F(PostgresServersTest, WhoDidNotAnswerIsNamed) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "app/cluster/access/grpc_server.h"
 #include "app/unused_scheduler.h"
 #include "datapool/service.h"
@@ -134,7 +135,7 @@ TEST(GrpcAccess, AStrangerEndsNoEpisode) {
     grpc::ClientContext context;
     if (*token != '\0') context.AddMetadata("ingot-token", token);
     v1::StoreEndResponse response;
-    const grpc::Status rejected = v1::DataPool::NewStub(stranger)->EndEpisode(&context, end, &response);
+    const grpc::Status rejected = v1::DataPool::NewStub(stranger)->StoreEnd(&context, end, &response);
     EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
     EXPECT_THAT(rejected.error_message(), Not(HasSubstr(kToken)));
   }

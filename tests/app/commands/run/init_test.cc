@@ -35,7 +35,7 @@ TEST(Init, NeverReplacesAFileAndThenWritesNone) {
   ASSERT_TRUE(base::WriteFileDurably(dir.path() + "/tasks.jsonl", "mine").ok());
   const absl::Status rejected = WriteInitFiles(dir.path());
   EXPECT_EQ(rejected.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(rejected.message()), HasSubstr("tasks.jsonl is there already"));
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("tasks.jsonl already exists"));
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/run.yaml"));
   EXPECT_EQ(base::ReadFile(dir.path() + "/tasks.jsonl").value(), "mine");
 }

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""A run folder of an earlier build still works, and one of another format is refused by name: format_tests.py BINARY SOURCE_DIR CASE.
+
+Cases: kept (run_format_1.tar.xz.base64, next to this script), make (writes that file anew, once a format has a new number).
+"""
+import base64
+import io
+import json
+import pathlib
+import shutil
+import tarfile
+
+from ingot_runs import GROUPS, check, check_run, main
+
+KEPT = pathlib.Path(__file__).with_name("run_format_1.tar.xz.base64")
+LEFT_OUT = ("logs", "sockets", "tensorboard", "lock")  # a run needs none of them
+
+
+def settings(steps):
+    """Of a run whose folder takes 100 KB."""
+    run = json.loads(json.dumps(GROUPS))
+    run["run"]["name"] = "kept"
+    run["model"].update(hidden_size=4, intermediate_size=4, heads=1, head_dim=4)
+    run["scheduler"].update(total_steps=steps, groups_per_step=1, group_size=2, max_drops_per_batch=1)
+    run["trainer"].update(checkpoint_every=2, keep_checkpoints=1)
+    return run
+
+
+def without_owner(entry):
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def case_make(ingot):
+    ingot.configure("kept", settings(2))
+    code, said = ingot.run("train", {})
+    check(code == 0, said)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as tar:
+        for path in sorted(pathlib.Path(ingot.folder, "kept").rglob("*")):
+            inside = path.relative_to(ingot.folder)
+            if path.is_file() and inside.parts[1] not in LEFT_OUT and not path.name.startswith(("OPTIONS-", "LOG")):
+                tar.add(path, inside, filter=without_owner)
+    KEPT.write_bytes(base64.encodebytes(packed.getvalue()))
+
+
+def refused(ingot, command, *words):
+    """A command that must fail with these words in its message."""
+    done = ingot.call(*command)
+    check(done.returncode != 0, f"{command} ran: {done.stdout}")
+    check(all(word in done.stderr for word in words), f"{command}: {done.stderr}")
+
+
+def case_kept(ingot):
+    with tarfile.open(fileobj=io.BytesIO(base64.decodebytes(KEPT.read_bytes()))) as tar:
+        tar.extractall(ingot.folder, filter="data")
+    run = pathlib.Path(ingot.folder, "kept")
+    shutil.copytree(run, f"{ingot.folder}/other")
+    check(ingot.inspect("kept").count("finished") >= 4, "inspect shows no episodes")
+    check(len(ingot.journal("kept")) > 0, "the journal is empty")
+    ingot.configure("kept", settings(4))
+    code, said = ingot.run("train", {}, ["--resume"])
+    check(code == 0 and "4/4" in said, said)
+    check_run(ingot, "kept", 4)
+
+    other = pathlib.Path(ingot.folder, "other")
+    resume = ["train", ingot.config, "--set", f"run.root={ingot.folder}", "--set", "run.name=other", "--resume"]
+    (other / "format").write_text("2\n")
+    for command in (["inspect", other], ["report", other, f"{ingot.folder}/report.html"], resume):
+        refused(ingot, command, "run folder format 2", "format 1", "choose another run.name")
+    (other / "format").write_text("1\n")
+    state = next(other.glob("checkpoints/*/state.json"))
+    state.write_text(state.read_text().replace("ingot-checkpoint-", "ingot-checkpoint-9"))
+    refused(ingot, resume, "ingot-checkpoint-")
+
+
+if __name__ == "__main__":
+    main(case_make, case_kept)
