@@ -330,7 +330,7 @@ TEST(ExternalOfAGroup, AnEntryMayBeASingleAnswerAndAWrongOneIsAnErrorOfItsEpisod
   EXPECT_EQ(results[0]->value, 0.25);
   EXPECT_EQ(results[0]->detail, "close");
   EXPECT_EQ(results[0]->calls.at("episode0-call0"), -1);
-  EXPECT_NE(std::string(results[1].status().message()).find("it was \"null\""), std::string::npos);
+  EXPECT_NE(std::string(results[1].status().message()).find("got \"null\""), std::string::npos);
   EXPECT_FALSE(results[2].ok());
   EXPECT_FALSE(results[3].ok()) << "the call is of another episode";
   EXPECT_EQ(results[4]->value, 3);
