@@ -28,7 +28,7 @@ def case_isolation(ingot, folder):
     code, output = ingot.run("train", settings)
     check(code == 0, output)
     said = next(line for line in output.splitlines() if line.startswith("agents: isolation level "))
-    isolation = said.split()[2].rstrip(":")
+    isolation = said.split()[3].rstrip(":")
     group = next(record["batch"]["groupIds"][0] for record in ingot.journal("walled") if "batch" in record)
     episode = json.loads(ingot.inspect("walled", f"{group}/0", "--json"))["episode"]
     check(json.loads(episode["metadataJson"])["sandbox"]["isolation"] == isolation, f"{said}: {episode['metadataJson']}")
