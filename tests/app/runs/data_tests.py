@@ -170,8 +170,9 @@ def case_recall(ingot):
     # What is not there, or means nothing, is named.
     output = command(ingot, "export", folder / "found", rows, "--recall", "recal", code=2)
     check("no episode has the signal 'recal'" in output and "precision, recall" in output, output)
-    for argv in (["--recall", "recall", "--shortest"], ["--recall", "recall", "--as", "dpo"]):
-        check("--shortest and --recall" in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
+    for argv, said in ((["--recall", "recall", "--shortest"], "give either --shortest or --recall"),
+                       (["--recall", "recall", "--as", "dpo"], "--shortest and --recall work only with --as sft")):
+        check(said in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
 
 
 def case_choose(ingot):

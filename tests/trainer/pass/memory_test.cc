@@ -264,7 +264,7 @@ TEST(MemoryLimit, RejectsARunThatCannotFitWithTheNumbers) {
   EXPECT_EQ(rejected.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(rejected.status().message()),
               ::testing::AllOf(::testing::HasSubstr("the run needs"), ::testing::HasSubstr("weights"),
-                               ::testing::HasSubstr("0.00105 GB can"),
+                               ::testing::HasSubstr("0.00105 GB are available"),
                                ::testing::HasSubstr("trainer.micro_batch_tokens (8192)"),
                                ::testing::HasSubstr("trainer.checkpoint_layers")));
   options.micro_batch_tokens = 16;
