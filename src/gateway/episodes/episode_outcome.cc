@@ -91,7 +91,8 @@ std::string WithoutRejection(const std::string& detail) { return detail.substr(0
 
 absl::StatusOr<std::string> Episode::FindCall(const v1::CallReward& named) const {
   if (named.call_case() == v1::CallReward::kTurn) {
-    if (std::any_of(lost_.begin(), lost_.end(), [&](const auto& lost) { return IsUnsettled(lost.first); })) {
+    for (const auto& [sequence, append] : lost_) {
+      if (!IsUnsettled(sequence)) continue;
       return absl::UnavailableError(absl::StrCat("it is not known yet whether a call of episode ", id(),
                                                  " is recorded, and 'turn' counts recorded calls: "
                                                  "send the reward again"));
