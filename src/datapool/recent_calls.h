@@ -1,8 +1,8 @@
 // A bounded cache of the most recently appended calls, so that an append finds its parent call without the database.
 // Thread safe.
 //
-// The cache agrees with the database. A call is added once its append is durable, and a deletion of calls first forgets
-// all entries. A deletion may run between an append and its Add. So the append reads the generation before its turn in
+// The cache agrees with the database. A call is added once its append is durable, and deleting calls first clears the
+// cache. A deletion may run between an append and its Add. So the append reads the generation before its turn in
 // the commit queue, and Add ignores a call of an older generation.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace ingot::datapool {
 
-// The facts of a call that an append of a continuing call needs.
+// What appending a child call needs to know about its parent.
 struct CallSummary {
   std::string episode_id;
   int64_t context_tokens = 0;           // of the whole prompt
@@ -25,7 +25,8 @@ struct CallSummary {
 
 class RecentCalls {
  public:
-  // Holds at most `max_calls` (> 0) calls, and at least the newer half of them: a full half replaces the older one.
+  // Holds at most `max_calls` (> 0) calls, and at least the newer half of them: when the newer half is full, the
+  // older half is dropped.
   explicit RecentCalls(size_t max_calls) : max_half_((max_calls + 1) / 2) {}
 
   uint64_t generation() const ABSL_LOCKS_EXCLUDED(mu_);

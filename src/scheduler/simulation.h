@@ -1,5 +1,5 @@
-// A run of the window (policy.h) in simulated time: agents that take the given durations, a trainer, and weights that
-// go live later. It shows, before you pay for a run, what an order of groups costs and what it does to the batches.
+// Simulates the scheduler's window (policy.h): agents that take the given durations, a trainer, and weights that go
+// live later. It shows, before you pay for a run, what an order of groups costs and what it does to the batches.
 //
 //   worker      takes the next sample of the oldest admitted group; if there is none, a new group, if a slot is free
 //   group       finishes with its last sample; a share of the groups is dropped then (rewards all equal)
@@ -20,8 +20,8 @@ namespace ingot::scheduler {
 
 // The durations of episodes, in seconds: a distribution, or the durations of a recorded run.
 struct Durations {
-  // constant:SECONDS, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or pareto:LEAST,SHAPE. Without effect
-  // if `recorded` has any.
+  // constant:SECONDS, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or pareto:LEAST,SHAPE. Ignored if
+  // `recorded` is not empty.
   std::string distribution = "lognormal:60,1";
   // One list for each group that was recorded. A simulated group draws one of the lists, and its samples draw from it:
   // samples of one task stay alike.
@@ -30,7 +30,7 @@ struct Durations {
 
 struct SimulationOptions {
   static constexpr int kMaxWorkers = 10'000;
-  static constexpr int64_t kMostEpisodes = 20'000'000;  // that are trained, in one simulation
+  static constexpr int64_t kMostEpisodes = 20'000'000;  // maximum of trained episodes per simulation
 
   WindowOptions window;
   int64_t group_size = 8;  // samples per group
@@ -40,7 +40,7 @@ struct SimulationOptions {
   double task_sigma = 0;       // log-normal factor that all samples of one group share; 0 = samples are independent
   double step_seconds = 30;    // of the trainer, per batch
   double publish_seconds = 1;  // from the end of a step to the moment when its version is live
-  double drop_share = 0;       // of the groups whose rewards are all equal, in [0, 1)
+  double drop_share = 0;       // fraction of groups dropped because their rewards are all equal, in [0, 1)
   uint64_t seed = 0;
 
   absl::Status Validate() const;
@@ -56,8 +56,8 @@ struct SimulationReport {
   std::vector<int64_t> ages;
   double mean_age = 0;
   // The mean over batches of KL(durations of the batch's episodes || durations of all submitted episodes), in nats,
-  // over ten bins with equal shares of the submitted episodes. An order that prefers short episodes has batches unlike
-  // the tasks.
+  // over ten bins with equal shares of the submitted episodes. An order that favors short episodes makes batches that
+  // do not represent the tasks.
   double batch_kl = 0;
   // The same for batches drawn at random from all trained episodes: the value that batches of this size have by chance.
   double noise_kl = 0;

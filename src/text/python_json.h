@@ -11,7 +11,7 @@ namespace ingot::text {
 
 std::string PythonJson(const base::json::value& value);
 
-// Parts of it: a string with its quotes; and a float as repr() prints it, or json's NaN, Infinity, -Infinity.
+// Building blocks: a quoted string, and a float as repr() prints it, or json's NaN, Infinity, -Infinity.
 void AppendPythonJsonString(std::string_view text, std::string& out);
 void AppendPythonFloat(double number, std::string& out);
 

@@ -1,7 +1,7 @@
 // The page of a run over HTTP, on its own listener: its files (bundle.h) and the answers of a RunView. Everything needs
 // a key (access.h): without it every target is 401. The page is read-only: methods other than GET and HEAD are 405.
 //
-// One low-priority thread makes the answers, so that a page costs training little. Start fails like
+// One low-priority thread makes the answers, so that serving the page barely slows training. Start fails like
 // http::Server::Listen. Thread safe.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ingot::view {
 
 class Page final : public http::Handler {
  public:
-  // `options`: host, port and TLS count. `key`: Access's.
+  // Uses only host, port and TLS of `options`. `key` is passed to Access.
   static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key, RunSource source);
 
   // A one-time link to the page.

@@ -13,11 +13,11 @@
 
 namespace ingot::app {
 
-// Adds teacher and judge over these engines. `text`: the run's, which renders a judge's question. A judge with a URL
-// is still called there.
+// Adds the clients of teacher and judge that these engines serve. `text` is the run's, and renders the judge's
+// prompt. A judge with a URL is called at that URL instead.
 void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
 
-// FAILED_PRECONDITION: a teacher that answers now has a different tokenizer than the run (`fingerprint`). A teacher
+// FAILED_PRECONDITION: the tokenizer of a teacher that can be reached differs from the run's (`fingerprint`). A teacher
 // that does not answer is checked with the first group that it scores.
 absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::TermParts& parts,
                            const std::string& fingerprint);

@@ -1,4 +1,4 @@
-// The checks of the operators' arguments, for the kernels of every device. All throw c10::Error.
+// Argument checks of the operators, shared by the kernels of all devices. All throw c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,14 +22,14 @@ struct Batch {
   std::vector<AttentionSequence> sequences;
 };
 
-// The sequences that the operators' arguments describe, checked against the memory that they name. Arrays of integers
-// are on the CPU.
+// The sequences that the operators' arguments describe, bounds-checked against the memory they refer to. Arrays of
+// integers are on the CPU.
 Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& visible_end,
                 std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
                 const OptionalTensor& sequences);
 
-// The tensor in the form that the kernels compute in: dense, fp16 widened to fp32, sinks in the type of sums (undefined
-// = none).
+// The tensor in the form that the kernels compute in: dense, fp16 widened to fp32, sinks in the accumulator type
+// (undefined = none).
 at::Tensor Computable(const at::Tensor& t);
 at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q);
 
@@ -37,7 +37,7 @@ at::Tensor ComputableSinks(const OptionalTensor& sinks, const at::Tensor& q);
 // -inf.
 std::tuple<at::Tensor, at::Tensor> MakeResults(const at::Tensor& q, bool every_row);
 
-// Checks grad, out and lse of a backward pass against q. All are computable.
+// Checks grad, out and lse of a backward pass against q. All have been through Computable.
 void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q);
 
 }  // namespace ingot::kernels

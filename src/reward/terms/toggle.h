@@ -1,6 +1,6 @@
-// Toggle of Kimi K2.5 (arXiv 2602.02276, section 4.4.2): training alternates between phases in which a correct answer must
-// also keep within the task's token budget, and phases without a budget. The term takes the outcome away; together with
-// an outcome of the same weight the sum is the paper's reward:
+// Toggle of Kimi K2.5 (arXiv 2602.02276, section 4.4.2): training alternates between phases in which a correct answer
+// must also keep within the task's token budget, and phases without a budget. The term cancels the outcome: together
+// with an outcome of the same weight, the sum is the paper's reward.
 //
 //   value = -max(0, outcome_i)   if mean outcome of the group >= lambda and len_i > budget(task)
 //           0                    otherwise
@@ -9,8 +9,8 @@
 // once, in the task's first group with at least `min_correct` correct answers, and then fixed: that group's grades
 // store it as the measure "budget", and later groups get it in GroupFacts.history.
 //
-// The paper does not give lambda, rho or the length of a phase. Phases are the term's schedule: phase 0, phase_steps
-// 20.
+// The paper does not give lambda, rho or the length of a phase. The term's schedule sets the phases (for example
+// `phase: 0, phase_steps: 20`).
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@
 namespace ingot::reward {
 
 struct ToggleOptions {
-  double lambda = 0.5;         // the budget applies from this mean outcome on
+  double lambda = 0.5;         // the budget applies at or above this mean outcome
   double rho = 70;             // percentile, in (0, 100]
   int32_t min_correct = 1;     // correct answers that an estimate needs; > 0
   double correct_above = 0.5;  // an outcome above it counts as correct
@@ -32,7 +32,7 @@ struct ToggleOptions {
 
 class ToggleTerm final : public RewardTerm {
  public:
-  // `name`: of the term, under which the history has its measures.
+  // `name` is the term's name, which is the key of its measures in the history.
   ToggleTerm(const ToggleOptions& options, std::string name) : options_(options), name_(std::move(name)) {}
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
   bool uses_history() const override { return true; }

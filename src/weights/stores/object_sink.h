@@ -1,4 +1,4 @@
-// An engine that reads its versions from a store, as a Sink: a VersionWriter stores them, a Follower in the engine's
+// A Sink for an engine that reads its versions from a store: a VersionWriter stores them, a Follower in the engine's
 // process fetches them, and the sink waits for the engine's acknowledgement (version_layout.h).
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ingot::weights {
 struct ObjectSinkOptions {
   std::chrono::milliseconds deadline{60000};  // for an acknowledgement of one call, > 0; DEADLINE_EXCEEDED after it
   std::chrono::milliseconds poll{200};        // between two reads of it, > 0
-  std::chrono::milliseconds silence{10000};   // without a new beat, after which the engine counts as gone; > 0
+  std::chrono::milliseconds silence{10000};   // without a heartbeat before the engine is considered dead; > 0
 
   absl::Status Validate() const;
 };

@@ -10,7 +10,7 @@ class ParseError;
 
 namespace ingot::app {
 
-// Names the first unknown word with the nearest command or option, and the --help to run.
+// Names the first unknown word, suggests the closest command or option, and says which --help to run.
 std::string DescribeError(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace ingot::app

@@ -9,11 +9,12 @@
 namespace ingot::app {
 
 // Writes config.json, model.safetensors, tokenizer.json, tokenizer_config.json and chat_template.jinja to the folder
-// `out`, which it makes; config.json comes last and completes it. `dtype` of the weights: fp32, in which every value of
-// the file is exact, or bf16. Nothing is written before the whole file has been checked.
+// `out`, which it makes. config.json is written last and marks the folder complete. `dtype` of the weights is fp32,
+// which keeps every value exactly, or bf16. Nothing is written before the whole file has been checked.
 //
-// Returns the folder, the family, the number of parameters and of tensors by type of the file. ALREADY_EXISTS: the folder
-// has a model. Other errors are those of gguf/file.h, model/from_gguf.h and text/tokenizer/gguf_tokenizer.h.
+// Returns the folder, the family, the number of parameters, and the number of tensors of each type in the file.
+// ALREADY_EXISTS: the folder has a model. Other errors are those of gguf/file.h, model/from_gguf.h and
+// text/tokenizer/gguf_tokenizer.h.
 absl::StatusOr<base::json::value> ConvertGguf(const std::string& file, const std::string& out,
                                               const std::string& dtype);
 
