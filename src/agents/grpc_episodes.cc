@@ -85,7 +85,7 @@ class GrpcEpisodes final : public Episodes {
                          std::chrono::milliseconds(static_cast<int64_t>((options_.timeout_s + wait_s) * 1e3)));
   }
 
-  // Asks `gateway`, then each other one, until one answers. Sets `gateway` to the one that answered.
+  // Asks `gateway`, then the other gateways, until one answers. Sets `gateway` to that gateway.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(size_t& gateway, const Request& request,
                                grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&,

@@ -10,6 +10,9 @@
 
 namespace ingot::base {
 
+// Of what was written before it had a number.
+inline constexpr int64_t kFirstFormat = 1;
+
 struct Format {
   const char* name;  // "run folder"
   int64_t number;    // what this program reads and writes

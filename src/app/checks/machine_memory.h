@@ -17,7 +17,7 @@ namespace ingot::app {
 struct MachineNeed {
   int engines = 0, ranks = 0;
   int64_t cache = 0;     // of one engine's keys and values
-  int64_t versions = 0;  // of one engine's weights: the version that it serves and the one that it decodes
+  int64_t versions = 0;  // of one engine's weights: the version it serves and the version it decodes
   int64_t trainer = 0;   // of all ranks
 
   int64_t total() const { return engines * (cache + versions) + trainer; }

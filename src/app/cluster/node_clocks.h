@@ -1,4 +1,4 @@
-// Finds nodes of a run whose clocks differ. Each agent writes the time of its own clock into its entry of the registry.
+// Finds nodes of a run whose clocks differ. Each agent writes its clock's time into its registry entry.
 //
 //   node a   writes 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is at least a minute behind
 //

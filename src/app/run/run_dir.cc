@@ -48,7 +48,6 @@ constexpr char kLock[] = "lock";               // of the process that drives the
 constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a job
 
 constexpr base::Format kRunFormat = {"run folder", 1};
-constexpr int64_t kFirstFormat = 1;       // of a folder without the file
 constexpr char kFormatFile[] = "format";  // holds the number
 
 constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs say why
@@ -215,7 +214,7 @@ std::string DescribeRun(const fs::path& path) {
 absl::Status CheckRunFormat(const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kFormatFile);
   const absl::StatusOr<std::string> text = base::ReadFile(file);
-  int64_t found = kFirstFormat;
+  int64_t found = base::kFirstFormat;  // of a folder without the file
   if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
   if (text.ok() && !absl::SimpleAtoi(*text, &found)) {
     return absl::DataLossError(absl::StrCat("'", file, "' does not hold a number: write ", kRunFormat.number,

@@ -69,9 +69,9 @@ struct CheckpointShard {
 std::string CheckpointName(int64_t step);
 
 // Writes ROOT/step-N, replacing a checkpoint of the same number. Then removes temporary folders of crashed writers, and
-// the checkpoints up to N except the `keep` newest, those that keep_every keeps, and the one that last_sound_step
-// protects. `extra_files`: names to contents; a name is plain, or FOLDER/NAME. After an error (a full disk, ...) the
-// earlier checkpoints are untouched; the message names the path.
+// the checkpoints up to N except the `keep` newest, those that keep_every keeps, and the checkpoint that
+// last_sound_step protects. `extra_files`: names to contents; a name is plain, or FOLDER/NAME. After an error (a full
+// disk, ...) the earlier checkpoints are untouched; the message names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 

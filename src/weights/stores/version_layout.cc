@@ -16,7 +16,6 @@
 namespace ingot::weights {
 namespace {
 
-constexpr int64_t kFirstFormat = 1;                         // of objects from before the number
 constexpr base::Format kStoreFormat = {"weight store", 1};  // of manifests, shards and `live`
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
 // Payloads are hardly larger than their tensors (delta.h).
@@ -71,7 +70,7 @@ VersionKind KindOf(const v1::DeltaHeader& header) {
 
 absl::Status CheckStoreFormat(const std::string& where, int64_t found) {
   return base::CheckFormat(
-      kStoreFormat, found == 0 ? kFirstFormat : found, where,
+      kStoreFormat, found == 0 ? base::kFirstFormat : found, where,
       "run the trainer and all engines with the same version of ingot; weights of another one can be "
       "removed from the store");
 }
