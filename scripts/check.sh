@@ -24,7 +24,7 @@ thread-safety-plain() { python3 scripts/thread_safety.py build/release "$jobs" p
 thread-safety() { python3 scripts/thread_safety.py build/release "$jobs" all; }
 
 under_tsan() {
-  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" ctest --test-dir build/tsan --output-on-failure -LE slow -j"$jobs" "$@"
+  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan_suppressions.txt" ctest --test-dir build/tsan --output-on-failure -LE slow -j"$jobs" "$@"
 }
 
 tsan-core() {

@@ -46,7 +46,7 @@ class TestAdmission final : public Admission {
   }
   absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) override {
     base::MutexLock lock(mu_);
-    if (!fail_ended.ok()) return Unshared(fail_ended);
+    if (!fail_ended.ok()) return fail_ended;
     --running_;
     ended_.push_back(request);
     return absl::OkStatus();

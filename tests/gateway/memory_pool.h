@@ -27,7 +27,7 @@ class MemoryPool final : public datapool::Client {
   absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override {
     if (before_open) before_open(request.episode());
     base::MutexLock lock(mu_);
-    if (!fail_open.ok()) return Unshared(fail_open);
+    if (!fail_open.ok()) return fail_open;
     episodes_[request.episode().episode_id()] = request.episode();
     return absl::OkStatus();
   }
@@ -37,7 +37,7 @@ class MemoryPool final : public datapool::Client {
     changed_.SignalAll();
     while (append_gate_) changed_.Wait(mu_);
     --appends_waiting_;
-    if (!fail_append.ok()) return Unshared(fail_append);
+    if (!fail_append.ok()) return fail_append;
     const auto episode = episodes_.find(request.call().episode_id());
     if (episode == episodes_.end()) return absl::NotFoundError("no such episode");
     for (const v1::Call& held : calls_) {
@@ -72,7 +72,7 @@ class MemoryPool final : public datapool::Client {
     changed_.SignalAll();
     while (reward_gate_) changed_.Wait(mu_);
     --rewards_waiting_;
-    if (!fail_reward_.ok()) return Unshared(fail_reward_);
+    if (!fail_reward_.ok()) return fail_reward_;
     v1::Episode& episode = episodes_.at(request.episode_id());
     if (episode.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
     for (const auto& [call, reward] : request.call_rewards()) {
@@ -96,7 +96,7 @@ class MemoryPool final : public datapool::Client {
     changed_.SignalAll();
     while (end_gate_) changed_.Wait(mu_);
     --ends_waiting_;
-    if (!fail_end.ok()) return Unshared(fail_end);
+    if (!fail_end.ok()) return fail_end;
     v1::Episode& episode = episodes_[request.episode_id()];
     ++ends;
     if (episode.state() == v1::EPISODE_FENCED) return absl::FailedPreconditionError("the episode is fenced");
@@ -119,7 +119,7 @@ class MemoryPool final : public datapool::Client {
   }
   absl::StatusOr<v1::EpisodeTree> GetEpisode(const v1::GetEpisodeRequest& request) override {
     base::MutexLock lock(mu_);
-    if (!fail_get_.ok() && request.episode_id() == fail_get_id_) return Unshared(fail_get_);
+    if (!fail_get_.ok() && request.episode_id() == fail_get_id_) return fail_get_;
     v1::EpisodeTree tree;
     const auto found = episodes_.find(request.episode_id());
     if (found == episodes_.end()) return absl::NotFoundError("no such episode");
@@ -136,7 +136,7 @@ class MemoryPool final : public datapool::Client {
   absl::StatusOr<v1::Group> GetGroup(const v1::GetGroupRequest&) override { return Unused(); }
   absl::StatusOr<v1::ListEpisodesResponse> ListEpisodes(const v1::ListEpisodesRequest& request) override {
     base::MutexLock lock(mu_);
-    if (!fail_list_.ok()) return Unshared(fail_list_);
+    if (!fail_list_.ok()) return fail_list_;
     v1::ListEpisodesResponse all;
     for (const auto& [id, episode] : episodes_) {
       if (request.only_open() && episode.state() != v1::EPISODE_OPEN) continue;

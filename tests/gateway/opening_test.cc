@@ -32,7 +32,7 @@ struct FullWorld : World {
     }
   }
   std::future<absl::Status> OpenAsync() {
-    return std::async(std::launch::async, [this] { return Unshared(gateway().OpenEpisode({}).status()); });
+    return std::async(std::launch::async, [this] { return gateway().OpenEpisode({}).status(); });
   }
 };
 

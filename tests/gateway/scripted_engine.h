@@ -188,7 +188,7 @@ class ScriptedEngine final : public rollout::Client {
       while (!released_) changed_.Wait(mu_);
     }
     if (!script.error.ok()) {
-      state.Send(Unshared(script.error), true);
+      state.Send(script.error, true);
       return;
     }
     v1::GenerateChunk last;

@@ -120,14 +120,6 @@ bool ShouldRetryLater(const absl::Status& status) {
   return http == 429 || http == 503;
 }
 
-absl::Status Unshared(const absl::Status& status) {
-  absl::Status copy(status.code(), std::string(status.message()));
-  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
-    copy.SetPayload(url, absl::Cord(std::string(payload)));
-  });
-  return copy;
-}
-
 std::string ErrorJson(const absl::Status& status) {
   const base::json::value payload = Payload(status);
   base::json::object error;

@@ -31,9 +31,6 @@ bool ShouldRetryLater(const absl::Status& status);
 // False if the same request would get the same error. The reply says so, because client libraries retry a 409 or 5xx by
 // default.
 bool MayRetry(const absl::Status& status);
-// A copy that shares nothing with `status`, for another thread. TSan reports a race when two threads release a shared
-// status, because Debian's Abseil is not instrumented.
-absl::Status Unshared(const absl::Status& status);
 // {"error":{"message":...,"type":...,"code":...,"param":...}}
 std::string ErrorJson(const absl::Status& status);
 

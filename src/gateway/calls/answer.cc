@@ -71,7 +71,7 @@ void Answer::Prepare() {
     if (status.ok() && !count_only) return;
   }
   if (!calls.empty()) {
-    for (const auto& call : calls) call->Fail(Unshared(status));  // the last call finishes the answer
+    for (const auto& call : calls) call->Fail(status);  // the last call finishes the answer
     return;
   }
   if (!status.ok()) core_.counters.CountCall(status, absl::IsCancelled(status));
@@ -231,10 +231,10 @@ void Answer::OnCallDone(const absl::Status& status) {
       failure_ = status;
       if (calls_.size() > 1) others = calls_;
     }
-    failure = Unshared(failure_);
+    failure = failure_;
   }
   if (last) return Finish(std::move(failure));
-  for (const auto& call : others) call->Abort(Unshared(failure));
+  for (const auto& call : others) call->Abort(failure);
 }
 
 void Answer::Abort(absl::Status why) {
@@ -242,14 +242,14 @@ void Answer::Abort(absl::Status why) {
   bool finish = false;
   {
     base::MutexLock lock(mu_);
-    if (abort_.ok()) abort_ = Unshared(why);
+    if (abort_.ok()) abort_ = why;
     calls = calls_;
     if (phase_ == Phase::kQueued) {
       phase_ = Phase::kPreparing;
       finish = true;
     }
   }
-  for (const auto& call : calls) call->Abort(Unshared(why));
+  for (const auto& call : calls) call->Abort(why);
   if (!finish) return;
   core_.counters.CountCall(why, true);
   Finish(std::move(why));
@@ -280,7 +280,7 @@ Answer::Output Answer::TakeOutput() {
   base::MutexLock lock(mu_);
   out.done = phase_ == Phase::kDone;
   out.stream = request_ != nullptr && request_->stream;
-  if (out.done) out.status = Unshared(failure_);
+  if (out.done) out.status = failure_;
   if (renderer_ == nullptr || delivered_) return out;
   const bool whole = out.done && out.status.ok();
   if (out.stream || whole) {

@@ -77,7 +77,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   const std::string& id() const { return id_; }  // the id of its first call
   absl::Status outcome() const {                 // once it is over
     base::MutexLock lock(mu_);
-    return Unshared(failure_);
+    return failure_;
   }
 
  private:

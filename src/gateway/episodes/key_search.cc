@@ -40,7 +40,7 @@ absl::StatusOr<std::string> KeySearch::Find(const std::vector<std::string>& hash
     }
     seen = last_;
   }
-  if (!seen->ok()) return Unshared(seen->status());
+  if (!seen->ok()) return seen->status();
   for (const std::string& hash : hashes) {
     if (const auto episode = (*seen)->find(hash); episode != (*seen)->end()) return episode->second;
   }
