@@ -64,8 +64,10 @@ class Gateway {
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
   // Needs the owner's key or the admin key. OK means that the reward is durable in the pool. UNAUTHENTICATED: no key.
   // PERMISSION_DENIED: the wrong key, or the call key. NOT_FOUND: an unknown episode or call. 410: the episode has
-  // ended.
-  absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request);
+  // ended. CANCELLED: `client_gone` (RequestHead::client_gone; may be null) was true just before the reward would have
+  // been stored: the client may have posted another one since, which this one must not replace.
+  absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request,
+                             const std::function<bool()>& client_gone = nullptr);
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
   // Aborts and records the calls in flight, stores the end durably, and reports it to admission. May be repeated with

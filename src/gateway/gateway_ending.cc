@@ -42,7 +42,7 @@ v1::EpisodeEndResponse ResponseTo(const std::string& rejection) {
 
 }  // namespace
 
-absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
+absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request, const std::function<bool()>& client_gone) {
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
     return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
   }
@@ -56,6 +56,10 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request) {
   if (!earned.ok()) {
     turn->reset();
     return Confirmed(episode, earned.status());
+  }
+  // Asked with the turn and a number in hand: what the client posts from now on is stored after this.
+  if (client_gone != nullptr && client_gone()) {
+    return absl::CancelledError("the client went away before its reward was stored");
   }
   absl::Status stored;
   if (core_.parts.pool != nullptr) {

@@ -36,10 +36,12 @@ struct Reading {
 
 class GrpcForwarded final : public Peers::ForwardedCall {
  public:
-  GrpcForwarded(std::shared_ptr<v1::Gateway::Stub> stub, v1::ForwardRequest request, Peers::OnPart on_part)
+  GrpcForwarded(std::shared_ptr<v1::Gateway::Stub> stub, v1::ForwardRequest request, std::function<bool()> client_gone,
+                Peers::OnPart on_part)
       : reading_(std::make_shared<Reading>()),
-        thread_([stub = std::move(stub), request = std::move(request), on_part = std::move(on_part),
-                 reading = reading_] { Read(*stub, request, on_part, *reading); }) {}
+        thread_([stub = std::move(stub), request = std::move(request), client_gone = std::move(client_gone),
+                 on_part = std::move(on_part),
+                 reading = reading_] { Read(*stub, request, client_gone, on_part, *reading); }) {}
 
   ~GrpcForwarded() override {
     reading_->Set(/*next=*/false);
@@ -51,20 +53,34 @@ class GrpcForwarded final : public Peers::ForwardedCall {
   void Next() override { reading_->Set(/*next=*/true); }
 
  private:
-  static void Read(v1::Gateway::Stub& stub, const v1::ForwardRequest& request, const Peers::OnPart& on_part,
-                   Reading& reading) {
-    const std::unique_ptr<grpc::ClientReader<v1::ForwardResponse>> reader = stub.Forward(&reading.context, request);
+  using Rpc = grpc::ClientReaderWriter<v1::ForwardRequest, v1::ForwardResponse>;
+
+  static void Read(v1::Gateway::Stub& stub, const v1::ForwardRequest& request, const std::function<bool()>& client_gone,
+                   const Peers::OnPart& on_part, Reading& reading) {
+    const std::unique_ptr<Rpc> rpc = stub.Forward(&reading.context);
+    rpc->Write(request);  // a failure shows in Read
     bool done = false;
     while (!done && reading.AwaitNext()) {
       v1::ForwardResponse part;
-      if (!reader->Read(&part)) break;
+      if (!ReadPart(*rpc, client_gone, part)) break;
       done = part.done();
       on_part(std::move(part));
     }
     if (!done) reading.context.TryCancel();
-    const grpc::Status status = reader->Finish();
+    const grpc::Status status = rpc->Finish();
     if (done) return;
     on_part(status.ok() ? absl::UnavailableError("its response stream ended early") : v1::FromGrpc(status));
+  }
+
+  // Answers questions about the client on the way. False: no part comes any more.
+  static bool ReadPart(Rpc& rpc, const std::function<bool()>& client_gone, v1::ForwardResponse& part) {
+    bool read = rpc.Read(&part);
+    while (read && part.asks_if_gone()) {
+      v1::ForwardRequest answer;
+      answer.set_client_gone(client_gone != nullptr && client_gone());
+      read = rpc.Write(answer) && rpc.Read(&part);
+    }
+    return read;
   }
 
   const std::shared_ptr<Reading> reading_;
@@ -96,9 +112,13 @@ class GrpcPeers final : public Peers {
     return response;
   }
 
-  std::unique_ptr<ForwardedCall> Forward(const std::string& role, v1::ForwardRequest request, OnPart on_part) override {
+  std::unique_ptr<ForwardedCall> Forward(const std::string& role, v1::ForwardRequest request,
+                                         std::function<bool()> client_gone, OnPart on_part) override {
     auto stub = StubOf(role);
-    if (stub.ok()) return std::make_unique<GrpcForwarded>(*std::move(stub), std::move(request), std::move(on_part));
+    if (stub.ok()) {
+      return std::make_unique<GrpcForwarded>(*std::move(stub), std::move(request), std::move(client_gone),
+                                             std::move(on_part));
+    }
     on_part(stub.status());
     return nullptr;
   }

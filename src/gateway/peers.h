@@ -32,9 +32,10 @@ class Peers {
   virtual std::vector<std::string> Others() const = 0;
   // Asks a gateway, and waits at most the peers' deadline for its answer.
   virtual absl::StatusOr<v1::ServesResponse> Serves(const std::string& role, const v1::ServesRequest& request) = 0;
-  // Forwards a request. The first part comes without Next.
+  // Forwards a request. The first part comes without Next. `client_gone`: as RequestHead::client_gone, for the other
+  // gateway; may be null.
   virtual std::unique_ptr<ForwardedCall> Forward(const std::string& role, v1::ForwardRequest request,
-                                                 OnPart on_part) = 0;
+                                                 std::function<bool()> client_gone, OnPart on_part) = 0;
 };
 
 // Episode.gateway of a process: its role, and a suffix unique among the role's processes.

@@ -4,7 +4,11 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "gateway/api/api_error.h"
 #include "gateway/http/http_forward.h"
@@ -34,6 +38,36 @@ struct Signal {
   }
 };
 
+// A question about the client of a forwarded request, from the thread that answers the request to the thread of the rpc.
+class ClientQuestion {
+ public:
+  // Blocks for the answer. No answer within a while counts as a client that is gone.
+  bool Ask(const std::function<void()>& wake) {
+    base::MutexLock lock(mu_);
+    asked_ = true;
+    wake();
+    const auto deadline = std::chrono::steady_clock::now() + kLongest;
+    while (!gone_.has_value() && std::chrono::steady_clock::now() < deadline) changed_.WaitFor(mu_, kCancelPoll);
+    return gone_.value_or(true);
+  }
+  bool IsAsked() {
+    base::MutexLock lock(mu_);
+    return asked_ && !gone_.has_value();
+  }
+  void Answer(bool gone) {
+    base::MutexLock lock(mu_);
+    gone_ = gone;
+    changed_.SignalAll();
+  }
+
+ private:
+  static constexpr std::chrono::seconds kLongest{10};
+  base::Mutex mu_;
+  base::CondVar changed_;
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<bool> gone_ ABSL_GUARDED_BY(mu_);
+};
+
 class GatewayService final : public v1::Gateway::Service {
  public:
   explicit GatewayService(Gateway& gateway) : gateway_(gateway) {}
@@ -48,7 +82,7 @@ class GatewayService final : public v1::Gateway::Service {
 
   grpc::Status RewardEpisode(grpc::ServerContext* context, const v1::EpisodeRewardRequest* request,
                              v1::EpisodeRewardResponse*) override {
-    return Fail(context, gateway_.RewardEpisode(*request));
+    return Fail(context, gateway_.RewardEpisode(*request, [context] { return context->IsCancelled(); }));
   }
 
   grpc::Status EndEpisode(grpc::ServerContext* context, const v1::EpisodeEndRequest* request,
@@ -131,17 +165,29 @@ class GatewayService final : public v1::Gateway::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Forward(grpc::ServerContext* context, const v1::ForwardRequest* request,
-                       grpc::ServerWriter<v1::ForwardResponse>* writer) override {
+  grpc::Status Forward(grpc::ServerContext* context,
+                       grpc::ServerReaderWriter<v1::ForwardResponse, v1::ForwardRequest>* rpc) override {
+    v1::ForwardRequest request;
+    if (!rpc->Read(&request)) return grpc::Status::CANCELLED;
     auto signal = std::make_shared<Signal>();
-    ForwardedRequest forwarded(gateway_, *request, [signal] { signal->Set(); });
+    auto question = std::make_shared<ClientQuestion>();
+    const auto client_gone = [signal, question] { return question->Ask([&] { signal->Set(); }); };
+    ForwardedRequest forwarded(gateway_, request, client_gone, [signal] { signal->Set(); });
     bool here = true;
     while (here) {
       signal->WaitAndClear(kCancelPoll);
       if (context->IsCancelled()) break;
+      if (question->IsAsked()) {
+        v1::ForwardResponse asks;
+        asks.set_asks_if_gone(true);
+        v1::ForwardRequest answer;
+        here = rpc->Write(asks) && rpc->Read(&answer);
+        question->Answer(!here || answer.client_gone());
+        continue;
+      }
       const v1::ForwardResponse part = forwarded.TakePart();
       if (part.status() == 0 && !part.begins() && part.data().empty() && !part.done()) continue;
-      here = writer->Write(part);
+      here = rpc->Write(part);
       if (here && part.done()) return grpc::Status::OK;
     }
     forwarded.Abort();

@@ -1,6 +1,7 @@
 #include "http/connection.h"
 
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,10 +9,14 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
+#include <chrono>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "http/text.h"
 
 namespace ingot::http {
@@ -49,12 +54,43 @@ struct Connection::Waker : std::enable_shared_from_this<Waker> {
   std::atomic<bool> pending{false};
 };
 
+// The socket of a connection until it is closed, for RequestHead::client_gone. Thread safe.
+class Connection::OpenSocket {
+ public:
+  explicit OpenSocket(int fd) : fd_(fd) {}
+
+  void Close() {
+    base::MutexLock lock(mu_);
+    fd_ = -1;
+  }
+
+  // A client that closed only its sending side still reads. The connection's probe tells it apart: a client that is gone
+  // answers the probe with a reset.
+  bool IsGone() {
+    for (int waited_ms = 0; waited_ms < kProbeMs; waited_ms += kProbePauseMs) {
+      if (waited_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(kProbePauseMs));
+      base::MutexLock lock(mu_);
+      if (fd_ < 0) return true;
+      pollfd events{.fd = fd_, .events = POLLRDHUP, .revents = 0};
+      if (poll(&events, 1, 0) <= 0) return false;
+      if ((events.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kProbeMs = 1000, kProbePauseMs = 10;
+  base::Mutex mu_;
+  int fd_ ABSL_GUARDED_BY(mu_);
+};
+
 Connection::Connection(std::weak_ptr<Loop> loop, LoopSocket socket, const ServerShared& shared)
     : loop_(std::move(loop)),
       shared_(shared),
       options_(shared.options),
       socket_(std::move(socket)),
-      timer_(socket_.get_executor()) {
+      timer_(socket_.get_executor()),
+      open_(std::make_shared<OpenSocket>(socket_.native_handle())) {
   if (shared_.tls != nullptr) tls_.emplace(socket_, *shared_.tls);
 }
 
@@ -108,6 +144,7 @@ void Connection::Close() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
     self->closing_ = true;
     error_code ignored;
+    self->open_->Close();
     self->socket_.close(ignored);
     self->signal_.Wake();
   });
@@ -116,6 +153,10 @@ void Connection::Close() {
 std::function<void()> Connection::MakeWake() {
   if (waker_ == nullptr) waker_ = std::make_shared<Waker>(loop_, weak_from_this());
   return [waker = waker_] { waker->Wake(); };
+}
+
+std::function<bool()> Connection::MakeClientGone() {
+  return [open = open_] { return open->IsGone(); };
 }
 
 // ---- Watching -----------------------------------------------------------------------------------------------------
@@ -217,6 +258,7 @@ void Connection::Drop(const Rejection& why) {
 void Connection::CloseSocket() {
   error_code ignored;
   timer_.cancel();
+  open_->Close();
   socket_.shutdown(LoopSocket::shutdown_both, ignored);
   socket_.close(ignored);
 }

@@ -67,6 +67,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class Next { kAnswer, kClose };  // after ReadRequest
   struct Waker;
+  class OpenSocket;
   struct Request {
     unsigned version = 11;  // 10 = HTTP/1.0
     bool keep_alive = false;
@@ -125,6 +126,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class WaitResult { kProgress, kSilence, kGone };
   LoopTask<WaitResult> WaitForProgress(double seconds = 0);
   std::function<void()> MakeWake();
+  std::function<bool()> MakeClientGone();
 
   // ---- Watching ----
   void WatchForClose();
@@ -153,6 +155,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point silence_ = kForever;   // the end of WaitForProgress
   LoopSignal signal_;                      // wakes the coroutine for everything but socket operations
   std::shared_ptr<Waker> waker_;           // null = none was handed out
+  std::shared_ptr<OpenSocket> open_;       // the socket, for other threads
   boost::beast::flat_buffer buffer_;
   std::shared_ptr<Place> place_;
   bool served_ = false;             // a request before this one

@@ -252,6 +252,7 @@ void Connection::Open(const Parser& parser, Request& request) {
     request.reads_body = false;
     return;
   }
+  head.client_gone = MakeClientGone();
   Opening opening = shared_.handler.Head(std::move(head));
   request.exchange = std::move(opening.exchange);
   request.rejection = std::move(opening.rejection);

@@ -30,6 +30,10 @@ struct RequestHead {
   std::string method;
   std::string target;  // as the client wrote it: a path with or without a query, or an absolute URI
   Fields fields;       // in the order they came, each name as the client wrote it
+  // Whether the client has gone and will not read the answer. Asks the system at that moment, so that it knows what the
+  // server's threads may not have seen yet. Thread safe. Blocks for at most a second, for a client that closed only its
+  // sending side. Null = the request came by another way.
+  std::function<bool()> client_gone = nullptr;
 
   // The value of the first field with this name, ignoring case. Empty = there is none.
   std::string_view Find(std::string_view name) const;

@@ -112,6 +112,18 @@ TEST_F(FencingTest, ARewardThatWasGivenUpReplacesNoLaterOne) {
   expect_kept(1);
 }
 
+// The gateway that the client reached was slow to forward it.
+TEST_F(FencingTest, AForwardedRewardWhoseClientHasGoneIsNotStored) {
+  const auto episode = a_.gateway->OpenEpisode({}).value();
+  const std::string path = "/ingot/v1/episodes/" + episode.episode_id() + "/reward";
+  ASSERT_TRUE(Reward(a_, episode, 0.75).ok());
+  for (const bool gone : {true, false}) {
+    const auto late = Start(b_, path, object{{"reward", 0.25}}, episode.api_key(), "POST", [gone] { return gone; });
+    EXPECT_EQ(late->Finish().reply->status == 200, !gone) << late->reply->body;
+    EXPECT_EQ(Stored(episode).reward(), gone ? 0.75 : 0.25);
+  }
+}
+
 TEST_F(FencingTest, AnAcknowledgedCallIsNeverUnknown) {
   const auto episode = a_.gateway->OpenEpisode({}).value();
   TakeOver(episode);

@@ -41,7 +41,10 @@ class NoPeers final : public Peers {
   absl::StatusOr<std::vector<std::string>> Present() override { return Asked(); }
   std::vector<std::string> Others() const override { return {}; }
   absl::StatusOr<v1::ServesResponse> Serves(const std::string&, const v1::ServesRequest&) override { return Asked(); }
-  std::unique_ptr<ForwardedCall> Forward(const std::string&, v1::ForwardRequest, OnPart) override { return nullptr; }
+  std::unique_ptr<ForwardedCall> Forward(const std::string&, v1::ForwardRequest, std::function<bool()>,
+                                         OnPart) override {
+    return nullptr;
+  }
 
  private:
   static absl::Status Asked() {

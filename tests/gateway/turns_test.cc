@@ -184,6 +184,29 @@ TEST(Turns, ARewardThatWaitsForALostCallReplacesNoLaterOne) {
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.75);
 }
 
+// It waits for its turn, its client goes away, and may have posted another one by the time the turn comes.
+TEST(Turns, ARewardWhoseClientHasGoneIsNotStored) {
+  World world([](const auto&) { return Say("ok"); });
+  const auto episode = world.Open();
+  v1::EpisodeRewardRequest request;
+  request.set_episode_id(episode.episode_id());
+  request.set_api_key(episode.api_key());
+  request.set_reward(0.5);
+  std::atomic<bool> gone = false;
+  EXPECT_TRUE(world.gateway().RewardEpisode(request, [&] { return gone.load(); }).ok());
+  world.pool.CloseRewardGate(true);
+  auto first = std::async(std::launch::async, [&] { return world.Reward(episode, 0.75); });
+  world.pool.WaitForReward();
+  auto late = std::async(std::launch::async,
+                         [&] { return world.gateway().RewardEpisode(request, [&] { return gone.load(); }); });
+  world.clock.AwaitWaiters(1);
+  gone = true;
+  world.pool.CloseRewardGate(false);
+  EXPECT_TRUE(first.get().ok());
+  EXPECT_TRUE(absl::IsCancelled(late.get()));
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.75);
+}
+
 // Its client posts it again: an error on the way has not kept the turn.
 TEST(Turns, ARewardThatFailsKeepsNoTurn) {
   World world([](const auto&) { return Say("ok"); });

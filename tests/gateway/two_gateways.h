@@ -214,10 +214,15 @@ class TwoGateways : public ::testing::Test {
     }
   };
   static std::unique_ptr<Asked> Start(Place& place, const std::string& target, const base::json::value& body,
-                                      const std::string& key, const std::string& method = "POST") {
+                                      const std::string& key, const std::string& method = "POST",
+                                      std::function<bool()> client_gone = nullptr) {
     auto asked = std::make_unique<Asked>();
-    asked->exchange =
-        place.api->Head({.method = method, .target = target, .fields = {{"Authorization", "Bearer " + key}}}).exchange;
+    asked->exchange = place.api
+                          ->Head({.method = method,
+                                  .target = target,
+                                  .fields = {{"Authorization", "Bearer " + key}},
+                                  .client_gone = std::move(client_gone)})
+                          .exchange;
     asked->exchange->Body(base::PrintJson(body), [flag = asked->flag] { flag->Set(); });
     return asked;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -28,6 +29,10 @@ class EchoHandler final : public Handler {
  public:
   Opening Head(RequestHead head) override {
     const std::string_view target = head.target;
+    {
+      base::MutexLock lock(mu_);
+      client_gone_ = head.client_gone;
+    }
     if (target == "/refused") return {.rejection = Error(403, "refused", "not this one")};
     if (target == "/nothing")
       return {.exchange = MakeExchange([](const auto&) { return Error(404, "not_found", ""); })};
@@ -59,6 +64,11 @@ class EchoHandler final : public Handler {
     base::MutexLock lock(mu_);
     while (closed_.size() < count) changed_.Wait(mu_);
     return closed_;
+  }
+  // RequestHead::client_gone of the newest request.
+  std::function<bool()> client_gone() const {
+    base::MutexLock lock(mu_);
+    return client_gone_;
   }
   // The number of times that a server asked for data to send.
   size_t sends() const {
@@ -127,6 +137,7 @@ class EchoHandler final : public Handler {
   }
 
   mutable base::Mutex mu_;
+  std::function<bool()> client_gone_ ABSL_GUARDED_BY(mu_);
   base::CondVar changed_;
   size_t sends_ ABSL_GUARDED_BY(mu_) = 0;
   bool released_ ABSL_GUARDED_BY(mu_) = false;

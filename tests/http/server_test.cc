@@ -292,6 +292,21 @@ TEST(HttpServer, AnswersAClientThatClosedItsSendingSide) {
   }
 }
 
+TEST(HttpServer, KnowsAtOnceWhetherAClientHasGone) {
+  EchoSite site;
+  for (const bool half : {true, false}) {
+    Wire wire(site.server().port());
+    wire.Send(Request("POST", "/hold", "the end"));
+    site.handler.WaitForHeld(half ? 1 : 2);
+    const std::function<bool()> gone = site.handler.client_gone();
+    EXPECT_FALSE(gone());
+    half ? wire.HalfClose() : wire.Close();
+    EXPECT_EQ(gone(), !half) << "a client that closed only its sending side still reads";
+    wire.Close();
+    EXPECT_TRUE(gone());
+  }
+}
+
 TEST(HttpServer, SpeaksHttp10) {
   EchoSite site;
   for (const char* target : {"/echo", "/stream"}) {

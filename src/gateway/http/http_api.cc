@@ -31,6 +31,7 @@ struct HttpRequest {
   std::string key;  // KeyOf; empty: none was sent
   Headers headers;  // all of them
   HttpRoute route;
+  std::function<bool()> client_gone;  // RequestHead::client_gone
   std::string body;
 };
 
@@ -90,6 +91,7 @@ HttpRequest RequestOf(const http::RequestHead& head) {
   if (const std::string role = TakeRole(request.key); !role.empty()) request.headers.Add(kRoleHeader, role);
   request.method = head.method;
   request.target = head.target;
+  request.client_gone = head.client_gone;
   return request;
 }
 
@@ -227,7 +229,7 @@ http::Reply Reward(Gateway& gateway, const HttpRequest& request) {
   reward.set_episode_id(request.route.episode);
   reward.set_api_key(request.key);
   absl::Status status = ReadReward(*body, reward);
-  if (status.ok()) status = gateway.RewardEpisode(reward);
+  if (status.ok()) status = gateway.RewardEpisode(reward, request.client_gone);
   if (!status.ok()) gateway.NoteAnswer({.api_key = request.key, .episode = request.route.episode}, status);
   return status.ok() ? Json(200, object{}) : Error(gateway, status);
 }

@@ -56,14 +56,18 @@ http::Output OutputOf(v1::ForwardResponse part) {
 // The answer of another gateway. One thread at a time calls it, and others OnPart.
 class PassedOn final : public http::Exchange, public std::enable_shared_from_this<PassedOn> {
  public:
-  PassedOn(Peers& peers, std::string role, v1::ForwardRequest request,
+  PassedOn(Peers& peers, std::string role, v1::ForwardRequest request, std::function<bool()> client_gone,
            std::function<http::Reply(const absl::Status&)> reject)
-      : peers_(peers), role_(std::move(role)), request_(std::move(request)), reject_(std::move(reject)) {}
+      : peers_(peers),
+        role_(std::move(role)),
+        request_(std::move(request)),
+        client_gone_(std::move(client_gone)),
+        reject_(std::move(reject)) {}
 
   void Body(std::string body, std::function<void()> wake) override {
     wake_ = std::move(wake);
     request_.set_body(std::move(body));
-    forwarded_ = peers_.Forward(role_, std::move(request_), [weak = weak_from_this()](auto part) {
+    forwarded_ = peers_.Forward(role_, std::move(request_), client_gone_, [weak = weak_from_this()](auto part) {
       if (const auto self = weak.lock()) self->OnPart(std::move(part));
     });
   }
@@ -110,6 +114,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
   Peers& peers_;
   const std::string role_;
   v1::ForwardRequest request_;  // moved from in Body
+  const std::function<bool()> client_gone_;
   const std::function<http::Reply(const absl::Status&)> reject_;
   std::function<void()> wake_;
   std::unique_ptr<Peers::ForwardedCall> forwarded_;
@@ -158,7 +163,8 @@ class PlacedExchange final : public http::Exchange, public std::enable_shared_fr
       inner_ = std::move(opening.exchange);
       if (inner_ == nullptr) reply_ = std::move(opening.rejection);
     } else {
-      inner_ = std::make_shared<PassedOn>(*gateway_.peers(), *place, Request(), parts_.reject);
+      inner_ = std::make_shared<PassedOn>(*gateway_.peers(), *place, Request(), std::move(parts_.head.client_gone),
+                                          parts_.reject);
     }
     if (inner_ != nullptr) return inner_->Body(std::move(body), wake);
     wake();
@@ -194,10 +200,13 @@ struct ForwardedRequest::State {
   std::optional<http::Reply> rejection;
 };
 
-ForwardedRequest::ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<void()> wake)
+ForwardedRequest::ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request,
+                                   std::function<bool()> client_gone, std::function<void()> wake)
     : state_(std::make_unique<State>(gateway)) {
-  http::Opening opening = state_->api.Answer(
-      {.method = request.method(), .target = request.target(), .fields = FieldsOf(request.fields())});
+  http::Opening opening = state_->api.Answer({.method = request.method(),
+                                              .target = request.target(),
+                                              .fields = FieldsOf(request.fields()),
+                                              .client_gone = std::move(client_gone)});
   state_->exchange = std::move(opening.exchange);
   if (state_->exchange != nullptr) {
     state_->exchange->Body(request.body(), std::move(wake));

@@ -35,8 +35,10 @@ std::shared_ptr<http::Exchange> MakePlacedExchange(Gateway& gateway, PlacedParts
 // A request forwarded by another gateway. Thread safe for one caller of Take and Abort.
 class ForwardedRequest {
  public:
-  // Begins the answer. `wake`: Take has something new; called by any thread. REQUIRES: `gateway` outlives it.
-  ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<void()> wake);
+  // Begins the answer. `wake`: Take has something new; called by any thread. `client_gone`: as
+  // RequestHead::client_gone. REQUIRES: `gateway` outlives it.
+  ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<bool()> client_gone,
+                   std::function<void()> wake);
   ~ForwardedRequest();
 
   // The news since the last call; nothing new = no status, no bytes and no end.
