@@ -109,7 +109,7 @@ bool Schema::IsSection(const std::string& key) const {
 }
 
 void Schema::Guard(const std::string& section, std::function<std::string()> fault) {
-  guards_[section] = std::move(fault);
+  guards_[prefix_ + section] = std::move(fault);
 }
 
 std::string Schema::GuardFault(const std::string& key) const {
@@ -129,15 +129,38 @@ absl::Status Schema::CheckGuards() const {
   return absl::OkStatus();
 }
 
+absl::Status Schema::CheckBounds() const {
+  for (const auto& entry : entries_) {
+    const std::string fault = entry->fault();
+    if (fault.empty() || !GuardFault(entry->key).empty()) continue;
+    return absl::InvalidArgumentError(entry->key + fault);
+  }
+  for (const auto& list : lists_) {
+    for (size_t i = 0; i < list->size(); ++i) {
+      Schema element;
+      list->bind_at(i, element);
+      const absl::Status status = element.CheckBounds();
+      if (status.ok()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(list->key, "[", i, "].", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Schema::SetEntry(Entry& entry, const YAML::Node& value, const std::string& origin,
                               const std::string& blamed) {
   if (const absl::Status status = entry.set(value); !status.ok()) return Annotate(status, blamed);
+  if (const std::string fault = entry.fault(); !fault.empty()) return absl::InvalidArgumentError(blamed + fault);
   entry.origin = origin;
   return absl::OkStatus();
 }
 
 void Schema::Shorthand(const std::string& section, KeyOfWord key_of) {
-  shorthands_[section].key_of = std::move(key_of);
+  shorthands_[prefix_ + section].key_of =
+      [prefix = prefix_, key_of = std::move(key_of)](const std::string& word) -> absl::StatusOr<std::string> {
+    INGOT_ASSIGN_OR_RETURN(const std::string key, key_of(word));
+    return prefix + key;
+  };
 }
 
 absl::Status Schema::SetByShorthand(ShorthandEntry& shorthand, const YAML::Node& word, const std::string& origin,
@@ -210,7 +233,7 @@ std::string Schema::Origin(const std::string& key) const {
   return kUnset;
 }
 
-void Schema::Renamed(const std::string& before, const std::string& now) { renamed_[before] = now; }
+void Schema::Renamed(const std::string& before, const std::string& now) { renamed_[prefix_ + before] = prefix_ + now; }
 
 std::string Schema::Nearest(const std::string& key, bool or_section) const {
   if (const auto found = renamed_.find(key); found != renamed_.end()) return found->second;

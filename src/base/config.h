@@ -1,8 +1,14 @@
-// The schema of a YAML configuration. A Schema binds every key to a field, with one line of documentation; the field's
-// value at that time is the default. Loading rejects unknown keys.
+// The schema of a YAML configuration. A Schema binds every key to a field, with its bound or its choices and one line of
+// documentation; the field's value at that time is the default. Loading rejects unknown keys and values out of bounds.
+//
+// A struct of options declares its keys once, in a function next to it. Bind writes no field.
+//
+//   void Bind(base::Schema& schema, TrainerOptions& options) {
+//     schema.Field("learning_rate", &options.learning_rate, "AdamW step size", base::Positive());
+//   }
 //
 //   Schema schema;
-//   schema.Field("trainer.learning_rate", &options.learning_rate, "AdamW step size; > 0");
+//   schema.Section("trainer", options);
 //   INGOT_RETURN_IF_ERROR(schema.LoadFile("run.yaml"));
 //   INGOT_RETURN_IF_ERROR(schema.Set("trainer.learning_rate=1e-3"));
 //
@@ -18,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bounds.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -34,12 +41,21 @@ class Schema {
   Schema(Schema&&) noexcept;
   Schema& operator=(Schema&&) noexcept;
 
+  // Binds the keys of `options` in the section `name`, as its Bind declares them.
+  template <typename Options>
+  void Section(const std::string& name, Options& options) {
+    const std::string outer = std::exchange(prefix_, prefix_ + name + ".");
+    Bind(*this, options);
+    prefix_ = outer;
+  }
+
+  // In the functions below a key is relative to the section that is being bound.
   void Field(const std::string& key, bool* field, const std::string& doc);
-  void Field(const std::string& key, int32_t* field, const std::string& doc);
-  void Field(const std::string& key, int64_t* field, const std::string& doc);
-  void Field(const std::string& key, uint64_t* field, const std::string& doc);
-  void Field(const std::string& key, float* field, const std::string& doc);
-  void Field(const std::string& key, double* field, const std::string& doc);
+  void Field(const std::string& key, int32_t* field, const std::string& doc, Bound bound = {});
+  void Field(const std::string& key, int64_t* field, const std::string& doc, Bound bound = {});
+  void Field(const std::string& key, uint64_t* field, const std::string& doc, Bound bound = {});
+  void Field(const std::string& key, float* field, const std::string& doc, Bound bound = {});
+  void Field(const std::string& key, double* field, const std::string& doc, Bound bound = {});
   void Field(const std::string& key, std::string* field, const std::string& doc);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
@@ -56,9 +72,10 @@ class Schema {
   template <typename Enum>
   void Choice(const std::string& key, Enum* field, const std::vector<std::string>& names, const std::string& doc) {
     AddChoice(
-        key, names, [field] { return static_cast<size_t>(*field); },
+        key, names, [field, names] { return names.at(static_cast<size_t>(*field)); },
         [field](size_t index) { *field = static_cast<Enum>(index); }, doc);
   }
+  // The same for a text, which CheckBounds holds against `names`.
   void Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
               const std::string& doc);
 
@@ -75,7 +92,12 @@ class Schema {
   // A key that had another name in an earlier version. The old name is not read; errors about it name `now`.
   void Renamed(const std::string& before, const std::string& now);
 
-  // A list of mappings. `bind(element_schema, element)` binds one element's keys. A loaded list replaces the default.
+  // A list of mappings, whose keys the element's Bind declares. A loaded list replaces the default.
+  template <typename T>
+  void List(const std::string& key, std::vector<T>* field, const std::string& doc) {
+    List<T>(key, field, [](Schema& schema, T& element) { Bind(schema, element); }, doc);
+  }
+  // The same with another binding than the element's Bind.
   template <typename T>
   void List(const std::string& key, std::vector<T>* field, std::function<void(Schema&, T&)> bind,
             const std::string& doc) {
@@ -103,6 +125,10 @@ class Schema {
   // One override, KEY=VALUE, with the value in YAML. Errors name it "--set KEY".
   absl::Status Set(const std::string& assignment);
 
+  // INVALID_ARGUMENT: a field is out of bounds or none of its choices, also in an element of a list; the error names the
+  // key and the value. For options that code has set; loading checks what it sets.
+  absl::Status CheckBounds() const;
+
   // The file and line that set the key last, for the errors of a later Validate(); "default" = nothing set it.
   std::string Origin(const std::string& key) const;
 
@@ -120,7 +146,7 @@ class Schema {
   absl::StatusOr<std::string> Explain(const std::string& prefix) const;
 
   // The keys as a JSON Schema (draft 2020-12) of the YAML file, printed, for editors. A configuration that loads is valid
-  // under it; the reverse does not hold, since it knows no bounds.
+  // under it; the reverse does not hold, since it does not know relations between keys.
   std::string JsonSchema() const;
   // Every key, in the order of binding, lists last.
   std::vector<std::string> Keys() const;
@@ -158,20 +184,31 @@ class Schema {
   std::string Nearest(const std::string& key, bool or_section) const;
   json::object JsonSchemaObject() const;
   static std::string ExplainList(const ListEntry& list, const std::string& prefix);
-  void AddField(const std::string& key, const std::string& type, const std::string& doc,
-                std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get);
-  void AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
-                 std::function<void(size_t)> set, const std::string& doc);
+  Entry& AddField(const std::string& key, const std::string& type, const std::string& doc,
+                  std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get);
+  template <typename T>
+  void AddNumber(const std::string& key, T* field, const std::string& doc, Bound bound);
+  Entry& AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<std::string()> get,
+                   std::function<void(size_t)> set, const std::string& doc);
   void AddList(const std::string& key, std::function<void()> clear, std::function<void(Schema&)> append,
                std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,
                std::function<void(Schema&)> bind_prototype, const std::string& doc);
 
+  std::string prefix_;                           // of the section that is being bound, with its dot
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order of binding
   std::vector<std::unique_ptr<ListEntry>> lists_;
   std::map<std::string, std::string> renamed_;                  // by the name before
   std::map<std::string, ShorthandEntry> shorthands_;            // by section
   std::map<std::string, std::function<std::string()>> guards_;  // by section or key
 };
+
+// Schema::CheckBounds of options outside a configuration, for their Validate. Errors name keys relative to `options`.
+template <typename Options>
+absl::Status CheckBounds(const Options& options) {
+  Schema schema;
+  Bind(schema, const_cast<Options&>(options));  // writes no field
+  return schema.CheckBounds();
+}
 
 // The value of a word without quotes: a bool, a number or a text if the word is such JSON, otherwise the word itself.
 // INVALID_ARGUMENT: the word is JSON of another kind, or another spelling of a bool (True, yes, off), which would be a

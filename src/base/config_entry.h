@@ -17,10 +17,16 @@ struct Schema::Entry {
   std::string key;
   std::string type;
   std::string doc;
-  std::string default_text;
+  Bound bound;
+  YAML::Node default_value;
   std::string origin = kUnset;
   std::function<absl::Status(const YAML::Node&)> set;  // an error says only which value was expected
   std::function<YAML::Node()> get;
+  // Why the field's value is not allowed, such as " is 0: it must be greater than 0"; empty = it is allowed.
+  std::function<std::string()> fault = [] { return std::string(); };
+
+  // The type with the bound, for people: "int, greater than 0".
+  std::string TypeText() const;
 };
 
 struct Schema::ListEntry {

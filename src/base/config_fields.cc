@@ -5,9 +5,11 @@
 #include <cmath>
 #include <iterator>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "base/config_entry.h"
 
 namespace ingot::base {
@@ -117,11 +119,16 @@ absl::StatusOr<json::value> WordValue(const std::string& word) {
   return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number or a text, got ", word));
 }
 
-void Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
-                      std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get) {
-  const std::string default_text = FlowYaml(get());
-  entries_.push_back(
-      std::make_unique<Entry>(Entry{key, type, doc, default_text, kUnset, std::move(set), std::move(get)}));
+Schema::Entry& Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
+                                std::function<absl::Status(const YAML::Node&)> set, std::function<YAML::Node()> get) {
+  auto entry = std::make_unique<Entry>();
+  entry->key = prefix_ + key;
+  entry->type = type;
+  entry->doc = doc;
+  entry->default_value = get();
+  entry->set = std::move(set);
+  entry->get = std::move(get);
+  return *entries_.emplace_back(std::move(entry));
 }
 
 void Schema::Field(const std::string& key, bool* field, const std::string& doc) {
@@ -138,34 +145,40 @@ void Schema::Field(const std::string& key, bool* field, const std::string& doc) 
   AddField(key, "bool", doc, set, [field] { return YAML::Node(*field); });
 }
 
-void Schema::Field(const std::string& key, int32_t* field, const std::string& doc) {
-  AddField(
-      key, "int", doc, [field](const YAML::Node& node) { return ParseInteger(node, field); },
-      [field] { return DecimalNode(*field); });
+template <typename T>
+void Schema::AddNumber(const std::string& key, T* field, const std::string& doc, Bound bound) {
+  const auto set = [field](const YAML::Node& node) {
+    if constexpr (std::is_integral_v<T>) return ParseInteger(node, field);
+    if constexpr (std::is_floating_point_v<T>) return ParseReal(node, field);
+  };
+  const auto get = [field] { return DecimalNode(*field); };
+  Entry& entry = AddField(key, std::is_integral_v<T> ? "int" : "number", doc, set, get);
+  if (!bound.limits()) return;
+  entry.bound = bound;
+  entry.fault = [field, bound] {
+    if (bound.Contains(static_cast<double>(*field))) return std::string();
+    return absl::StrCat(" is ", DecimalNode(*field).Scalar(), ": it must be ", bound.Text());
+  };
 }
 
-void Schema::Field(const std::string& key, int64_t* field, const std::string& doc) {
-  AddField(
-      key, "int", doc, [field](const YAML::Node& node) { return ParseInteger(node, field); },
-      [field] { return DecimalNode(*field); });
+void Schema::Field(const std::string& key, int32_t* field, const std::string& doc, Bound bound) {
+  AddNumber(key, field, doc, bound);
 }
 
-void Schema::Field(const std::string& key, uint64_t* field, const std::string& doc) {
-  AddField(
-      key, "int", doc, [field](const YAML::Node& node) { return ParseInteger(node, field); },
-      [field] { return DecimalNode(*field); });
+void Schema::Field(const std::string& key, int64_t* field, const std::string& doc, Bound bound) {
+  AddNumber(key, field, doc, bound);
 }
 
-void Schema::Field(const std::string& key, float* field, const std::string& doc) {
-  AddField(
-      key, "number", doc, [field](const YAML::Node& node) { return ParseReal(node, field); },
-      [field] { return DecimalNode(*field); });
+void Schema::Field(const std::string& key, uint64_t* field, const std::string& doc, Bound bound) {
+  AddNumber(key, field, doc, bound);
 }
 
-void Schema::Field(const std::string& key, double* field, const std::string& doc) {
-  AddField(
-      key, "number", doc, [field](const YAML::Node& node) { return ParseReal(node, field); },
-      [field] { return DecimalNode(*field); });
+void Schema::Field(const std::string& key, float* field, const std::string& doc, Bound bound) {
+  AddNumber(key, field, doc, bound);
+}
+
+void Schema::Field(const std::string& key, double* field, const std::string& doc, Bound bound) {
+  AddNumber(key, field, doc, bound);
 }
 
 void Schema::Field(const std::string& key, std::string* field, const std::string& doc) {
@@ -278,16 +291,20 @@ void Schema::Field(const std::string& key, json::object* field, const std::strin
 
 void Schema::Choice(const std::string& key, std::string* field, const std::vector<std::string>& names,
                     const std::string& doc) {
-  AddChoice(
-      key, names,
-      [field, names] { return static_cast<size_t>(std::find(names.begin(), names.end(), *field) - names.begin()); },
-      [field, names](size_t index) { *field = names[index]; }, doc);
+  Entry& entry =
+      AddChoice(key, names, [field] { return *field; }, [field, names](size_t index) { *field = names[index]; }, doc);
+  entry.fault = [field, names] {
+    if (std::find(names.begin(), names.end(), *field) != names.end()) return std::string();
+    const std::string allowed =
+        names.size() == 2 ? names[0] + " or " + names[1] : "one of " + absl::StrJoin(names, ", ");
+    return absl::StrCat(" is '", *field, "': it must be ", allowed);
+  };
 }
 
-void Schema::AddChoice(const std::string& key, const std::vector<std::string>& names, std::function<size_t()> get,
-                       std::function<void(size_t)> set, const std::string& doc) {
-  std::string type;
-  for (const std::string& name : names) absl::StrAppend(&type, type.empty() ? "" : " | ", name);
+Schema::Entry& Schema::AddChoice(const std::string& key, const std::vector<std::string>& names,
+                                 std::function<std::string()> get, std::function<void(size_t)> set,
+                                 const std::string& doc) {
+  const std::string type = absl::StrJoin(names, " | ");
   auto set_node = [names, set = std::move(set), type, doc](const YAML::Node& node) -> absl::Status {
     if (!node.IsScalar()) return Expected(absl::StrCat("one of ", type), node);
     const auto found = std::find(names.begin(), names.end(), node.Scalar());
@@ -298,16 +315,16 @@ void Schema::AddChoice(const std::string& key, const std::vector<std::string>& n
     set(static_cast<size_t>(found - names.begin()));
     return absl::OkStatus();
   };
-  auto get_node = [names, get = std::move(get)] { return YAML::Node(names.at(get())); };
-  AddField(key, type, doc, std::move(set_node), std::move(get_node));
+  auto get_node = [get = std::move(get)] { return YAML::Node(get()); };
+  return AddField(key, type, doc, std::move(set_node), std::move(get_node));
 }
 
 void Schema::AddList(const std::string& key, std::function<void()> clear, std::function<void(Schema&)> append,
                      std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,
                      std::function<void(Schema&)> bind_prototype, const std::string& doc) {
   lists_.push_back(
-      std::make_unique<ListEntry>(ListEntry{key, doc, kUnset, std::move(clear), std::move(append), std::move(size),
-                                            std::move(bind_at), std::move(bind_prototype)}));
+      std::make_unique<ListEntry>(ListEntry{prefix_ + key, doc, kUnset, std::move(clear), std::move(append),
+                                            std::move(size), std::move(bind_at), std::move(bind_prototype)}));
 }
 
 }  // namespace ingot::base

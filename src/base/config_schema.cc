@@ -9,7 +9,7 @@ namespace ingot::base {
 namespace {
 
 // The object of a section of `root`, made where it is missing. `words`: the section's path.
-json::object& Section(json::object& root, const std::vector<std::string>& words) {
+json::object& SectionObject(json::object& root, const std::vector<std::string>& words) {
   json::object* at = &root;
   for (const std::string& word : words) {
     json::object& properties = (*at)["properties"].as_object();
@@ -56,11 +56,27 @@ json::object TypeOf(const std::string& type) {
   return {{"type", json::array{"string", "number", "boolean"}}};
 }
 
+// A whole number without a fraction, since editors show it.
+json::value Number(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  return static_cast<double>(whole) == value ? json::value(whole) : json::value(value);
+}
+
+// A bound that also allows 0 is widened to it.
+void PutBound(json::object& type, const Bound& bound) {
+  if (bound.or_zero && bound.low >= 0) {
+    type["minimum"] = 0;
+  } else if (bound.low > -Bound::kNone) {
+    type[bound.above_low ? "exclusiveMinimum" : "minimum"] = Number(bound.low);
+  }
+  if (bound.high < Bound::kNone) type[bound.below_high ? "exclusiveMaximum" : "maximum"] = Number(bound.high);
+}
+
 void Put(json::object& root, const std::string& key, json::object value) {
   std::vector<std::string> words = Words(key);
   const std::string name = words.back();
   words.pop_back();
-  Section(root, words)["properties"].as_object()[name] = std::move(value);
+  SectionObject(root, words)["properties"].as_object()[name] = std::move(value);
 }
 
 }  // namespace
@@ -69,7 +85,8 @@ json::object Schema::JsonSchemaObject() const {
   json::object root{{"type", "object"}, {"additionalProperties", false}, {"properties", json::object()}};
   for (const auto& entry : entries_) {
     json::object value = TypeOf(entry->type);
-    value["description"] = absl::StrCat(entry->doc, " (default: ", entry->default_text, ")");
+    PutBound(value, entry->bound);
+    value["description"] = absl::StrCat(entry->doc, " (default: ", FlowYaml(entry->default_value), ")");
     Put(root, entry->key, std::move(value));
   }
   for (const auto& list : lists_) {
@@ -82,7 +99,7 @@ json::object Schema::JsonSchemaObject() const {
     std::vector<std::string> words = Words(section);
     const std::string name = words.back();
     words.pop_back();
-    json::object& properties = Section(root, words)["properties"].as_object();
+    json::object& properties = SectionObject(root, words)["properties"].as_object();
     if (!properties.contains(name)) continue;
     json::object whole = std::move(properties[name].as_object());
     properties[name] = json::object{{"anyOf", json::array{std::move(whole), json::object{{"type", "string"}}}}};

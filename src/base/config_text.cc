@@ -20,6 +20,11 @@ std::string FlowYaml(const YAML::Node& node) {
   return out.c_str();
 }
 
+std::string Schema::Entry::TypeText() const {
+  const std::string text = bound.Text();
+  return text.empty() ? type : absl::StrCat(type, ", ", text);
+}
+
 std::vector<std::pair<std::string, YAML::Node>> Schema::Values() const {
   std::vector<std::pair<std::string, YAML::Node>> values;
   for (const auto& entry : entries_) {
@@ -95,8 +100,8 @@ absl::StatusOr<std::string> Schema::Explain(const std::string& prefix) const {
   std::string text;
   for (const auto& entry : entries_) {
     if (!IsUnder(entry->key, prefix)) continue;
-    absl::StrAppend(&text, entry->key, "  (", entry->type, ", default ", entry->default_text, ")\n    ", entry->doc,
-                    "\n");
+    absl::StrAppend(&text, entry->key, "  (", entry->TypeText(), ", default ", FlowYaml(entry->default_value),
+                    ")\n    ", entry->doc, "\n");
   }
   for (const auto& list : lists_) text += ExplainList(*list, prefix);
   if (text.empty()) {

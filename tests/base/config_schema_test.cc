@@ -13,6 +13,11 @@ struct Item {
   int32_t count = 2;
 };
 
+void Bind(Schema& schema, Item& item) {
+  schema.Field("name", &item.name, "its name");
+  schema.Field("count", &item.count, "how many");
+}
+
 TEST(ConfigSchema, NestsSectionsAndNamesTypesChoicesAndDefaults) {
   int64_t steps = 7;
   double rate = 0.5;
@@ -27,13 +32,7 @@ TEST(ConfigSchema, NestsSectionsAndNamesTypesChoicesAndDefaults) {
   schema.Field("model.path", &path, "a folder");
   schema.Shorthand("model",
                    [](const std::string&) -> absl::StatusOr<std::string> { return std::string("model.path"); });
-  schema.List<Item>(
-      "items", &items,
-      [](Schema& inner, Item& item) {
-        inner.Field("name", &item.name, "its name");
-        inner.Field("count", &item.count, "how many");
-      },
-      "things");
+  schema.List("items", &items, "things");
   const json::value parsed = ParseJson(schema.JsonSchema()).value();
   const auto at = [&](const char* pointer) { return parsed.at_pointer(pointer); };
   EXPECT_EQ(at("/additionalProperties"), false);
@@ -47,6 +46,25 @@ TEST(ConfigSchema, NestsSectionsAndNamesTypesChoicesAndDefaults) {
   EXPECT_EQ(at("/properties/model/anyOf/1/type"), "string");
   EXPECT_THAT(schema.Keys(),
               testing::ElementsAre("trainer.steps", "trainer.rate", "on", "mode", "model.path", "items"));
+}
+
+TEST(ConfigSchema, ShowsTheBoundsOfNumbers) {
+  int32_t count = 1;
+  double share = 1, clip = 0, any = 0;
+  Schema schema;
+  schema.Field("count", &count, "how many", InRange(1, 64));
+  schema.Field("share", &share, "of all", Fraction());
+  schema.Field("clip", &clip, "bound", Above(1).OrZero());
+  schema.Field("any", &any, "a number");
+  const json::value parsed = ParseJson(schema.JsonSchema()).value();
+  const auto at = [&](const char* key) { return parsed.at("properties").at(key).as_object(); };
+  EXPECT_EQ(at("count").at("minimum"), 1);
+  EXPECT_EQ(at("count").at("maximum"), 64);
+  EXPECT_EQ(at("share").at("exclusiveMinimum"), 0);
+  EXPECT_EQ(at("share").at("maximum"), 1);
+  EXPECT_EQ(at("clip").at("minimum"), 0);
+  EXPECT_FALSE(at("clip").contains("maximum"));
+  EXPECT_FALSE(at("any").contains("minimum"));
 }
 
 }  // namespace
