@@ -10,14 +10,11 @@ namespace ingot::reward {
 
 // The server of a judge: any server with OpenAI's chat completions.
 struct JudgeServer {
-  // Base URL, such as "https://host/v1"; empty = `model` is a pinned or external model of gateway.models.
-  std::string url;
-  std::string model;          // its name there; a model of this run must be pinned, so that its verdicts do not drift
-  std::string key_file;       // file with the bearer key; empty = send no key
-  double timeout_s = 60;      // of one request, above 0 and at most 86400
-  int32_t max_tokens = 2048;  // of one answer, > 0
-
-  bool operator==(const JudgeServer&) const = default;
+  std::string url;    // such as "https://host/v1"; empty = `model` is a pinned or external model of gateway.models
+  std::string model;  // its name there; a model of this run must be pinned, so that its verdicts do not drift
+  std::string key_file;
+  double timeout_s = 60;      // of one request
+  int32_t max_tokens = 2048;  // of one answer
 };
 
 struct JudgeQuestion {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/config.h"
+#include "reward/term_kinds.h"
 
 namespace ingot::reward {
 namespace {
@@ -15,47 +18,47 @@ absl::Status Invalid(const std::string& place, const std::string& fault) {
 }
 
 absl::Status CheckSchedule(const std::string& place, const TermSchedule& schedule) {
-  if (!(schedule.from >= 0 && schedule.from <= 1)) {
-    return Invalid(place, absl::StrCat("from is ", schedule.from, ": a share of the run's steps, from 0 to 1"));
+  if (schedule.until < schedule.from) {
+    return Invalid(place,
+                   absl::StrCat("until is ", schedule.until, ": it must be at least from (", schedule.from, ")"));
   }
-  if (!(schedule.until >= schedule.from && schedule.until <= 1)) {
-    return Invalid(place, absl::StrCat("until is ", schedule.until, ": a share of the run's steps, from `from` (",
-                                       schedule.from, ") to 1"));
-  }
-  if (schedule.phase < -1 || schedule.phase > 1) {
-    return Invalid(place, absl::StrCat("phase is ", schedule.phase, ": 0, 1, or -1 for every phase"));
-  }
-  if (schedule.phase_steps < 0) return Invalid(place, "phase_steps is negative");
   if (schedule.phase >= 0 && schedule.phase_steps == 0) {
     return Invalid(place, "phase needs phase_steps, the versions that a phase lasts");
   }
   return absl::OkStatus();
 }
 
-// Whether the terms give the same values at the same times.
-bool Same(TermOptions a, TermOptions b) {
-  a.name = b.name = "";
-  a.weight = b.weight = 0;
-  return a == b;
+// The term's configuration without name and weight: equal for terms that give the same values at the same times.
+std::string ValuesOf(TermOptions term) {
+  term.name = "";
+  term.weight = 0;
+  base::Schema schema;
+  Bind(schema, term);
+  return schema.EffectiveYaml();
 }
+
+struct SameTerms {
+  double sum = 0, size = 0;  // of the weights, and of their magnitudes
+  std::vector<std::string> names;
+};
 
 // The weights of otherwise equal terms must not add up to 0: they would have no effect, which is surely a mistake.
 absl::Status CheckSum(const std::vector<TermOptions>& terms) {
-  bool any = terms.empty();
+  if (terms.empty()) return absl::OkStatus();
+  std::map<std::string, SameTerms> by_values;
   for (const TermOptions& term : terms) {
-    double sum = 0, size = 0;
-    std::vector<std::string> names;
-    for (const TermOptions& other : terms) {
-      if (!Same(term, other)) continue;
-      sum += other.weight;
-      size += std::abs(other.weight);
-      names.push_back(other.Name());
-    }
-    any = any || size > 0;
-    if (size > 0 && std::abs(sum) < 1e-12 * size) {
+    SameTerms& same = by_values[ValuesOf(term)];
+    same.sum += term.weight;
+    same.size += std::abs(term.weight);
+    same.names.push_back(term.Name());
+  }
+  bool any = false;
+  for (const auto& [values, same] : by_values) {
+    any = any || same.size > 0;
+    if (same.size > 0 && std::abs(same.sum) < 1e-12 * same.size) {
       return Invalid(
           "rewards.terms",
-          absl::StrCat("the weights of ", absl::StrJoin(names, " and "),
+          absl::StrCat("the weights of ", absl::StrJoin(same.names, " and "),
                        ", which are otherwise the same term, cancel each other: remove them, or change one"));
     }
   }
@@ -80,24 +83,44 @@ bool RewardOptions::outcome_alone() const {
 }
 
 absl::Status RewardOptions::Validate() const {
-  if (!(deadline_s > 0)) return Invalid("rewards.deadline_s", absl::StrCat("is ", deadline_s, ": seconds, above 0"));
-  if (concurrency < 1) return Invalid("rewards.concurrency", absl::StrCat("is ", concurrency, ": at least 1"));
-  if (give_up_groups < 0) return Invalid("rewards.give_up_groups", absl::StrCat("is ", give_up_groups, ": 0 or more"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(base::CheckBounds(*this), "rewards"));
   std::set<std::string> names;
   for (size_t i = 0; i < terms.size(); ++i) {
     const TermOptions& term = terms[i];
     const std::string place = absl::StrCat("rewards.terms[", i, "] (", term.Name(), ")");
-    if (std::find(TermKinds().begin(), TermKinds().end(), term.kind) == TermKinds().end()) {
-      return Invalid(place, absl::StrCat("kind is '", term.kind, "': one of ", absl::StrJoin(TermKinds(), ", ")));
-    }
     if (!names.insert(term.Name()).second) return Invalid(place, "the name is taken: give each term its own `name`");
-    if (!std::isfinite(term.weight) || std::abs(term.weight) > 1e6) {
-      return Invalid(place, absl::StrCat("weight is ", term.weight, ": a number from -1e6 to 1e6"));
-    }
     INGOT_RETURN_IF_ERROR(CheckSchedule(place, term.schedule));
     INGOT_RETURN_IF_ERROR(base::Annotate(MakeTerm(term).status(), place));
   }
   return CheckSum(terms);
+}
+
+void Bind(base::Schema& schema, TermSchedule& o) {
+  schema.Field("from", &o.from, "share of the run's steps from which it counts", base::InRange(0, 1));
+  schema.Field("until", &o.until, "share of the run's steps up to which it counts; 1: to the end", base::InRange(0, 1));
+  schema.Field("linear", &o.linear, "the weight falls linearly to 0 between `from` and `until`");
+  schema.Field("phase_steps", &o.phase_steps, "versions per phase; 0: no phases", base::NotNegative());
+  schema.Field("phase", &o.phase, "0: it counts only in even phases, 1: only in odd ones, -1: in all",
+               base::InRange(-1, 1));
+}
+
+void Bind(base::Schema& schema, TermOptions& o) {
+  schema.Choice("kind", &o.kind, TermKinds(), "the formula; docs/guide/rewards.md has a row for each");
+  schema.Field("name", &o.name, "of the term in metrics and records; empty: its kind");
+  schema.Field("weight", &o.weight, "factor of its values in the reward; may be negative", base::InRange(-1e6, 1e6));
+  schema.Section("schedule", o.schedule);
+  schema.Field("domains", &o.domains, "the tasks' domains in which it counts; empty: all");
+  BindKinds(schema, o);
+}
+
+void Bind(base::Schema& schema, RewardOptions& o) {
+  schema.Field("deadline_s", &o.deadline_s, "seconds to judge a complete group; past it the group fails",
+               base::Positive());
+  schema.Field("concurrency", &o.concurrency, "groups that are judged at a time", base::AtLeast(1));
+  schema.Field("give_up_groups", &o.give_up_groups,
+               "groups in a row that a term could not judge, after which the run ends with the reason; 0: never",
+               base::NotNegative());
+  schema.List("terms", &o.terms, "the reward is the weighted sum of their values; empty: only the outcome");
 }
 
 }  // namespace ingot::reward

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/retry.h"
 #include "base/utf8.h"
+#include "reward/term_kinds.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
 #include "tree/roles.h"

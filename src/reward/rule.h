@@ -18,6 +18,7 @@
 #include "reward/facts.h"
 #include "reward/options.h"
 #include "reward/term.h"
+#include "reward/term_parts.h"
 
 namespace ingot::reward {
 

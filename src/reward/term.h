@@ -1,8 +1,8 @@
 // A RewardTerm is one number that a run wants to maximize in an episode. A group's reward is the weighted sum of its
 // terms (reward/rule.h). A term sees the whole group, because some terms are relative to it: length, completion time.
 //
-// A new term is one file under src/reward/terms/ with its own options, its source (paper, equation), a row in the table
-// of kinds (reward/term_kinds.cc), and a test worked by hand. docs/guide/rewards.md lists the terms.
+// A new term is one file under src/reward/terms/ with its options, their keys and its source (paper, equation), a row in
+// the table of kinds (reward/term_kinds.cc), and a test worked by hand. docs/guide/rewards.md lists the terms.
 #pragma once
 
 #include <map>
@@ -11,6 +11,10 @@
 
 #include "base/status.h"
 #include "reward/facts.h"
+
+namespace ingot::base {
+class Schema;  // base/config.h
+}
 
 namespace ingot::reward {
 

@@ -1,27 +1,40 @@
-// The table of term kinds, the only place that lists them all.
-#include <utility>
+#include "reward/term_kinds.h"
 
-#include "reward/options.h"
+#include <algorithm>
+
+#include "base/config.h"
+#include "reward/terms/completion_time.h"
+#include "reward/terms/effort.h"
+#include "reward/terms/external_score.h"
 #include "reward/terms/failed_call.h"
+#include "reward/terms/judge.h"
+#include "reward/terms/language_mixing.h"
+#include "reward/terms/length.h"
 #include "reward/terms/malformed_call.h"
 #include "reward/terms/outcome.h"
+#include "reward/terms/overlong.h"
+#include "reward/terms/parl.h"
+#include "reward/terms/repetition.h"
+#include "reward/terms/retrieval.h"
+#include "reward/terms/teacher.h"
+#include "reward/terms/toggle.h"
 
 namespace ingot::reward {
 namespace {
 
 using Made = absl::StatusOr<std::unique_ptr<const RewardTerm>>;
-using Maker = Made (*)(const TermOptions&, const TermParts&);
 
-// A kind without options.
-template <typename Term>
-Made MakePlain(const TermOptions&, const TermParts&) {
-  return std::make_unique<const Term>();
-}
+struct Kind {
+  const char* name;
+  Made (*make)(const TermOptions& options, const TermParts& parts);
+  // Null: the kind has no options of its own.
+  std::any (*defaults)() = nullptr;
+  void (*bind)(base::Schema& schema, const std::string& section, TermOptions& term) = nullptr;
+};
 
-// A kind whose options are the given member of TermOptions.
-template <typename Term, auto kOptions>
+template <typename Term, typename Options>
 Made Make(const TermOptions& options, const TermParts& parts) {
-  const auto& own = options.*kOptions;
+  const auto& own = options.Of<Options>();
   if constexpr (requires { own.Validate(); }) INGOT_RETURN_IF_ERROR(own.Validate());
   if constexpr (requires { Term(own, options.Name()); }) {
     return std::make_unique<const Term>(own, options.Name());
@@ -32,43 +45,79 @@ Made Make(const TermOptions& options, const TermParts& parts) {
   }
 }
 
+template <typename Term, typename Options>
+constexpr Kind With(const char* name) {
+  return {.name = name,
+          .make = Make<Term, Options>,
+          .defaults = [] { return std::any(Options()); },
+          .bind = [](base::Schema& schema, const std::string& section,
+                     TermOptions& term) { schema.Section(section, term.Of<Options>()); }};
+}
+
+template <typename Term>
+constexpr Kind Plain(const char* name) {
+  return {.name = name,
+          .make = [](const TermOptions&, const TermParts&) -> Made { return std::make_unique<const Term>(); }};
+}
+
 // In the order in which errors and the schema list them.
-constexpr std::pair<const char*, Maker> kTable[] = {
-    {"outcome", MakePlain<OutcomeTerm>},
-    {"length", Make<LengthTerm, &TermOptions::length>},
-    {"effort", Make<EffortTerm, &TermOptions::effort>},
-    {"overlong", Make<OverlongTerm, &TermOptions::overlong>},
-    {"completion_time", Make<CompletionTimeTerm, &TermOptions::completion_time>},
-    {"repetition", Make<RepetitionTerm, &TermOptions::repetition>},
-    {"malformed_call", MakePlain<MalformedCallTerm>},
-    {"failed_call", MakePlain<FailedCallTerm>},
-    {"language_mixing", Make<LanguageMixingTerm, &TermOptions::language_mixing>},
-    {"toggle", Make<ToggleTerm, &TermOptions::toggle>},
-    {"parl_parallel", Make<ParlParallelTerm, &TermOptions::parl_parallel>},
-    {"parl_finish", MakePlain<ParlFinishTerm>},
-    {"critical_steps", Make<CriticalStepsTerm, &TermOptions::critical_steps>},
-    {"retrieval", Make<RetrievalTerm, &TermOptions::retrieval>},
-    {"judge", Make<JudgeTerm, &TermOptions::judge>},
-    {"external", Make<ExternalTerm, &TermOptions::external>},
-    {"teacher", Make<TeacherTerm, &TermOptions::teacher>},
+constexpr Kind kKinds[] = {
+    Plain<OutcomeTerm>("outcome"),
+    With<LengthTerm, LengthOptions>("length"),
+    With<EffortTerm, EffortOptions>("effort"),
+    With<OverlongTerm, OverlongOptions>("overlong"),
+    With<CompletionTimeTerm, CompletionTimeOptions>("completion_time"),
+    With<RepetitionTerm, RepetitionOptions>("repetition"),
+    Plain<MalformedCallTerm>("malformed_call"),
+    Plain<FailedCallTerm>("failed_call"),
+    With<LanguageMixingTerm, LanguageMixingOptions>("language_mixing"),
+    With<ToggleTerm, ToggleOptions>("toggle"),
+    With<ParlParallelTerm, ParlParallelOptions>("parl_parallel"),
+    Plain<ParlFinishTerm>("parl_finish"),
+    With<CriticalStepsTerm, CriticalStepsOptions>("critical_steps"),
+    With<RetrievalTerm, RetrievalOptions>("retrieval"),
+    With<JudgeTerm, JudgeOptions>("judge"),
+    With<ExternalTerm, ExternalOptions>("external"),
+    With<TeacherTerm, TeacherOptions>("teacher"),
 };
 
 }  // namespace
 
+std::map<std::type_index, std::any> DefaultsOfKinds() {
+  std::map<std::type_index, std::any> defaults;
+  for (const Kind& kind : kKinds) {
+    if (kind.defaults == nullptr) continue;
+    std::any own = kind.defaults();
+    defaults.emplace(own.type(), std::move(own));
+  }
+  return defaults;
+}
+
 const std::vector<std::string>& TermKinds() {
-  static const auto* const kinds = [] {
-    auto* names = new std::vector<std::string>;
-    for (const auto& [name, maker] : kTable) names->push_back(name);
-    return names;
+  static const auto* const names = [] {
+    auto* all = new std::vector<std::string>;
+    for (const Kind& kind : kKinds) all->emplace_back(kind.name);
+    return all;
   }();
-  return *kinds;
+  return *names;
+}
+
+void BindKinds(base::Schema& schema, TermOptions& term) {
+  for (const Kind& kind : kKinds) {
+    if (kind.bind == nullptr) continue;
+    schema.Guard(kind.name, [&term, own = std::string(kind.name)]() -> std::string {
+      if (term.kind == own) return "";
+      return absl::StrCat("it is an option of terms of kind ", own, ", and this one is of kind ", term.kind);
+    });
+    kind.bind(schema, kind.name, term);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options, const TermParts& parts) {
-  for (const auto& [name, maker] : kTable) {
-    if (name == options.kind) return maker(options, parts);
-  }
-  return absl::InvalidArgumentError(absl::StrCat("rewards.terms kind is '", options.kind, "'"));
+  INGOT_RETURN_IF_ERROR(base::CheckBounds(options));
+  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                  [&options](const Kind& one) { return one.name == options.kind; });
+  return kind->make(options, parts);
 }
 
 }  // namespace ingot::reward

@@ -1,6 +1,7 @@
 // Terms of orchestrators and searchers: PARL's three and retrieval.
 #include <gtest/gtest.h>
 
+#include "reward/terms/parl.h"
 #include "term_maker.h"
 
 namespace ingot::reward {
@@ -73,7 +74,7 @@ TEST(CriticalSteps, TakeTheOutcomeOfEpisodesBeyondTheBudget) {
   Orchestrated(group, -1, 2, 8, stages);
   Orchestrated(group, 1, 6, 0, "");
   TermOptions options = TermOf("critical_steps");
-  options.critical_steps.budget = 6;
+  options.Of<CriticalStepsOptions>().budget = 6;
   EXPECT_EQ(ValuesOf(options, group), (std::vector<double>{-1, 0, 0}));
   EXPECT_EQ(ResultsOf(options, group)[0]->measures.at("critical_steps"), 7);
   group.mutable_task()->set_payload_json(R"({"critical_steps": 7})");

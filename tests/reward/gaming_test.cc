@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reward/terms/overlong.h"
 #include "term_maker.h"
 
 namespace ingot::reward {
@@ -41,7 +42,7 @@ std::vector<TermOptions> PureTerms() {
   for (const std::string& kind : TermKinds()) {
     if (kind == "judge" || kind == "external" || kind == "teacher") continue;
     TermOptions options = TermOf(kind);
-    options.overlong = {.max_tokens = 1000, .soft_tokens = 200};
+    options.Of<OverlongOptions>() = {.max_tokens = 1000, .soft_tokens = 200};
     terms.push_back(options);
   }
   return terms;

@@ -2,6 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "reward/terms/effort.h"
+#include "reward/terms/language_mixing.h"
+#include "reward/terms/overlong.h"
+#include "reward/terms/parl.h"
+#include "reward/terms/repetition.h"
+#include "reward/terms/retrieval.h"
+#include "reward/terms/toggle.h"
 #include "term_maker.h"
 
 namespace ingot::reward {
@@ -26,7 +32,7 @@ TEST(Effort, AWrongEpisodePaysAsMuchAsTheDearest) {
   // C(3) = 2, C(8) = (3 - 1) / 0.5 = 4.
   EXPECT_EQ(ValuesOf(TermOf("effort"), group), (std::vector<double>{-2, -4, -4}));
   TermOptions own = TermOf("effort");
-  own.effort.charge_wrong = "own";
+  own.Of<EffortOptions>().charge_wrong = "own";
   EXPECT_GT(ValuesOf(own, group)[2], -0.1);
 }
 
@@ -42,17 +48,17 @@ TEST(Effort, WeighsPartsByTheirBytesAndCountsToolOutputCallsAndTurns) {
   second.set_context_tokens(500 + 1000 + 250);
   Deliver(second, "done");
   TermOptions options = TermOf("effort");
-  options.effort = {.k = 1, .q = 0, .thinking = 4, .tool_call = 2, .tool_output = 3, .final_text = 1};
+  options.Of<EffortOptions>() = {.k = 1, .q = 0, .thinking = 4, .tool_call = 2, .tool_output = 3, .final_text = 1};
   // 1000 * (4/4 + 1/4 + 2/2) + 3 * 250 + 100 = 3100 tokens.
   EXPECT_NEAR(ValuesOf(options, group)[0], -3.1, 1e-12);
-  options.effort = {.k = 1,
-                    .q = 0,
-                    .thinking = 0,
-                    .tool_call = 0,
-                    .tool_output = 0,
-                    .final_text = 0,
-                    .call_weight = 0.5,
-                    .turn_weight = 0.25};
+  options.Of<EffortOptions>() = {.k = 1,
+                                 .q = 0,
+                                 .thinking = 0,
+                                 .tool_call = 0,
+                                 .tool_output = 0,
+                                 .final_text = 0,
+                                 .call_weight = 0.5,
+                                 .turn_weight = 0.25};
   EXPECT_NEAR(ValuesOf(options, group)[0], -(0.5 + 2 * 0.25), 1e-12);
 }
 
@@ -68,7 +74,7 @@ TEST(Overlong, GrowsLinearlyInTheSoftIntervalAndEndsAtMinusOne) {
   v1::Group group;
   for (const int32_t tokens : {0, 60, 70, 100, 101, 900}) AddCall(AddEpisode(group, 1), tokens);
   TermOptions options = TermOf("overlong");
-  options.overlong = {.max_tokens = 100, .soft_tokens = 40};
+  options.Of<OverlongOptions>() = {.max_tokens = 100, .soft_tokens = 40};
   EXPECT_EQ(ValuesOf(options, group), (std::vector<double>{0, 0, -0.25, -1, -1, -1}));
 }
 
@@ -105,7 +111,7 @@ TEST(Repetition, IsTheShareOfRepeatedPhrasesAboveTheAllowed) {
   AddCall(twice, std::vector<int32_t>{1, 2, 3});
   AddCall(twice, std::vector<int32_t>{1, 2, 3});
   TermOptions options = TermOf("repetition");
-  options.repetition = {.ngram = 2, .allowed = 0.2};
+  options.Of<RepetitionOptions>() = {.ngram = 2, .allowed = 0.2};
   const std::vector<double> values = ValuesOf(options, group);
   EXPECT_NEAR(values[0], -(0.6 - 0.2) / 0.8, 1e-12);
   EXPECT_EQ(values[1], 0);
@@ -136,10 +142,10 @@ TEST(Toggle, TakesTheOutcomeOfLongAnswersAndMeasuresTheBudget) {
   // rho 70 of three: rank ceil(2.1) = 3, so 30. rho 60: rank 2, so 20. The mean outcome is 0.75.
   TermOptions options = TermOf("toggle");
   EXPECT_EQ(ValuesOf(options, ThreeCorrect()), (std::vector<double>{0, 0, 0, 0}));
-  options.toggle.rho = 60;
+  options.Of<ToggleOptions>().rho = 60;
   EXPECT_EQ(ValuesOf(options, ThreeCorrect()), (std::vector<double>{0, 0, -1, 0}));
   EXPECT_EQ(ResultsOf(options, ThreeCorrect())[0]->measures.at("budget"), 20);
-  options.toggle.lambda = 0.8;
+  options.Of<ToggleOptions>().lambda = 0.8;
   EXPECT_EQ(ValuesOf(options, ThreeCorrect()), (std::vector<double>{0, 0, 0, 0})) << "the group is below lambda";
   EXPECT_EQ(ResultsOf(options, ThreeCorrect())[0]->measures.at("budget"), 20) << "it is estimated all the same";
 }
@@ -161,7 +167,7 @@ TEST(Toggle, KeepsTheBudgetOfTheTasksFirstGroup) {
 
 TEST(Toggle, WithoutEnoughCorrectAnswersThereIsNoBudget) {
   TermOptions options = TermOf("toggle");
-  options.toggle.min_correct = 4;
+  options.Of<ToggleOptions>().min_correct = 4;
   const Results results = ResultsOf(options, ThreeCorrect());
   for (const auto& result : results) {
     EXPECT_EQ(result->value, 0);
@@ -172,25 +178,25 @@ TEST(Toggle, WithoutEnoughCorrectAnswersThereIsNoBudget) {
 TEST(TermOptions, RejectNumbersWithoutAMeaning) {
   const auto fault = [](TermOptions options) { return std::string(MakeTerm(options).status().message()); };
   TermOptions options = TermOf("effort");
-  options.effort.k = 0;
+  options.Of<EffortOptions>().k = 0;
   EXPECT_NE(fault(options).find("effort.k is 0"), std::string::npos);
   options = TermOf("overlong");
-  options.overlong.soft_tokens = 30000;
+  options.Of<OverlongOptions>().soft_tokens = 30000;
   EXPECT_NE(fault(options).find("overlong.soft_tokens is 30000"), std::string::npos);
   options = TermOf("repetition");
-  options.repetition.allowed = 1;
+  options.Of<RepetitionOptions>().allowed = 1;
   EXPECT_NE(fault(options).find("repetition.allowed is 1"), std::string::npos);
   options = TermOf("toggle");
-  options.toggle.rho = 0;
+  options.Of<ToggleOptions>().rho = 0;
   EXPECT_NE(fault(options).find("toggle.rho is 0"), std::string::npos);
   options = TermOf("language_mixing");
-  options.language_mixing.language = "klingon";
+  options.Of<LanguageMixingOptions>().language = "klingon";
   EXPECT_NE(fault(options).find("'klingon'"), std::string::npos);
   options = TermOf("parl_parallel");
-  options.parl_parallel.cap = 0;
+  options.Of<ParlParallelOptions>().cap = 0;
   EXPECT_NE(fault(options).find("parl_parallel.cap is 0"), std::string::npos);
   options = TermOf("retrieval");
-  options.retrieval.beta = 0;
+  options.Of<RetrievalOptions>().beta = 0;
   EXPECT_NE(fault(options).find("retrieval.beta is 0"), std::string::npos);
 }
 

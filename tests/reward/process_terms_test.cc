@@ -1,6 +1,7 @@
 // Terms of single turns: malformed calls, failed calls, language mixing.
 #include <gtest/gtest.h>
 
+#include "reward/terms/language_mixing.h"
 #include "reward/terms/scripts.h"
 #include "term_maker.h"
 
@@ -117,7 +118,7 @@ TEST(LanguageMixing, GoesByTheOptionsLanguageBeforeTheTask) {
   Deliver(*Episode(group, 1).mutable_calls(0), "答案是四十二");
   EXPECT_EQ(ValuesOf(TermOf("language_mixing"), group), std::vector<double>{-1});
   TermOptions options = TermOf("language_mixing");
-  options.language_mixing.language = "zh";
+  options.Of<LanguageMixingOptions>().language = "zh";
   EXPECT_EQ(ValuesOf(options, group), std::vector<double>{0});
 }
 

@@ -8,6 +8,10 @@
 
 #include "base/cause.h"
 #include "group_maker.h"
+#include "reward/terms/external_score.h"
+#include "reward/terms/length.h"
+#include "reward/terms/parl.h"
+#include "reward/terms/toggle.h"
 
 namespace ingot::reward {
 namespace {
@@ -96,9 +100,9 @@ TEST(Rule, ATermCountsInItsDomainsAlone) {
 TEST(Rule, ARightAnswerBeyondItsBudgetEarnsAsMuchAsAWrongOne) {
   RewardOptions options;
   options.terms = {Term("outcome", 1), Term("toggle", 1), Term("critical_steps", 1)};
-  options.terms[1].toggle.rho = 1;
+  options.terms[1].Of<ToggleOptions>().rho = 1;
   options.terms[1].domains = {"lookup"};
-  options.terms[2].critical_steps.budget = 3;
+  options.terms[2].Of<CriticalStepsOptions>().budget = 3;
   options.terms[2].domains = {"orchestrate"};
   v1::Group group = FourAnswers();
   for (v1::EpisodeTree& tree : *group.mutable_episodes()) {
@@ -158,8 +162,8 @@ class OneAnswer final : public ExternalScorer {
 TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRejectsLeavesItsEpisodeOut) {
   RewardOptions options;
   options.terms = {Term("external", 1)};
-  options.terms[0].external.url = "http://127.0.0.1:1/score";
-  options.terms[0].external.tries = 1;
+  options.terms[0].Of<ExternalOptions>().url = "http://127.0.0.1:1/score";
+  options.terms[0].Of<ExternalOptions>().tries = 1;
   const v1::Group group = FourAnswers();
   const auto facts = FactsOf(group, 0, 100);
   const auto apply = [&](const absl::Status& first) {
@@ -180,7 +184,7 @@ TEST(Rule, AServerThatIsDownOrLateDecidesNothingAndOneThatRejectsLeavesItsEpisod
 TEST(Rule, TheReasonWhyAnEpisodeHasNoGradeIsUtf8) {
   RewardOptions options;
   options.terms = {Term("external", 1)};
-  options.terms[0].external.url = "http://127.0.0.1:1/score";
+  options.terms[0].Of<ExternalOptions>().url = "http://127.0.0.1:1/score";
   TermParts parts;
   parts.external = std::make_shared<OneAnswer>(absl::InvalidArgumentError("no \xE4\xBD"));
   const v1::Group group = FourAnswers();
@@ -193,7 +197,7 @@ TEST(Rule, NamesTheTermThatCouldJudgeNothing) {
   RewardOptions options;
   options.terms = {Term("outcome", 1), Term("external", 1)};
   options.terms[1].name = "mine";
-  options.terms[1].external.url = "http://127.0.0.1:1/score";
+  options.terms[1].Of<ExternalOptions>().url = "http://127.0.0.1:1/score";
   v1::Group group = FourAnswers();
   TermParts parts;
   parts.external = std::make_shared<OneAnswer>(absl::InvalidArgumentError("no such episode"));
@@ -237,13 +241,22 @@ TEST(RewardOptions, RejectUnknownKindsTakenNamesAndWeightsThatCancel) {
   EXPECT_EQ(fault({Term("outcome", 1), early, other}), "");
   // Terms of one kind with other options are no opposites.
   early.schedule.until = 0.5;
-  early.length.correct_above = 0.9;
+  early.Of<LengthOptions>().correct_above = 0.9;
   EXPECT_EQ(fault({Term("outcome", 1), early, other}), "");
   EXPECT_NE(fault({Term("outcome", 0)}).find("nothing is rewarded"), std::string::npos);
   EXPECT_NE(fault({Term("outcome", std::numeric_limits<double>::infinity())}).find("weight is inf"), std::string::npos);
   TermOptions late = Term("outcome", 1);
   late.schedule.from = 1.5;
   EXPECT_NE(fault({late}).find("from is 1.5"), std::string::npos);
+}
+
+TEST(TermOptions, ACopyHasItsOwnOptionsOfAKind) {
+  TermOptions term = Term("length", 1);
+  term.Of<LengthOptions>().correct_above = 0.7;
+  TermOptions copy = term;
+  copy.Of<LengthOptions>().correct_above = 0.9;
+  EXPECT_EQ(term.Of<LengthOptions>().correct_above, 0.7);
+  EXPECT_EQ(copy.Of<LengthOptions>().correct_above, 0.9);
 }
 
 TEST(NothingToTrain, JudgesTheCreditThatIsTrained) {

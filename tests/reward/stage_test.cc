@@ -14,6 +14,9 @@
 
 #include "../datapool/make_pool.h"
 #include "datapool/store.h"
+#include "reward/terms/external_score.h"
+#include "reward/terms/judge.h"
+#include "reward/terms/toggle.h"
 #include "reward/terms/verdicts.h"
 
 namespace ingot::reward {
@@ -96,7 +99,7 @@ TEST_F(StageTest, ReportsWhichTermsJudgedAGroupOrWhichOneFailed) {
   options.terms.resize(2);
   options.terms[1].kind = "external";
   options.terms[1].name = "mine";
-  options.terms[1].external.url = "http://localhost/";
+  options.terms[1].Of<ExternalOptions>().url = "http://localhost/";
   const TermParts parts{.external = std::make_shared<NoScorer>()};
   const auto graded = Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10}).Grade(Group(4));
   ASSERT_TRUE(graded.ok()) << graded.status();
@@ -118,7 +121,7 @@ TEST_F(StageTest, AGroupOfEqualSumsTeachesATrainerThatComparesTerms) {
   options.terms.resize(2);
   options.terms[1].kind = "external";
   options.terms[1].weight = 2;
-  options.terms[1].external.url = "http://localhost/";
+  options.terms[1].Of<ExternalOptions>().url = "http://localhost/";
   const TermParts parts{.external = std::make_shared<OpposingScorer>()};
   const auto summed = Stage(*Rule::Make(options, "", parts), *pool_, {.total_steps = 10}).Grade(Group(3));
   ASSERT_TRUE(summed.ok()) << summed.status();
@@ -155,7 +158,7 @@ class OneTaskTest : public ::testing::Test {
     RewardOptions options;
     options.terms.resize(2);
     options.terms[1].kind = "toggle";
-    options.terms[1].toggle.rho = 1;
+    options.terms[1].Of<ToggleOptions>().rho = 1;
     options.terms.insert(options.terms.end(), more.begin(), more.end());
     return options;
   }
@@ -212,7 +215,7 @@ TEST_F(OneTaskTest, GroupsOfOneTaskAreJudgedOneAfterTheOther) {
   Add(5, {6});
   TermOptions external;
   external.kind = "external";
-  external.external.url = "http://localhost/";
+  external.Of<ExternalOptions>().url = "http://localhost/";
   const auto scorer = std::make_shared<MeetingScorer>();
   Stage stage = Make(Toggle({external}), {.external = scorer});
   auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
@@ -234,7 +237,7 @@ TEST_F(OneTaskTest, GroupsOfATaskWithABudgetAreJudgedTogether) {
   ASSERT_TRUE(Grade(before, 6).ok());
   TermOptions external;
   external.kind = "external";
-  external.external.url = "http://localhost/";
+  external.Of<ExternalOptions>().url = "http://localhost/";
   const auto scorer = std::make_shared<MeetingScorer>(std::chrono::seconds(30));
   Stage stage = Make(Toggle({external}), {.external = scorer});
   auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
@@ -249,7 +252,7 @@ TEST_F(OneTaskTest, AQuestionWhoseTurnDoesNotComeIsToldToAskAgain) {
   Add(5, {6});
   TermOptions external;
   external.kind = "external";
-  external.external.url = "http://localhost/";
+  external.Of<ExternalOptions>().url = "http://localhost/";
   const auto scorer = std::make_shared<MeetingScorer>(std::chrono::seconds(30));
   Stage stage = Make(Toggle({external}), {.external = scorer}, {.turn_timeout = std::chrono::milliseconds(5)});
   auto first = std::async(std::launch::async, [&] { return Grade(stage, 5); });
@@ -268,7 +271,7 @@ TEST_F(OneTaskTest, ABudgetThatAnotherStageFixedIsLearnedFromItsGrades) {
   Add(5, {6, 8});
   Add(6, {2, 6});
   RewardOptions options = Toggle();
-  options.terms[1].toggle.min_correct = 2;
+  options.terms[1].Of<ToggleOptions>().min_correct = 2;
   Stage stage = Make(options), other = Make(options);
   ASSERT_TRUE(Grade(stage, 3).ok()) << "which reads the history, and has too few right answers for a budget";
   ASSERT_TRUE(Grade(other, 5).ok());
@@ -282,7 +285,7 @@ TEST_F(OneTaskTest, MeasuresOfAGroupAreThoseOfItsOwnGrades) {
   Add(5, {6, 8});
   Add(6, {2});
   RewardOptions options = Toggle();
-  options.terms[1].toggle.min_correct = 2;
+  options.terms[1].Of<ToggleOptions>().min_correct = 2;
   Stage stage = Make(options);
   const std::string key = Rule::Make(options, "")->key();
   ASSERT_TRUE(Grade(stage, 3).ok());
@@ -304,7 +307,7 @@ TEST_F(OneTaskTest, ASecondQuestionAboutAGroupWaitsForTheFirstJudgement) {
   Add(3, {2});
   TermOptions external;
   external.kind = "external";
-  external.external.url = "http://localhost/";
+  external.Of<ExternalOptions>().url = "http://localhost/";
   RewardOptions options;
   options.terms = {external};
   const auto scorer = std::make_shared<MeetingScorer>();
@@ -330,8 +333,8 @@ RewardOptions Judged() {
   RewardOptions options;
   options.terms.resize(1);
   options.terms[0].kind = "judge";
-  options.terms[0].judge.server.model = "j";
-  options.terms[0].judge.concurrency = 1;
+  options.terms[0].Of<JudgeOptions>().server.model = "j";
+  options.terms[0].Of<JudgeOptions>().concurrency = 1;
   return options;
 }
 

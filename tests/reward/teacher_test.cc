@@ -63,7 +63,7 @@ class TeacherTest : public testing::Test {
     options_.terms.resize(1);
     options_.terms[0].kind = "teacher";
     options_.terms[0].weight = 0.5;
-    options_.terms[0].teacher.model = "big";
+    options_.terms[0].Of<TeacherOptions>().model = "big";
     for (int i = 0; i < 2; ++i) AddSampled(AddEpisode(group_, 1), {4, 0});
   }
   absl::StatusOr<GroupGrades> Apply() const {
@@ -120,7 +120,7 @@ TEST_F(TeacherTest, CallsThatAreNotTrainedAreNotScored) {
 }
 
 TEST_F(TeacherTest, ATermNeedsTheTeachersName) {
-  options_.terms[0].teacher.model = "";
+  options_.terms[0].Of<TeacherOptions>().model = "";
   EXPECT_FALSE(Rule::Make(options_, "").ok());
 }
 

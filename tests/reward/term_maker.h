@@ -10,6 +10,7 @@
 #include "group_maker.h"
 #include "reward/facts.h"
 #include "reward/options.h"
+#include "reward/term_kinds.h"
 
 namespace ingot::reward {
 

@@ -16,6 +16,9 @@
 #include "base/secret.h"
 #include "base/task_domain.h"
 #include "reward/task_field.h"
+#include "reward/terms/judge.h"
+#include "reward/terms/parl.h"
+#include "reward/terms/retrieval.h"
 
 namespace ingot::app {
 namespace {
@@ -82,12 +85,14 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
 // The task fields that the term needs, with the keys that name them. Without them the term fails its group.
 std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOptions& term) {
   if (term.kind == "judge") {
-    return {{"judge.question_field", term.judge.question_field}, {"judge.reference_field", term.judge.reference_field}};
+    const auto& judge = term.Of<reward::JudgeOptions>();
+    return {{"judge.question_field", judge.question_field}, {"judge.reference_field", judge.reference_field}};
   }
-  if (term.kind == "retrieval") return {{"retrieval.relevant_field", term.retrieval.relevant_field}};
-  if (term.kind == "critical_steps" && term.critical_steps.budget == 0) {
-    return {{"critical_steps.field", term.critical_steps.field}};
+  if (term.kind == "retrieval") {
+    return {{"retrieval.relevant_field", term.Of<reward::RetrievalOptions>().relevant_field}};
   }
+  const auto& steps = term.Of<reward::CriticalStepsOptions>();
+  if (term.kind == "critical_steps" && steps.budget == 0) return {{"critical_steps.field", steps.field}};
   return {};
 }
 
@@ -126,7 +131,7 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
 // INVALID_ARGUMENT: the key of a judge or of a vendor cannot be read. Otherwise the run would fail halfway.
 absl::Status CheckKeys(const RunConfig& config) {
   for (const reward::TermOptions& term : config.rewards.terms) {
-    const std::string& file = term.judge.server.key_file;
+    const std::string& file = term.Of<reward::JudgeOptions>().server.key_file;
     if (term.kind != "judge" || file.empty()) continue;
     INGOT_RETURN_IF_ERROR(base::Annotate(base::ReadSecret(file).status(),
                                          absl::StrCat("rewards.terms (", term.Name(), "): judge.key_file")));

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "reward/terms/teacher.h"
+
 namespace ingot::app {
 namespace {
 
@@ -81,10 +83,11 @@ absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::T
                            const std::string& fingerprint) {
   for (const reward::TermOptions& term : rewards.terms) {
     if (term.kind != "teacher" || parts.teacher == nullptr) continue;
-    const absl::StatusOr<std::string> tokenizer = parts.teacher->Tokenizer(term.teacher.model);
+    const std::string& model = term.Of<reward::TeacherOptions>().model;
+    const absl::StatusOr<std::string> tokenizer = parts.teacher->Tokenizer(model);
     if (!tokenizer.ok() || *tokenizer == fingerprint) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        "rewards.terms (", term.Name(), "): the teacher '", term.teacher.model, "' has the tokenizer ", *tokenizer,
+        "rewards.terms (", term.Name(), "): the teacher '", model, "' has the tokenizer ", *tokenizer,
         ", and the run's is ", fingerprint, ": their ids do not match; name a teacher with the run's tokenizer"));
   }
   return absl::OkStatus();

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "reward/terms/judge.h"
+
 namespace ingot::app {
 namespace {
 
@@ -55,7 +57,9 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
     files.push_back(model.token_file);
     files.push_back(model.key_file);
   }
-  for (const reward::TermOptions& term : config.rewards.terms) files.push_back(term.judge.server.key_file);
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    files.push_back(term.Of<reward::JudgeOptions>().server.key_file);
+  }
   std::erase(files, "");
   for (std::string& file : files) file = AbsolutePath(file);
   return files;

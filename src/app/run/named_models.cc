@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "reward/terms/judge.h"
+#include "reward/terms/teacher.h"
+
 namespace ingot::app {
 namespace {
 
@@ -21,22 +24,23 @@ const gateway::ModelOptions* FindModel(const gateway::GatewayOptions& gateway, c
 
 bool AsksModels(const reward::RewardOptions& rewards) {
   return std::any_of(rewards.terms.begin(), rewards.terms.end(), [](const reward::TermOptions& term) {
-    return term.kind == "teacher" || (term.kind == "judge" && term.judge.server.url.empty());
+    return term.kind == "teacher" || (term.kind == "judge" && term.Of<reward::JudgeOptions>().server.url.empty());
   });
 }
 
 absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gateway::GatewayOptions& gateway) {
   for (const reward::TermOptions& term : rewards.terms) {
-    if (term.kind == "teacher" && !IsFixed(gateway, term.teacher.model)) {
-      return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(), "): teacher.model is '",
-                                                     term.teacher.model,
+    const std::string& teacher = term.Of<reward::TeacherOptions>().model;
+    if (term.kind == "teacher" && !IsFixed(gateway, teacher)) {
+      return absl::InvalidArgumentError(absl::StrCat("rewards.terms (", term.Name(), "): teacher.model is '", teacher,
                                                      "': name a model of gateway.models with weights pinned or "
                                                      "external, and no url, whose server takes ids; the policy cannot "
                                                      "teach itself"));
     }
-    if (term.kind == "judge" && term.judge.server.url.empty() && !IsFixed(gateway, term.judge.server.model)) {
+    const reward::JudgeServer& judge = term.Of<reward::JudgeOptions>().server;
+    if (term.kind == "judge" && judge.url.empty() && !IsFixed(gateway, judge.model)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "rewards.terms (", term.Name(), "): judge.url is empty, and judge.model '", term.judge.server.model,
+          "rewards.terms (", term.Name(), "): judge.url is empty, and judge.model '", judge.model,
           "' is not a pinned or external model of gateway.models: name one, or the base URL of a server of OpenAI's "
           "chat "
           "completions, such as one of `ingot serve`"));

@@ -1,10 +1,8 @@
 // Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have separate
-// files (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, rewards_schema.cc,
-// cluster_schema.cc, weights_schema.cc).
+// files (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, cluster_schema.cc, weights_schema.cc).
 #pragma once
 
 #include "app/run/run_config.h"
-#include "reward/options.h"
 
 namespace ingot::app {
 
@@ -19,7 +17,6 @@ void BindDataPool(base::Schema& schema, datapool::StoreOptions& options);
 void BindWeights(base::Schema& schema, WeightsConfig& options);
 void BindWeightTransport(base::Schema& schema, WeightTransportConfig& options);
 void BindAgents(base::Schema& schema, agents::RunnerOptions& options);
-void BindRewards(base::Schema& schema, reward::RewardOptions& options);
 // `require`: RunConfig::sandbox_require.
 void BindSandbox(base::Schema& schema, sandbox::SubstrateOptions& options, std::string& require);
 void BindCluster(base::Schema& schema, ClusterOptions& options);

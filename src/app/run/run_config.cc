@@ -404,7 +404,7 @@ base::Schema BindSchema(RunConfig& config) {
   BindAgents(schema, config.agents);
   BindSandbox(schema, config.sandbox, config.sandbox_require);
   BindSampling(schema, config.scheduler.sampling, config.task_domains);
-  BindRewards(schema, config.rewards);
+  schema.Section("rewards", config.rewards);
   BindEval(schema, config);
   BindCluster(schema, config.cluster);
   BindMetrics(schema, config.metrics);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/run/role_schemas.h"
+#include "base/config.h"
 #include "base/executor.h"
 #include "reward/stage.h"
 #include "reward/terms/verdicts.h"
@@ -24,7 +24,7 @@ class StageGrader final : public scheduler::Grader {
 
 std::string RewardsText(reward::RewardOptions options) {
   base::Schema schema;
-  BindRewards(schema, options);
+  schema.Section("rewards", options);
   return schema.EffectiveYaml();
 }
 

@@ -1,8 +1,13 @@
 #include "reward/terms/completion_time.h"
 
+#include "base/config.h"
 #include "reward/terms/place.h"
 
 namespace ingot::reward {
+
+void Bind(base::Schema& schema, CompletionTimeOptions& o) {
+  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
+}
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> CompletionTimeTerm::Judge(const GroupFacts& group) const {
   std::vector<size_t> compared;

@@ -10,9 +10,10 @@
 namespace ingot::reward {
 
 struct CompletionTimeOptions {
-  double correct_above = 0.5;  // an outcome above it counts as correct
-  bool operator==(const CompletionTimeOptions&) const = default;
+  double correct_above = 0.5;
 };
+
+void Bind(base::Schema& schema, CompletionTimeOptions& options);
 
 class CompletionTimeTerm final : public RewardTerm {
  public:

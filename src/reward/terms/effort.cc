@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/config.h"
 #include "reward/delivered.h"
 
 namespace ingot::reward {
@@ -18,15 +19,18 @@ int64_t AddedTokens(const CallFacts& call, const std::map<std::string, const Cal
 
 }  // namespace
 
-absl::Status EffortOptions::Validate() const {
-  if (!(k > 0)) return absl::InvalidArgumentError(absl::StrCat("effort.k is ", k, ": a number above 0"));
-  if (!(q >= 0 && q <= 10)) return absl::InvalidArgumentError(absl::StrCat("effort.q is ", q, ": from 0 to 10"));
-  for (const double weight : {thinking, tool_call, tool_output, final_text, call_weight, turn_weight}) {
-    if (weight >= 0 && std::isfinite(weight)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("a weight of effort is ", weight, ": a number of at least 0"));
-  }
-  if (charge_wrong == "most" || charge_wrong == "own") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("effort.charge_wrong is '", charge_wrong, "': most or own"));
+void Bind(base::Schema& schema, EffortOptions& o) {
+  schema.Field("k", &o.k, "how early the penalty flattens, per thousand tokens", base::Positive());
+  schema.Field("q", &o.q, "0 is linear, 1 logarithmic", base::InRange(0, 10));
+  schema.Field("thinking", &o.thinking, "weight of thinking tokens", base::NotNegative());
+  schema.Field("tool_call", &o.tool_call, "weight of tokens of tool calls", base::NotNegative());
+  schema.Field("tool_output", &o.tool_output, "weight of tokens of tools' results", base::NotNegative());
+  schema.Field("final_text", &o.final_text, "weight of tokens of other text", base::NotNegative());
+  schema.Field("call_weight", &o.call_weight, "thousands of tokens that a tool call counts for", base::NotNegative());
+  schema.Field("turn_weight", &o.turn_weight, "thousands of tokens that a turn counts for", base::NotNegative());
+  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
+  schema.Choice("charge_wrong", &o.charge_wrong, {"most", "own"},
+                "a wrong episode pays the group's largest cost, or its own");
 }
 
 double EffortCost(double x, double k, double q) {

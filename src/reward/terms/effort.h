@@ -20,21 +20,19 @@
 namespace ingot::reward {
 
 struct EffortOptions {
-  double k = 1;    // > 0
-  double q = 0.5;  // 0 = linear, 1 = logarithmic
-  // Weights of the parts of x, at least 0.
+  double k = 1;
+  double q = 0.5;
   double thinking = 1;
   double tool_call = 1;
   double tool_output = 1;
   double final_text = 1;
   double call_weight = 0;
   double turn_weight = 0;
-  double correct_above = 0.5;         // an outcome above it counts as correct
-  std::string charge_wrong = "most";  // most = the group's largest cost, own = its own cost
-
-  absl::Status Validate() const;
-  bool operator==(const EffortOptions&) const = default;
+  double correct_above = 0.5;
+  std::string charge_wrong = "most";
 };
+
+void Bind(base::Schema& schema, EffortOptions& options);
 
 // C(x). REQUIRES: x >= 0, k > 0.
 double EffortCost(double x, double k, double q);

@@ -1,5 +1,6 @@
 #include "reward/terms/external_score.h"
 
+#include "base/config.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/retry.h"
@@ -104,16 +105,17 @@ absl::StatusOr<base::json::array> EntriesIn(const std::string& answer, const std
 }  // namespace
 
 absl::Status ExternalOptions::Validate() const {
-  if (!url.starts_with("http://") && !url.starts_with("https://")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("external.url is '", url, "': it must begin with http:// or https://"));
-  }
-  if (!(timeout_s > 0 && timeout_s <= 86400)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("external.timeout_s is ", timeout_s, ": seconds, above 0 and at most 86400"));
-  }
-  if (tries >= 1 && concurrency >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError("external.tries and external.concurrency must be at least 1");
+  if (url.starts_with("http://") || url.starts_with("https://")) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("external.url is '", url, "': it must begin with http:// or https://"));
+}
+
+void Bind(base::Schema& schema, ExternalOptions& o) {
+  schema.Field("url", &o.url, "the server that scores episodes");
+  schema.Field("group", &o.group, "one request for all episodes of a group; it answers a list of scores");
+  schema.Field("timeout_s", &o.timeout_s, "seconds of one request", base::LeftOpen(0, 86400));
+  schema.Field("tries", &o.tries, "requests for an episode, or a group, while none is answered", base::AtLeast(1));
+  schema.Field("concurrency", &o.concurrency, "requests at a time for one group", base::AtLeast(1));
 }
 
 absl::StatusOr<std::string> ExternalTerm::Ask(const std::string& json) const {

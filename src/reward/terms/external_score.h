@@ -25,15 +25,16 @@
 namespace ingot::reward {
 
 struct ExternalOptions {
-  std::string url;          // http:// or https://
-  double timeout_s = 30;    // of one request, above 0 and at most 86400
-  int32_t tries = 2;        // requests for an episode until one is answered, > 0
-  int32_t concurrency = 4;  // requests at a time for one group, > 0
-  bool group = false;       // one request for all episodes of a group, instead of one for each
+  std::string url;
+  double timeout_s = 30;
+  int32_t tries = 2;
+  int32_t concurrency = 4;
+  bool group = false;
 
   absl::Status Validate() const;
-  bool operator==(const ExternalOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, ExternalOptions& options);
 
 class ExternalTerm final : public RewardTerm {
  public:

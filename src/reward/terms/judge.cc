@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/checksum.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/random.h"
@@ -54,14 +55,22 @@ base::Key128 KeyOf(const JudgeServer& server, const JudgeCase& one) {
 
 absl::Status JudgeOptions::Validate() const {
   if (server.model.empty()) return absl::InvalidArgumentError("judge.model is empty: set it to the judge's model");
-  if (!(server.timeout_s > 0 && server.timeout_s <= 86400)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("judge.timeout_s is ", server.timeout_s, ": seconds, above 0 and at most 86400"));
-  }
-  if (server.max_tokens < 1) return absl::InvalidArgumentError("judge.max_tokens must be at least 1");
-  if (rubrics.empty()) return absl::InvalidArgumentError("judge.rubrics is empty: it needs at least one rubric");
-  if (concurrency >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("judge.concurrency is ", concurrency, ": at least 1"));
+  if (!rubrics.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("judge.rubrics is empty: it needs at least one rubric");
+}
+
+void Bind(base::Schema& schema, JudgeOptions& o) {
+  schema.Field("url", &o.server.url,
+               "base URL of a server of OpenAI's chat completions; empty: judge.model is of gateway.models");
+  schema.Field("model", &o.server.model, "the model's name there");
+  schema.Field("key_file", &o.server.key_file, "file with the bearer key; empty: none is sent");
+  schema.Field("timeout_s", &o.server.timeout_s, "seconds of one request", base::LeftOpen(0, 86400));
+  schema.Field("max_tokens", &o.server.max_tokens, "tokens of one answer", base::AtLeast(1));
+  schema.Field("rubrics", &o.rubrics, "one question each; the value is the mean of their scores");
+  schema.Field("question_field", &o.question_field, "the task's field with the question");
+  schema.Field("reference_field", &o.reference_field,
+               "the task's field with the right answer; empty: the judge sees none");
+  schema.Field("concurrency", &o.concurrency, "requests at a time for one group", base::AtLeast(1));
 }
 
 absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {

@@ -26,13 +26,14 @@ namespace ingot::reward {
 struct JudgeOptions {
   JudgeServer server;
   std::vector<std::string> rubrics = {"The response comes to the same result as the reference."};  // at least one
-  std::string question_field = "question";  // of the task; dotted path; empty = the judge sees no question
-  std::string reference_field = "answer";   // the same of the right answer
-  int32_t concurrency = 4;                  // requests at a time for one group, > 0
+  std::string question_field = "question";  // dotted path; empty = the judge sees no question
+  std::string reference_field = "answer";   // dotted path
+  int32_t concurrency = 4;
 
   absl::Status Validate() const;
-  bool operator==(const JudgeOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, JudgeOptions& options);
 
 class JudgeTerm final : public RewardTerm {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "reward/delivered.h"
@@ -26,12 +27,14 @@ std::set<std::string> ScriptsOfTask(const v1::Task& task) {
 }  // namespace
 
 absl::Status LanguageMixingOptions::Validate() const {
-  if (!language.empty() && ScriptsOf(language).empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("language_mixing.language is '", language, "': empty or one of ", KnownLanguages()));
-  }
-  if (allowed >= 0 && allowed < 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("language_mixing.allowed is ", allowed, ": from 0 to below 1"));
+  if (language.empty() || !ScriptsOf(language).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("language_mixing.language is '", language, "': empty or one of ", KnownLanguages()));
+}
+
+void Bind(base::Schema& schema, LanguageMixingOptions& o) {
+  schema.Field("language", &o.language, "ISO 639-1 code; empty: the scripts of the task's strings");
+  schema.Field("allowed", &o.allowed, "share of foreign letters without a penalty", base::RightOpen(0, 1));
 }
 
 absl::StatusOr<TermResult> LanguageMixingTerm::Of(const EpisodeFacts& episode) const {

@@ -15,12 +15,13 @@
 namespace ingot::reward {
 
 struct LanguageMixingOptions {
-  std::string language;   // ISO 639-1; empty = the scripts in the task's strings
-  double allowed = 0.02;  // share of foreign letters without a penalty, in [0, 1)
+  std::string language;
+  double allowed = 0.02;
 
   absl::Status Validate() const;
-  bool operator==(const LanguageMixingOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, LanguageMixingOptions& options);
 
 class LanguageMixingTerm final : public EpisodeTerm {
  public:

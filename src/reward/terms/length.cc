@@ -2,9 +2,14 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "reward/terms/place.h"
 
 namespace ingot::reward {
+
+void Bind(base::Schema& schema, LengthOptions& o) {
+  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
+}
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> LengthTerm::Judge(const GroupFacts& group) const {
   std::vector<double> lengths;

@@ -10,9 +10,10 @@
 namespace ingot::reward {
 
 struct LengthOptions {
-  double correct_above = 0.5;  // an outcome above it counts as correct
-  bool operator==(const LengthOptions&) const = default;
+  double correct_above = 0.5;
 };
+
+void Bind(base::Schema& schema, LengthOptions& options);
 
 class LengthTerm final : public RewardTerm {
  public:

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 
+#include "base/config.h"
+
 namespace ingot::reward {
 
 absl::Status OverlongOptions::Validate() const {
-  if (max_tokens > 0 && soft_tokens >= 1 && soft_tokens <= max_tokens) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("overlong.soft_tokens is ", soft_tokens, ": from 1 to overlong.max_tokens (", max_tokens, ")"));
+  if (soft_tokens <= max_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("overlong.soft_tokens is ", soft_tokens,
+                                                 ": it must be at most overlong.max_tokens (", max_tokens, ")"));
+}
+
+void Bind(base::Schema& schema, OverlongOptions& o) {
+  schema.Field("max_tokens", &o.max_tokens, "an episode with more sampled tokens gets -1", base::AtLeast(1));
+  schema.Field("soft_tokens", &o.soft_tokens, "tokens below it in which the penalty grows", base::AtLeast(1));
 }
 
 absl::StatusOr<TermResult> OverlongTerm::Of(const EpisodeFacts& episode) const {

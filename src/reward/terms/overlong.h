@@ -11,12 +11,13 @@
 namespace ingot::reward {
 
 struct OverlongOptions {
-  int64_t max_tokens = 20480;  // L_max, > 0
-  int64_t soft_tokens = 4096;  // L_cache, the interval below it in which the penalty grows; in [1, max_tokens]
+  int64_t max_tokens = 20480;  // L_max
+  int64_t soft_tokens = 4096;  // L_cache; at most max_tokens
 
   absl::Status Validate() const;
-  bool operator==(const OverlongOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, OverlongOptions& options);
 
 class OverlongTerm final : public EpisodeTerm {
  public:

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "reward/task_field.h"
 #include "reward/terms/stages.h"
 
 namespace ingot::reward {
 
-absl::Status ParlParallelOptions::Validate() const {
-  if (cap >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("parl_parallel.cap is ", cap, ": at least 1"));
+void Bind(base::Schema& schema, ParlParallelOptions& o) {
+  schema.Field("cap", &o.cap, "parallel sub-agents that earn the full reward", base::AtLeast(1));
 }
 
 absl::StatusOr<TermResult> ParlParallelTerm::Of(const EpisodeFacts& episode) const {
@@ -37,11 +37,14 @@ absl::StatusOr<TermResult> ParlFinishTerm::Of(const EpisodeFacts& episode) const
 }
 
 absl::Status CriticalStepsOptions::Validate() const {
-  if (budget < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("critical_steps.budget is ", budget, ": at least 0"));
-  }
   if (budget > 0 || !field.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError("critical_steps has neither a budget nor a field of the task with one");
+}
+
+void Bind(base::Schema& schema, CriticalStepsOptions& o) {
+  schema.Field("budget", &o.budget, "budget of tasks that do not set one; 0: such tasks are errors",
+               base::NotNegative());
+  schema.Field("field", &o.field, "the task's field with its own budget");
 }
 
 absl::StatusOr<int64_t> CriticalStepsTerm::BudgetOf(const v1::Task& task) const {

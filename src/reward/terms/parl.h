@@ -25,11 +25,10 @@
 namespace ingot::reward {
 
 struct ParlParallelOptions {
-  int32_t cap = 4;  // more parallel sub-agents than this earn nothing more; > 0
-
-  absl::Status Validate() const;
-  bool operator==(const ParlParallelOptions&) const = default;
+  int32_t cap = 4;
 };
+
+void Bind(base::Schema& schema, ParlParallelOptions& options);
 
 class ParlParallelTerm final : public EpisodeTerm {
  public:
@@ -48,12 +47,13 @@ class ParlFinishTerm final : public EpisodeTerm {
 };
 
 struct CriticalStepsOptions {
-  int64_t budget = 0;                    // of every task without its own budget; 0 = such a task is an error
-  std::string field = "critical_steps";  // of the task: its own budget, a number > 0; dotted path
+  int64_t budget = 0;
+  std::string field = "critical_steps";  // dotted path
 
   absl::Status Validate() const;
-  bool operator==(const CriticalStepsOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, CriticalStepsOptions& options);
 
 class CriticalStepsTerm final : public EpisodeTerm {
  public:

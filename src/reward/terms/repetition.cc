@@ -5,13 +5,13 @@
 #include <span>
 
 #include "base/checksum.h"
+#include "base/config.h"
 
 namespace ingot::reward {
 
-absl::Status RepetitionOptions::Validate() const {
-  if (ngram < 1) return absl::InvalidArgumentError(absl::StrCat("repetition.ngram is ", ngram, ": at least 1"));
-  if (allowed >= 0 && allowed < 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("repetition.allowed is ", allowed, ": from 0 to below 1"));
+void Bind(base::Schema& schema, RepetitionOptions& o) {
+  schema.Field("ngram", &o.ngram, "ids that count as one repeated phrase", base::AtLeast(1));
+  schema.Field("allowed", &o.allowed, "share of repeats without a penalty", base::RightOpen(0, 1));
 }
 
 absl::StatusOr<TermResult> RepetitionTerm::Of(const EpisodeFacts& episode) const {

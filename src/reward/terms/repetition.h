@@ -11,12 +11,11 @@
 namespace ingot::reward {
 
 struct RepetitionOptions {
-  int32_t ngram = 8;     // ids, > 0; a byte-level model needs longer n-grams, such as 32
-  double allowed = 0.2;  // share without a penalty, in [0, 1)
-
-  absl::Status Validate() const;
-  bool operator==(const RepetitionOptions&) const = default;
+  int32_t ngram = 8;  // a byte-level model needs longer n-grams, such as 32
+  double allowed = 0.2;
 };
+
+void Bind(base::Schema& schema, RepetitionOptions& options);
 
 class RepetitionTerm final : public EpisodeTerm {
  public:

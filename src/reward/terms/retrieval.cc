@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/config.h"
 #include "reward/task_field.h"
 
 namespace ingot::reward {
@@ -112,16 +113,18 @@ absl::StatusOr<TermResult> ValueOf(const EpisodeFacts& episode, const WantedIds&
 }  // namespace
 
 absl::Status RetrievalOptions::Validate() const {
-  for (const auto& [name, number] : {std::pair("beta", beta), {"beta_end", beta_end}}) {
-    if (number > 0 && number <= 1000) continue;
-    return absl::InvalidArgumentError(absl::StrCat("retrieval.", name, " is ", number, ": above 0, at most 1000"));
-  }
-  if (epochs < 1) return absl::InvalidArgumentError(absl::StrCat("retrieval.epochs is ", epochs, ": at least 1"));
-  if (!(answer_bonus >= 0 && answer_bonus <= 1e6) || !(floor >= 0 && floor <= 1)) {
-    return absl::InvalidArgumentError("retrieval.answer_bonus must be at least 0, and retrieval.floor from 0 to 1");
-  }
   if (!relevant_field.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError("retrieval.relevant_field is empty: set it to the task's field of relevant ids");
+}
+
+void Bind(base::Schema& schema, RetrievalOptions& o) {
+  schema.Field("beta", &o.beta, "of F_beta in the first epoch", base::LeftOpen(0, 1000));
+  schema.Field("beta_end", &o.beta_end, "of F_beta in the last epoch", base::LeftOpen(0, 1000));
+  schema.Field("epochs", &o.epochs, "equal parts of the run; 1: beta throughout", base::AtLeast(1));
+  schema.Field("answer_bonus", &o.answer_bonus, "for a returned chunk that holds the answer", base::InRange(0, 1e6));
+  schema.Field("floor", &o.floor, "penalties never lower the value below this", base::InRange(0, 1));
+  schema.Field("relevant_field", &o.relevant_field, "the task's field of relevant ids");
+  schema.Field("answer_field", &o.answer_field, "the task's field of ids that hold the answer");
 }
 
 double RetrievalTerm::BetaAt(int64_t version, int64_t total_steps) const {

@@ -29,17 +29,18 @@
 namespace ingot::reward {
 
 struct RetrievalOptions {
-  double beta = 4;                              // > 0
-  double beta_end = 2;                          // > 0
-  int32_t epochs = 2;                           // steps of beta over the run; 1 = beta throughout
+  double beta = 4;
+  double beta_end = 2;
+  int32_t epochs = 2;
   double answer_bonus = 1;                      // r_fa
   double floor = 0.01;                          // eps
-  std::string relevant_field = "relevant_ids";  // of the task: list of ids, at least one; dotted path
-  std::string answer_field = "answer_ids";      // of the task: list of ids; absent = no r_fa
+  std::string relevant_field = "relevant_ids";  // dotted path
+  std::string answer_field = "answer_ids";      // dotted path
 
   absl::Status Validate() const;
-  bool operator==(const RetrievalOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, RetrievalOptions& options);
 
 class RetrievalTerm final : public RewardTerm {
  public:

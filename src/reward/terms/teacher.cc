@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/config.h"
 #include "reward/parallel.h"
 #include "tree/forest.h"
 
@@ -53,12 +54,14 @@ absl::Status AddCall(const ScoredCall& call, TermResult& result) {
 }  // namespace
 
 absl::Status TeacherOptions::Validate() const {
-  if (model.empty()) return absl::InvalidArgumentError("teacher.model is empty: set it to a model of gateway.models");
-  if (!(timeout_s > 0 && timeout_s <= 86400)) {
-    return absl::InvalidArgumentError(absl::StrCat("teacher.timeout_s is ", timeout_s, ": above 0, at most 86400"));
-  }
-  if (concurrency < 1) return absl::InvalidArgumentError("teacher.concurrency must be at least 1");
-  return absl::OkStatus();
+  if (!model.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("teacher.model is empty: set it to a model of gateway.models");
+}
+
+void Bind(base::Schema& schema, TeacherOptions& o) {
+  schema.Field("model", &o.model, "a model of gateway.models, pinned or external, with the policy's tokenizer");
+  schema.Field("timeout_s", &o.timeout_s, "seconds of scoring one call", base::LeftOpen(0, 86400));
+  schema.Field("concurrency", &o.concurrency, "calls scored at a time for one group", base::AtLeast(1));
 }
 
 absl::Status TeacherTerm::CheckTokenizer(const GroupFacts& group) const {

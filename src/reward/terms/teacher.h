@@ -25,13 +25,14 @@
 namespace ingot::reward {
 
 struct TeacherOptions {
-  std::string model;        // its name in gateway.models; not empty
-  double timeout_s = 60;    // of scoring one call, above 0 and at most 86400
-  int32_t concurrency = 8;  // calls at a time for one group, > 0
+  std::string model;
+  double timeout_s = 60;
+  int32_t concurrency = 8;
 
   absl::Status Validate() const;
-  bool operator==(const TeacherOptions&) const = default;
 };
+
+void Bind(base::Schema& schema, TeacherOptions& options);
 
 class TeacherTerm final : public RewardTerm {
  public:

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/config.h"
+
 namespace ingot::reward {
 
-absl::Status ToggleOptions::Validate() const {
-  if (!(rho > 0 && rho <= 100)) {
-    return absl::InvalidArgumentError(absl::StrCat("toggle.rho is ", rho, ": a percentile above 0, up to 100"));
-  }
-  if (min_correct >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("toggle.min_correct is ", min_correct, ": at least 1"));
+void Bind(base::Schema& schema, ToggleOptions& o) {
+  schema.Field("lambda", &o.lambda, "mean outcome of a group from which on the budget binds");
+  schema.Field("rho", &o.rho, "percentile of the lengths of correct answers that is the budget",
+               base::LeftOpen(0, 100));
+  schema.Field("min_correct", &o.min_correct, "correct answers that the estimate needs", base::AtLeast(1));
+  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
 }
 
 std::optional<double> ToggleTerm::BudgetOf(const GroupFacts& group) const {

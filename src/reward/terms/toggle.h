@@ -21,14 +21,13 @@
 namespace ingot::reward {
 
 struct ToggleOptions {
-  double lambda = 0.5;         // the budget applies at or above this mean outcome
-  double rho = 70;             // percentile, in (0, 100]
-  int32_t min_correct = 1;     // correct answers that an estimate needs; > 0
-  double correct_above = 0.5;  // an outcome above it counts as correct
-
-  absl::Status Validate() const;
-  bool operator==(const ToggleOptions&) const = default;
+  double lambda = 0.5;
+  double rho = 70;
+  int32_t min_correct = 1;
+  double correct_above = 0.5;
 };
+
+void Bind(base::Schema& schema, ToggleOptions& options);
 
 class ToggleTerm final : public RewardTerm {
  public:

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "reward/terms/judge.h"
+
 namespace ingot::app {
 namespace {
 
@@ -117,18 +119,19 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRejected) {
   term = {};
   term.kind = "judge";
   EXPECT_THAT(Error(), HasSubstr("2 of 2 tasks of data.tasks lack the field 'question' (judge.question_field)"));
-  term.judge.question_field = "prompt";
+  term.Of<reward::JudgeOptions>().question_field = "prompt";
   EXPECT_THAT(Warnings(), IsEmpty());
 }
 
 TEST_F(StartChecked, AKeyThatCannotBeReadIsRejected) {
   reward::TermOptions& term = config_.rewards.terms.emplace_back();
   term.kind = "judge";
-  term.judge.question_field = "prompt";
-  term.judge.server.key_file = File("judge.key", "short\n");
-  std::filesystem::permissions(term.judge.server.key_file, std::filesystem::perms::owner_all);
+  auto& judge = term.Of<reward::JudgeOptions>();
+  judge.question_field = "prompt";
+  judge.server.key_file = File("judge.key", "short\n");
+  std::filesystem::permissions(judge.server.key_file, std::filesystem::perms::owner_all);
   EXPECT_THAT(Error(), AllOf(HasSubstr("rewards.terms (judge): judge.key_file: "), HasSubstr("16 to 4096")));
-  term.judge.server.key_file = File("judge.key", "0123456789abcdef\n");
+  judge.server.key_file = File("judge.key", "0123456789abcdef\n");
   EXPECT_THAT(Warnings(), IsEmpty());
   config_.gateway.models.push_back({.name = "big", .address = "", .url = "https://h/v1", .key_file = "/no/such/key"});
   EXPECT_THAT(Error(), HasSubstr("gateway.models ('big').key_file: "));

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "app/run/named_models.h"
+#include "reward/terms/judge.h"
+#include "reward/terms/teacher.h"
 
 namespace ingot::app {
 namespace {
@@ -102,14 +104,14 @@ TEST_F(AskedModelsTest, ATeacherWithAnotherTokenizerIsRejectedAtTheStart) {
   reward::RewardOptions rewards;
   rewards.terms.resize(1);
   rewards.terms[0].kind = "teacher";
-  rewards.terms[0].teacher.model = "big";
+  rewards.terms[0].Of<reward::TeacherOptions>().model = "big";
   big_->tokenizer = "other";
   const absl::Status rejected = CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint());
   EXPECT_TRUE(absl::IsFailedPrecondition(rejected));
   EXPECT_THAT(std::string(rejected.message()), HasSubstr("'big' has the tokenizer other"));
-  rewards.terms[0].teacher.model = "start";
+  rewards.terms[0].Of<reward::TeacherOptions>().model = "start";
   EXPECT_TRUE(CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint()).ok());
-  rewards.terms[0].teacher.model = "away";  // does not answer: asked again with its first group
+  rewards.terms[0].Of<reward::TeacherOptions>().model = "away";  // does not answer: asked again with its first group
   EXPECT_TRUE(CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint()).ok());
 }
 
@@ -118,13 +120,13 @@ TEST_F(AskedModelsTest, ThePolicyNeitherTeachesNorJudgesItself) {
   rewards.terms.resize(1);
   rewards.terms[0].kind = "teacher";
   for (const auto& [model, ok] : {std::pair("start", true), {"big", true}, {"self", false}, {"none", false}}) {
-    rewards.terms[0].teacher.model = model;
+    rewards.terms[0].Of<reward::TeacherOptions>().model = model;
     EXPECT_EQ(CheckAskedModels(rewards, gateway_).ok(), ok) << model;
   }
   rewards.terms[0].kind = "judge";
-  rewards.terms[0].judge.server.model = "self";
+  rewards.terms[0].Of<reward::JudgeOptions>().server.model = "self";
   EXPECT_THAT(std::string(CheckAskedModels(rewards, gateway_).message()), HasSubstr("judge.model 'self'"));
-  rewards.terms[0].judge.server.model = "big";
+  rewards.terms[0].Of<reward::JudgeOptions>().server.model = "big";
   EXPECT_TRUE(CheckAskedModels(rewards, gateway_).ok());
 }
 

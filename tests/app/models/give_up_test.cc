@@ -14,6 +14,8 @@
 #include "http/server.h"
 #include "reward/rule.h"
 #include "reward/stage.h"
+#include "reward/terms/external_score.h"
+#include "reward/terms/judge.h"
 #include "scheduler/scheduler.h"
 
 namespace ingot::app {
@@ -57,7 +59,8 @@ class GiveUpTest : public ::testing::Test {
     pool_ = *datapool::Store::Open(pool::QuickOptions(dir_.path()));
     reward::RewardOptions rewards;
     rewards.terms = {term};
-    rewards.terms[0].judge.server.url = rewards.terms[0].external.url = server_->url();
+    rewards.terms[0].Of<reward::JudgeOptions>().server.url = server_->url();
+    rewards.terms[0].Of<reward::ExternalOptions>().url = server_->url();
     auto rule = reward::Rule::Make(rewards, "", HttpTermParts("", ""));
     ASSERT_TRUE(rule.ok()) << rule.status();
     grader_ = std::make_unique<StageGrader>(reward::Stage(*std::move(rule), *pool_, {.total_steps = 10}));
@@ -107,7 +110,7 @@ class GiveUpTest : public ::testing::Test {
 TEST_F(GiveUpTest, AJudgeThatAnswersNonsenseEndsTheRun) {
   reward::TermOptions judge;
   judge.kind = "judge";
-  judge.judge.server.model = "j";
+  judge.Of<reward::JudgeOptions>().server.model = "j";
   Start(judge, R"({"choices": [{"message": {"content": "I would rather not say."}}]})");
   for (int group = 0; group < 3; ++group) {
     EXPECT_EQ(Next().code(), absl::StatusCode::kDeadlineExceeded);

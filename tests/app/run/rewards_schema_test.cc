@@ -7,8 +7,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "app/run/role_schemas.h"
+#include "base/config.h"
 #include "base/file.h"
+#include "reward/options.h"
+#include "reward/term_kinds.h"
+#include "reward/terms/length.h"
 #include "test_paths.h"
 
 namespace ingot::app {
@@ -16,7 +19,7 @@ namespace {
 
 absl::Status Load(const std::string& yaml, reward::RewardOptions& options) {
   base::Schema schema;
-  BindRewards(schema, options);
+  schema.Section("rewards", options);
   return schema.LoadText(yaml, "run.yaml");
 }
 
@@ -37,7 +40,7 @@ rewards:
   EXPECT_EQ(options.terms[1].weight, 0.2);
   EXPECT_EQ(options.terms[1].schedule.from, 0.2);
   EXPECT_EQ(options.terms[1].domains, std::vector<std::string>{"math"});
-  EXPECT_EQ(options.terms[1].length.correct_above, 0.9);
+  EXPECT_EQ(options.terms[1].Of<reward::LengthOptions>().correct_above, 0.9);
   EXPECT_TRUE(options.Validate().ok()) << options.Validate();
 }
 
@@ -61,7 +64,7 @@ TEST(RewardsSchema, LoadsTheExamplesOfItsPage) {
 std::vector<std::string> OptionsOfKinds() {
   reward::RewardOptions options;
   base::Schema schema;
-  BindRewards(schema, options);
+  schema.Section("rewards", options);
   const std::string explained = *schema.Explain("rewards.terms[]");
   std::vector<std::string> keys;
   for (const absl::string_view line : absl::StrSplit(explained, '\n')) {
@@ -75,7 +78,7 @@ std::vector<std::string> OptionsOfKinds() {
 // YAML of a list with one term, which sets the key to a value that it may have.
 std::string OneTerm(const std::string& kind, const std::string& key) {
   const std::vector<std::string> path = absl::StrSplit(key, '.');
-  for (const char* value : {"1", "most", "[a]", "true"}) {
+  for (const char* value : {"1", "0.5", "most", "[a]", "true"}) {
     std::string yaml =
         absl::StrCat("rewards: {terms: [{kind: ", kind, ", ", path[0], ": {", path[1], ": ", value, "}}]}");
     reward::RewardOptions options;
@@ -106,6 +109,14 @@ TEST(RewardsSchema, AnOptionIsOfItsKindAlone) {
                                                ", and this one is of kind ", kind, " (in rewards.terms[0])"));
     }
   }
+}
+
+TEST(RewardsSchema, RejectsOptionsOutOfBounds) {
+  reward::RewardOptions options;
+  EXPECT_EQ(Load("rewards: {terms: [{kind: effort, effort: {k: 0}}]}", options).message(),
+            "run.yaml:1: effort.k is 0: it must be greater than 0 (in rewards.terms[0])");
+  EXPECT_EQ(Load("rewards: {terms: [{kind: outcome, schedule: {phase: 2}}]}", options).message(),
+            "run.yaml:1: schedule.phase is 2: it must be in [-1, 1] (in rewards.terms[0])");
 }
 
 TEST(RewardsSchema, RejectsUnknownKindsAndKeys) {

@@ -25,6 +25,8 @@
 #include "base/json.h"
 #include "reward/history.h"
 #include "reward/rule.h"
+#include "reward/terms/judge.h"
+#include "reward/terms/teacher.h"
 #include "trainer/advantages/advantage.h"
 #include "tree/episode_return.h"
 #include "tree/roles.h"
@@ -285,8 +287,9 @@ void PrintAsJson(const RegradeResult& regraded) {
 absl::Status CheckReachable(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   for (const reward::TermOptions& term : config.rewards.terms) {
-    const std::string& name = term.kind == "teacher" ? term.teacher.model : term.judge.server.model;
-    if (term.kind != "teacher" && (term.kind != "judge" || !term.judge.server.url.empty())) continue;
+    const reward::JudgeServer& judge = term.Of<reward::JudgeOptions>().server;
+    const std::string& name = term.kind == "teacher" ? term.Of<reward::TeacherOptions>().model : judge.model;
+    if (term.kind != "teacher" && (term.kind != "judge" || !judge.url.empty())) continue;
     if (FindModel(config.gateway, name)->weights != gateway::ModelWeights::kPinned) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "rewards.terms (", term.Name(), "): '", name, "' is a pinned version, but regrade starts no engine: serve its ",
