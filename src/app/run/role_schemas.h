@@ -1,5 +1,5 @@
 // Each role's part of the configuration schema: keys bound to the fields of its options. The long parts have separate
-// files (trainer_schema.cc, gateway_schema.cc, agents_schema.cc, cluster_schema.cc, weights_schema.cc).
+// files (gateway_schema.cc, agents_schema.cc, cluster_schema.cc, weights_schema.cc).
 #pragma once
 
 #include "app/run/run_config.h"
@@ -9,7 +9,6 @@ namespace ingot::app {
 void BindSampling(base::Schema& schema, scheduler::SamplingOptions& options,
                   std::map<std::string, std::string>& domains);
 void BindScheduler(base::Schema& schema, scheduler::SchedulerOptions& options);
-void BindTrainer(base::Schema& schema, trainer::TrainerOptions& options);
 void BindRollout(base::Schema& schema, rollout::EngineOptions& options);
 void BindGateway(base::Schema& schema, gateway::GatewayOptions& options, http::Options& http, PageOptions& page);
 void BindLoggers(base::Schema& schema, LoggerOptions& options);

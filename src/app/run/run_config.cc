@@ -392,7 +392,9 @@ base::Schema BindSchema(RunConfig& config) {
   BindRun(schema, config);
   BindModel(schema, config.model);
   BindScheduler(schema, config.scheduler);
-  BindTrainer(schema, config.trainer);
+  schema.Section("trainer", config.trainer);
+  schema.Section("sft", config.trainer.sft);
+  schema.Section("dpo", config.trainer.dpo);
   BindRollout(schema, config.rollout);
   BindGateway(schema, config.gateway, config.http, config.page);
   BindLoggers(schema, config.loggers);

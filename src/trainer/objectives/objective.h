@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "trainer/metrics.h"
@@ -138,6 +139,9 @@ std::unique_ptr<Objective> MakeDpo(double beta);
 
 // Cross entropy, for supervised stages: loss = -sum_t w_t * logprob_t. Tallies sft/nll, the mean of -logprob_t.
 std::unique_ptr<Objective> MakeSft();
+
+// The values of TrainerOptions::objective.
+std::vector<std::string> ObjectiveNames();
 
 // The objective that TrainerOptions::objective names. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options);

@@ -174,7 +174,7 @@ TEST(RoleAdvantages, DpoIsRejected) {
   options.objective = "cispo";
   EXPECT_TRUE(options.Validate().ok()) << options.Validate();
   options.advantage_groups = "player";
-  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("episode, role"));
+  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("episode or role"));
 }
 
 }  // namespace
