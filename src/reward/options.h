@@ -26,7 +26,6 @@ struct TermSchedule {
 
   // The factor of the weight at this version, in [0, 1].
   double At(int64_t version, int64_t total_steps) const;
-  bool operator==(const TermSchedule&) const = default;
 };
 
 // The options of every kind, with their defaults, by type (term_kinds.cc).
