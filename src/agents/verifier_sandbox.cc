@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<sandbox::Sandbox>> OpenVerifierSandbox(const std:
   const std::string place = options.image.empty() ? folder : sandbox::PlaceIn(options.image, folder);
   if (place != "/") options.kept_folder = place;
   if (is_harbor) {
-    for (const sandbox::Bind& bind : reward::HarborBinds()) options.binds.push_back(bind);
+    for (const sandbox::BindMount& bind : reward::HarborBinds()) options.binds.push_back(bind);
   }
   return substrate.Prepare(options);
 }

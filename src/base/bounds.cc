@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/status.h"
+
 namespace ingot::base {
 namespace {
 

@@ -5,8 +5,6 @@
 #include <limits>
 #include <string>
 
-#include "base/status.h"
-
 namespace ingot::base {
 
 // The values that a number may take.
@@ -48,16 +46,5 @@ inline Bound Open(double low, double high) { return {.low = low, .high = high, .
 inline Bound Fraction() { return LeftOpen(0, 1); }
 // A TCP port that the configuration names; 0 has a meaning of its own.
 inline Bound Port() { return InRange(0, 65535); }
-
-// The same checks for a Validate function that has not declared them. INVALID_ARGUMENT names the option.
-inline absl::Status Positive(const char* name, double value) {
-  if (value > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be greater than 0"));
-}
-
-inline absl::Status NotNegative(const char* name, double value) {
-  if (value >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be 0 or greater"));
-}
 
 }  // namespace ingot::base

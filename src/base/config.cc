@@ -131,9 +131,7 @@ absl::Status Schema::CheckGuards() const {
 
 absl::Status Schema::CheckBounds() const {
   for (const auto& entry : entries_) {
-    const std::string fault = entry->fault();
-    if (fault.empty() || !GuardFault(entry->key).empty()) continue;
-    return absl::InvalidArgumentError(entry->key + fault);
+    if (const std::string fault = entry->fault(); !fault.empty()) return absl::InvalidArgumentError(entry->key + fault);
   }
   for (const auto& list : lists_) {
     for (size_t i = 0; i < list->size(); ++i) {

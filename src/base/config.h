@@ -44,8 +44,14 @@ class Schema {
   // Binds the keys of `options` in the section `name`, as its Bind declares them.
   template <typename Options>
   void Section(const std::string& name, Options& options) {
+    Section<Options>(name, options, [](Schema& schema, Options& bound) { Bind(schema, bound); });
+  }
+
+  // Keys that are in another section than the struct's other keys: `bind` declares them.
+  template <typename Options>
+  void Section(const std::string& name, Options& options, void (*bind)(Schema&, Options&)) {
     const std::string outer = std::exchange(prefix_, prefix_ + name + ".");
-    Bind(*this, options);
+    bind(*this, options);
     prefix_ = outer;
   }
 
@@ -59,6 +65,8 @@ class Schema {
   void Field(const std::string& key, std::string* field, const std::string& doc);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
+  // Each of the numbers is held to the bound.
+  void Field(const std::string& key, std::map<std::string, double>* field, const std::string& doc, Bound bound = {});
   // One string, or several by name: a word sets `*one` and clears `*several`; a mapping does the reverse.
   void Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,
              const std::string& doc);
@@ -95,25 +103,17 @@ class Schema {
   // A list of mappings, whose keys the element's Bind declares. A loaded list replaces the default.
   template <typename T>
   void List(const std::string& key, std::vector<T>* field, const std::string& doc) {
-    List<T>(key, field, [](Schema& schema, T& element) { Bind(schema, element); }, doc);
-  }
-  // The same with another binding than the element's Bind.
-  template <typename T>
-  void List(const std::string& key, std::vector<T>* field, std::function<void(Schema&, T&)> bind,
-            const std::string& doc) {
     AddList(
         key, [field] { field->clear(); },
-        [field, bind](Schema& schema) {
+        [field](Schema& schema) {
           // The vector moves its elements when it grows. Each is loaded before the next is added.
-          field->emplace_back();
-          bind(schema, field->back());
+          Bind(schema, field->emplace_back());
         },
-        [field] { return field->size(); },
-        [field, bind](size_t index, Schema& schema) { bind(schema, (*field)[index]); },
-        [bind](Schema& schema) {
+        [field] { return field->size(); }, [field](size_t index, Schema& schema) { Bind(schema, (*field)[index]); },
+        [](Schema& schema) {
           static T prototype;
           prototype = T();
-          bind(schema, prototype);
+          Bind(schema, prototype);
         },
         doc);
   }
@@ -204,10 +204,14 @@ class Schema {
 
 // Schema::CheckBounds of options outside a configuration, for their Validate. Errors name keys relative to `options`.
 template <typename Options>
-absl::Status CheckBounds(const Options& options) {
+absl::Status CheckBounds(const Options& options, void (*bind)(Schema&, Options&)) {
   Schema schema;
-  Bind(schema, const_cast<Options&>(options));  // writes no field
+  bind(schema, const_cast<Options&>(options));  // writes no field
   return schema.CheckBounds();
+}
+template <typename Options>
+absl::Status CheckBounds(const Options& options) {
+  return CheckBounds<Options>(options, [](Schema& schema, Options& bound) { Bind(schema, bound); });
 }
 
 // The value of a word without quotes: a bool, a number or a text if the word is such JSON, otherwise the word itself.

@@ -57,6 +57,11 @@ YAML::Node DecimalNode(T value) {
   return YAML::Node(std::string(buffer, result.ptr));
 }
 
+// The end of an error about a value out of bounds.
+std::string Demand(double value, const Bound& bound) {
+  return absl::StrCat(": it must be ", std::isfinite(value) ? "" : "finite and ", bound.Text());
+}
+
 constexpr char kTextTag[] = "tag:yaml.org,2002:str";
 
 // A scalar that is a text whatever it looks like.
@@ -157,7 +162,7 @@ void Schema::AddNumber(const std::string& key, T* field, const std::string& doc,
   entry.bound = bound;
   entry.fault = [field, bound] {
     if (bound.Contains(static_cast<double>(*field))) return std::string();
-    return absl::StrCat(" is ", DecimalNode(*field).Scalar(), ": it must be ", bound.Text());
+    return absl::StrCat(" is ", DecimalNode(*field).Scalar(), Demand(static_cast<double>(*field), bound));
   };
 }
 
@@ -243,6 +248,33 @@ void Schema::Field(const std::string& key, std::map<std::string, std::string>* f
   AddField(
       key, type, doc, [field, type](const YAML::Node& node) { return ParseMapping(node, "a " + type, field); },
       [field] { return MappingNode(*field); });
+}
+
+void Schema::Field(const std::string& key, std::map<std::string, double>* field, const std::string& doc, Bound bound) {
+  auto set = [field](const YAML::Node& node) -> absl::Status {
+    std::map<std::string, std::string> texts;
+    INGOT_RETURN_IF_ERROR(ParseMapping(node, "a mapping of numbers", &texts));
+    std::map<std::string, double> values;
+    for (const auto& [name, text] : texts) {
+      INGOT_RETURN_IF_ERROR(Annotate(ParseReal(YAML::Node(text), &values[name]), name));
+    }
+    *field = std::move(values);
+    return absl::OkStatus();
+  };
+  auto get = [field] {
+    YAML::Node node(YAML::NodeType::Map);
+    for (const auto& [name, value] : *field) node[name] = DecimalNode(value);
+    return node;
+  };
+  Entry& entry = AddField(key, "mapping of numbers", doc, set, get);
+  entry.bound = bound;
+  entry.fault = [field, bound] {
+    for (const auto& [name, value] : *field) {
+      if (bound.Contains(value)) continue;
+      return absl::StrCat(" has ", DecimalNode(value).Scalar(), " for '", name, "'", Demand(value, bound));
+    }
+    return std::string();
+  };
 }
 
 void Schema::Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,

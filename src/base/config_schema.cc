@@ -1,4 +1,5 @@
 // A Schema as JSON Schema, for editors.
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -42,7 +43,8 @@ json::object TypeOf(const std::string& type) {
     return {{"type", json::array{"string", "number", "boolean", "array"}},
             {"items", json::object{{"type", json::array{"string", "number", "boolean"}}}}};
   }
-  if (type == "mapping of strings" || type == "mapping of values") return {{"type", "object"}};
+  if (type == "mapping of strings" || type == "mapping of numbers" || type == "mapping of values")
+    return {{"type", "object"}};
   if (type.find(" | ") != std::string::npos) {
     json::array names;
     std::string rest = type;
@@ -58,8 +60,8 @@ json::object TypeOf(const std::string& type) {
 
 // A whole number without a fraction, since editors show it.
 json::value Number(double value) {
-  const auto whole = static_cast<int64_t>(value);
-  return static_cast<double>(whole) == value ? json::value(whole) : json::value(value);
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return whole ? json::value(static_cast<int64_t>(value)) : json::value(value);
 }
 
 // A bound that also allows 0 is widened to it.
@@ -85,7 +87,13 @@ json::object Schema::JsonSchemaObject() const {
   json::object root{{"type", "object"}, {"additionalProperties", false}, {"properties", json::object()}};
   for (const auto& entry : entries_) {
     json::object value = TypeOf(entry->type);
-    PutBound(value, entry->bound);
+    if (entry->type == "mapping of numbers") {
+      json::object number = TypeOf("number");
+      PutBound(number, entry->bound);
+      value["additionalProperties"] = std::move(number);
+    } else {
+      PutBound(value, entry->bound);
+    }
     value["description"] = absl::StrCat(entry->doc, " (default: ", FlowYaml(entry->default_value), ")");
     Put(root, entry->key, std::move(value));
   }

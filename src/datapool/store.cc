@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/config.h"
 #include "datapool/call_mutations.h"
 #include "datapool/commit_queue.h"
 #include "datapool/confirmed_read.h"
@@ -39,23 +40,28 @@ struct Store::Impl {
   RecentCalls recent{kRecentCalls};
 };
 
+void Bind(base::Schema& schema, StoreOptions& o) {
+  schema.Choice(
+      "backend", &o.backend, {"rocksdb", "postgres"},
+      "rocksdb: files in the run's folder, written by one process; postgres: a database that replicates itself");
+  schema.Section("postgres", o.postgres);
+  schema.Field("shards", &o.shards, "databases the episodes are spread over; fixed when the pool is made",
+               base::InRange(1, 256));
+  schema.Field("sync", &o.sync, "fsync before a write is acknowledged; false only for tests");
+  schema.Field("cache_bytes", &o.cache_bytes, "read cache of all shards, with the indexes of what is stored",
+               base::NotNegative());
+  schema.Field("write_buffer_bytes", &o.write_buffer_bytes, "of each shard", base::AtLeast(1 << 20));
+  schema.Field("max_call_bytes", &o.max_call_bytes, "size of one recorded call", base::Positive());
+  schema.Field("retry_after_error_s", &o.retry_after_error_s,
+               "least seconds between two attempts to recover from a failing disk", base::InRange(0, 86400));
+  schema.Field("max_waiting", &o.max_waiting, "writes that wait for an fsync, per shard; beyond: rejected",
+               base::Positive());
+}
+
 absl::Status StoreOptions::Validate() const {
-  const auto check = [](bool good, const char* field, auto value, const char* range) {
-    return good ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", range));
-  };
-  if (backend != "rocksdb" && backend != "postgres") {
-    return absl::InvalidArgumentError("backend is '" + backend + "': rocksdb or postgres");
-  }
+  INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   if (backend == "postgres") INGOT_RETURN_IF_ERROR(base::Annotate(postgres.Validate(), "postgres"));
-  if (path.empty()) return absl::InvalidArgumentError("path is empty: the pool needs a folder");
-  INGOT_RETURN_IF_ERROR(check(shards >= 1 && shards <= 256, "shards", shards, "1 to 256"));
-  INGOT_RETURN_IF_ERROR(check(cache_bytes >= 0, "cache_bytes", cache_bytes, "must be >= 0"));
-  INGOT_RETURN_IF_ERROR(
-      check(write_buffer_bytes >= 1 << 20, "write_buffer_bytes", write_buffer_bytes, "must be >= 1048576"));
-  INGOT_RETURN_IF_ERROR(check(max_call_bytes > 0, "max_call_bytes", max_call_bytes, "must be > 0"));
-  INGOT_RETURN_IF_ERROR(check(max_waiting > 0, "max_waiting", max_waiting, "must be > 0"));
-  return check(retry_after_error_s >= 0 && retry_after_error_s <= 86400, "retry_after_error_s", retry_after_error_s,
-               "0 to 86400");
+  return path.empty() ? absl::InvalidArgumentError("path is empty: the pool needs a folder") : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, int shard, const base::Clock& clock,

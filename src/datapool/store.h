@@ -30,27 +30,34 @@
 #include "datapool/client.h"
 #include "datapool/postgres/postgres_options.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace rocksdb {
 class Env;
 }
 
 namespace ingot::datapool {
 
+// Bind declares each key with its meaning, bounds and choices.
 struct StoreOptions {
-  std::string path;                                // folder of the pool; made if absent
-  int shards = 1;                                  // 1 to 256; fixed when the pool is made
-  bool sync = true;                                // fsync before a mutation returns; false only for tests
-  int64_t cache_bytes = int64_t{64} << 20;         // read cache of all shards together; >= 0
-  int64_t write_buffer_bytes = int64_t{64} << 20;  // of each shard, in memory before it goes to a table file; >= 1 MiB
-  int64_t max_call_bytes = int64_t{64} << 20;      // of one AppendCall with its segments; > 0
-  int max_waiting = 4096;                          // mutations per shard that may wait for an fsync; > 0
-  double retry_after_error_s = 5.0;                // least time between two attempts to recover; 0 to 86400
-  bool read_only = false;                          // opens an existing pool read-only
-  std::string backend = "rocksdb";                 // or "postgres": the records are in a database, `path` names the run
-  PostgresOptions postgres;                        // run_id is the content of the file `path`/run_id
+  std::string path;  // folder of the pool; made if absent
+  int shards = 1;
+  bool sync = true;
+  int64_t cache_bytes = int64_t{64} << 20;
+  int64_t write_buffer_bytes = int64_t{64} << 20;  // in memory before it goes to a table file
+  int64_t max_call_bytes = int64_t{64} << 20;      // of one AppendCall with its segments
+  int max_waiting = 4096;
+  double retry_after_error_s = 5.0;
+  bool read_only = false;           // opens an existing pool read-only
+  std::string backend = "rocksdb";  // postgres: the records are in a database, `path` names the run
+  PostgresOptions postgres;         // run_id is the content of the file `path`/run_id
 
   absl::Status Validate() const;
 };
+
+void Bind(base::Schema& schema, StoreOptions& options);
 
 // Whether OpenPool can succeed, as far as it does not depend on files. Changes nothing. Errors: OpenPool's.
 absl::Status CheckPool(const StoreOptions& options);

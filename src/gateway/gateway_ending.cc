@@ -227,10 +227,10 @@ void Gateway::Remove(const std::shared_ptr<Episode>& episode, EndedEpisode ended
 }
 
 void Gateway::RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key) {
-  if (core_.options.max_remembered_ends == 0 || !ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
+  if (!ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
   ended_order_.push_back(ended.episode_id);
   if (!free_key) ended_by_key_[key_hash] = std::move(ended);
-  while (static_cast<int>(ended_order_.size()) > core_.options.max_remembered_ends) {
+  while (ended_order_.size() > kMaxRememberedEnds) {
     const auto oldest = ended_keys_.find(ended_order_.front());
     const auto by_key = ended_by_key_.find(oldest->second);
     if (by_key != ended_by_key_.end() && by_key->second.episode_id == oldest->first) ended_by_key_.erase(by_key);
@@ -271,7 +271,7 @@ void Gateway::EndIdle() {
       } else if (const auto unread = unread_ends_.find(id); unread != unread_ends_.end()) {
         due.push_back({episode, unread->second});
       } else {
-        const double limit = episode->session() ? core_.options.session_idle_s : core_.options.episode_idle_s;
+        const double limit = episode->session() ? kSessionIdleS : core_.options.episode_idle_s;
         const bool late = episode->past_deadline(now);
         const bool silent = limit > 0 && episode->idle() && now - episode->last_activity() > base::FromSeconds(limit);
         if (!late && !silent) continue;

@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -217,8 +216,7 @@ class GatewayService final : public v1::Gateway::Service {
     if (status.ok()) return grpc::Status::OK;
     context->AddTrailingMetadata("http-status", std::to_string(HttpStatusOf(status)));
     if (ShouldRetryLater(status)) {
-      const auto seconds = static_cast<int64_t>(std::ceil(gateway_.options().retry_after_s));
-      context->AddTrailingMetadata("retry-after", std::to_string(seconds));
+      context->AddTrailingMetadata("retry-after", std::to_string(kRetryAfterS));
     }
     return v1::ToGrpc(status);
   }

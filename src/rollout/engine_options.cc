@@ -1,40 +1,46 @@
 #include "rollout/engine_options.h"
 
+#include "base/config.h"
+
 namespace ingot::rollout {
 
-namespace {
-
-absl::Status AtLeast(const char* field, int64_t value, int64_t least) {
-  if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("rollout.", field, " is ", value, "; it must be at least ", least));
+void Bind(base::Schema& schema, EngineOptions& o) {
+  schema.Field("record_routes", &o.record_routes,
+               "record which experts drew each id, for trainer.replay_routes; two bytes per expert, layer and token");
+  schema.Field("kv_block_tokens", &o.kv_block_tokens, "tokens per KV block", base::InRange(1, 1024));
+  schema.Field("kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens", base::Positive());
+  schema.Field("max_running", &o.max_running, "requests in one batch", base::Positive());
+  schema.Field("max_waiting", &o.max_waiting, "queued requests beyond max_running; one more is rejected",
+               base::NotNegative());
+  schema.Field("max_batch_tokens", &o.max_batch_tokens, "tokens in one forward pass (decode and prompt chunks)",
+               base::Positive());
+  schema.Field("context_length", &o.context_length, "greatest number of tokens of a request; 0: the model's own",
+               base::NotNegative());
+  schema.Field("prefix_cache", &o.prefix_cache, "share the KV of equal prefixes");
+  schema.Field("max_retained_versions", &o.max_retained_versions, "versions held in addition to the newest",
+               base::NotNegative());
+  schema.Field("request_deadline_ms", &o.request_deadline_ms, "milliseconds from arrival to the last token; 0: none",
+               base::NotNegative());
+  schema.Field("max_update_bytes", &o.max_update_bytes, "payload of one weight update over gRPC", base::Positive());
+  schema.Field("update_deadline_ms", &o.update_deadline_ms, "milliseconds for a verified update to be swapped in",
+               base::Positive());
+  schema.Section("halt", o.halt);
 }
 
-}  // namespace
-
 absl::Status EngineOptions::Validate() const {
-  INGOT_RETURN_IF_ERROR(AtLeast("kv_block_tokens", kv_block_tokens, 1));
-  if (kv_block_tokens > 1024) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rollout.kv_block_tokens is ", kv_block_tokens, "; it must be at most 1024"));
-  }
-  INGOT_RETURN_IF_ERROR(AtLeast("kv_cache_tokens", kv_cache_tokens, kv_block_tokens));
+  INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
+  const auto at_least = [](const char* field, int64_t value, const char* other, int64_t least) {
+    if (value >= least) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": it must be at least ", other, least));
+  };
+  INGOT_RETURN_IF_ERROR(at_least("kv_cache_tokens", kv_cache_tokens, "kv_block_tokens, ", kv_block_tokens));
   if (kv_cache_tokens / kv_block_tokens > INT32_MAX) {
-    return absl::InvalidArgumentError(absl::StrCat("rollout.kv_cache_tokens is ", kv_cache_tokens,
-                                                   "; it must be fewer than 2^31 blocks of kv_block_tokens"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_cache_tokens is ", kv_cache_tokens, ": it must be fewer than 2^31 blocks of kv_block_tokens"));
   }
-  INGOT_RETURN_IF_ERROR(AtLeast("max_running", max_running, 1));
-  INGOT_RETURN_IF_ERROR(AtLeast("max_waiting", max_waiting, 0));
   // Every running request decodes one token per step. If a step left one out, its speed would depend on its place.
-  INGOT_RETURN_IF_ERROR(AtLeast("max_batch_tokens", max_batch_tokens, max_running));
-  INGOT_RETURN_IF_ERROR(AtLeast("threads", threads, 1));
-  INGOT_RETURN_IF_ERROR(AtLeast("context_length", context_length, 0));
-  INGOT_RETURN_IF_ERROR(AtLeast("max_retained_versions", max_retained_versions, 0));
-  INGOT_RETURN_IF_ERROR(AtLeast("request_deadline_ms", request_deadline_ms, 0));
-  INGOT_RETURN_IF_ERROR(AtLeast("update_deadline_ms", update_deadline_ms, 1));
-  INGOT_RETURN_IF_ERROR(AtLeast("max_update_bytes", max_update_bytes, 1));
-  INGOT_RETURN_IF_ERROR(AtLeast("max_stop_strings", max_stop_strings, 0));
-  INGOT_RETURN_IF_ERROR(AtLeast("max_stop_bytes", max_stop_bytes, 1));
-  return halt.Validate();
+  INGOT_RETURN_IF_ERROR(at_least("max_batch_tokens", max_batch_tokens, "max_running, ", max_running));
+  return at_least("threads", threads, "", 1);
 }
 
 }  // namespace ingot::rollout

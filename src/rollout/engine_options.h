@@ -1,5 +1,5 @@
-// EngineOptions are the settings of one rollout engine. Plain values without torch or gRPC, so that the configuration
-// schema can bind them.
+// EngineOptions are the settings of one rollout engine, without torch or gRPC. Bind declares each key with its meaning and
+// bounds.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,36 @@
 #include "base/status.h"
 #include "rollout/repetition_watch.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace ingot::rollout {
 
 struct EngineOptions {
-  int32_t kv_block_tokens = 16;          // tokens per KV block, the unit of allocation and of prefix sharing; 1 to 1024
-  int64_t kv_cache_tokens = 65536;       // size of the KV cache, rounded down to whole blocks; at least one block
-  int32_t max_running = 64;              // requests in one batch; > 0
-  int32_t max_waiting = 1024;            // requests beyond max_running; one more is RESOURCE_EXHAUSTED. 0 = no queue
-  int32_t max_batch_tokens = 1024;       // tokens in one forward pass (decode rows + prompt chunks); >= max_running
-  int32_t threads = 1;                   // compute threads of a forward pass; > 0
-  int32_t context_length = 0;            // prompt + sampled tokens of a request; 0 = the model's own
-  bool record_routes = false;            // every answer says which experts drew its ids (v1::Segment::routes)
-  bool prefix_cache = true;              // true = equal prefixes share their KV; false = every prompt is computed whole
-  int32_t max_retained_versions = 4;     // weight versions kept besides the newest; one more is not retained; >= 0
-  int64_t request_deadline_ms = 600000;  // from arrival to the last token; then ABORTED. 0 = no deadline
-  int64_t update_deadline_ms = 30000;    // for a verified update to be swapped in; > 0
-  int64_t max_update_bytes = int64_t{64} << 30;  // payload of one weight update over gRPC; > 0
-  int32_t max_stop_strings = 16;                 // per request; 0 = requests with stop strings fail
-  int32_t max_stop_bytes = 256;                  // length of one stop string; > 0
-  HaltOptions halt;                              // the end of calls that repeat themselves
+  int32_t kv_block_tokens = 16;     // the unit of allocation and of prefix sharing
+  int64_t kv_cache_tokens = 65536;  // rounded down to whole blocks; at least one block
+  int32_t max_running = 64;
+  int32_t max_waiting = 1024;
+  int32_t max_batch_tokens = 1024;  // at least max_running
+  int32_t threads = 1;              // compute threads of a forward pass; > 0
+  int32_t context_length = 0;
+  bool record_routes = false;  // every answer then says which experts drew its ids (v1::Segment::routes)
+  bool prefix_cache = true;
+  int32_t max_retained_versions = 4;
+  int64_t request_deadline_ms = 600000;
+  int64_t update_deadline_ms = 30000;
+  int64_t max_update_bytes = int64_t{64} << 30;
+  HaltOptions halt;
 
   // INVALID_ARGUMENT names the field, its value and its allowed values.
   absl::Status Validate() const;
 };
+
+void Bind(base::Schema& schema, EngineOptions& options);
+
+// Stop strings of a request: more, or a longer one, fail it.
+inline constexpr int32_t kMaxStopStrings = 16;
+inline constexpr int32_t kMaxStopBytes = 256;
 
 }  // namespace ingot::rollout

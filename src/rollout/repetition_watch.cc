@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/config.h"
+
 namespace ingot::rollout {
 namespace {
 
@@ -10,19 +12,19 @@ constexpr int64_t kByteVocabulary = 1024;  // bytes and a few special ids
 
 }  // namespace
 
-absl::Status HaltOptions::Validate() const {
-  const auto invalid = [](const char* field, const auto& value, const char* allowed) {
-    return absl::InvalidArgumentError(absl::StrCat("rollout.halt.", field, " is ", value, "; it must be ", allowed));
-  };
-  if (repetition != "on" && repetition != "off" && repetition != "auto") {
-    return invalid("repetition", repetition, "on, off or auto");
-  }
-  if (certain_tokens < 1) return invalid("certain_tokens", certain_tokens, "at least 1");
-  if (!(certain_above > 0 && certain_above < 1)) return invalid("certain_above", certain_above, "between 0 and 1");
-  if (max_period < 1 || max_period > 1024) return invalid("max_period", max_period, "from 1 to 1024");
-  if (periods < 2) return invalid("periods", periods, "at least 2");
-  return min_repeated >= 0 ? absl::OkStatus() : invalid("min_repeated", min_repeated, "at least 0");
+void Bind(base::Schema& schema, HaltOptions& o) {
+  schema.Choice("repetition", &o.repetition, {"on", "off", "auto"},
+                "end calls that repeat themselves; auto: unless the vocabulary is of bytes");
+  schema.Field("certain_tokens", &o.certain_tokens,
+               "tokens in a row, each with a probability above certain_above, that end a call", base::Positive());
+  schema.Field("certain_above", &o.certain_above, "see certain_tokens", base::Open(0, 1));
+  schema.Field("max_period", &o.max_period, "tokens of a phrase whose repetition ends a call", base::InRange(1, 1024));
+  schema.Field("periods", &o.periods, "times that the phrase comes before it ends the call", base::AtLeast(2));
+  schema.Field("min_repeated", &o.min_repeated, "least tokens of the repeated phrases together; 0: as many as they are",
+               base::NotNegative());
 }
+
+absl::Status HaltOptions::Validate() const { return base::CheckBounds(*this); }
 
 bool HaltOptions::Watches(int64_t vocab_size) const {
   return repetition == "on" || (repetition == "auto" && vocab_size > kByteVocabulary);

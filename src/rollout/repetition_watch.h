@@ -15,20 +15,27 @@
 
 #include "base/status.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace ingot::rollout {
 
+// Bind declares each key with its meaning and bounds.
 struct HaltOptions {
-  std::string repetition = "off";  // on, off, auto = on unless the vocabulary is byte-level
-  int32_t certain_tokens = 3000;   // > 0
-  double certain_above = 0.99;     // in (0, 1)
-  int32_t max_period = 64;         // tokens, 1 to 1024
-  int32_t periods = 16;            // > 1
-  int32_t min_repeated = 0;        // tokens; more keeps short runs of one token, such as a ruled line, from counting
+  std::string repetition = "off";
+  int32_t certain_tokens = 3000;
+  double certain_above = 0.99;
+  int32_t max_period = 64;
+  int32_t periods = 16;
+  int32_t min_repeated = 0;  // keeps short runs of one token, such as a ruled line, from counting
 
   absl::Status Validate() const;
   // Whether to watch the calls of a model with this many ids.
   bool Watches(int64_t vocab_size) const;
 };
+
+void Bind(base::Schema& schema, HaltOptions& options);
 
 // The watch of one call.
 class RepetitionWatch {

@@ -143,16 +143,14 @@ absl::Status SequenceMaker::CheckStops(const v1::SamplingParams& sampling) const
   if (tokenizer_ == nullptr) {
     return absl::InvalidArgumentError("sampling.stop needs a tokenizer, but this engine started without a tokenizer");
   }
-  if (sampling.stop_size() > options_.max_stop_strings) {
-    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(),
-                                                   " strings; rollout.max_stop_strings is ",
-                                                   options_.max_stop_strings));
+  if (sampling.stop_size() > kMaxStopStrings) {
+    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(), " strings; at most ",
+                                                   kMaxStopStrings, " are allowed"));
   }
   for (const std::string& stop : sampling.stop()) {
-    if (!stop.empty() && stop.size() <= static_cast<size_t>(options_.max_stop_bytes)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has a string of ", stop.size(),
-                                                   " bytes; it must be 1 to rollout.max_stop_bytes (",
-                                                   options_.max_stop_bytes, ")"));
+    if (!stop.empty() && stop.size() <= static_cast<size_t>(kMaxStopBytes)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("sampling.stop has a string of ", stop.size(), " bytes; it must have 1 to ", kMaxStopBytes));
   }
   return absl::OkStatus();
 }

@@ -132,7 +132,7 @@ absl::Status LocalSandbox::MakeFolders() {
     INGOT_RETURN_IF_ERROR(folder_->WriteBeside("passwd", ground_.known_users + line));  // launcher/wall.h, NameUid
     chmod((path_ + "/passwd").c_str(), 0644);                                           // whatever the umask
   }
-  for (const Bind& bind : options_.binds) {
+  for (const BindMount& bind : options_.binds) {
     if (bind.folder != "work") INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
   }
   if (layered_) INGOT_RETURN_IF_ERROR(MakeUpper());
@@ -189,7 +189,7 @@ absl::Status LocalSandbox::Open() {
   for (const auto& layer : layers_) {
     if (layered_) open.layers.push_back(layer->path());
   }
-  for (const Bind& bind : options_.binds) open.binds.push_back(absl::StrCat(bind.folder, "=", bind.at));
+  for (const BindMount& bind : options_.binds) open.binds.push_back(absl::StrCat(bind.folder, "=", bind.at));
   if (group_.has_value()) {
     for (const Fd& entrance : group_->entrances()) open.groups.push_back(entrance.get());
   }
@@ -318,8 +318,9 @@ bool LocalSandbox::MayHaveChanged(const Command& command) const {
   };
   return std::any_of(places.begin(), places.end(), [&](const std::string& place) {
     const auto is_below = [&](const std::string& folder) { return place.starts_with(folder + "/"); };
-    const bool is_bound = std::any_of(options_.binds.begin(), options_.binds.end(),
-                                      [&](const Bind& bind) { return bind.folder == "work" && is_below(bind.at); });
+    const bool is_bound = std::any_of(options_.binds.begin(), options_.binds.end(), [&](const BindMount& bind) {
+      return bind.folder == "work" && is_below(bind.at);
+    });
     return is_bound || is_below(path_) || is_of_image(place);
   });
 }

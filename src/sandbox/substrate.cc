@@ -2,9 +2,10 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_join.h"
+#include "base/config.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "sandbox/local_substrate.h"
@@ -15,14 +16,13 @@ namespace {
 constexpr IsolationLevel kIsolationLevels[] = {IsolationLevel::kProcess, IsolationLevel::kLandlock,
                                                IsolationLevel::kNamespaces, IsolationLevel::kFull};
 
-// "none" is the weakest isolation level: nothing is required beyond it.
-absl::StatusOr<IsolationLevel> RequiredIsolationLevel(const std::string& name) {
-  if (name == "none") return IsolationLevel::kProcess;
+// The level of a `require` or an `isolation`; nullopt = auto.
+std::optional<IsolationLevel> LevelOf(const std::string& name) {
+  if (name == "any" || name == "none") return IsolationLevel::kProcess;
   for (const IsolationLevel isolation : kIsolationLevels) {
-    if (isolation != IsolationLevel::kProcess && base::View(IsolationLevelName(isolation)) == name) return isolation;
+    if (base::View(IsolationLevelName(isolation)) == name) return isolation;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("sandbox.require is '", name, "': none, landlock, namespaces or full"));
+  return std::nullopt;
 }
 
 }  // namespace
@@ -75,36 +75,48 @@ std::string ProbeResult::Json() const {
                           {"freezer", freezer}});
 }
 
-absl::Status SubstrateOptions::Validate() const {
-  INGOT_RETURN_IF_ERROR(RequiredIsolationLevel(require).status());
-  if (agent_uid != "auto" && agent_uid != "own" && agent_uid != "shared") {
-    return absl::InvalidArgumentError(absl::StrCat("sandbox.agent_uid is '", agent_uid, "': auto, own or shared"));
-  }
-  if (isolation != "auto" && isolation != "process") INGOT_RETURN_IF_ERROR(RequiredIsolationLevel(isolation).status());
-  if (network != "none" && network != "host") {
-    return absl::InvalidArgumentError(absl::StrCat("sandbox.network is '", network, "': none or host"));
-  }
-  if (pool < -1 || pool > 4096) {
-    return absl::InvalidArgumentError(absl::StrCat("sandbox.pool is ", pool, ": -1 to 4096"));
-  }
-  if (totals.memory_bytes < 0 || totals.processes < 0 || totals.cpus < 0 || disk.bytes < 0 || disk.files < 0) {
-    return absl::InvalidArgumentError("a sandbox limit is negative: use 0 for no limit");
-  }
-  if (uid_base < 1 || uid_base > 2'147'000'000) {
-    return absl::InvalidArgumentError(absl::StrCat("sandbox.uid_base is ", uid_base, ": 1 to 2147000000"));
-  }
-  return absl::OkStatus();
+void Bind(base::Schema& schema, SubstrateOptions& o) {
+  schema.Choice("require", &o.require, {"any", "none", "landlock", "namespaces", "full"},
+                "minimum isolation level of agents; a run that would get less does not start; none: the weakest is "
+                "enough, also for verifiers that run the model's programs; any: enough except for those");
+  schema.Renamed("rung", "isolation");
+  schema.Choice("isolation", &o.isolation, {"auto", "process", "landlock", "namespaces", "full"},
+                "strongest isolation level to try, which sandbox.require raises; auto: whatever the machine allows");
+  schema.Choice("network", &o.network, {"none", "host"},
+                "none: with namespaces a sandbox reaches only the gateway; host: it has the machine's network");
+  schema.Field("visible", &o.visible,
+               "paths that agents see, besides the system's programs, the recipes' own and the start folder");
+  schema.Field("memory_bytes", &o.totals.memory_bytes,
+               "memory of an episode in total, below the isolation level full summed twice a second; 0: no limit",
+               base::NotNegative());
+  schema.Field("processes", &o.totals.processes, "processes and threads of an episode; 0: no limit",
+               base::NotNegative());
+  schema.Field("cpus", &o.totals.cpus, "isolation level full: cores' worth of CPU time of an episode; 0: no limit",
+               base::NotNegative());
+  schema.Field("disk_bytes", &o.disk.bytes, "disk of an episode, counted about once a second; 0: no limit",
+               base::NotNegative());
+  schema.Field("files", &o.disk.files, "files and folders of an episode; 0: no limit", base::NotNegative());
+  schema.Field("pool", &o.pool, "sandboxes opened ahead; -1: a quarter of agents.concurrency, at least 2",
+               base::InRange(-1, 4096));
+  schema.Choice("agent_uid", &o.agent_uid, {"auto", "own", "shared"},
+                "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
+                "auto: own where the machine allows it and it reaches every recipe's program, else ingot's uid without "
+                "capabilities");
+  schema.Field("uid_base", &o.uid_base,
+               "first uid of episodes; the next 65,535 are theirs too, for all runs of the machine",
+               base::InRange(1, 2'147'000'000));
 }
+
+absl::Status SubstrateOptions::Validate() const { return base::CheckBounds(*this); }
 
 absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(const IsolationLevel required, RequiredIsolationLevel(options.require));
+  const IsolationLevel required = *LevelOf(options.require);
   SubstrateOptions wanted = options;
-  const auto strongest = RequiredIsolationLevel(options.isolation == "process" ? "none" : options.isolation);
-  if (strongest.ok() && *strongest < required) wanted.isolation = options.require;
+  if (LevelOf(options.isolation).value_or(IsolationLevel::kFull) < required) wanted.isolation = options.require;
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<LocalSubstrate> substrate, LocalSubstrate::Make(wanted));
   const ProbeResult& probe_result = substrate->probe_result();
-  if (probe_result.isolation < required || (options.require != "none" && probe_result.is_open())) {
+  if (probe_result.isolation < required || (required > IsolationLevel::kProcess && probe_result.is_open())) {
     return absl::FailedPreconditionError(
         absl::StrCat("sandbox.require is ", options.require, ", and agents would get less: ", probe_result.Describe(),
                      ". For agents that you trust so far set sandbox.require: none (docs/guide/sandbox.md)"));

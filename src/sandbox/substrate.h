@@ -42,6 +42,10 @@
 #include "sandbox/spawn.h"
 #include "sandbox/trees/snapshot_tar.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace ingot::sandbox {
 
 // Weakest first, so that isolation levels compare.
@@ -85,42 +89,36 @@ struct Program {
   std::string path;               // PATH of its environment; empty = the usual folders
 };
 
+// Bind declares each key with its meaning, bounds and choices.
 struct SubstrateOptions {
   // The parent of the sandboxes' folders, on a local disk; made if missing.
   std::string work_root;
-  // The least isolation level: "none", "landlock", "namespaces" or "full". Above "none" the start fails if the machine
-  // or this build gives less, or if agents would share the uid of Ingot's processes.
-  std::string require = "none";
-  // "own" = each sandbox has its own uid, or the start fails. "shared" = agents have Ingot's uid and keep its
-  // capabilities. "auto" = own if the machine allows it and sandboxes reach every program; otherwise shared without
-  // capabilities, which the start reports.
+  // Above "none" and "any", which require nothing here, the start fails if the machine or this build gives less, or if
+  // agents would share the uid of Ingot's processes.
+  std::string require = "any";
+  // "shared" = agents have Ingot's uid and keep its capabilities. Where "auto" is shared, they lose its capabilities,
+  // which the start reports.
   std::string agent_uid = "auto";
-  // The strongest isolation level to try: "process", "landlock", "namespaces", "full", or "auto" = the strongest that
-  // the machine allows. `require` raises it.
-  std::string isolation = "auto";
-  // "none" = with `namespaces` and `full` a sandbox reaches only the gateway. "host" = it has the machine's network.
+  std::string isolation = "auto";  // `require` raises it
   std::string network = "none";
-  // More paths that sandboxes see, in addition to the system's programs and the recipes' own. For a root folder or
-  // Landlock.
-  std::vector<std::string> visible;
+  std::vector<std::string> visible;  // for a root folder or Landlock
   // The folder of images (sandbox/image/image.h); made if missing. Empty = sandboxes have none from there.
   std::string images;
   // Totals of a sandbox, enforced at isolation level `full`; 0 = no limit. Below it, a MemoryWatch enforces
   // `memory_bytes`, and `processes` is enforced with a uid per sandbox or user namespaces.
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
-  // Disk of a sandbox, counted about once a second while its command runs.
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
-  // Sandboxes that are opened before they are asked for, of the kinds asked for last; 0 = none. -1 = the owner decides;
-  // MakeSubstrate takes it as none.
+  // Sandboxes are opened ahead of the kinds asked for last. -1 = the owner decides; MakeSubstrate takes it as none.
   int32_t pool = -1;
-  // The first uid of sandboxes, in [1, 2^31); each sandbox takes the next uid that no other run on this machine has.
-  int64_t uid_base = 1'900'000'000;
+  int64_t uid_base = 1'900'000'000;  // each sandbox takes the next uid that no other run on this machine has
   // Files and folders that no sandbox may see: tasks, the runs' folder, keys. Missing ones are skipped.
   std::vector<std::string> hidden;
   std::vector<Program> programs;
 
   absl::Status Validate() const;
 };
+
+void Bind(base::Schema& schema, SubstrateOptions& options);
 
 // The files of a sandbox at one moment: work/ and home/, and the root folder of an image. It never changes, and is
 // removed with the last sandbox or snapshot that uses it. Thread safe.
@@ -133,10 +131,10 @@ class Snapshot {
 };
 
 // A folder of the sandbox that its commands also see at another path.
-struct Bind {
+struct BindMount {
   std::string folder;  // of the sandbox, next to work/; made, and empty at first. Or "work"
   std::string at;      // absolute
-  bool operator==(const Bind&) const = default;
+  bool operator==(const BindMount&) const = default;
 };
 
 struct SandboxOptions {
@@ -144,7 +142,7 @@ struct SandboxOptions {
   // programs. Needs the isolation level `namespaces`.
   std::string image;
   // With an image, or one of /app, /logs, /tests, /solution and /home/user. Need the isolation level `namespaces`.
-  std::vector<Bind> binds;
+  std::vector<BindMount> binds;
   // A fork: the sandbox begins with the snapshot's files, and with its image. Null = with empty folders.
   std::shared_ptr<const Snapshot> from;
   // For a fork with an image: true = the root folder is the image as it was, with only the snapshot's changes in
@@ -191,12 +189,12 @@ class Sandbox {
   // sandbox shares the machine's network, or the socket was taken before.
   virtual Fd TakeListener() = 0;
 
-  // Reads a file of a Bind's folder; as ReadFile.
+  // Reads a file of a BindMount's folder; as ReadFile.
   virtual absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
                                                 int64_t limit_bytes) = 0;
-  // Copies the files of `source`, a folder outside, into a Bind's folder, which is emptied first.
+  // Copies the files of `source`, a folder outside, into a BindMount's folder, which is emptied first.
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
-  // Empties a Bind's folder and makes one folder in it. Only the sandbox can enter them.
+  // Empties a BindMount's folder and makes one folder in it. Only the sandbox can enter them.
   virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;
 
   // Keeps the files as they are now. Thread safe with Run: a running command is frozen meanwhile, then resumes. Between

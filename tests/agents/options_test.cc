@@ -37,9 +37,9 @@ TEST(AgentOptionsTest, EachUserHasAWorkRootOfTheirOwn) {
 
 TEST(AgentOptionsTest, EachMistakeIsNamed) {
   const std::vector<std::pair<std::function<void(RunnerOptions&)>, std::vector<std::string>>> cases = {
-      {[](auto& o) { o.concurrency = 0; }, {"agents.concurrency"}},
+      {[](auto& o) { o.concurrency = 0; }, {"concurrency is 0"}},
       {[](auto& o) { o.recipes.push_back(o.recipes[0]); }, {"two recipes named 'agent'"}},
-      {[](auto& o) { o.work_root = ""; }, {"agents.work_root"}},
+      {[](auto& o) { o.work_root = ""; }, {"work_root is empty"}},
       {[](auto& o) { o.backoff_initial_s = 5; }, {"backoff_max_s"}},
       {[](auto& o) { o.stop_timeout_s = 0; }, {"stop_timeout_s"}},
       {[](auto& o) { o.recipes[0].command.clear(); }, {"recipe 'agent'", "command is empty"}},

@@ -28,7 +28,6 @@ void Bind(Schema& schema, Server& o) {
   schema.Field("port", &o.port, "where it listens", InRange(1, 65535));
   schema.Choice("kind", &o.kind, {"http", "file"}, "how it is asked");
   schema.Field("timeout_s", &o.timeout_s, "of one request", Positive());
-  schema.Guard("timeout_s", [&o] { return o.kind == "http" ? "" : "it is of kind http"; });
 }
 
 struct Pool {
@@ -105,16 +104,24 @@ TEST(ConfigBounds, OptionsThatCodeSetsAreCheckedByTheSameDeclaration) {
   pool.order = "any";
   EXPECT_EQ(CheckBounds(pool).message(), "order is 'any': it must be one of strict, windowed, greedy");
   pool.share = kNan;
-  EXPECT_EQ(CheckBounds(pool).message(), "share is nan: it must be in (0, 1]");
+  EXPECT_EQ(CheckBounds(pool).message(), "share is nan: it must be finite and in (0, 1]");
   Root run{.data = "", .pool = pool};
-  EXPECT_EQ(CheckBounds(run).message(), "pool.share is nan: it must be in (0, 1]");
+  EXPECT_EQ(CheckBounds(run).message(), "pool.share is nan: it must be finite and in (0, 1]");
 }
 
-TEST(ConfigBounds, AKeyWithoutAMeaningMayHaveAnyValue) {
-  Server server{.name = "a", .kind = "file", .timeout_s = 0};
-  EXPECT_EQ(CheckBounds(server), absl::OkStatus());
-  server.kind = "http";
-  EXPECT_THAT(std::string(CheckBounds(server).message()), HasSubstr("timeout_s is 0"));
+TEST(ConfigBounds, EachNumberOfAMappingIsHeldToTheBound) {
+  std::map<std::string, double> weights = {{"math", 2}};
+  Schema schema;
+  schema.Field("domains", &weights, "weight of each", InRange(0, 1e9));
+  ASSERT_EQ(schema.Set("domains={code: 0.5, logic: 3}"), absl::OkStatus());
+  EXPECT_EQ(weights, (std::map<std::string, double>{{"code", 0.5}, {"logic", 3}}));
+  const std::string yaml = schema.EffectiveYaml();
+  EXPECT_EQ(schema.LoadText(yaml, "again.yaml"), absl::OkStatus()) << yaml;
+  EXPECT_EQ(schema.EffectiveYaml(), yaml);
+  EXPECT_EQ(schema.Set("domains={code: -1}").message(),
+            "--set domains has -1 for 'code': it must be in [0, 1000000000]");
+  EXPECT_THAT(std::string(schema.Set("domains={code: many}").message()), HasSubstr("code: expected a finite number"));
+  EXPECT_THAT(std::string(schema.Set("domains=[1]").message()), HasSubstr("expected a mapping of numbers"));
 }
 
 TEST(ConfigBounds, ExplainNamesTheBound) {

@@ -51,11 +51,13 @@ TEST(ConfigSchema, NestsSectionsAndNamesTypesChoicesAndDefaults) {
 TEST(ConfigSchema, ShowsTheBoundsOfNumbers) {
   int32_t count = 1;
   double share = 1, clip = 0, any = 0;
+  std::map<std::string, double> weights;
   Schema schema;
   schema.Field("count", &count, "how many", InRange(1, 64));
   schema.Field("share", &share, "of all", Fraction());
   schema.Field("clip", &clip, "bound", Above(1).OrZero());
   schema.Field("any", &any, "a number");
+  schema.Field("weights", &weights, "by name", NotNegative());
   const json::value parsed = ParseJson(schema.JsonSchema()).value();
   const auto at = [&](const char* key) { return parsed.at("properties").at(key).as_object(); };
   EXPECT_EQ(at("count").at("minimum"), 1);
@@ -65,6 +67,7 @@ TEST(ConfigSchema, ShowsTheBoundsOfNumbers) {
   EXPECT_EQ(at("clip").at("minimum"), 0);
   EXPECT_FALSE(at("clip").contains("maximum"));
   EXPECT_FALSE(at("any").contains("minimum"));
+  EXPECT_EQ(at("weights").at("additionalProperties").at("minimum"), 0);
 }
 
 }  // namespace

@@ -14,6 +14,12 @@ struct Recipe {
   std::vector<std::string> command;
 };
 
+void Bind(Schema& schema, Recipe& recipe) {
+  schema.Field("name", &recipe.name, "names the recipe");
+  schema.Field("timeout_s", &recipe.timeout_s, "seconds");
+  schema.Field("command", &recipe.command, "argv");
+}
+
 struct Options {
   double rate = 1e-3;
   int64_t steps = 10;
@@ -36,14 +42,7 @@ Schema Bind(Options& options) {
   schema.Choice("device", &options.device, {"auto", "cpu", "cuda"}, "where to compute");
   schema.Field("run.words", &options.words, "words");
   schema.Field("run.env", &options.env, "environment");
-  schema.List<Recipe>(
-      "agents.recipes", &options.recipes,
-      [](Schema& element, Recipe& recipe) {
-        element.Field("name", &recipe.name, "names the recipe");
-        element.Field("timeout_s", &recipe.timeout_s, "seconds");
-        element.Field("command", &recipe.command, "argv");
-      },
-      "how agents are run");
+  schema.List("agents.recipes", &options.recipes, "how agents are run");
   return schema;
 }
 
@@ -244,24 +243,21 @@ struct Shape {
   std::string kind = "square";
   int32_t side = 1, width = 1;
 };
+void Bind(Schema& schema, Shape& shape) {
+  const auto guard = [&](const std::string& section, const std::string& kind) {
+    schema.Guard(section, [&shape, kind] { return shape.kind == kind ? "" : "of a " + kind; });
+  };
+  schema.Field("side", &shape.side, "length");
+  schema.Field("ring.width", &shape.width, "width");
+  schema.Choice("kind", &shape.kind, {"square", "ring"}, "kind");
+  guard("side", "square");
+  guard("ring", "ring");
+}
+
 struct Shapes {
   std::vector<Shape> list;
   Schema schema;
-  Shapes() {
-    schema.List<Shape>(
-        "shapes", &list,
-        [](Schema& element, Shape& shape) {
-          const auto guard = [&](const std::string& section, const std::string& kind) {
-            element.Guard(section, [&shape, kind] { return shape.kind == kind ? "" : "of a " + kind; });
-          };
-          element.Field("side", &shape.side, "length");
-          element.Field("ring.width", &shape.width, "width");
-          element.Choice("kind", &shape.kind, {"square", "ring"}, "kind");
-          guard("side", "square");
-          guard("ring", "ring");
-        },
-        "shapes");
-  }
+  Shapes() { schema.List("shapes", &list, "shapes"); }
 };
 
 TEST(ConfigTest, AKeyWithoutAMeaningIsRejectedByItsLine) {

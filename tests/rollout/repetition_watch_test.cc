@@ -73,7 +73,7 @@ TEST(HaltOptions, RejectValuesWithoutAMeaning) {
     change(options);
     return std::string(options.Validate().message());
   };
-  EXPECT_NE(fault([](auto& o) { o.repetition = "yes"; }).find("rollout.halt.repetition is yes"), std::string::npos);
+  EXPECT_NE(fault([](auto& o) { o.repetition = "yes"; }).find("repetition is 'yes'"), std::string::npos);
   EXPECT_NE(fault([](auto& o) { o.certain_above = 1; }).find("certain_above is 1"), std::string::npos);
   EXPECT_NE(fault([](auto& o) { o.periods = 1; }).find("periods is 1"), std::string::npos);
   EXPECT_NE(fault([](auto& o) { o.max_period = 0; }).find("max_period is 0"), std::string::npos);

@@ -156,7 +156,8 @@ TEST_F(SubstrateTest, MoreThanTheMachineGivesIsRejectedWithTheProbeResult) {
                                                        HasSubstr("isolation level process: ")));
   }
   options_.require = "process";
-  EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()), HasSubstr("none, landlock, namespaces or full"));
+  EXPECT_THAT(std::string(MakeSubstrate(options_).status().message()),
+              HasSubstr("it must be one of any, none, landlock, namespaces, full"));
 }
 
 TEST_F(SubstrateTest, AProgramThatOnlyRootReachesIsNamed) {

@@ -949,7 +949,7 @@ TEST_F(SchedulerTest, EveryCorruptRecordIsANamedError) {
 
 TEST(SchedulerOptionsTest, ErrorsNameTheFieldAndItsRange) {
   const absl::Status status = SchedulerOptions{.max_attempts = 0}.Validate();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("max_attempts is 0: 1 to"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_attempts is 0: it must be in [1, 1048576]"));
   EXPECT_TRUE(SchedulerOptions().Validate().ok());
   EXPECT_FALSE((SchedulerOptions{.group_deadline_seconds = std::nan("")}).Validate().ok());
 }

@@ -149,9 +149,7 @@ absl::Status CheckGroups(const RunConfig& config) {
   std::map<std::string, std::string> group_of;
   for (const NodeGroup& group : groups) {
     const std::string where = absl::StrCat("cluster.groups ('", group.name, "')");
-    if (group.name.empty() || group.nodes < 1 || group.engines < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": it needs a name, and at least one node and engine"));
-    }
+    if (group.name.empty()) return absl::InvalidArgumentError("cluster.groups: each group needs a name");
     for (const std::string& role : group.roles) {
       if (std::find(std::begin(kStartOrder), std::end(kStartOrder), role) == std::end(kStartOrder)) {
         return absl::InvalidArgumentError(absl::StrCat(where, ": '", role, "' is not a role"));

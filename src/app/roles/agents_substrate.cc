@@ -68,7 +68,7 @@ void WarnOfReadable(const sandbox::ProbeResult& probe_result, const std::vector<
 // A verifier that runs the model's programs needs more isolation than a process, unless the configuration says
 // otherwise.
 absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
-  if (probe_result.isolation > sandbox::IsolationLevel::kProcess || config.sandbox_require != "any")
+  if (probe_result.isolation > sandbox::IsolationLevel::kProcess || config.sandbox.require != "any")
     return absl::OkStatus();
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     if (!recipe.verifier.runs_model_code()) continue;

@@ -1,14 +1,10 @@
 #include "app/run/run_config.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <thread>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "app/run/named_models.h"
-#include "app/run/role_schemas.h"
 #include "dataset/harbor.h"
 #include "dataset/jsonl.h"
 #include "trainer/presets.h"
@@ -41,9 +37,9 @@ void BindRun(base::Schema& schema, RunConfig& config) {
       "agreement of the trainer's log-probs with rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
       "in merged trees too, on the CPU, fp32 and bf16");
   schema.Field("compute.threads", &config.total_threads,
-               "compute threads of rollout and trainer together; 0: all cores");
+               "compute threads of rollout and trainer together; 0: all cores", base::NotNegative());
   schema.Field("compute.rollout_threads", &config.rollout_threads,
-               "the engine's share of them when both run in one process; 0: half, rounded up");
+               "the engine's share of them when both run in one process; 0: half, rounded up", base::NotNegative());
   schema.Shorthand("data", SupervisedKeyOf);
   schema.Field(
       "data.tasks", &config.tasks, &config.more_tasks,
@@ -56,91 +52,8 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "JSONL of preference pairs (prompt, chosen, rejected) for the stage after it; empty: none");
 }
 
-void BindModel(base::Schema& schema, ModelOptions& model) {
-  schema.Field("model.path", &model.path,
-               "Hugging Face model folder to start from; empty: random weights at the shape below");
-  schema.Choice("model.tokenizer", &model.tokenizer, {"bytes"},
-                "tokenizer of a model with random weights; with model.path the folder's tokenizer.json is read");
-  schema.Field("model.chat_format", &model.chat_format,
-               "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
-               "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
-               "says, otherwise its template, otherwise hermes");
-  schema.Field(
-      "model.chat_template", &model.chat_template,
-      "Jinja file whose template replaces the templates of model.path's folder, and is saved with every checkpoint; "
-      "empty: the folder's own");
-  schema.Field("model.hidden_size", &model.hidden_size, "width of the residual stream");
-  schema.Field("model.intermediate_size", &model.intermediate_size, "width of the SwiGLU");
-  schema.Field("model.layers", &model.layers, "transformer blocks");
-  schema.Field("model.heads", &model.heads, "query heads");
-  schema.Field("model.kv_heads", &model.kv_heads, "key and value heads; divides model.heads");
-  schema.Field("model.head_dim", &model.head_dim, "size of a head; even");
-  schema.Field("model.context_length", &model.context_length, "tokens of a prompt and its answer together, at most");
-  schema.Field("model.rope_theta", &model.rope_theta, "base of the rotary embedding's frequencies");
-  schema.Field("trainer.lora.rank", &model.lora.rank,
-               "rank of low-rank adapters; only they are trained; 0: all weights are trained");
-  schema.Field(
-      "trainer.lora.alpha", &model.lora.alpha,
-      "the adapters' result is multiplied by alpha / rank; 0: the value in trainer.lora.init's folder, otherwise 32");
-  schema.Field(
-      "trainer.lora.targets", &model.lora.targets,
-      "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD; "
-      "the default, where a family lacks one of these: all of its products except those of routed experts");
-  schema.Field("trainer.lora.dropout", &model.lora_dropout,
-               "must be 0: with dropout the trained policy would not be the sampled one");
-  schema.Field("trainer.lora.init", &model.lora_init,
-               "default: A uniform, B zero, so the run starts from the base; or a PEFT folder to continue from");
-}
-
-void BindEval(base::Schema& schema, RunConfig& config) {
-  schema.Field(
-      "eval.tasks", &config.eval.tasks, &config.eval.sets,
-      "JSONL of held-out tasks, never trained on, or several by name, {aime: a.jsonl, code: b.jsonl}; empty: no "
-      "evaluation");
-  schema.Field("eval.every_versions", &config.eval.every_versions,
-               "evaluate versions that are multiples of this, on pinned weights; 0: only the last");
-  schema.Field("eval.at_start", &config.eval.at_start,
-               "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
-  schema.Field("eval.avg_n", &config.eval.avg_n, "samples per held-out task; their mean is reported");
-  schema.Field("eval.keep_best", &config.eval.keep_best,
-               "keep the model of the version with the best held-out reward so far, as RUN/checkpoints/best");
-  schema.Field("eval.success", &config.eval.success,
-               "a sample of this reward or more is a success, for eval/pass@k; training does not use it");
-  schema.Field("eval.max_new_tokens", &config.gateway.eval_max_new_tokens,
-               "greatest number of tokens sampled per call of an evaluation; 0: gateway.max_new_tokens");
-  schema.Field("goal.first_steps", &config.goal.first_steps, "number of first steps in the goal; 0: none");
-  schema.Field("goal.first_reward_below", &config.goal.first_reward_below, "their mean reward must be below this");
-  schema.Field("goal.last_steps", &config.goal.last_steps, "number of last steps in the goal; 0: none");
-  schema.Field("goal.eval_above", &config.goal.eval_above,
-               "the held-out reward of the last version must be above this; -1e9: no goal");
-  schema.Field("goal.last_reward_above", &config.goal.last_reward_above,
-               "their mean reward must be above this, or the command exits with 1");
-}
-
-void BindMetrics(base::Schema& schema, MetricsConfig& metrics) {
-  schema.Field("metrics.host", &metrics.host, "address of metrics.port");
-  schema.Field("metrics.port", &metrics.port,
-               "TCP port of /metrics, for clients with the key in gateway.admin_key_file; `ingot launch`: the first "
-               "role's, the others follow; 0: only the socket files RUN/sockets/metrics-ROLE.sock, for this user only");
-  schema.Field("metrics.max_labels", &metrics.max_labels, "most values of a metric's label; more are counted as other");
-}
-
 // Sets the fields that follow from other keys, once, so that they cannot differ between roles.
-// INVALID_ARGUMENT names the domain whose weight is not a number.
-absl::Status DeriveDomains(RunConfig& config) {
-  for (const auto& [domain, text] : config.task_domains) {
-    double weight = 0;
-    if (!absl::SimpleAtod(text, &weight)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("scheduler.sampling.domains: the weight of '", domain, "' is '", text, "': a number"));
-    }
-    config.scheduler.sampling.domains[domain] = weight;
-  }
-  return absl::OkStatus();
-}
-
 void Derive(RunConfig& config) {
-  config.sandbox.require = config.sandbox_require == "any" ? "none" : config.sandbox_require;
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
   config.trainer.group_size = config.scheduler.group_size;
   config.scheduler.branching = {.at = config.agents.branching.at, .width = config.agents.branching.width};
@@ -166,43 +79,6 @@ void Derive(RunConfig& config) {
   config.datapool.postgres.replace = config.if_exists == IfExists::kReplace;
 }
 
-absl::Status CheckModel(const ModelOptions& model) {
-  if (model.hidden_size < 1 || model.intermediate_size < 1 || model.layers < 1 || model.heads < 1 ||
-      model.kv_heads < 1 || model.head_dim < 2 || model.context_length < 1) {
-    return absl::InvalidArgumentError("model: every size must be at least 1 (model.head_dim 2)");
-  }
-  if (model.heads % model.kv_heads != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.kv_heads ", model.kv_heads, " does not divide model.heads ", model.heads));
-  }
-  if (!model.chat_template.empty() && model.path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("model.chat_template is ", model.chat_template,
-                                                   ", but model.path is not set: a template needs the tokenizer of a "
-                                                   "model folder; name one, or leave model.chat_template out"));
-  }
-  if (model.lora_dropout != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("trainer.lora.dropout is ", model.lora_dropout,
-                     ": it must be 0, because with dropout the trained policy would not be the policy that sampled"));
-  }
-  if (model.lora.rank < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("trainer.lora.rank is ", model.lora.rank, "; 0 trains all weights"));
-  }
-  if (model.lora.alpha < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("trainer.lora.alpha is ", model.lora.alpha,
-                     ": it must be above 0, or 0 for the adapter's own value, otherwise 32"));
-  }
-  if (model.lora_init != "default" && (model.lora.rank == 0 || model.path.empty())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "trainer.lora.init is ", model.lora_init, ", and ",
-        model.lora.rank == 0 ? "trainer.lora.rank is 0, which trains all weights: set it to the adapter's rank"
-                             : "model.path is not set: an adapter needs the folder of its base",
-        ", or leave trainer.lora.init out"));
-  }
-  return absl::OkStatus();
-}
-
 // A run with only supervised stages needs at least one stage with steps.
 absl::Status CheckStages(const RunConfig& config) {
   const auto none = [](const std::string& data, const trainer::SftOptions& stage) {
@@ -226,11 +102,7 @@ absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
 }
 
 absl::Status CheckRoles(const RunConfig& config) {
-  if (config.gateway.eval_max_new_tokens < 0) {  // the gateway does not know the key's name
-    return absl::InvalidArgumentError(absl::StrCat("eval.max_new_tokens is ", config.gateway.eval_max_new_tokens,
-                                                   ": it must be above 0, or 0 for gateway.max_new_tokens"));
-  }
-  INGOT_RETURN_IF_ERROR(CheckModel(config.model));
+  INGOT_RETURN_IF_ERROR(config.model.Validate());
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
@@ -242,17 +114,14 @@ absl::Status CheckRoles(const RunConfig& config) {
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
-  INGOT_RETURN_IF_ERROR(base::Annotate(config.weights.Options().Validate(), "weights"));
-  INGOT_RETURN_IF_ERROR(CheckWeightTransport(config.weights.ways, config.cluster.rollout_engines));
+  INGOT_RETURN_IF_ERROR(config.weights.ways.Validate(config.cluster.rollout_engines));
   if (config.tasks.empty()) return CheckNoMasks(config.trainer);
-  INGOT_RETURN_IF_ERROR(config.sandbox.Validate());
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   if (config.cluster.rewards_role && !config.has_reward_stage()) {
     return absl::InvalidArgumentError(
         "cluster.rewards_role is true, but the reward is only the outcome, which needs no stage: give rewards.terms, "
-        "or "
-        "set it to false");
+        "or set it to false");
   }
   if (config.trainer.by_terms() && config.rewards.outcome_alone()) {
     return absl::InvalidArgumentError(
@@ -269,55 +138,21 @@ absl::Status CheckRoles(const RunConfig& config) {
   return base::Annotate(config.agents.Validate(), "agents");
 }
 
-// The names appear in metrics.
-absl::Status CheckSets(const std::map<std::string, std::string>& sets) {
-  for (const auto& [name, path] : sets) {
-    const auto fits = [](char c) {
-      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
-    };
-    if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), fits)) {
-      return absl::InvalidArgumentError(absl::StrCat("eval.tasks: the set '", name,
-                                                     "' needs a name of 1 to 64 letters, ",
-                                                     "digits, dots, hyphens and underscores"));
-    }
-    if (path.empty()) return absl::InvalidArgumentError(absl::StrCat("eval.tasks: the set '", name, "' names no file"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckEvaluation(const RunConfig& config) {
-  if (config.eval.avg_n < 1) return absl::InvalidArgumentError("eval.avg_n must be at least 1");
-  if (config.eval.every_versions < 0) {
-    return absl::InvalidArgumentError("eval.every_versions must be 0 (only the last version) or more");
-  }
-  INGOT_RETURN_IF_ERROR(CheckSets(config.eval.sets));
-  if (config.eval.keep_best && !config.eval.has_tasks()) {
-    return absl::InvalidArgumentError(
-        "eval.keep_best keeps the model with the best held-out reward, but eval.tasks names no tasks");
-  }
+  INGOT_RETURN_IF_ERROR(config.eval.Validate());
   if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
         ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
         config.rollout.max_retained_versions, ") besides the newest, and gateway.models pins that many; raise it"));
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckGoal(const GoalOptions& goal, bool has_evaluation) {
-  if (goal.first_steps < 0 || goal.last_steps < 0) {
-    return absl::InvalidArgumentError("goal.first_steps and goal.last_steps must be 0 (no goal) or more");
-  }
-  if (goal.of_evaluation() && !has_evaluation) {
+  if (config.goal.of_evaluation() && !config.eval.has_tasks()) {
     return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, but eval.tasks names no tasks");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckCompute(const RunConfig& config) {
-  if (config.total_threads < 0 || config.rollout_threads < 0) {
-    return absl::InvalidArgumentError("compute.threads and compute.rollout_threads must be 0 or more");
-  }
   if (config.total_threads > 0 && config.rollout_threads > config.total_threads) {
     return absl::InvalidArgumentError(absl::StrCat("compute.rollout_threads ", config.rollout_threads,
                                                    " is more than compute.threads ", config.total_threads,
@@ -331,14 +166,10 @@ absl::Status CheckCompute(const RunConfig& config) {
 }
 
 absl::Status CheckMetrics(const RunConfig& config) {
-  const MetricsConfig& metrics = config.metrics;
-  if (metrics.max_labels < 1) return absl::InvalidArgumentError("metrics.max_labels must be at least 1");
-  if (metrics.port < 0 || metrics.port > 65535) return absl::InvalidArgumentError("metrics.port must be in [0, 65535]");
-  if (metrics.port == 0 || !config.gateway.admin_key_file.empty()) return absl::OkStatus();
+  if (config.metrics.port == 0 || !config.gateway.admin_key_file.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "metrics.port needs the admin key, but gateway.admin_key_file names no file: name one, "
-      "or "
-      "read the socket files in RUN/sockets instead");
+      "metrics.port needs the admin key, but gateway.admin_key_file names no file: name one, or read the socket files "
+      "in RUN/sockets instead");
 }
 
 absl::Status CheckTaskFormat(const RunConfig& config) {
@@ -365,11 +196,11 @@ absl::Status CheckData(const RunConfig& config) {
 }
 
 absl::Status Validate(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(base::CheckBounds(config));
   INGOT_RETURN_IF_ERROR(CheckRoles(config));
   INGOT_RETURN_IF_ERROR(CheckEvaluation(config));
-  INGOT_RETURN_IF_ERROR(CheckGoal(config.goal, config.eval.has_tasks()));
   INGOT_RETURN_IF_ERROR(CheckCompute(config));
-  INGOT_RETURN_IF_ERROR(CheckCluster(config.cluster));
+  INGOT_RETURN_IF_ERROR(config.cluster.Validate());
   INGOT_RETURN_IF_ERROR(CheckMetrics(config));
   INGOT_RETURN_IF_ERROR(CheckData(config));
   return CheckStages(config);
@@ -387,29 +218,36 @@ absl::Status ExpandPreset(base::Schema& schema, const std::string& name) {
 
 }  // namespace
 
-base::Schema BindSchema(RunConfig& config) {
-  base::Schema schema;
+void Bind(base::Schema& schema, RunConfig& config) {
   BindRun(schema, config);
-  BindModel(schema, config.model);
-  BindScheduler(schema, config.scheduler);
+  schema.Section("model", config.model);
+  schema.Section("trainer.lora", config.model, BindLora);
+  schema.Section("scheduler", config.scheduler);
   schema.Section("trainer", config.trainer);
   schema.Section("sft", config.trainer.sft);
   schema.Section("dpo", config.trainer.dpo);
-  BindRollout(schema, config.rollout);
-  BindGateway(schema, config.gateway, config.http, config.page);
-  BindLoggers(schema, config.loggers);
-  BindDataPool(schema, config.datapool);
-  schema.Field("datapool.keep_steps", &config.scheduler.keep_steps,
-               "newest trained steps whose trees stay, besides those that a checkpoint may replay; 0: all stay");
-  BindWeights(schema, config.weights);
-  BindWeightTransport(schema, config.weights.ways);
-  BindAgents(schema, config.agents);
-  BindSandbox(schema, config.sandbox, config.sandbox_require);
-  BindSampling(schema, config.scheduler.sampling, config.task_domains);
+  schema.Section("rollout", config.rollout);
+  schema.Section("gateway", config.gateway);
+  schema.Section("gateway.tls", config.http, http::BindTls);
+  schema.Section("http", config.http);
+  schema.Section("http", config.page);
+  schema.Section("loggers", config.loggers);
+  schema.Section("datapool", config.datapool);
+  schema.Section("datapool", config.scheduler, scheduler::BindStorage);
+  schema.Section("weights", config.weights);
+  schema.Section("agents", config.agents);
+  schema.Section("sandbox", config.sandbox);
   schema.Section("rewards", config.rewards);
-  BindEval(schema, config);
-  BindCluster(schema, config.cluster);
-  BindMetrics(schema, config.metrics);
+  schema.Section("eval", config.eval);
+  schema.Section("eval", config.gateway, gateway::BindEvaluation);
+  schema.Section("goal", config.goal);
+  schema.Section("cluster", config.cluster);
+  schema.Section("metrics", config.metrics);
+}
+
+base::Schema BindSchema(RunConfig& config) {
+  base::Schema schema;
+  Bind(schema, config);
   return schema;
 }
 
@@ -430,13 +268,6 @@ int64_t MostEvaluations(const RunConfig& config) {
                            config.rollout.max_retained_versions - std::ssize(pinned));
 }
 
-weights::PublisherOptions WeightsConfig::Options() const {
-  weights::PublisherOptions options;
-  options.deadline = std::chrono::milliseconds(deadline_ms);
-  options.codec.zstd_level = zstd_level;
-  return options;
-}
-
 CoreBudget SplitCores(const RunConfig& config) {
   CoreBudget cores;
   cores.total = config.total_threads > 0 ? config.total_threads
@@ -452,7 +283,6 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
   INGOT_RETURN_IF_ERROR(loaded.schema.LoadFile(path));
   for (const std::string& assignment : overrides) INGOT_RETURN_IF_ERROR(loaded.schema.Set(assignment));
   INGOT_RETURN_IF_ERROR(ExpandPreset(loaded.schema, loaded.config->trainer.preset));
-  INGOT_RETURN_IF_ERROR(base::Annotate(DeriveDomains(*loaded.config), path));
   Derive(*loaded.config);
   INGOT_RETURN_IF_ERROR(base::Annotate(Validate(*loaded.config), path));
   return loaded;

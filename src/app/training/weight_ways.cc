@@ -34,7 +34,7 @@ std::string Variable(const char* name) {
 }
 
 absl::StatusOr<weights::S3Credentials> Credentials(const WeightTransportConfig& options) {
-  if (!options.s3_credentials.empty()) return weights::ReadS3Credentials(options.s3_credentials);
+  if (!options.s3.credentials_file.empty()) return weights::ReadS3Credentials(options.s3.credentials_file);
   weights::S3Credentials credentials{Variable("AWS_ACCESS_KEY_ID"), Variable("AWS_SECRET_ACCESS_KEY"),
                                      Variable("AWS_SESSION_TOKEN")};
   if (!credentials.key_id.empty() && !credentials.secret.empty()) return credentials;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/checksum.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -292,6 +293,18 @@ class PostgresDatabase final : public Database {
 
 }  // namespace
 
+void Bind(base::Schema& schema, PostgresOptions& o) {
+  schema.Field(
+      "url", &o.url,
+      "connection string of libpq, such as 'host=a,b,c dbname=ingot user=ingot'; passwords come from PGPASSFILE");
+  schema.Field("name", &o.name,
+               "name of the pool in the database: its schema is ingot_NAME_SHARD; default: the run's name");
+  schema.Field("allow_single", &o.allow_single,
+               "accept a server without a synchronous standby: the death of its disk loses the run");
+  schema.Field("answer_timeout_s", &o.answer_timeout_s,
+               "longest wait for a statement or commit before another server is tried", base::LeftOpen(0, 3600));
+}
+
 absl::Status PostgresOptions::Validate() const {
   if (url.empty()) return absl::InvalidArgumentError("url is empty: give a connection string of PostgreSQL");
   if (name.empty() || name.size() > 48) {
@@ -302,11 +315,7 @@ absl::Status PostgresOptions::Validate() const {
       wrong != name.end()) {
     return absl::InvalidArgumentError(absl::StrCat("name is '", name, "': letters, digits, '_', '-' and '.' only"));
   }
-  if (!(answer_timeout_s > 0 && answer_timeout_s <= 3600)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("answer_timeout_s is ", answer_timeout_s, ": more than 0, at most 3600"));
-  }
-  return absl::OkStatus();
+  return base::CheckBounds(*this);
 }
 
 absl::StatusOr<std::shared_ptr<PostgresServers>> PostgresServersOf(const PostgresOptions& options, bool check,

@@ -1,4 +1,5 @@
-// The settings of a pool in PostgreSQL (datapool/postgres/postgres_database.h).
+// The settings of a pool in PostgreSQL (datapool/postgres/postgres_database.h). Bind declares each key with its meaning and
+// bounds.
 #pragma once
 
 #include <memory>
@@ -6,23 +7,29 @@
 
 #include "base/status.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace ingot::datapool {
 
 class PostgresServers;
 
 struct PostgresOptions {
-  std::string url;                           // connection string or URI of libpq; all its hosts are asked at once
-  std::string name;                          // of the pool; a shard's schema is "ingot_NAME_SHARD"
-  std::string run_id;                        // of the run that owns the pool
-  bool replace = false;                      // deletes the pool of another run that has this name
-  bool allow_single = false;                 // accepts a server without synchronous standbys
-  bool read_only = false;                    // opens an existing pool read-only
-  double answer_timeout_s = 20.0;            // timeout of a statement or commit; > 0 and at most 3600
+  std::string url;  // all its hosts are asked at once
+  std::string name;
+  std::string run_id;    // of the run that owns the pool
+  bool replace = false;  // deletes the pool of another run that has this name
+  bool allow_single = false;
+  bool read_only = false;  // opens an existing pool read-only
+  double answer_timeout_s = 20.0;
   double retry_after_error_s = 1.0;          // least time between two attempts to connect after an error; >= 0
   std::string folder;                        // stores the servers' timelines (PostgresTimelines); empty = not stored
   std::shared_ptr<PostgresServers> servers;  // of `url`, shared by the shards; null = the shard makes its own
 
   absl::Status Validate() const;
 };
+
+void Bind(base::Schema& schema, PostgresOptions& options);
 
 }  // namespace ingot::datapool

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -48,22 +47,20 @@ void AddRequestId(std::string_view id, http::Fields& fields) {
 }
 
 // An error in its dialect's format, with the headers that tell vendors' clients whether to retry.
-http::Reply ErrorReply(const Dialect& dialect, const absl::Status& status, double retry_after_s) {
+http::Reply ErrorReply(const Dialect& dialect, const absl::Status& status) {
   Dialect::Error error = dialect.ErrorOf(status);
   http::Reply reply;
   reply.status = error.http;
   reply.body = std::move(error.body);
   if (ShouldRetryLater(status)) {
-    reply.fields.emplace_back("Retry-After", std::to_string(static_cast<int64_t>(std::ceil(retry_after_s))));
+    reply.fields.emplace_back("Retry-After", std::to_string(kRetryAfterS));
   }
   if (!MayRetry(status)) reply.fields.emplace_back("x-should-retry", "false");
   return reply;
 }
 
 // An error of a path that belongs to no dialect.
-http::Reply Error(const Gateway& gateway, const absl::Status& status) {
-  return ErrorReply(ChatDialect(), status, gateway.options().retry_after_s);
-}
+http::Reply Error(const absl::Status& status) { return ErrorReply(ChatDialect(), status); }
 
 absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   if (request.body.find_first_not_of(" \t\r\n") == std::string::npos) return value(object{});
@@ -123,7 +120,7 @@ http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
   const auto error = [&](int http, const char* code, const std::string& message) {
     const absl::Status rejected = ApiError(http, code, "", message);
     gateway.NoteAnswer({.api_key = request.key, .episode = route.episode}, rejected);
-    return ErrorReply(*route.dialect, rejected, gateway.options().retry_after_s);
+    return ErrorReply(*route.dialect, rejected);
   };
   if (IsEncoded(request.headers)) {
     http::Reply reply = error(415, "unsupported_encoding", "the body has a Content-Encoding: send it as it is");
@@ -151,7 +148,7 @@ http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
     case HttpRoute::Kind::kVersion:
       return Json(200, object{{"version", INGOT_VERSION}});
     case HttpRoute::Kind::kHealth:
-      if (gateway.shutting_down()) return Error(gateway, absl::UnavailableError("the gateway is shutting down"));
+      if (gateway.shutting_down()) return Error(absl::UnavailableError("the gateway is shutting down"));
       return Json(200, object{{"status", "ok"}});
     default:
       return StatusReply(gateway);
@@ -167,11 +164,9 @@ http::Reply Models(const Gateway& gateway, const HttpRequest& request) {
 http::Reply Model(const Gateway& gateway, const HttpRequest& request) {
   const std::vector<ServedModel> models = gateway.Models(request.route.name);
   if (!models.empty()) return {.body = request.route.dialect->ModelJson(models.front())};
-  const GatewayOptions& options = gateway.options();
-  return ErrorReply(
-      *request.route.dialect,
-      ApiError(404, "model_not_found", "model", absl::StrCat("the model served here is '", options.model_name, "'")),
-      options.retry_after_s);
+  return ErrorReply(*request.route.dialect,
+                    ApiError(404, "model_not_found", "model",
+                             absl::StrCat("the model served here is '", gateway.options().model_name, "'")));
 }
 
 const char* PurposeText(v1::EpisodePurpose purpose) {
@@ -195,14 +190,14 @@ std::string FilesUrl(const v1::EpisodeOpenResponse& opened) {
 
 http::Reply Open(Gateway& gateway, const HttpRequest& request) {
   auto body = ObjectBody(request);
-  if (!body.ok()) return Error(gateway, body.status());
+  if (!body.ok()) return Error(body.status());
   v1::EpisodeOpenRequest open;
   const std::string text = base::WithoutLoneSurrogates(request.body).value_or(request.body);  // as ParseBody read it
-  if (absl::Status read = ReadOpen(*body, base::JsonText(text), open); !read.ok()) return Error(gateway, read);
+  if (absl::Status read = ReadOpen(*body, base::JsonText(text), open); !read.ok()) return Error(read);
   open.set_admin_key(request.key);
   open.set_idempotency_key(std::string(request.headers.Get("idempotency-key")));
   auto opened = gateway.OpenEpisode(open);
-  if (!opened.ok()) return Error(gateway, opened.status());
+  if (!opened.ok()) return Error(opened.status());
   object json;
   json["episode_id"] = opened->episode_id();
   json["api_key"] = opened->api_key();
@@ -224,25 +219,25 @@ http::Reply Open(Gateway& gateway, const HttpRequest& request) {
 
 http::Reply Reward(Gateway& gateway, const HttpRequest& request) {
   auto body = ObjectBody(request);
-  if (!body.ok()) return Error(gateway, body.status());
+  if (!body.ok()) return Error(body.status());
   v1::EpisodeRewardRequest reward;
   reward.set_episode_id(request.route.episode);
   reward.set_api_key(request.key);
   absl::Status status = ReadReward(*body, reward);
   if (status.ok()) status = gateway.RewardEpisode(reward, request.client_gone);
   if (!status.ok()) gateway.NoteAnswer({.api_key = request.key, .episode = request.route.episode}, status);
-  return status.ok() ? Json(200, object{}) : Error(gateway, status);
+  return status.ok() ? Json(200, object{}) : Error(status);
 }
 
 http::Reply End(Gateway& gateway, const HttpRequest& request) {
   auto body = ObjectBody(request);
-  if (!body.ok()) return Error(gateway, body.status());
+  if (!body.ok()) return Error(body.status());
   v1::EpisodeEndRequest end;
   end.set_episode_id(request.route.episode);
   end.set_api_key(request.key);
   absl::Status status = ReadEnd(*body, end);
   if (status.ok()) status = gateway.EndEpisode(end).status();
-  return status.ok() ? Json(200, object{}) : Error(gateway, status);
+  return status.ok() ? Json(200, object{}) : Error(status);
 }
 
 http::Reply Snapshot(Gateway& gateway, const HttpRequest& request) {
@@ -250,7 +245,7 @@ http::Reply Snapshot(Gateway& gateway, const HttpRequest& request) {
   ask.set_episode_id(request.route.episode);
   ask.set_api_key(request.key);
   const auto taken = gateway.SnapshotEpisode(ask);
-  if (!taken.ok()) return Error(gateway, taken.status());
+  if (!taken.ok()) return Error(taken.status());
   const v1::EpisodeFork& snapshot = taken->snapshot();
   object json;
   json["snapshot_id"] = snapshot.snapshot_id();
@@ -279,7 +274,7 @@ class AnswerExchange final : public http::Exchange {
     http::Output output;
     output.done = news.done;
     if (news.done && !news.status.ok() && !streams_ && news.events.empty()) {
-      output.reply = ErrorReply(answer_->dialect(), news.status, gateway_.options().retry_after_s);
+      output.reply = ErrorReply(answer_->dialect(), news.status);
     } else if (!news.stream && !news.events.empty()) {
       output.reply = http::Reply{.body = std::move(news.events[0].data)};
     } else if (news.stream) {
@@ -334,7 +329,7 @@ http::Work WorkOf(Gateway& gateway, HttpRequest request, Function answer) {
               [&gateway, with_id] {
                 const auto busy =
                     ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later");
-                return with_id(Error(gateway, busy));
+                return with_id(Error(busy));
               }};
 }
 
@@ -357,9 +352,8 @@ http::Opening HttpApi::Head(http::RequestHead head) {
                          .place = std::move(place),
                          .here = [this](http::RequestHead placed) { return Answer(std::move(placed)); },
                          .reject =
-                             [dialect = request.route.dialect,
-                              retry_after_s = gateway_.options().retry_after_s](const absl::Status& status) {
-                               http::Reply reply = ErrorReply(*dialect, status, retry_after_s);
+                             [dialect = request.route.dialect](const absl::Status& status) {
+                               http::Reply reply = ErrorReply(*dialect, status);
                                AddRequestId(base::RandomHex(16), reply.fields);
                                return reply;
                              }})};
@@ -389,7 +383,7 @@ http::Opening HttpApi::Answer(http::RequestHead head) {
         break;
       case HttpRoute::Kind::kFiles: {
         auto reject = [&gateway = gateway_](const absl::Status& status) {
-          http::Reply reply = Error(gateway, status);
+          http::Reply reply = Error(status);
           AddRequestId(base::RandomHex(16), reply.fields);
           return reply;
         };
@@ -414,11 +408,10 @@ http::Opening HttpApi::Answer(http::RequestHead head) {
 }
 
 http::Reply HttpApi::Reject(std::string_view target, const http::Rejection& why) {
-  constexpr double kRetryAfterSeconds = 1;
   const HttpRoute route = HttpRoute::Of(target, {});
   const absl::Status rejected = ApiError(why.status, why.code, "", why.message);
   gateway_.NoteAnswer({.api_key = {}, .episode = route.episode}, rejected);
-  http::Reply reply = ErrorReply(*route.dialect, rejected, kRetryAfterSeconds);
+  http::Reply reply = ErrorReply(*route.dialect, rejected);
   AddRequestId(base::RandomHex(16), reply.fields);
   return reply;
 }

@@ -203,14 +203,8 @@ std::string ProgramOf(std::string_view answer) {
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options) {
   const CodeOptions& code = options.code;
-  if (code.score != "all" && code.score != "fraction") {
-    return absl::InvalidArgumentError(absl::StrCat("verifier.code.score is '", code.score, "': all or fraction"));
-  }
   if (code.command.empty()) return absl::InvalidArgumentError("verifier.code.command is empty");
   if (code.file.empty()) return absl::InvalidArgumentError("verifier.code.file is empty");
-  if (code.memory_bytes < 0 || code.max_tests < 1) {
-    return absl::InvalidArgumentError("verifier.code: memory_bytes must be 0 (no limit) or more, max_tests at least 1");
-  }
   std::vector<Template> argv;
   for (const std::string& argument : code.command) {
     auto parsed = Template::Parse(argument, {"file", "cwd"});

@@ -68,10 +68,6 @@ class FBetaVerifier final : public ExpectedVerifier {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeFBeta(const VerifierOptions& options, sandbox::Template expected) {
-  if (!(options.f_beta.beta > 0 && options.f_beta.beta <= 100)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("verifier.f_beta.beta is ", options.f_beta.beta, ": above 0, at most 100"));
-  }
   return std::make_unique<FBetaVerifier>(options, std::move(expected));
 }
 

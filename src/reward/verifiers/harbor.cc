@@ -224,7 +224,7 @@ class HarborVerifier final : public Verifier {
 
 }  // namespace
 
-std::vector<sandbox::Bind> HarborBinds() { return {{kTests, "/tests"}, {kLogs, "/logs"}}; }
+std::vector<sandbox::BindMount> HarborBinds() { return {{kTests, "/tests"}, {kLogs, "/logs"}}; }
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeHarbor(const VerifierOptions& options) {
   auto tests = Template::Parse(options.harbor.tests, VerifierVariables());

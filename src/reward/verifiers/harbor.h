@@ -32,7 +32,7 @@ namespace ingot::reward {
 inline constexpr char kRunHarborScript[] = R"(if command -v bash >/dev/null; then exec bash "$1"; fi; exec sh "$1")";
 
 // The binds of VerifierInput::sandbox: /tests and /logs.
-std::vector<sandbox::Bind> HarborBinds();
+std::vector<sandbox::BindMount> HarborBinds();
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeHarbor(const VerifierOptions& options);
 

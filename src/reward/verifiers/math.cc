@@ -167,16 +167,6 @@ std::optional<bool> EqualRationals(std::string_view a, std::string_view b) {
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeMath(const VerifierOptions& options, Template expected) {
   const MathOptions& math = options.math;
-  if (!(math.timeout_s > 0 && math.timeout_s <= 600)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("verifier.math.timeout_s is ", math.timeout_s, ": above 0, at most 600"));
-  }
-  if (math.memory_bytes < (128LL << 20)) {
-    return absl::InvalidArgumentError("verifier.math.memory_bytes must be at least 134217728 (128 MiB)");
-  }
-  if (math.float_rounding < 1 || math.float_rounding > 15 || math.workers < 1 || math.workers > 64) {
-    return absl::InvalidArgumentError("verifier.math: float_rounding must be in [1, 15], workers in [1, 64]");
-  }
   auto python = Template::Parse(math.python, {"cwd"});
   if (!python.ok()) return base::Annotate(python.status(), "verifier.math.python");
   return std::make_unique<MathVerifier>(options, std::move(expected), std::move(*python));

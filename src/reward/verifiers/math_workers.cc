@@ -19,6 +19,7 @@ namespace {
 
 using base::json::value;
 
+constexpr int kFloatRounding = 12;   // decimal digits to which numbers are rounded
 constexpr double kLoadSeconds = 60;  // of Python and SymPy, on a loaded machine
 
 constexpr std::chrono::hours kLongestLife{12};
@@ -117,7 +118,7 @@ sandbox::Command MathWorkers::CommandOf(const std::string& python) const {
                   std::string(kWorker),
                   absl::StrCat(options_.timeout_s),
                   absl::StrCat(options_.memory_bytes),
-                  absl::StrCat(options_.float_rounding)};
+                  absl::StrCat(kFloatRounding)};
   command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL"});
   return command;
 }

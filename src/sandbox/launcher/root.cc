@@ -48,7 +48,7 @@ int MakePlaceInImage(const char* path, bool replaces) {
 constexpr const char* kDevices[] = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"};
 constexpr const char* kFolders[] = {"./proc", "./dev",  "./tmp",     "./var",      "./run",      "./home",
                                     "./root", "./sys",  "./dev/pts", "./dev/shm",  "./.image",   "./.lower",
-                                    "./app",  "./logs", "./tests",   "./solution", "./home/user"};  // see Bind
+                                    "./app",  "./logs", "./tests",   "./solution", "./home/user"};  // see BindMount
 constexpr const char* kLinks[][2] = {{"/proc/self/fd", "./dev/fd"},       {"/proc/self/fd/0", "./dev/stdin"},
                                      {"/proc/self/fd/1", "./dev/stdout"}, {"/proc/self/fd/2", "./dev/stderr"},
                                      {"pts/ptmx", "./dev/ptmx"},          {"/tmp", "./var/tmp"}};

@@ -5,14 +5,15 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "base/config.h"
 #include "base/file.h"
 #include "weights/stores/object_store.h"
 
 namespace ingot::weights {
 namespace {
 
-constexpr int64_t kLeastPart = 5 << 20;
-constexpr int64_t kMostPart = int64_t{1} << 30;
+constexpr double kLeastPart = 5 << 20;  // as S3 requires
+constexpr double kMostPart = 1 << 30;
 
 bool IsLoopback(absl::string_view endpoint) {
   for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]"}) {
@@ -25,7 +26,24 @@ bool IsLoopback(absl::string_view endpoint) {
 
 }  // namespace
 
+void Bind(base::Schema& schema, S3Options& o) {
+  schema.Field("endpoint", &o.endpoint, "https://HOST[:PORT] of S3 or of an S3-compatible server");
+  schema.Field("region", &o.region, "of the bucket");
+  schema.Field("bucket", &o.bucket, "name of an existing bucket");
+  schema.Field("prefix", &o.prefix, "of the keys: objects are PREFIX/RUN/...; empty: RUN/...");
+  schema.Field("credentials_file", &o.credentials_file,
+               "file with aws_access_key_id and aws_secret_access_key, readable only by its owner; empty: the "
+               "environment's AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN");
+  schema.Field("ca", &o.ca, "PEM file of the endpoint's certificate authorities; empty: the system's");
+  schema.Field("allow_plaintext", &o.allow_plaintext,
+               "allows an endpoint http:// on another machine: for private networks");
+  schema.Field("part_bytes", &o.part_bytes, "of one part of an upload and of one ranged read",
+               base::InRange(kLeastPart, kMostPart));
+  schema.Field("parallel", &o.parallel, "parts of one object in flight at a time", base::InRange(1, 64));
+}
+
 absl::Status S3Options::Validate() const {
+  INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   const bool plain = absl::StartsWith(endpoint, "http://");
   if (!plain && !absl::StartsWith(endpoint, "https://")) {
     return absl::InvalidArgumentError(absl::StrCat("endpoint is '", endpoint, "': https://HOST or https://HOST:PORT"));
@@ -49,12 +67,6 @@ absl::Status S3Options::Validate() const {
   if (!prefix.empty() && !IsObjectKey(prefix)) {
     return absl::InvalidArgumentError(
         absl::StrCat("prefix is '", prefix, "': words of letters, digits, '.', '_' and '-', with '/' between them"));
-  }
-  if (part_bytes < kLeastPart || part_bytes > kMostPart) {
-    return absl::InvalidArgumentError(absl::StrCat("part_bytes is ", part_bytes, ": ", kLeastPart, " to ", kMostPart));
-  }
-  if (parallel < 1 || parallel > 64) {
-    return absl::InvalidArgumentError(absl::StrCat("parallel is ", parallel, ": 1 to 64"));
   }
   if (page_keys < 1 || page_keys > 1000) {
     return absl::InvalidArgumentError(absl::StrCat("page_keys is ", page_keys, ": 1 to 1000"));

@@ -1,4 +1,4 @@
-// Where a bucket is, and how to use it.
+// Where a bucket is, and how to use it. Bind declares each key with its meaning and bounds.
 #pragma once
 
 #include <chrono>
@@ -7,23 +7,30 @@
 
 #include "base/status.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace ingot::weights {
 
 struct S3Options {
-  std::string endpoint;  // https://HOST[:PORT]; the bucket is the first word of the path
+  std::string endpoint;  // the bucket is the first word of the path
   std::string region = "us-east-1";
   std::string bucket;
-  std::string prefix;             // of every key; empty = none
-  std::string ca;                 // PEM file of the endpoint's certificate authorities; empty = the system's
-  bool allow_plaintext = false;   // the endpoint may be http:// on another machine
-  int64_t part_bytes = 16 << 20;  // of a multipart upload and of a ranged read; 5 MiB or more, as S3 requires
-  int parallel = 4;               // parts of one object in flight; 1 to 64
-  int page_keys = 1000;           // keys of one page of a listing; 1 to 1000
+  std::string prefix;
+  std::string credentials_file;
+  std::string ca;
+  bool allow_plaintext = false;
+  int64_t part_bytes = 16 << 20;
+  int parallel = 4;
+  int page_keys = 1000;                       // keys of one page of a listing; 1 to 1000
   std::chrono::milliseconds deadline{60000};  // of one call, retries included; > 0
 
   // INVALID_ARGUMENT names the field.
   absl::Status Validate() const;
 };
+
+void Bind(base::Schema& schema, S3Options& options);
 
 // The credentials of an S3 client. Never logged.
 struct S3Credentials {

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <fstream>
 
-#include "app/run/role_schemas.h"
 #include "app/run/run_config.h"
 #include "trainer/presets.h"
 
@@ -146,12 +145,28 @@ TEST(RunConfig, AnAlphaIsOfTheAdapterUntilItIsGiven) {
               HasSubstr("trainer.lora.alpha is -1"));
 }
 
+TEST(RunConfig, AValueOutOfBoundsNamesItsKeyAndWhereItWasSet) {
+  const auto fault = [](const std::string& text, const std::vector<std::string>& overrides) {
+    return std::string(Load(text, overrides).status().message());
+  };
+  const std::string agents = kAgents;
+  EXPECT_THAT(fault(agents + "gateway:\n  max_new_tokens: 0\n", {}),
+              HasSubstr(".yaml:8: gateway.max_new_tokens is 0: it must be greater than 0"));
+  EXPECT_EQ(fault(agents, {"cluster.gateways=65"}), "--set cluster.gateways is 65: it must be in [1, 64]");
+  EXPECT_EQ(fault(agents, {"eval.max_new_tokens=-1"}), "--set eval.max_new_tokens is -1: it must be 0 or greater");
+  EXPECT_EQ(fault(agents, {"scheduler.sampling.domains={code: -1}"}),
+            "--set scheduler.sampling.domains has -1 for 'code': it must be in [0, 1000000000]");
+  EXPECT_THAT(fault(agents, {"gateway.train_sampling.temperature=0"}), HasSubstr("greedy sampling has no gradient"));
+}
+
 TEST(RunConfig, MinTrainerRanksIsAtMostTrainerRanks) {
   EXPECT_TRUE(Load(kAgents, {"cluster.trainer_ranks=3", "cluster.min_trainer_ranks=3"}).ok());
-  for (const char* least : {"cluster.min_trainer_ranks=0", "cluster.min_trainer_ranks=4"}) {
-    const auto loaded = Load(kAgents, {"cluster.trainer_ranks=3", least});
-    EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("cluster.min_trainer_ranks must be in [1, 3]"));
-  }
+  const auto fault = [](const char* least) {
+    return std::string(Load(kAgents, {"cluster.trainer_ranks=3", least}).status().message());
+  };
+  EXPECT_THAT(fault("cluster.min_trainer_ranks=0"),
+              HasSubstr("cluster.min_trainer_ranks is 0: it must be greater than 0"));
+  EXPECT_THAT(fault("cluster.min_trainer_ranks=4"), HasSubstr("cluster.min_trainer_ranks must be in [1, 3]"));
 }
 
 TEST(RunConfig, AgentsMayComeFromElsewhere) {
@@ -165,12 +180,12 @@ TEST(RunConfig, AgentsMayComeFromElsewhere) {
   EXPECT_EQ(Load(kAgents, {"agents.concurrency=30"})->config->scheduler.give_up_unstarted, 90);
   EXPECT_EQ(Load(kAgents, {"scheduler.give_up_unstarted=0"})->config->scheduler.give_up_unstarted, 0);
   EXPECT_THAT(std::string(Load(tasks, {"agents.concurrency=0"}).status().message()),
-              HasSubstr("agents.concurrency is 0: 1 to 4096"));
+              HasSubstr("agents.concurrency is 0: it must be in [1, 4096]"));
 }
 
 absl::Status LoadVerifier(const std::string& verifier, agents::RunnerOptions& options) {
   base::Schema schema;
-  BindAgents(schema, options);
+  schema.Section("agents", options);
   return schema.LoadText(absl::StrCat("agents: {recipes: [{name: a, command: [b], verifier: ", verifier, "}]}"),
                          "run.yaml");
 }

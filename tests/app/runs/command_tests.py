@@ -44,7 +44,7 @@ def yaml12():
 
 # Places in a configuration, and what must not stand there.
 WRONG = [(("no_such_section",), {}), (("trainer", "learning_rat"), 0.1), (("trainer", "learning_rate"), "quick"), (("trainer",), 3),
-         (("scheduler", "total_steps"), 1.5), (("scheduler", "total_steps"), "many"), (("numerics",), "approximate"), (("eval", "tasks"), []),
+         (("scheduler", "total_steps"), 1.5), (("scheduler", "total_steps"), "many"), (("scheduler", "group_size"), 0), (("numerics",), "approximate"), (("eval", "tasks"), []),
          (("http", "dashboard"), "maybe"), (("agents", "recipes"), {}), (("agents", "recipes", 0, "comand"), []),
          (("agents", "recipes", 0, "command"), "python3 agent.py"), (("agents", "recipes", 0, "timeout_s"), "soon")]
 

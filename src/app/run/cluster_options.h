@@ -1,0 +1,97 @@
+// The roles of a run, where they find each other, and who starts their nodes. The Bind functions declare each key with its
+// meaning, bounds and choices.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::base {
+class Schema;
+}
+
+namespace ingot::app {
+
+// Where the roles of a run find each other (src/registry).
+enum class RegistryKind { kLocal, kEtcd };
+struct RegistryConfig {
+  RegistryKind kind = RegistryKind::kLocal;
+  std::vector<std::string> endpoints;
+  std::string user, password_file;
+  std::string ca, certificate, key;
+  double ttl_s = 10;
+};
+
+// Nodes that run the same roles.
+struct NodeGroup {
+  std::string name;
+  int32_t nodes = 1;
+  std::vector<std::string> roles;
+  int32_t engines = 1;
+  std::vector<std::string> slurm;
+  std::map<std::string, std::string> resources = {};
+};
+
+// Of a run's objects (app/cluster/launchers/kubernetes.h).
+struct KubernetesOptions {
+  std::string name_space = "default";
+  std::string image;
+  std::string volume_claim;
+  std::string token_secret;
+  std::string tls_secret;
+  std::string pull_secret;
+  std::map<std::string, std::string> env;  // VARIABLE: SECRET/KEY
+  std::string queue;
+  bool jobset = false;
+};
+
+// Who starts the nodes of a run.
+enum class LauncherKind { kLocal, kSlurm, kKubernetes };
+
+struct ClusterOptions {
+  std::string host = "127.0.0.1";
+  // Of the roles' gRPC services.
+  int32_t datapool_port = 0;
+  int32_t scheduler_port = 0;
+  int32_t gateway_port = 0;
+  int32_t rollout_port = 0;
+  int32_t rewards_port = 0;
+  int32_t rollout_engines = 1;
+  int32_t gateways = 1;
+  bool rewards_role = false;
+  int32_t trainer_ranks = 1;
+  int32_t min_trainer_ranks = 1;
+  std::string trainer_host;
+  int32_t trainer_port = 0;
+  double trainer_stop_s = 600;
+  int64_t rank_deadline_s = 30;
+  double takeover_s = 30;
+  int32_t takeover_engines = 0;
+  int32_t datapools = 1;
+  double drain_s = 30;
+  int32_t max_restarts = 3;
+  std::string token_file;
+  std::string tls_certificate, tls_key;
+  std::string tls_ca;
+  bool mutual_tls = false;
+  std::string tls_name;
+  bool allow_plaintext = false;
+  RegistryConfig registry;
+  LauncherKind launcher = LauncherKind::kLocal;
+  std::vector<NodeGroup> groups;
+  std::vector<std::string> slurm;
+  KubernetesOptions kubernetes;
+
+  // INVALID_ARGUMENT: keys that conflict.
+  absl::Status Validate() const;
+};
+
+void Bind(base::Schema& schema, RegistryConfig& options);
+void Bind(base::Schema& schema, NodeGroup& options);
+void Bind(base::Schema& schema, KubernetesOptions& options);
+void Bind(base::Schema& schema, ClusterOptions& options);
+
+}  // namespace ingot::app

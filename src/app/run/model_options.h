@@ -1,0 +1,44 @@
+// The model of a run. The Bind functions declare each key with its meaning, bounds and choices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "model/config.h"
+
+namespace ingot::base {
+class Schema;
+}
+
+namespace ingot::app {
+
+struct ModelOptions {
+  std::string path;
+  std::string tokenizer = "bytes";
+  std::string chat_format = "auto";  // text_parts.h
+  std::string chat_template;
+  // Shape of random weights (a qwen3 model); the vocabulary is the tokenizer's.
+  int64_t hidden_size = 128;
+  int64_t intermediate_size = 384;
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t kv_heads = 2;
+  int64_t head_dim = 32;
+  int64_t context_length = 2048;
+  double rope_theta = 10000;
+  // Adapters instead of all weights.
+  model::LoraConfig lora = {
+      .rank = 0, .alpha = 0, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}};
+  double lora_dropout = 0;
+  std::string lora_init = "default";
+
+  // INVALID_ARGUMENT: keys that conflict.
+  absl::Status Validate() const;
+};
+
+void Bind(base::Schema& schema, ModelOptions& options);
+// The keys in the section of adapters.
+void BindLora(base::Schema& schema, ModelOptions& options);
+
+}  // namespace ingot::app
