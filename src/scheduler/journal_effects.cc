@@ -74,32 +74,24 @@ absl::Status Scheduler::ApplyRewarded(const v1::GroupRewarded& rewarded) {
   if (rewarded.has_success()) sampler_.Ended(groups_.task(rewarded.group_id()).task_id(), rewarded.success());
   groups_.MarkRewarded(rewarded.group_id(), returns);
   grades_.Forget(rewarded.group_id());
-  failed_in_a_row_ = 0;
-  equal_ = {};
+  halt_.GroupRewarded();
   return absl::OkStatus();
 }
 
 absl::Status Scheduler::ApplyClosed(const v1::GroupClosed& closed) {
   INGOT_RETURN_IF_ERROR(policy_.CloseGroup(closed.group_id()));
   if (closed.outcome() == v1::GROUP_DROPPED) {
-    failed_in_a_row_ = 0;
     const std::span<const double> returns(closed.returns().data(), static_cast<size_t>(closed.returns_size()));
     steps_.back().rewards.sum += std::accumulate(returns.begin(), returns.end(), 0.0);
     steps_.back().rewards.episodes += std::ssize(returns);
     if (closed.has_success()) sampler_.Ended(groups_.task(closed.group_id()).task_id(), closed.success());
     ++steps_.back().dropped;
     ++dropped_;
-    for (const double value : returns) {
-      equal_.low = equal_.groups == 0 ? value : std::min(equal_.low, value);
-      equal_.high = equal_.groups == 0 ? value : std::max(equal_.high, value);
-    }
-    ++equal_.groups;
-    equal_.last = closed.group_id();
+    halt_.GroupDropped(closed.group_id(), returns);
     metrics_.CountGroup("dropped");
   } else {
     ++failed_;
-    if (failed_in_a_row_++ == 0) failing_since_ = clock_.Now();
-    last_failure_ = absl::StrCat("group ", closed.group_id(), ": ", closed.reason());
+    halt_.GroupFailed(closed.group_id(), closed.reason(), clock_.Now());
     metrics_.CountGroup("failed");
   }
   groups_.Remove(closed.group_id());

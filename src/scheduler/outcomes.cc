@@ -33,7 +33,7 @@ absl::Status Scheduler::DecideOutcomes() {
   // An evaluation whose agents never started says nothing about the policy: its result is not journalled.
   while (const auto done = evals_.NextResult()) {
     if (const auto status = evals_.Status(done->version());
-        status.ok() && status->failed() == status->total() && !CheckUnstarted(true).ok()) {
+        status.ok() && status->failed() == status->total() && !halt_.CheckUnstarted(true).ok()) {
       break;
     }
     v1::JournalRecord record;
@@ -117,52 +117,8 @@ void Scheduler::AskGrader(const EndedGroup& ended) {
 }
 
 void Scheduler::CountTerms(const Outcome& outcome) {
-  for (const std::string& term : outcome.terms) failed_terms_.erase(term);
-  if (outcome.failed_term.empty()) return;
-  metrics_.CountFailedTerm(outcome.failed_term);
-  FailedTerm& failed = failed_terms_[outcome.failed_term];
-  ++failed.groups;
-  failed.last = outcome.failure;
-}
-
-absl::Status Scheduler::CheckFailedTerms() const {
-  for (const auto& [term, failed] : failed_terms_) {
-    if (grading_.give_up_groups <= 0 || failed.groups < grading_.give_up_groups) continue;
-    return absl::FailedPreconditionError(absl::StrCat("the run is given up: the reward term '", term,
-                                                      "' has judged nothing in ", failed.groups,
-                                                      " groups in a row (rewards.give_up_groups); fix its server, its "
-                                                      "options in rewards.terms or the tasks, and start "
-                                                      "the run again; the last failure: ",
-                                                      failed.last));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Scheduler::CheckEqual() const {
-  if (MostEqual() == 0 || equal_.groups < MostEqual()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the run is given up: the last ", equal_.groups,
-      " groups that were judged had no difference between the rewards of their samples ",
-      "(scheduler.give_up_equal), and batch ", policy_.next_step(), " has ", policy_.pending(), " of ",
-      policy_.groups_per_step(), " groups; ", DescribeEqual(),
-      ": use tasks that the policy solves sometimes (data.tasks, scheduler.sampling), fix the reward if it does not "
-      "distinguish answers, or train such groups anyway (scheduler.max_drops_per_batch above 0, or "
-      "scheduler.drop_zero_variance=false)"));
-}
-
-std::string Scheduler::DescribeEqual() const {
-  const std::string earned = equal_.low == equal_.high
-                                 ? absl::StrCat("all of their samples earned ", equal_.low)
-                                 : absl::StrCat("their samples earned from ", equal_.low, " to ", equal_.high);
-  return absl::StrCat(earned, "; the last one is group ", equal_.last);
-}
-
-void Scheduler::WarnOfEqual() const {
-  if (MostEqual() == 0 || equal_.groups != (MostEqual() + 3) / 4) return;
-  INGOT_LOG(warn,
-            "{} groups in a row were dropped because all samples of a group earned the same: {}; after {} the run ends "
-            "(scheduler.give_up_equal)",
-            equal_.groups, DescribeEqual(), MostEqual());
+  if (!outcome.failed_term.empty()) metrics_.CountFailedTerm(outcome.failed_term);
+  halt_.TermsAsked(outcome.terms, outcome.failed_term, outcome.failure);
 }
 
 absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
@@ -187,7 +143,7 @@ absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
   }
   if (!outcome.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", group_id, outcome.failure);
   INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  if (drop) WarnOfEqual();
+  if (drop) halt_.WarnOfEqual();
   return absl::OkStatus();
 }
 

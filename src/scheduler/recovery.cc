@@ -50,8 +50,7 @@ absl::Status Scheduler::ReadJournal(std::optional<ResumePoint> resume) {
     }
   }
   journal_.StartAt(end);
-  // A run that was given up and started again was fixed: only groups after that end count.
-  if (MostEqual() > 0) equal_.groups %= MostEqual();
+  halt_.RunStartedAgain();
   if (resume.has_value()) {
     if (end == 0 && resume->step > 0) INGOT_RETURN_IF_ERROR(BeginJournal(*resume));
     INGOT_RETURN_IF_ERROR(ResumeAt(resume->step));

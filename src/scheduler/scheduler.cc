@@ -14,7 +14,6 @@ constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 // Journal records whose trees one Tick deletes: a batch or two of a large run.
 constexpr int64_t kTrimRecords = 200;
-constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
 
 Asker AskerOf(const v1::AdmitRequest& request) { return {.runner = request.runner(), .scaffold = request.scaffold()}; }
 
@@ -32,6 +31,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, TaskSampler tasks, datapoo
       evals_(options),
       grades_(grading),
       journal_(pool, static_cast<uint64_t>(clock.UnixNanos()), fencing_token),
+      halt_(options, grading.give_up_groups),
       metrics_(metrics),
       steps_(1),
       last_batch_fed_(options.total_steps == 0) {}
@@ -160,7 +160,7 @@ absl::StatusOr<v1::Ticket> Scheduler::AdmitTraining(const v1::AdmitRequest& requ
   if (request.group().empty()) {
     const double earliest = static_cast<double>(policy_.next_step()) / static_cast<double>(options_.total_steps);
     const v1::Task* const task = sampler_.Choose(policy_.next_group(), earliest);
-    if (task == nullptr) return Reject("tasks_used_up", kUsedUp);
+    if (task == nullptr) return Reject("tasks_used_up", TaskSampler::kUsedUp);
     *admitted.mutable_task() = *task;
   } else {
     *admitted.mutable_task() = request.task();
@@ -199,23 +199,12 @@ absl::Status Scheduler::ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& requ
   INGOT_RETURN_IF_ERROR(changed.status());
   // The first end of an attempt whose group is over counts too, and a repeated report does not.
   const bool first = handed_.erase(PlaceOf(request.purpose(), request.ref())) > 0;
-  if (*changed || first) CountEnd(request);
-  return DecideOutcomes();
-}
-
-void Scheduler::CountEnd(const v1::ReportEpisodeEndRequest& ended) {
-  metrics_.CountEpisode(ended.state());
-  if (!ended.cause().empty()) metrics_.CountFailure(ended.cause());
-  if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
-  if (ended.state() == v1::EPISODE_FORKED) unstarted_ = 0;  // its agent got as far as its fork
-  const bool of_setup = ended.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;
-  if (ended.state() != v1::EPISODE_FAILED && !of_setup) return;
-  if (!of_setup && !ended.before_first_call()) {
-    unstarted_ = 0;
-    return;
+  if (*changed || first) {
+    metrics_.CountEpisode(request.state());
+    if (!request.cause().empty()) metrics_.CountFailure(request.cause());
+    halt_.EpisodeEnded(request);
   }
-  ++unstarted_;
-  last_unstarted_ = ended.detail();
+  return DecideOutcomes();
 }
 
 // ---- The feed ------------------------------------------------------------------------------------------------------
@@ -253,12 +242,11 @@ absl::StatusOr<std::optional<v1::Batch>> Scheduler::AwaitBatch(int64_t step, std
     }
     if (step < policy_.first_step()) return BeginsAfter(step);
     if (step < policy_.next_step()) return std::nullopt;
-    INGOT_RETURN_IF_ERROR(CheckFailedTerms());  // other terms may work without it
+    INGOT_RETURN_IF_ERROR(halt_.CheckTerms());  // other terms may work without it
     if (const auto groups = policy_.ReadyBatch()) return WriteBatch(*groups);
-    INGOT_RETURN_IF_ERROR(CheckFailures());
-    INGOT_RETURN_IF_ERROR(CheckEqual());
-    INGOT_RETURN_IF_ERROR(CheckTasksLeft());
-    const std::chrono::nanoseconds left = deadline - clock_.Now();
+    const std::chrono::nanoseconds now = clock_.Now();
+    INGOT_RETURN_IF_ERROR(halt_.CheckGroups(policy_, sampler_.left(), now));
+    const std::chrono::nanoseconds left = deadline - now;
     if (left.count() <= 0) return absl::DeadlineExceededError(WhyNoBatch());
     changed_.WaitFor(mu_, std::min<std::chrono::nanoseconds>(left, kSweepEvery));
   }
@@ -295,37 +283,6 @@ absl::StatusOr<v1::Batch> Scheduler::WriteBatch(const std::vector<int64_t>& grou
   return batch;
 }
 
-absl::Status Scheduler::CheckUnstarted(bool all_failed) const {
-  if (options_.give_up_unstarted <= 0 || finished_episodes_ > 0 || unstarted_ == 0) return absl::OkStatus();
-  if (!all_failed && unstarted_ < options_.give_up_unstarted) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the run is given up: ", unstarted_,
-      " episodes in a row have failed in their set-up, and none has finished (scheduler.give_up_unstarted); fix "
-      "agents.recipes or the machine; the last failure: ",
-      last_unstarted_));
-}
-
-absl::Status Scheduler::CheckTasksLeft() const {
-  if (!options_.sampling.once || sampler_.left() > 0 || policy_.unbatched() >= policy_.groups_per_step()) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat("the run is over before its last step: ", kUsedUp, ", and ",
-                                                    policy_.unbatched(), " groups remain of the ",
-                                                    policy_.groups_per_step(), " that batch ", policy_.next_step(),
-                                                    " needs; set scheduler.total_steps to what the tasks allow, minus "
-                                                    "dropped groups, or add tasks"));
-}
-
-absl::Status Scheduler::CheckFailures() const {
-  INGOT_RETURN_IF_ERROR(CheckUnstarted(false));
-  if (options_.give_up_seconds <= 0 || failed_in_a_row_ <= policy_.budget()) return absl::OkStatus();
-  const double seconds = std::chrono::duration<double>(clock_.Now() - failing_since_).count();
-  if (seconds < options_.give_up_seconds) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the run is given up: in ", static_cast<int64_t>(seconds), " s all of ", failed_in_a_row_,
-      " groups have failed and none has finished (scheduler.give_up_s); the last failure: ", last_failure_));
-}
-
 std::string Scheduler::WhyNoBatch() const {
   const std::string unjudged = grades_.LastError();
   return absl::StrCat(
@@ -335,7 +292,7 @@ std::string Scheduler::WhyNoBatch() const {
       grades_.size() == 0 ? "" : absl::StrCat("; ", grades_.size(), " wait for their reward"),
       unjudged.empty() ? "" : absl::StrCat(" (the last attempt: ", unjudged, ")"), "; ", steps_.back().dropped,
       " were dropped since the last batch", live_known_ ? "" : "; no version is live yet",
-      last_failure_.empty() ? "" : absl::StrCat("; the last failure: ", last_failure_));
+      halt_.last_failure().empty() ? "" : absl::StrCat("; the last failure: ", halt_.last_failure()));
 }
 
 v1::FeedStats Scheduler::Stats(const Step& step) const {
@@ -349,7 +306,7 @@ v1::FeedStats Scheduler::Stats(const Step& step) const {
   stats.set_dropped(dropped_);
   stats.set_failed(failed_);
   stats.set_running_episodes(groups_.running() + evals_.running());
-  stats.set_finished_episodes(finished_episodes_);
+  stats.set_finished_episodes(halt_.finished_episodes());
   stats.set_grading(grades_.size());
   const int64_t finished = step.dropped + step.groups;
   stats.set_dropped_fraction(finished == 0 ? 0 : static_cast<double>(step.dropped) / static_cast<double>(finished));
@@ -407,7 +364,7 @@ absl::StatusOr<v1::EvalStatusResponse> Scheduler::EvalStatus(int64_t version) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   INGOT_ASSIGN_OR_RETURN(v1::EvalStatusResponse status, evals_.Status(version));
-  if (!status.done()) INGOT_RETURN_IF_ERROR(CheckUnstarted(status.failed() == status.total()));
+  if (!status.done()) INGOT_RETURN_IF_ERROR(halt_.CheckUnstarted(status.failed() == status.total()));
   return status;
 }
 

@@ -62,6 +62,7 @@
 #include "scheduler/eval_board.h"
 #include "scheduler/grade_board.h"
 #include "scheduler/grader.h"
+#include "scheduler/halt_rules.h"
 #include "scheduler/journal_writer.h"
 #include "scheduler/options.h"
 #include "scheduler/policy.h"
@@ -177,8 +178,6 @@ class Scheduler final : public Client {
   void AskGrader(const EndedGroup& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WriteOutcome(int64_t group_id, const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountTerms(const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once give_up_groups groups in a row failed because of one term.
-  absl::Status CheckFailedTerms() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // The end of the journal records whose groups' trees may be deleted.
   int64_t TrimEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -203,23 +202,6 @@ class Scheduler final : public Client {
   // Journals that the run went back to `version`, and fences the running episodes of later versions.
   absl::Status GoBackTo(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string WhyNoBatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once every task was used and the groups that remain make no batch.
-  absl::Status CheckTasksLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION of CheckUnstarted, or once more groups than the budget failed in a row, for give_up_seconds.
-  absl::Status CheckFailures() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // FAILED_PRECONDITION once give_up_equal groups in a row were dropped.
-  absl::Status CheckEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::string DescribeEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // the rewards, and the last group
-  // Warns once, at a quarter of that.
-  void WarnOfEqual() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // 0 = no number of dropped groups ends the run.
-  int64_t MostEqual() const { return options_.max_drops_per_batch > 0 ? 0 : options_.give_up_equal; }
-  // FAILED_PRECONDITION once give_up_unstarted episodes in a row failed in their set-up and none has finished.
-  // `all_failed`: no more episodes will come, so one failure is enough.
-  absl::Status CheckUnstarted(bool all_failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Counts an episode that was reported as ended. A failure is of the set-up if its runner says so, or if no agent has
-  // got as far as a call.
-  void CountEnd(const v1::ReportEpisodeEndRequest& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   v1::FeedStats Stats(const Step& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the gauges and wakes NextBatch.
   void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -241,6 +223,7 @@ class Scheduler final : public Client {
       ABSL_GUARDED_BY(mu_);                      // gateways by running attempt, and by some ended ones
   bool recovered_ ABSL_GUARDED_BY(mu_) = false;  // the reward stage may be asked
   JournalWriter journal_ ABSL_GUARDED_BY(mu_);
+  HaltRules halt_ ABSL_GUARDED_BY(mu_);
   SchedulerMetrics metrics_ ABSL_GUARDED_BY(mu_);
   std::vector<Step> steps_ ABSL_GUARDED_BY(mu_);  // by step; the last one's batch is not made yet
   // Engines hold policy_.live_version(); false = no MarkVersionLive since the run resumed.
@@ -249,30 +232,9 @@ class Scheduler final : public Client {
   bool shut_down_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<v1::CheckpointSaved> checkpoint_ ABSL_GUARDED_BY(mu_);  // the newest
   std::set<int64_t> kept_checkpoints_ ABSL_GUARDED_BY(mu_);             // steps that the trainer has not removed
-  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;                     // the trees of journal records below it are deleted
-  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;                     // groups, since the run's start
-  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;                      // groups, since the run's start
-  int64_t finished_episodes_ ABSL_GUARDED_BY(mu_) = 0;           // since this process's start
-  std::string last_failure_ ABSL_GUARDED_BY(mu_);                // empty = no group has failed
-  int64_t failed_in_a_row_ ABSL_GUARDED_BY(mu_) = 0;             // groups, since one finished or was dropped
-  std::chrono::nanoseconds failing_since_ ABSL_GUARDED_BY(mu_);  // of the first of them
-  // Groups dropped in a row, according to the journal, so that the count survives a restart.
-  struct EqualGroups {
-    int64_t groups = 0;
-    double low = 0, high = 0;  // bounds of their samples' returns
-    int64_t last = -1;         // id of the last of them
-  };
-  EqualGroups equal_ ABSL_GUARDED_BY(mu_);
-  // Episodes in a row that failed in their set-up (CountEnd), and the last reason. Ignored once an episode has finished
-  // since this process's start.
-  int64_t unstarted_ ABSL_GUARDED_BY(mu_) = 0;
-  std::string last_unstarted_ ABSL_GUARDED_BY(mu_);
-  // Reward terms that judged nothing in the last groups they were asked about, since this process's start.
-  struct FailedTerm {
-    int64_t groups = 0;  // in a row
-    std::string last;    // the failure of the last of them
-  };
-  std::map<std::string, FailedTerm> failed_terms_ ABSL_GUARDED_BY(mu_);  // by name
+  int64_t trimmed_ ABSL_GUARDED_BY(mu_) = 0;  // the trees of journal records below it are deleted
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;  // groups, since the run's start
+  int64_t failed_ ABSL_GUARDED_BY(mu_) = 0;   // groups, since the run's start
 };
 
 }  // namespace ingot::scheduler

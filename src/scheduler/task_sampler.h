@@ -31,6 +31,9 @@ namespace ingot::scheduler {
 
 class TaskSampler {
  public:
+  // Why Choose returns nullptr, for messages.
+  static constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
+
   // `tasks` may be empty if Choose is never called. INVALID_ARGUMENT names the first task that lacks what the settings
   // need: a difficulty or pass rate, or the weight of its domain.
   static absl::StatusOr<TaskSampler> Make(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed);
