@@ -1,5 +1,6 @@
 #include "scheduler/grade_board.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/cause.h"
@@ -43,6 +44,14 @@ bool GradeBoard::Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answ
   }
   group.answer = std::move(answer);
   return false;
+}
+
+void GradeBoard::KeepOnly(std::span<const EndedGroup> ended) {
+  std::erase_if(groups_, [&](const auto& group) {
+    const auto found = std::lower_bound(ended.begin(), ended.end(), group.first,
+                                        [](const EndedGroup& one, int64_t id) { return one.group_id < id; });
+    return found == ended.end() || found->group_id != group.first;
+  });
 }
 
 std::string GradeBoard::LastError() const {

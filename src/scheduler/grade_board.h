@@ -12,11 +12,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "proto/reward.pb.h"
 #include "scheduler/grader.h"
+#include "scheduler/train_groups.h"
 
 namespace ingot::scheduler {
 
@@ -36,6 +38,8 @@ class GradeBoard {
   // The error of the oldest group whose request failed; empty = none.
   std::string LastError() const;
   void Forget(int64_t group_id) { groups_.erase(group_id); }
+  // Forgets the groups that are not in `ended`, which ascends.
+  void KeepOnly(std::span<const EndedGroup> ended);
   int64_t size() const { return static_cast<int64_t>(groups_.size()); }
 
  private:

@@ -1,4 +1,5 @@
-// Decides what happens to a group whose samples have ended: it gets its reward, is dropped, or fails.
+#include "scheduler/outcomes.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -6,7 +7,6 @@
 #include "base/cause.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "scheduler/scheduler.h"
 #include "tree/episode_return.h"
 
 namespace ingot::scheduler {
@@ -21,31 +21,49 @@ std::string WhyUngraded(const v1::GradeResponse& graded) {
 
 }  // namespace
 
-absl::Status Scheduler::DecideOutcomes() {
+Outcomes::Outcomes(const SchedulerOptions& options, const Grading& grading, const base::Clock& clock,
+                   SchedulerMetrics metrics, OnGraded on_graded)
+    : options_(options),
+      grading_(grading),
+      clock_(clock),
+      metrics_(metrics),
+      on_graded_(std::move(on_graded)),
+      grades_(grading) {}
+
+absl::StatusOr<bool> Outcomes::Decide(JournaledRun& run) {
   bool changed = false;
-  for (const EndedGroup& ended : groups_.Ended()) {
-    std::optional<Outcome> outcome = OutcomeOf(ended);
+  const std::vector<EndedGroup> all = run.groups().Ended();
+  grades_.KeepOnly(all);  // an outcome whose write failed may be in the journal by now
+  for (const EndedGroup& ended : all) {
+    const std::optional<Outcome> outcome = OutcomeOf(ended);
     if (!outcome.has_value()) continue;
-    INGOT_RETURN_IF_ERROR(WriteOutcome(ended.group_id, *outcome));
-    CountTerms(*outcome);
+    INGOT_RETURN_IF_ERROR(Write(ended.group_id, *outcome, run));
+    grades_.Forget(ended.group_id);
+    if (!outcome->failed_term.empty()) metrics_.CountFailedTerm(outcome->failed_term);
+    run.halt().TermsAsked(outcome->terms, outcome->failed_term, outcome->failure);
     changed = true;
   }
-  // An evaluation whose agents never started says nothing about the policy: its result is not journalled.
-  while (const auto done = evals_.NextResult()) {
-    if (const auto status = evals_.Status(done->version());
-        status.ok() && status->failed() == status->total() && !halt_.CheckUnstarted(true).ok()) {
+  INGOT_ASSIGN_OR_RETURN(const bool results, WriteEvalResults(run));
+  return changed || results;
+}
+
+absl::StatusOr<bool> Outcomes::WriteEvalResults(JournaledRun& run) {
+  bool changed = false;
+  while (const auto done = run.evals().NextResult()) {
+    // An evaluation whose agents never started says nothing about the policy: its result is not journalled.
+    if (const auto status = run.evals().Status(done->version());
+        status.ok() && status->failed() == status->total() && !run.halt().CheckUnstarted(/*all_failed=*/true).ok()) {
       break;
     }
     v1::JournalRecord record;
     *record.mutable_eval() = *done;
-    INGOT_RETURN_IF_ERROR(Write(std::move(record)));
+    INGOT_RETURN_IF_ERROR(run.Write(std::move(record)));
     changed = true;
   }
-  if (changed) NotifyChange();
-  return absl::OkStatus();
+  return changed;
 }
 
-std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) {
+std::optional<Outcomes::Outcome> Outcomes::OutcomeOf(const EndedGroup& ended) {
   Outcome outcome;
   outcome.failure = ended.failure;
   if (!ended.failure.empty()) return outcome;
@@ -56,16 +74,18 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
     outcome.equal = ended.returns.size() > 1 && tree::SameReturn(*low, *high);
     return outcome;
   }
-  if (!recovered_) return std::nullopt;
+  if (!asking_) return std::nullopt;
   const GradeBoard::Turn turn = grades_.Next(ended.group_id, clock_.Now());
-  if (turn.ask) AskGrader(ended);
+  if (turn.ask) Ask(ended);
   if (!turn.answer.has_value()) return std::nullopt;
-  if (!turn.answer->ok()) {
-    outcome.failure = absl::StrCat("it got no reward: ", turn.answer->status().message());
-    outcome.failed_term = base::CauseOf(turn.answer->status());
-    return outcome;
-  }
-  const v1::GradeResponse& graded = **turn.answer;
+  if (turn.answer->ok()) return Judged(ended, **turn.answer);
+  outcome.failure = absl::StrCat("it got no reward: ", turn.answer->status().message());
+  outcome.failed_term = base::CauseOf(turn.answer->status());
+  return outcome;
+}
+
+Outcomes::Outcome Outcomes::Judged(const EndedGroup& ended, const v1::GradeResponse& graded) {
+  Outcome outcome;
   outcome.equal = graded.equal();
   outcome.success = SuccessOf({graded.outcomes().begin(), graded.outcomes().end()});
   for (const double value : graded.returns()) {
@@ -84,7 +104,7 @@ std::optional<Scheduler::Outcome> Scheduler::OutcomeOf(const EndedGroup& ended) 
   return outcome;
 }
 
-std::optional<double> Scheduler::SuccessOf(const std::vector<double>& outcomes) const {
+std::optional<double> Outcomes::SuccessOf(const std::vector<double>& outcomes) const {
   int64_t judged = 0, succeeded = 0;
   for (const double outcome : outcomes) {
     if (!std::isfinite(outcome)) continue;
@@ -95,35 +115,25 @@ std::optional<double> Scheduler::SuccessOf(const std::vector<double>& outcomes) 
   return static_cast<double>(succeeded) / static_cast<double>(judged);
 }
 
-void Scheduler::AskGrader(const EndedGroup& ended) {
+void Outcomes::Ask(const EndedGroup& ended) const {
   v1::GradeRequest request;
   request.set_group_id(ended.group_id);
   request.set_admitted_version(ended.admitted_version);
-  grading_.executor->Post([this, request] {
-    absl::StatusOr<v1::GradeResponse> graded = grading_.grader->Grade(request);
-    base::MutexLock lock(mu_);
-    if (shut_down_) return;
-    const absl::Status attempt = graded.status();
-    if (grades_.Answer(request.group_id(), std::move(graded), clock_.Now())) {
-      INGOT_LOG(warn, "group {} has no reward yet; judging is retried until rewards.deadline_s = {} has passed: {}",
-                request.group_id(), grading_.deadline_s, std::string(attempt.message()));
-    }
-    // A failed write is resolved by the next call.
-    if (const absl::Status decided = Prepare(); !decided.ok()) {
-      INGOT_LOG(warn, "the reward of group {} is not in the journal yet: {}", request.group_id(),
-                std::string(decided.message()));
-    }
+  grading_.executor->Post([grader = grading_.grader, on_graded = on_graded_, request] {
+    on_graded(request.group_id(), grader->Grade(request));
   });
 }
 
-void Scheduler::CountTerms(const Outcome& outcome) {
-  if (!outcome.failed_term.empty()) metrics_.CountFailedTerm(outcome.failed_term);
-  halt_.TermsAsked(outcome.terms, outcome.failed_term, outcome.failure);
+void Outcomes::Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> graded) {
+  const absl::Status attempt = graded.status();
+  if (!grades_.Answer(group_id, std::move(graded), clock_.Now())) return;
+  INGOT_LOG(warn, "group {} has no reward yet; judging is retried until rewards.deadline_s = {} has passed: {}",
+            group_id, grading_.deadline_s, std::string(attempt.message()));
 }
 
-absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
+absl::Status Outcomes::Write(int64_t group_id, const Outcome& outcome, JournaledRun& run) {
   const bool drop = options_.drop_zero_variance && outcome.equal &&
-                    (options_.max_drops_per_batch == 0 || steps_.back().dropped < options_.max_drops_per_batch);
+                    (options_.max_drops_per_batch == 0 || run.steps().current().dropped < options_.max_drops_per_batch);
   v1::JournalRecord record;
   if (outcome.failure.empty() && !drop) {
     v1::GroupRewarded& rewarded = *record.mutable_rewarded();
@@ -131,7 +141,7 @@ absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
     rewarded.mutable_returns()->Add(outcome.returns.begin(), outcome.returns.end());
     rewarded.set_equal(outcome.equal);
     if (outcome.success.has_value()) rewarded.set_success(*outcome.success);
-    return Write(std::move(record));
+    return run.Write(std::move(record));
   }
   v1::GroupClosed& closed = *record.mutable_closed();
   closed.set_group_id(group_id);
@@ -142,8 +152,8 @@ absl::Status Scheduler::WriteOutcome(int64_t group_id, const Outcome& outcome) {
     if (outcome.success.has_value()) closed.set_success(*outcome.success);
   }
   if (!outcome.failure.empty()) INGOT_LOG(warn, "group {} failed: {}", group_id, outcome.failure);
-  INGOT_RETURN_IF_ERROR(Write(std::move(record)));
-  if (drop) halt_.WarnOfEqual();
+  INGOT_RETURN_IF_ERROR(run.Write(std::move(record)));
+  if (drop) run.halt().WarnOfEqual();
   return absl::OkStatus();
 }
 

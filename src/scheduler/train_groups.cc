@@ -36,6 +36,7 @@ void TrainGroups::Add(const v1::GroupAdmitted& admitted) {
     group.newest.resize(group.samples.size());
   }
   waiting_.insert(admitted.group_id());
+  if (!admitted.name().empty()) named_[admitted.name()] = admitted.group_id();
 }
 
 size_t TrainGroups::Leaves(const Group& group) {
@@ -308,6 +309,11 @@ void TrainGroups::FinishRestore() {
     }
     Update(group_id, group);
   }
+}
+
+std::optional<int64_t> TrainGroups::Named(const std::string& name) const {
+  const auto it = named_.find(name);
+  return it == named_.end() ? std::nullopt : std::optional(it->second);
 }
 
 std::vector<EndedGroup> TrainGroups::Ended() const {

@@ -100,6 +100,8 @@ class TrainGroups {
   void Restore(const v1::Episode& episode);
   void FinishRestore();
 
+  // The group that clients call by this name (AdmitRequest.group), even after Remove; nullopt = none had it.
+  std::optional<int64_t> Named(const std::string& name) const;
   // The ended groups without an outcome, by id.
   std::vector<EndedGroup> Ended() const;
 
@@ -165,7 +167,8 @@ class TrainGroups {
   int64_t live_version_ = 0;
   bool evaluating_ = false;
   std::map<int64_t, Group> groups_;
-  std::set<int64_t> waiting_;  // groups that have not ended and have a waiting sample
+  std::map<std::string, int64_t> named_;  // every group that was added with a name
+  std::set<int64_t> waiting_;             // groups that have not ended and have a waiting sample
   std::set<std::pair<std::chrono::nanoseconds, int64_t>> deadlines_;
   std::set<int64_t> ended_;  // groups without an outcome
   int64_t running_ = 0;      // attempts

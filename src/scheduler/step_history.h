@@ -1,0 +1,62 @@
+// The batches of a run and the groups that ended before each, by step. Follows the journal, live and replayed. Not
+// thread safe.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "scheduler/train_groups.h"
+
+namespace ingot::scheduler {
+
+class StepHistory {
+ public:
+  // One batch: its groups, and the groups dropped since the previous batch.
+  struct Step {
+    int64_t journal_index = -1;  // of its Batch record; -1 = not made yet (the last Step), or in a lost journal
+    RewardSum rewards;           // of its groups and of the dropped ones
+    int64_t dropped = 0;         // groups
+    int64_t groups = 0;          // in the batch
+  };
+
+  // The journal begins at this step. REQUIRES: nothing was counted.
+  void BeginAt(int64_t step) { steps_.resize(static_cast<size_t>(step) + 1); }
+  // `returns`: of the group's samples.
+  void AddDropped(std::span<const double> returns) {
+    Step& step = steps_.back();
+    step.rewards.sum += std::accumulate(returns.begin(), returns.end(), 0.0);
+    step.rewards.episodes += std::ssize(returns);
+    ++step.dropped;
+    ++dropped_;
+  }
+  void AddFailed() { ++failed_; }
+  // The batch of the current step is made, and the next step begins. `rewards`: of each of its groups.
+  void AddBatch(int64_t journal_index, std::span<const RewardSum> rewards) {
+    Step& step = steps_.back();
+    step.journal_index = journal_index;
+    step.groups = std::ssize(rewards);
+    for (const RewardSum& group : rewards) {
+      step.rewards.sum += group.sum;
+      step.rewards.episodes += group.episodes;
+    }
+    steps_.emplace_back();
+  }
+
+  // The step whose batch is not made yet.
+  const Step& current() const { return steps_.back(); }
+  // The last step with a batch; the current step if there is none.
+  const Step& last_made() const { return steps_.size() > 1 ? steps_[steps_.size() - 2] : steps_.back(); }
+  // REQUIRES: 0 <= step, and not above the current step.
+  const Step& at(int64_t step) const { return steps_[static_cast<size_t>(step)]; }
+  int64_t dropped() const { return dropped_; }  // groups, since the run's start
+  int64_t failed() const { return failed_; }    // groups, since the run's start
+
+ private:
+  std::vector<Step> steps_ = std::vector<Step>(1);
+  int64_t dropped_ = 0;
+  int64_t failed_ = 0;
+};
+
+}  // namespace ingot::scheduler
