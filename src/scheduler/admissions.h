@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/journaled_run.h"
+#include "scheduler/journal/journaled_run.h"
 #include "scheduler/options.h"
 #include "scheduler/scheduler_metrics.h"
 

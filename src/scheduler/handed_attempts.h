@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "datapool/client.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/journaled_run.h"
+#include "scheduler/journal/journaled_run.h"
 
 namespace ingot::scheduler {
 

@@ -23,7 +23,7 @@
 #include "proto/reward.pb.h"
 #include "scheduler/grade_board.h"
 #include "scheduler/grader.h"
-#include "scheduler/journaled_run.h"
+#include "scheduler/journal/journaled_run.h"
 #include "scheduler/options.h"
 #include "scheduler/scheduler_metrics.h"
 #include "scheduler/train_groups.h"

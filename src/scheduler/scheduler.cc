@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "scheduler/recovery.h"
+#include "scheduler/journal/recovery.h"
 
 namespace ingot::scheduler {
 namespace {

@@ -1,25 +1,26 @@
-// The scheduler: admits episodes and feeds batches to the trainer. It guards the windowed FIFO (policy.h) with one lock
-// and a journal.
+// The scheduler: admits episodes and feeds batches to the trainer. It guards plain objects, which decide, with one lock.
 //
-//   calls                                               parts, guarded by the lock
-//   Admit --> ticket (group, sample, attempt)           admissions_   which sample a client gets
-//   ReportEpisodeEnd, Reconcile --> sample done,        handed_       which gateway an attempt was handed to
-//                    or tried again
-//                --> group complete --> reward stage    outcomes_     groups that ended: rewarded, dropped or failed
-//                --> its outcome is journalled
-//   NextBatch <-- P groups, journalled                  run_          the run's state and journal: the windowed FIFO,
-//   MarkVersionLive --> slots released                                groups, tasks, evaluations, rules that end it
-//   Tick --> trees of old steps deleted                 trimmer_      which were deleted; without the lock
+//   call                        done by                    which
+//   Admit                   --> Admissions                 hands out a sample: of an evaluation, a group, a new group
+//   ReportEpisodeEnd        --> JournaledRun               notes that a sample is done or tried again
+//   Reconcile               --> HandedAttempts             finds the ends that a gateway did not report
+//   every call              --> Outcomes                   asks for the reward of complete groups and journals it
+//   NextBatch               --> JournaledRun, HaltRules    has the next P groups, or says why the run must end
+//   MarkVersionLive, others --> JournaledRun               journals it and applies it: slots are released
+//   Tick                    --> TreeTrimmer                deletes the trees of old steps, without the lock
+//
+// JournaledRun owns the state of the run (journal/journaled_run.h): the windowed FIFO, the groups, the tasks, the
+// evaluations, the batches. The others change it only through its records and samples, and know no scheduler.
 //
 // Journal. Every event that the next start cannot read from the pool's episodes is a journal record: GroupAdmitted,
-// GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone (journaled_run.h). The pool's episodes show
-// which samples are done (recovery.h), so a replayed scheduler makes the same decisions.
+// GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. The pool's episodes show which samples are
+// done (journal/recovery.h). So a replayed scheduler makes the same decisions.
 //
 // Branching. The journal's GroupAdmitted says how a group branches; the forks themselves are in the pool's episodes
 // (train_groups.h), which are durable before an end is reported. A restart thus needs no record of a fork.
 //
 // A write that fails changes nothing, and its call fails. The record is then unresolved: it may be in the journal, or
-// may still get there. The next call sends it again before anything else (journal_writer.h).
+// may still get there. The next call sends it again before anything else (journal/journal_writer.h).
 //
 // Resume. A run that goes back to checkpoint c replays the batches c, c + 1, ... from the journal. Versions above c are
 // no longer live, and the groups of those batches hold their slots until they are. The scheduler learns of it from
@@ -47,7 +48,7 @@
 #include "scheduler/client.h"
 #include "scheduler/grader.h"
 #include "scheduler/handed_attempts.h"
-#include "scheduler/journaled_run.h"
+#include "scheduler/journal/journaled_run.h"
 #include "scheduler/options.h"
 #include "scheduler/outcomes.h"
 #include "scheduler/resume_point.h"

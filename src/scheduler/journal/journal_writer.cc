@@ -1,4 +1,4 @@
-#include "scheduler/journal_writer.h"
+#include "scheduler/journal/journal_writer.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "scheduler/recovery.h"
+#include "scheduler/journal/recovery.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "scheduler/journaled_run.h"
+#include "scheduler/journal/journaled_run.h"
 
 #include <span>
 #include <utility>

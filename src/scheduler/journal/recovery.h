@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "datapool/client.h"
-#include "scheduler/journaled_run.h"
+#include "scheduler/journal/journaled_run.h"
 #include "scheduler/resume_point.h"
 
 namespace ingot::scheduler {

@@ -1,4 +1,4 @@
-#include "scheduler/halt_rules.h"
+#include "scheduler/journal/halt_rules.h"
 
 #include <algorithm>
 
