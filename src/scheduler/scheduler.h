@@ -1,4 +1,5 @@
-// The scheduler: admits episodes and feeds batches to the trainer. It guards plain objects, which decide, with one lock.
+// The scheduler: admits episodes and feeds batches to the trainer. Plain objects decide, and it guards them with one
+// lock.
 //
 //   call                        done by                    which
 //   Admit                   --> Admissions                 hands out a sample: of an evaluation, a group, a new group

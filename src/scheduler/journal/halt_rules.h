@@ -4,7 +4,7 @@
 //   failed        more than B groups failed and none finished for give_up_seconds             CheckGroups
 //   equal         give_up_equal groups in a row were dropped for equal rewards                CheckGroups
 //   used up       every task was used once, and the groups that remain make no batch          CheckGroups
-//   unstarted     give_up_unstarted episodes in a row failed in their set-up, none finished   CheckUnstarted, CheckGroups
+//   unstarted     give_up_unstarted episodes in a row failed in their set-up, none finished   CheckUnstarted, and above
 //   failed term   give_up_groups groups in a row failed because of one reward term            CheckTerms
 //
 // Counts of groups follow the journal, live and replayed, so they survive a restart. Episodes and terms are counted

@@ -1,5 +1,5 @@
-// Recovery of a run: the journal shows which groups are rewarded and consumed, the pool's episodes show which samples of
-// the other groups are done.
+// Recovery of a run: the journal shows which groups are rewarded and consumed, the pool's episodes show which samples
+// of the other groups are done.
 //
 // A sample is done if its largest attempt is FINISHED in the pool, reported or not. An attempt that is open there is
 // running, and its gateway reports its end. So the run makes the same decisions as before, and hands out no sample that
@@ -19,8 +19,8 @@
 
 namespace ingot::scheduler {
 
-// Restores `run` from the journal and the episodes of `pool`. `resume`, and errors: as of Scheduler::Recover. Blocks for
-// the pool. REQUIRES: `run` is new.
+// Restores `run` from the journal and the episodes of `pool`. `resume`, and errors: as of Scheduler::Recover. Blocks
+// for the pool. REQUIRES: `run` is new.
 absl::Status RecoverRun(datapool::Client& pool, const base::Clock& clock, const std::optional<ResumePoint>& resume,
                         JournaledRun& run);
 
