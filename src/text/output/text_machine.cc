@@ -32,21 +32,6 @@ bool TextMachine::Step() {
   return false;
 }
 
-size_t TextMachine::SpaceEnd(size_t from) {
-  const size_t end = in_.find_first_not_of(kWhiteSpace, std::max(from, scan_));
-  scan_ = std::min(end, in_.size());
-  return scan_;
-}
-
-bool TextMachine::StandsAt(size_t at, std::string_view literal) const {
-  return !literal.empty() && std::string_view(in_).substr(at).starts_with(literal);
-}
-
-bool TextMachine::MayStandAt(size_t at, std::string_view literal) const {
-  return !final_ && !literal.empty() && in_.size() - at < literal.size() &&
-         literal.starts_with(std::string_view(in_).substr(at));
-}
-
 bool TextMachine::StepStart() {
   if (!row_.think_begin.empty()) {
     const size_t at = SpaceEnd(0);
@@ -211,6 +196,78 @@ void TextMachine::EndSection() {
   after_call_ = section_has_call_;
   Enter(State::kContent);
 }
+
+// ---- A call -------------------------------------------------------------------------------------------------------
+
+bool TextMachine::StepCall() {
+  if (AtProgramEnd()) {
+    NextProgram();
+    return true;
+  }
+  const Match match = StepElement();
+  if (match == Match::kMore && !final_) return false;
+  if (match != Match::kDone) Fail();
+  return true;
+}
+
+void TextMachine::NextProgram() {
+  if (program_ == &section_->end) {
+    if (!section_has_call_) Content(std::string_view(in_).substr(hold_, at_ - hold_));
+    hold_ = at_;
+    EndSection();
+  } else if (program_ == &section_->call) {
+    section_has_call_ = true;
+    EndCall();
+    hold_ = at_;
+    Enter(State::kBetween);
+  } else {
+    StartProgram(section_->call);
+  }
+}
+
+void TextMachine::Fail() {
+  if (held_arguments() > 0) {
+    hold_ = after_arguments_;
+    DropHeldArguments();
+  }
+  const std::string_view raw = std::string_view(in_).substr(hold_, at_ - hold_);
+  if (program_ == &section_->end) {
+    out_.malformed = true;
+    if (!section_has_call_) Content(raw);
+    hold_ = at_;
+    EndSection();
+    return;
+  }
+  if (committed_) {
+    out_.malformed = true;
+    broken_ = InArguments() ? BrokenPart::kArguments : BrokenPart::kJunk;
+    if (broken_ == BrokenPart::kArguments) {
+      BreakArguments(raw);
+    } else {
+      const size_t first = raw.find_first_not_of(kWhiteSpace);
+      junk_begun_ = first != std::string_view::npos;
+      if (junk_begun_) Content(raw.substr(first));
+      BeginCall();
+    }
+    hold_ = at_;
+    Enter(State::kBroken);
+    return;
+  }
+  const bool is_text = bare_ && !begun_;
+  Content(raw);
+  hold_ = at_;
+  BeginCall();
+  if (is_text) {
+    after_call_ = false;
+    Enter(State::kContent);
+  } else {
+    out_.malformed = true;
+    broken_ = BrokenPart::kContent;
+    Enter(State::kBroken);
+  }
+}
+
+// ---- After a call -------------------------------------------------------------------------------------------------
 
 bool TextMachine::StepBetween() {
   const Section& section = *section_;

@@ -1,6 +1,8 @@
-#include <algorithm>
+#include "text/output/call_machine.h"
 
-#include "text/output/text_machine.h"
+#include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace ingot::text {
 namespace {
@@ -40,7 +42,22 @@ std::string NameOfId(std::string_view id, const OutputRow& row) {
 
 }  // namespace
 
-void TextMachine::StartProgram(const Program& program) {
+size_t CallMachine::SpaceEnd(size_t from) {
+  const size_t end = in_.find_first_not_of(kWhiteSpace, std::max(from, scan_));
+  scan_ = std::min(end, in_.size());
+  return scan_;
+}
+
+bool CallMachine::StandsAt(size_t at, std::string_view literal) const {
+  return !literal.empty() && std::string_view(in_).substr(at).starts_with(literal);
+}
+
+bool CallMachine::MayStandAt(size_t at, std::string_view literal) const {
+  return !final_ && !literal.empty() && in_.size() - at < literal.size() &&
+         literal.starts_with(std::string_view(in_).substr(at));
+}
+
+void CallMachine::StartProgram(const Program& program) {
   program_ = &program;
   element_ = 0;
   part_ = Part::kBegin;
@@ -49,96 +66,33 @@ void TextMachine::StartProgram(const Program& program) {
   scan_ = at_;
 }
 
-void TextMachine::NextProgram() {
-  if (program_ == &section_->end) {
-    if (!section_has_call_) Content(std::string_view(in_).substr(hold_, at_ - hold_));
-    hold_ = at_;
-    EndSection();
-  } else if (program_ == &section_->call) {
-    section_has_call_ = true;
-    EndCall();
-    hold_ = at_;
-    Enter(State::kBetween);
-  } else {
-    StartProgram(section_->call);
-  }
+CallMachine::Match CallMachine::StepElement() {
+  const Match match = Run((*program_)[element_]);
+  if (match != Match::kDone) return match;
+  ++element_;
+  part_ = Part::kBegin;
+  scan_ = at_;
+  if (committed_) (held_arguments() == 0 ? hold_ : after_arguments_) = at_;
+  return Match::kDone;
 }
 
-bool TextMachine::StepCall() {
-  if (element_ == program_->size()) {
-    NextProgram();
-    return true;
-  }
-  switch (Run((*program_)[element_])) {
-    case Match::kMore:
-      if (!final_) return false;
-      Fail();
-      return true;
-    case Match::kFail:
-      Fail();
-      return true;
-    case Match::kDone:
-      ++element_;
-      part_ = Part::kBegin;
-      scan_ = at_;
-      if (committed_) (held_arguments() == 0 ? hold_ : after_arguments_) = at_;
-      return true;
-  }
-  return false;
+bool CallMachine::InArguments() const {
+  const Element::Kind kind = (*program_)[element_].kind;
+  return kind == Element::kJson ||
+         (kind == Element::kObject && part_ == Part::kValue && role_ == Role::kArguments && !repeated_);
 }
 
-void TextMachine::Fail() {
-  if (held_arguments() > 0) {
-    hold_ = after_arguments_;
-    DropHeldArguments();
-  }
-  const std::string_view raw = std::string_view(in_).substr(hold_, at_ - hold_);
-  if (program_ == &section_->end) {
-    out_.malformed = true;
-    if (!section_has_call_) Content(raw);
-    hold_ = at_;
-    EndSection();
-    return;
-  }
-  if (committed_) {
-    out_.malformed = true;
-    const Element::Kind kind = (*program_)[element_].kind;
-    const bool in_arguments = kind == Element::kJson || (kind == Element::kObject && part_ == Part::kValue &&
-                                                         role_ == Role::kArguments && !repeated_);
-    broken_ = in_arguments ? BrokenPart::kArguments : BrokenPart::kJunk;
-    if (in_arguments) {
-      // A string without an end has taken the whole text.
-      if (!json_.in_string() || !envelope_.whole()) AddArguments(raw);
-      std::vector<std::string_view> literals = EnvelopeLiterals();
-      if (!section_->call_end.empty()) literals.pop_back();  // the broken text ends before it
-      const size_t needed = literals.size();
-      const bool braces = kind == Element::kObject;
-      envelope_ = EnvelopeScanner(std::move(literals), needed, braces ? std::optional(json_.depth()) : std::nullopt);
-    } else {
-      const size_t first = raw.find_first_not_of(kWhiteSpace);
-      junk_begun_ = first != std::string_view::npos;
-      if (junk_begun_) Content(raw.substr(first));
-      BeginCall();
-    }
-    hold_ = at_;
-    Enter(State::kBroken);
-    return;
-  }
-  const bool is_text = bare_ && !begun_;
-  Content(raw);
-  hold_ = at_;
-  BeginCall();
-  if (is_text) {
-    after_call_ = false;
-    Enter(State::kContent);
-  } else {
-    out_.malformed = true;
-    broken_ = BrokenPart::kContent;
-    Enter(State::kBroken);
-  }
+void CallMachine::BreakArguments(std::string_view raw) {
+  // A string without an end has taken the whole text.
+  if (!json_.in_string() || !envelope_.whole()) AddArguments(raw);
+  std::vector<std::string_view> literals = EnvelopeLiterals();
+  if (!section_->call_end.empty()) literals.pop_back();  // the broken text ends before it
+  const size_t needed = literals.size();
+  const bool braces = (*program_)[element_].kind == Element::kObject;
+  envelope_ = EnvelopeScanner(std::move(literals), needed, braces ? std::optional(json_.depth()) : std::nullopt);
 }
 
-TextMachine::Match TextMachine::Run(const Element& element) {
+CallMachine::Match CallMachine::Run(const Element& element) {
   switch (element.kind) {
     case Element::kLiteral:
       return RunLiteral(element.text);
@@ -169,7 +123,7 @@ TextMachine::Match TextMachine::Run(const Element& element) {
   }
 }
 
-TextMachine::Match TextMachine::RunLiteral(std::string_view text) {
+CallMachine::Match CallMachine::RunLiteral(std::string_view text) {
   if (StandsAt(at_, text)) {
     at_ += text.size();
     return Match::kDone;
@@ -177,14 +131,14 @@ TextMachine::Match TextMachine::RunLiteral(std::string_view text) {
   return MayStandAt(at_, text) ? Match::kMore : Match::kFail;
 }
 
-TextMachine::Match TextMachine::RunSpace() {
+CallMachine::Match CallMachine::RunSpace() {
   const size_t end = SpaceEnd(at_);
   if (end == in_.size() && !final_) return Match::kMore;
   at_ = end;
   return Match::kDone;
 }
 
-TextMachine::Match TextMachine::RunName(bool is_id) {
+CallMachine::Match CallMachine::RunName(bool is_id) {
   size_t end = at_;
   while (end < in_.size() && end - at_ <= kMaxName && IsNameByte(in_[end])) ++end;
   if (end - at_ > kMaxName) return Match::kFail;
@@ -203,14 +157,14 @@ TextMachine::Match TextMachine::RunName(bool is_id) {
 }
 
 // `written`: the bytes of the arguments' last brace in the text, directly before at_; 0 = it was added, not written.
-void TextMachine::ArgumentsDone(size_t written) {
+void CallMachine::ArgumentsDone(size_t written) {
   HoldArguments();
   if (held_arguments() == 0) return;
   hold_ = at_ - written;
   after_arguments_ = at_;
 }
 
-TextMachine::Match TextMachine::CheckArguments() {
+CallMachine::Match CallMachine::CheckArguments() {
   if (base::ParseJson(call().arguments_json).ok()) {
     ArgumentsDone(1);
     return Match::kDone;
@@ -222,7 +176,7 @@ TextMachine::Match TextMachine::CheckArguments() {
 
 // Adds bytes of the text to the arguments. The end of a string is held while it may be the call's envelope instead, of a
 // string without an end.
-void TextMachine::TakeArguments(size_t used) {
+void CallMachine::TakeArguments(size_t used) {
   const size_t end = at_ + used;
   for (; at_ < end; ++at_) envelope_.Read(in_[at_]);
   const size_t from = committed_ ? hold_ : end - used;
@@ -232,14 +186,14 @@ void TextMachine::TakeArguments(size_t used) {
 }
 
 // The literals of the current call after its arguments.
-std::vector<std::string_view> TextMachine::EnvelopeLiterals() const {
+std::vector<std::string_view> CallMachine::EnvelopeLiterals() const {
   std::vector<std::string_view> literals;
   if ((*program_)[element_].kind == Element::kObject) literals.emplace_back("}");
   AppendLiterals(*program_, element_ + 1, literals);
   return literals;
 }
 
-void TextMachine::BeginArguments() {
+void CallMachine::BeginArguments() {
   if (committed_) hold_ = at_;
   json_ = {};
   std::vector<std::string_view> literals = EnvelopeLiterals();
@@ -248,7 +202,7 @@ void TextMachine::BeginArguments() {
   envelope_ = EnvelopeScanner(std::move(literals), needed, std::nullopt);
 }
 
-TextMachine::Match TextMachine::RunJson() {
+CallMachine::Match CallMachine::RunJson() {
   if (part_ == Part::kBegin) {
     if (at_ == in_.size()) return Match::kMore;
     if (in_[at_] != '{') return Match::kFail;
@@ -265,7 +219,7 @@ TextMachine::Match TextMachine::RunJson() {
 
 // ---- {object} -----------------------------------------------------------------------------------------------------
 
-TextMachine::Match TextMachine::RunObject() {
+CallMachine::Match CallMachine::RunObject() {
   while (true) {
     if (part_ == Part::kKey || part_ == Part::kValue) {
       size_t used = 0;
@@ -314,7 +268,7 @@ TextMachine::Match TextMachine::RunObject() {
   }
 }
 
-TextMachine::Match TextMachine::ObjectKeyDone() {
+CallMachine::Match CallMachine::ObjectKeyDone() {
   const auto parsed = base::ParseJson(TextOf(std::string_view(in_).substr(value_, at_ - value_)));
   if (!parsed.ok()) return Match::kFail;
   const std::string key(parsed->get_string());
@@ -328,7 +282,7 @@ TextMachine::Match TextMachine::ObjectKeyDone() {
   return Match::kDone;
 }
 
-TextMachine::Match TextMachine::ObjectValueBegin() {
+CallMachine::Match CallMachine::ObjectValueBegin() {
   const char c = in_[at_];
   if ((role_ == Role::kName && c != '"') || (role_ == Role::kArguments && c != '{')) return Match::kFail;
   if (committed_ && (role_ == Role::kName || role_ == Role::kArguments)) {
@@ -346,7 +300,7 @@ TextMachine::Match TextMachine::ObjectValueBegin() {
   return Match::kDone;
 }
 
-TextMachine::Match TextMachine::ObjectValueDone() {
+CallMachine::Match CallMachine::ObjectValueDone() {
   part_ = Part::kAfterValue;
   if (role_ == Role::kArguments && !repeated_) return CheckArguments();
   const auto parsed = base::ParseJson(TextOf(std::string_view(in_).substr(value_, at_ - value_)));

@@ -1,9 +1,9 @@
-// TextMachine: arguments that are not JSON, {parameters} and {keywords}.
+// CallMachine: arguments that are not JSON, {parameters} and {keywords}.
 #include <algorithm>
 #include <cctype>
 
+#include "text/output/call_machine.h"
 #include "text/output/python_literal.h"
-#include "text/output/text_machine.h"
 
 namespace ingot::text {
 namespace {
@@ -16,7 +16,7 @@ bool IsWordByte(char c) { return std::isalnum(static_cast<unsigned char>(c)) || 
 
 // ---- {parameters} -------------------------------------------------------------------------------------------------
 
-TextMachine::Match TextMachine::RunParameters() {
+CallMachine::Match CallMachine::RunParameters() {
   if (part_ == Part::kBegin) {
     CommitCall();
     call().arguments_json = "{";
@@ -48,7 +48,7 @@ TextMachine::Match TextMachine::RunParameters() {
   }
 }
 
-TextMachine::Match TextMachine::RunField(const Element& element) {
+CallMachine::Match CallMachine::RunField(const Element& element) {
   switch (element.kind) {
     case Element::kLiteral:
       return RunLiteral(element.text);
@@ -72,7 +72,7 @@ TextMachine::Match TextMachine::RunField(const Element& element) {
 }
 
 // Reads text up to the next literal of the parameter's pattern.
-TextMachine::Match TextMachine::RunShortText(std::string& out) {
+CallMachine::Match CallMachine::RunShortText(std::string& out) {
   const std::string& end = row_.parameter[field_ + 1].text;
   const std::string_view window = Rest().substr(0, kMaxName + end.size());
   const size_t found = window.find(end);
@@ -84,7 +84,7 @@ TextMachine::Match TextMachine::RunShortText(std::string& out) {
 }
 
 // Whether the text at `at` may follow a value, so that the value ended before it.
-bool TextMachine::EndsValue(size_t at, bool& partial) const {
+bool CallMachine::EndsValue(size_t at, bool& partial) const {
   if (final_ && at == in_.size()) return true;
   if (section_->after_parameters.empty()) return true;
   partial = false;
@@ -96,7 +96,7 @@ bool TextMachine::EndsValue(size_t at, bool& partial) const {
   return false;
 }
 
-TextMachine::Match TextMachine::RunValue(const Element& element) {
+CallMachine::Match CallMachine::RunValue(const Element& element) {
   while (true) {
     if (close_ == kNone) {
       close_ = in_.find(element.text, scan_);
@@ -123,7 +123,7 @@ TextMachine::Match TextMachine::RunValue(const Element& element) {
   return Match::kDone;
 }
 
-void TextMachine::AddArgument(const std::string& json) {
+void CallMachine::AddArgument(const std::string& json) {
   std::string& arguments = call().arguments_json;
   if (argument_count_++ > 0) arguments += ", ";
   arguments += JsonString(key_) + ": " + json;
@@ -131,7 +131,7 @@ void TextMachine::AddArgument(const std::string& json) {
 
 // ---- {keywords} ---------------------------------------------------------------------------------------------------
 
-TextMachine::Match TextMachine::RunKeywords() {
+CallMachine::Match CallMachine::RunKeywords() {
   if (part_ == Part::kBegin) {
     argument_count_ = 0;
     part_ = Part::kKeyOrEnd;
@@ -177,7 +177,7 @@ TextMachine::Match TextMachine::RunKeywords() {
   }
 }
 
-TextMachine::Match TextMachine::KeywordBegin() {
+CallMachine::Match CallMachine::KeywordBegin() {
   const size_t at = scan_;  // after the white space
   size_t end = at;
   while (end < in_.size() && end - at <= kMaxName && IsWordByte(in_[end])) ++end;
@@ -190,7 +190,7 @@ TextMachine::Match TextMachine::KeywordBegin() {
   return Match::kDone;
 }
 
-TextMachine::Match TextMachine::KeywordValue() {
+CallMachine::Match CallMachine::KeywordValue() {
   size_t used = 0;
   const Scan scan = python_.Feed(Rest(), final_, used);
   at_ += used;
