@@ -30,6 +30,17 @@ constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
 constexpr double kLingerSeconds = 2;        // for a client that does not begin or end its side of TLS
 constexpr std::chrono::seconds kUnread(5);  // a reset this soon means that the client closed without reading the answer
 
+// Sends what the system takes now, and leaves the rest in `bytes`. False = it will take no more.
+bool SendNow(LoopSocket& socket, std::string_view& bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
 }  // namespace
 
 // Wakes a connection from any thread. Several wakes before the connection looks count as one.
@@ -251,7 +262,7 @@ LoopTask<void> Connection::TurnAway(Rejection why) {
 void Connection::Drop(const Rejection& why) {
   const std::string bytes = ReplyText(shared_.handler.Reject("", why), 11, false, false);
   std::string_view unsent = bytes;
-  if (!tls_.has_value()) SendNow(unsent);
+  if (!tls_.has_value()) SendNow(socket_, unsent);
   CloseSocket();
 }
 
@@ -392,7 +403,7 @@ bool Connection::IsReset() {
 
 // Nearly always the system takes all bytes at once: then there is nothing to wait for, and no deadline to set.
 LoopTask<bool> Connection::WriteBytes(std::string_view bytes) {
-  if (!tls_.has_value() && !SendNow(bytes)) co_return false;
+  if (!tls_.has_value() && !SendNow(socket_, bytes)) co_return false;
   if (bytes.empty()) co_return !closing_;
   const auto rest = asio::buffer(bytes.data(), bytes.size());
   Arm(options_.write_timeout_s);
@@ -406,16 +417,6 @@ LoopTask<bool> Connection::WriteBytes(std::string_view bytes) {
   }
   Disarm();
   co_return !error && !closing_;
-}
-
-bool Connection::SendNow(std::string_view& bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-    bytes.remove_prefix(static_cast<size_t>(sent));
-  }
-  return true;
 }
 
 }  // namespace ingot::http

@@ -120,8 +120,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   LoopTask<bool> WriteReply(Reply reply, unsigned version, bool keep_alive, bool is_head);
   // `bytes` must stay valid until it is done. False = the client cannot get them.
   LoopTask<bool> WriteBytes(std::string_view bytes);
-  // Sends what the system takes now, and leaves the rest in `bytes`. False = it will take no more.
-  bool SendNow(std::string_view& bytes);
   // kSilence: `seconds` passed without progress. 0 = it waits forever.
   enum class WaitResult { kProgress, kSilence, kGone };
   LoopTask<WaitResult> WaitForProgress(double seconds = 0);

@@ -62,7 +62,7 @@ absl::Status FailureStatus(const LaunchFailure& failure, const Command& command)
   }
 }
 
-// The output of a companion has no name in the sandbox: commands that have Ingot's uid could open it.
+// A file of the sandbox's folder without a name.
 absl::StatusOr<Fd> MakeLog(int sandbox) {
   Fd log(openat(sandbox, ".", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600));
   if (!log.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without files that never had a name
@@ -72,6 +72,15 @@ absl::StatusOr<Fd> MakeLog(int sandbox) {
   }
   if (!log.valid()) return ErrnoStatus(errno, "cannot make the file of a companion's output in the sandbox's folder");
   return log;
+}
+
+// The sandbox's limits, or else the substrate's.
+GroupLimits TotalsOf(const SandboxOptions& sandbox, const SubstrateOptions& usual) {
+  GroupLimits limits = usual.totals;
+  if (sandbox.totals.memory_bytes > 0) limits.memory_bytes = sandbox.totals.memory_bytes;
+  if (sandbox.totals.processes > 0) limits.processes = sandbox.totals.processes;
+  if (sandbox.totals.cpus > 0) limits.cpus = sandbox.totals.cpus;
+  return limits;
 }
 
 // Waits until the other end of a sandbox's socket is gone.
@@ -85,6 +94,24 @@ void AwaitEnd(const Fd& socket) {
 }
 
 }  // namespace
+
+absl::StatusOr<Fd> CompanionLogs::Add(const Fd& folder) {
+  INGOT_ASSIGN_OR_RETURN(Fd output, MakeLog(folder.get()));
+  Fd log(fcntl(output.get(), F_DUPFD_CLOEXEC, 3));
+  if (!log.valid()) return ErrnoStatus(errno, "cannot duplicate a descriptor");
+  logs_.push_back(std::move(log));
+  return output;
+}
+
+void CompanionLogs::Name(const Fd& folder, const std::string& path) const {
+  for (size_t i = 0; i < logs_.size(); ++i) {
+    const std::string log = absl::StrCat("/proc/self/fd/", logs_[i].get()),
+                      name = absl::StrCat("companion-", i, ".txt");
+    unlinkat(folder.get(), name.c_str(), 0);  // an agent may have put something there
+    if (linkat(AT_FDCWD, log.c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      INGOT_LOG(warn, "{} keeps no output of a companion: {}", path, std::strerror(errno));
+  }
+}
 
 absl::StatusOr<std::unique_ptr<LocalSandbox>> LocalSandbox::Make(LocalGround& ground, const SandboxOptions& options) {
   std::unique_ptr<LocalSandbox> sandbox(new LocalSandbox(ground, options));
@@ -141,7 +168,7 @@ absl::Status LocalSandbox::MakeFolders() {
 
 absl::Status LocalSandbox::MakeGroups() {
   if (ground_.groups != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(ControlGroup group, ground_.groups->NewGroup(totals()));
+    INGOT_ASSIGN_OR_RETURN(ControlGroup group, ground_.groups->NewGroup(TotalsOf(options_, ground_.options)));
     group_.emplace(std::move(group));
   }
   if (ground_.freezers != nullptr) {
@@ -154,14 +181,6 @@ DiskLimits LocalSandbox::disk_limits() const {
   const DiskLimits& usual = ground_.options.disk;
   return {.bytes = options_.disk.bytes > 0 ? options_.disk.bytes : usual.bytes,
           .files = options_.disk.files > 0 ? options_.disk.files : usual.files};
-}
-
-GroupLimits LocalSandbox::totals() const {
-  GroupLimits limits = ground_.options.totals;
-  if (options_.totals.memory_bytes > 0) limits.memory_bytes = options_.totals.memory_bytes;
-  if (options_.totals.processes > 0) limits.processes = options_.totals.processes;
-  if (options_.totals.cpus > 0) limits.cpus = options_.totals.cpus;
-  return limits;
 }
 
 LocalSandbox::~LocalSandbox() {
@@ -280,7 +299,7 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
   DiskWatch disk(path_, disk_limits(),
                  {.first = opened_.first, .uid = uid_ != nullptr ? std::optional(uid_->uid()) : std::nullopt});
   // The kernel enforces the total of a control group.
-  MemoryWatch memory(group_.has_value() ? 0 : opened_.first, totals().memory_bytes);
+  MemoryWatch memory(group_.has_value() ? 0 : opened_.first, TotalsOf(options_, ground_.options).memory_bytes);
   const int64_t kills = group_.has_value() ? group_->MemoryKills() : 0;
   LaunchFailure failure;
   auto outcome = RunInOpenSandbox(opened_.socket, start, command, limits, cancel, {&disk, &memory}, failure);
@@ -342,10 +361,7 @@ absl::StatusOr<Companion> LocalSandbox::StartCompanion(const Command& command, c
   start.stays = true;
   INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenFolder());
   Companion companion;
-  INGOT_ASSIGN_OR_RETURN(companion.output, MakeLog(folder.get()));
-  Fd log(fcntl(companion.output.get(), F_DUPFD_CLOEXEC, 3));
-  if (!log.valid()) return ErrnoStatus(errno, "cannot duplicate a descriptor");
-  logs_.push_back(std::move(log));
+  INGOT_ASSIGN_OR_RETURN(companion.output, logs_.Add(folder));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
   const Fd input(ends[0]);
@@ -374,18 +390,6 @@ absl::StatusOr<Fd> LocalSandbox::NewSocket() {
   return SocketOf(opened_.socket);
 }
 
-absl::Status LocalSandbox::NameLogs() const {
-  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenFolder());
-  for (size_t i = 0; i < logs_.size(); ++i) {
-    const std::string log = absl::StrCat("/proc/self/fd/", logs_[i].get()),
-                      name = absl::StrCat("companion-", i, ".txt");
-    unlinkat(folder.get(), name.c_str(), 0);  // an agent may have put something there
-    if (linkat(AT_FDCWD, log.c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      INGOT_LOG(warn, "{} keeps no output of a companion: {}", path_, std::strerror(errno));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::string> LocalSandbox::KeepFolders(const std::string& name,
                                                       const std::map<std::string, std::string>& beside) {
   for (const auto& [file, content] : beside) INGOT_RETURN_IF_ERROR(folder_->WriteBeside(file, content));
@@ -393,7 +397,8 @@ absl::StatusOr<std::string> LocalSandbox::KeepFolders(const std::string& name,
     base::MutexLock lock(mu_);
     Close();
   }
-  INGOT_RETURN_IF_ERROR(NameLogs());
+  INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenFolder());
+  logs_.Name(folder, path_);
   return folder_->Detach(name);
 }
 

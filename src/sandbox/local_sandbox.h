@@ -61,6 +61,19 @@ struct LocalGround {
   Measure left_out = Measure::kNone;  // of the walls, for tests
 };
 
+// The outputs of a sandbox's companions. They have no names in the sandbox while it runs: commands that have Ingot's uid
+// could open them.
+class CompanionLogs {
+ public:
+  // A new output in the sandbox's folder.
+  absl::StatusOr<Fd> Add(const Fd& folder);
+  // Gives the outputs names in the sandbox's folder, whose path is `path`. REQUIRES: no process of the sandbox is left.
+  void Name(const Fd& folder, const std::string& path) const;
+
+ private:
+  std::vector<Fd> logs_;  // in the order of Add
+};
+
 class LocalSandbox final : public Sandbox {
  public:
   static absl::StatusOr<std::unique_ptr<LocalSandbox>> Make(LocalGround& ground, const SandboxOptions& options);
@@ -99,8 +112,6 @@ class LocalSandbox final : public Sandbox {
   // The status of a command that did not start.
   absl::Status NotStarted(const LaunchFailure& failure, const Command& command) const;
   bool MayHaveChanged(const Command& command) const;
-  // Gives the companions' outputs names in the sandbox's folder. REQUIRES: no process of the sandbox is left.
-  absl::Status NameLogs() const;
   // Ends the first process and waits for its end.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeUpper();
@@ -115,11 +126,8 @@ class LocalSandbox final : public Sandbox {
   // Ingot's uid. Agents with another uid can change only what is in work/, home/ and tmp/.
   absl::Status FolderFault(absl::Status status) const;
   absl::StatusOr<Fd> OpenFolder() const;
-  // Makes one layer of all of them, top first. On an error they stay.
-  absl::Status Merge(std::vector<std::shared_ptr<const Layer>>& layers) const;
   std::vector<std::string> LayerParts() const;
   DiskLimits disk_limits() const;
-  GroupLimits totals() const;
   const char* MarkOfOpaque() const;
   bool has_uid_per_snapshot() const { return ground_.probe_result.root_folder; }
 
@@ -134,7 +142,7 @@ class LocalSandbox final : public Sandbox {
   std::optional<ControlGroup> group_;
   std::unique_ptr<Freezer> freezer_;  // before its control group goes
   mutable int gateway_port_ = 0;
-  std::vector<Fd> logs_;  // of the companions that were started so far
+  CompanionLogs logs_;
 
   // Guards the first process against a snapshot that is taken while a command runs or begins.
   base::Mutex mu_;

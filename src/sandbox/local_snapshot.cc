@@ -33,6 +33,20 @@ absl::Status MakeFolder(const Fd& parent, const std::string& name, mode_t mode) 
   return ErrnoStatus(errno, absl::StrCat("cannot make ", name));
 }
 
+// Makes one layer of all of them, top first. On an error they stay.
+absl::Status Merge(const std::string& work_root, const std::vector<std::string>& parts,
+                   std::vector<std::shared_ptr<const Layer>>& layers) {
+  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(work_root, std::nullopt));
+  const auto whole = std::make_shared<const Layer>(std::move(made));
+  INGOT_ASSIGN_OR_RETURN(const Fd to, whole->Open());
+  for (const std::string& part : parts) {
+    INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenPart(to, part));
+    INGOT_RETURN_IF_ERROR(MergeLayers({layers.rbegin(), layers.rend()}, part, folder.get()));
+  }
+  layers = {whole};
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status LocalSnapshot::WriteTar(const ByteSink& sink) const {
@@ -166,7 +180,8 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalSandbox::TakeSnapshot() {
     if (layered_) snapshot->layers.insert(snapshot->layers.end(), layers_.begin(), layers_.end());
   }
   absl::Status merged;
-  if (filled.ok() && snapshot->layers.size() > kMostLayers) merged = Merge(snapshot->layers);
+  if (filled.ok() && snapshot->layers.size() > kMostLayers)
+    merged = Merge(ground_.work_root, LayerParts(), snapshot->layers);
   if (moves) {
     if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged
     INGOT_RETURN_IF_ERROR(filled);
@@ -176,18 +191,6 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalSandbox::TakeSnapshot() {
   INGOT_RETURN_IF_ERROR(filled);
   INGOT_RETURN_IF_ERROR(merged);
   return snapshot;
-}
-
-absl::Status LocalSandbox::Merge(std::vector<std::shared_ptr<const Layer>>& layers) const {
-  INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(ground_.work_root, std::nullopt));
-  const auto whole = std::make_shared<const Layer>(std::move(made));
-  INGOT_ASSIGN_OR_RETURN(const Fd to, whole->Open());
-  for (const std::string& part : LayerParts()) {
-    INGOT_ASSIGN_OR_RETURN(const Fd folder, OpenPart(to, part));
-    INGOT_RETURN_IF_ERROR(MergeLayers({layers.rbegin(), layers.rend()}, part, folder.get()));
-  }
-  layers = {whole};
-  return absl::OkStatus();
 }
 
 }  // namespace ingot::sandbox
