@@ -1,17 +1,17 @@
 // The scheduler: admits episodes and feeds batches to the trainer. Plain objects decide, and it guards them with one
 // lock.
 //
-//   call                        done by                    which
+//   call                        part                       what it does
 //   Admit                   --> Admissions                 hands out a sample: of an evaluation, a group, a new group
 //   ReportEpisodeEnd        --> JournaledRun               notes that a sample is done or tried again
 //   Reconcile               --> HandedAttempts             finds the ends that a gateway did not report
-//   every call              --> Outcomes                   asks for the reward of complete groups and journals it
-//   NextBatch               --> JournaledRun, HaltRules    has the next P groups, or says why the run must end
+//   every call              --> Outcomes                   gets and journals the rewards of complete groups
+//   NextBatch               --> JournaledRun, HaltRules    chooses the next P groups, or ends the run
 //   MarkVersionLive, others --> JournaledRun               journals it and applies it: slots are released
 //   Tick                    --> TreeTrimmer                deletes the trees of old steps, without the lock
 //
 // JournaledRun owns the state of the run (journal/journaled_run.h): the windowed FIFO, the groups, the tasks, the
-// evaluations, the batches. The others change it only through its records and samples, and know no scheduler.
+// evaluations, the batches. The other parts change it through its records and samples, and know no scheduler.
 //
 // Journal. Every event that the next start cannot read from the pool's episodes is a journal record: GroupAdmitted,
 // GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. The pool's episodes show which samples are
@@ -30,8 +30,9 @@
 // attempts of such samples are fenced and tried again.
 //
 // Threads: thread safe. Calls block under the lock for the pool: for one journal write, and one more for each group
-// that closes. NextBatch waits for a full batch without the lock. Errors: RESOURCE_EXHAUSTED carries
-// base::RetryAfterMs; CANCELLED after Shutdown; ABORTED once another process wrote the journal.
+// that closes; Reconcile also lists episodes. Without the lock, NextBatch waits for a full batch and reads an earlier
+// one, StartEval lists episodes, and Tick deletes trees. Errors: RESOURCE_EXHAUSTED carries base::RetryAfterMs;
+// CANCELLED after Shutdown; ABORTED once another process wrote the journal.
 #pragma once
 
 #include <chrono>
