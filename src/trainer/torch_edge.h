@@ -24,6 +24,16 @@ class StatusError final : public std::exception {
   std::string text_;
 };
 
+// Throws an error as StatusError.
+inline void OrThrow(const absl::Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+template <typename T>
+T OrThrow(absl::StatusOr<T> value) {
+  OrThrow(value.status());
+  return *std::move(value);
+}
+
 // Runs `body`, which returns an absl::Status or StatusOr. A torch error becomes INTERNAL, or RESOURCE_EXHAUSTED if
 // memory ran out, prefixed with `context`.
 template <typename Body>

@@ -42,15 +42,15 @@ bool OnPolicy(const tree::CallPath& call, size_t offset, int64_t version) {
 void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                               StepTally& tally) {
   const ProcessSeconds start = ClockNow();
-  const double gathered = GatherSeconds();
+  const double gathered = policy_.gather_seconds();
   StepTally::Plain& plain = tally.plain;
-  const model::Transformer* reference = reference_ ? &*reference_ : nullptr;
-  plain.scorings = ScoreBefore(model_, reference, forest, batch.calls, loss, StepPassOptions());
+  plain.scorings =
+      ScoreBefore(policy_.model(), policy_.reference().model(), forest, batch.calls, loss, StepPassOptions());
   plain.pass_seconds = ClockNow().wall - start.wall;
-  plain.busy_seconds = plain.pass_seconds - (GatherSeconds() - gathered);
+  plain.busy_seconds = plain.pass_seconds - (policy_.gather_seconds() - gathered);
   if (loss.needs_scores()) {
     ShareScores(forest, loss);
-    loss.Fix(/*counts=*/ranks_ == nullptr || ranks_->leads());
+    loss.Fix(/*counts=*/Leads(ranks_));
   }
   std::optional<UpdateVariance> variance;
   if (MeasuresVariance()) {
@@ -59,7 +59,7 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
     plain.variance_seconds = Seconds(clock_.Now() - measuring);
   }
   AccumulateGradient(batch, forest, loss, tally);
-  if (variance) plain.spread = variance->Compare(optimizer_->Gradients());
+  if (variance) plain.spread = variance->Compare(policy_.optimizer().Gradients());
   tally.sums = loss.sums();
   tally.non_finite_calls = loss.non_finite_calls();
   MergeTallies(batch, tally);
@@ -67,7 +67,7 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
 }
 
 PassOptions Trainer::StepPassOptions() const {
-  PassOptions options = pass_options_;
+  PassOptions options = policy_.pass();
   if (routes_.has_value()) options.routes = &*routes_;
   return options;
 }
@@ -79,7 +79,7 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   double exchanging = 0;
   const auto end_slot = [&] {
     const ProcessSeconds ended = ClockNow();
-    optimizer_->EndSlot();
+    policy_.optimizer().EndSlot();
     exchanging += ClockNow().wall - ended.wall;
     ++slots;
   };
@@ -92,10 +92,10 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   if (trust_) options.read_policy = trust_->Reader();
   const int64_t agreed_slots = AgreeOnSlots(forest);
   const ProcessSeconds start = ClockNow();
-  const double gathered = GatherSeconds();
-  const PassResult result = AccumulateGradients(model_, forest, batch.calls, loss, options);
+  const double gathered = policy_.gather_seconds();
+  const PassResult result = AccumulateGradients(policy_.model(), forest, batch.calls, loss, options);
   while (slots < agreed_slots) end_slot();
-  exchanging += GatherSeconds() - gathered;
+  exchanging += policy_.gather_seconds() - gathered;
   const double passing = ClockNow().wall - start.wall;
   StepTally::Plain& plain = tally.plain;
   plain.pass_seconds += passing;
@@ -114,13 +114,13 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
     const size_t offset = static_cast<size_t>(entry.offset);
     plain.entropy.Add(result.entropy[i]);
     plain.offpolicy.Add(result.logprobs[i], call.logprobs[offset]);
-    if (OnPolicy(call, offset, version_)) plain.packed.Add(result.logprobs[i], call.logprobs[offset]);
+    if (OnPolicy(call, offset, version())) plain.packed.Add(result.logprobs[i], call.logprobs[offset]);
   }
 }
 
 Trainer::ProbeFuture Trainer::StartProbe(const ProbeSource& probe) const {
   if (options_.probe_tokens <= 0 || probe == nullptr) return {};
-  return std::async(std::launch::async, probe, version_, options_.probe_tokens);
+  return std::async(std::launch::async, probe, version(), options_.probe_tokens);
 }
 
 void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
@@ -128,23 +128,23 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
   LogprobGap& mismatch = tally.plain.mismatch;
   const auto scored = [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> calls, fresh.get());
-    for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), true));
+    for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, policy_.Limits(), true));
     for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
       INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, indices));
       const RecordedRoutes routes(forest, calls, config(), options_.replay_routes);
-      PassOptions pass = pass_options_;
+      PassOptions pass = policy_.pass();
       pass.routes = &routes;
-      const PassResult result = ScoreForest(model_, forest, calls, pass);
+      const PassResult result = ScoreForest(policy_.model(), forest, calls, pass);
       for (size_t i = 0; i < forest.entries.size(); ++i) {
         const tree::CallPath& call = calls[static_cast<size_t>(forest.entries[i].call)];
         const size_t offset = static_cast<size_t>(forest.entries[i].offset);
-        if (OnPolicy(call, offset, version_)) mismatch.Add(result.logprobs[i], call.logprobs[offset]);
+        if (OnPolicy(call, offset, version())) mismatch.Add(result.logprobs[i], call.logprobs[offset]);
       }
     }
     return absl::OkStatus();
   }();
   if (!scored.ok() || mismatch.abs_diff.count < options_.probe_tokens) {
-    INGOT_LOG(warn, "the probe at version {} has only {} of {} tokens: {}", version_, mismatch.abs_diff.count,
+    INGOT_LOG(warn, "the probe at version {} has only {} of {} tokens: {}", version(), mismatch.abs_diff.count,
               options_.probe_tokens,
               scored.ok() ? "its source has no more of that version" : std::string(scored.message()));
   }
@@ -152,14 +152,14 @@ void Trainer::FinishProbe(ProbeFuture fresh, StepTally& tally) const {
     INGOT_LOG(warn,
               "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: do engine and "
               "trainer run on machines with different instruction sets?",
-              version_, mismatch.abs_diff.max);
+              version(), mismatch.abs_diff.max);
   }
 }
 
 std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                                const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
-  std::string tensors = NonFiniteTensors(model_, optimizer_->Gradients());
+  std::string tensors = NonFiniteTensors(policy_.model(), policy_.optimizer().Gradients());
   // Each call separately: in a merged forest a non-finite number reaches rows that must not see it.
   std::vector<int32_t> own = forest.call_indices;
   std::sort(own.begin(), own.end());
@@ -168,7 +168,8 @@ std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedFor
     return found.empty() || std::find(found.begin(), found.end(), call) != found.end();
   };
   std::erase_if(own, [&](int32_t call) { return !suspected(call); });
-  std::vector<int32_t> calls = CallsWithoutFiniteGradient(model_, batch, own, loss, pass_options_, kMostNamed);
+  std::vector<int32_t> calls =
+      CallsWithoutFiniteGradient(policy_.model(), batch, own, loss, policy_.pass(), kMostNamed);
   ShareFaults(tensors, calls);
   return absl::StrCat("loss ", tally.plain.loss, ", gradient norm ", grad_norm, ": not finite for ",
                       NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors);
@@ -176,37 +177,36 @@ std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedFor
 
 std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
                               const StepTally& tally, StepMetrics& metrics) {
-  const double grad_norm = optimizer_->GradNorm();
+  const double grad_norm = policy_.optimizer().GradNorm();
   const std::string fault = FindFault(batch, forest, loss, tally, grad_norm);
   if (!fault.empty()) {
     return fault + "; a lower learning rate, a tighter clip or a resume from an earlier checkpoint may help";
   }
-  const double rate = LearningRate(options_.optimizer, version_, options_.total_steps);
-  snapshot_ = nullptr;
-  if (shards_ != nullptr) shards_->Release();  // other ranks' parameters are about to change
-  if (ResetsOptimizer()) optimizer_->Reset();
+  const double rate = LearningRate(options_.optimizer, version(), options_.total_steps);
+  policy_.BeginUpdate();
+  if (ResetsOptimizer()) policy_.optimizer().Reset();
   UpdateWeights(rate, grad_norm, metrics);
   if (experts_.has_value()) {
-    if (options_.expert_bias_rate > 0) UpdateRouterBiases(model_, *experts_, options_.expert_bias_rate);
+    if (options_.expert_bias_rate > 0) UpdateRouterBiases(policy_.model(), *experts_, options_.expert_bias_rate);
     experts_->Report(metrics);
   }
   stepped_at_ = clock_.Now();
-  SnapshotTogether(version_ + 1);
+  policy_.GatherSnapshot(version() + 1);
   metrics["actor/grad_norm"] = grad_norm;
   metrics["actor/learning_rate"] = rate;
   return "";
 }
 
 PolicyShift Trainer::MeasureShift() {
-  const PolicyShift shift = MergeShift(trust_->Measure(model_, pass_options_));
-  if (shards_ != nullptr) shards_->Release();  // other ranks' parameters may change now
+  const PolicyShift shift = MergeShift(trust_->Measure(policy_.model(), policy_.pass()));
+  policy_.ReleaseLayer();  // other ranks' parameters may change now
   return shift;
 }
 
 void Trainer::UpdateWeights(double learning_rate, double grad_norm, StepMetrics& metrics) {
-  if (!trust_) return optimizer_->Step(learning_rate, grad_norm);
+  if (!trust_) return policy_.optimizer().Step(learning_rate, grad_norm);
   const TrustRegionOptions& bounds = options_.trust_region;
-  optimizer_->Propose(learning_rate, grad_norm);
+  policy_.optimizer().Propose(learning_rate, grad_norm);
   const auto start = clock_.Now();
   double scale = 1;
   PolicyShift shift = MeasureShift();
@@ -214,20 +214,20 @@ void Trainer::UpdateWeights(double learning_rate, double grad_norm, StepMetrics&
   metrics["trainer/step_kl_proposed_max"] = shift.max;
   for (int64_t left = bounds.halvings; !shift.Within(bounds); --left) {
     if (left == 0) {
-      optimizer_->TakeBack();
+      policy_.optimizer().TakeBack();
       scale = 0;
       shift = {.positions = shift.positions};
       break;
     }
-    optimizer_->Halve();
+    policy_.optimizer().Halve();
     scale /= 2;
     shift = MeasureShift();
   }
-  if (scale > 0) optimizer_->Commit();
+  if (scale > 0) policy_.optimizer().Commit();
   if (scale < 1) {
     INGOT_LOG(warn,
               "step {} is {}: it would have moved the policy by {:.3g} nats per position, {:.3g} at the largest of {}",
-              version_, scale > 0 ? absl::StrCat("shortened to ", scale) : "taken back",
+              version(), scale > 0 ? absl::StrCat("shortened to ", scale) : "taken back",
               metrics["trainer/step_kl_proposed_mean"], metrics["trainer/step_kl_proposed_max"], shift.positions);
   }
   metrics["trainer/step_kl_mean"] = shift.mean();
@@ -250,59 +250,52 @@ absl::Status Trainer::CountSkipped(const std::string& step, const std::string& w
 }
 
 absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string& why) {
-  INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat("step ", version_), why));
-  if (ResetsOptimizer()) optimizer_->Reset();
-  if (divided() && snapshot_ != nullptr) {  // the same weights under a new number
-    std::vector<weights::TensorView> views;
-    for (size_t i = 0; i < snapshot_->size(); ++i) views.push_back(snapshot_->view(i));
-    INGOT_ASSIGN_OR_RETURN(snapshot_, weights::Snapshot::Copy(version_ + 1, views));
-  } else {
-    snapshot_ = nullptr;
-  }
-  ++version_;
-  INGOT_RETURN_IF_ERROR(MoveReference());
+  INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat("step ", version()), why));
+  if (ResetsOptimizer()) policy_.optimizer().Reset();
+  INGOT_RETURN_IF_ERROR(policy_.AdvanceUnchanged());
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, policy_.reference().MoveIfDue(parameters(), version())));
   batch.metrics["trainer/skipped"] = 1;
   std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
-  return StepReport{version_ - 1, version_, std::move(batch.metrics), std::move(batch.staleness_histogram), {}};
+  return StepReport{version() - 1, version(), std::move(batch.metrics), std::move(batch.staleness_histogram), {}};
 }
 
 absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
   UseThreads();
   const auto start = clock_.Now();
-  const bool follows = ranks_ != nullptr && !ranks_->leads();
-  if (batch.step != version_) {
+  if (batch.step != version()) {
     const absl::Status disorder = absl::InvalidArgumentError(
-        absl::StrCat("batch ", batch.step, " cannot be trained at version ", version_, ": batches come in order"));
-    return follows ? ShareError(disorder) : disorder;
+        absl::StrCat("batch ", batch.step, " cannot be trained at version ", version(), ": batches come in order"));
+    return ShareEarlyError(ranks_, disorder);
   }
   next_group_ = std::max(next_group_, batch.feed.next_group());
   part_before_ = {};  // the version after it is stored
-  absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, Limits(), version_);
-  if (!prepared.ok()) return follows ? ShareError(prepared.status()) : prepared.status();
-  if (ranks_ != nullptr && !follows) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));
+  absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, policy_.Limits(), version());
+  if (!prepared.ok()) return ShareEarlyError(ranks_, prepared.status());
+  if (ranks_ != nullptr && ranks_->leads()) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));
   if (prepared->loss_tokens == 0 || !prepared->reward_fault.empty()) {
     const std::string why = prepared->reward_fault.empty() ? prepared->empty_reason : prepared->reward_fault;
     return Skip(*std::move(prepared), why);
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*prepared);
-  INGOT_RETURN_IF_ERROR(ShareError(forest.status()));
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, forest.status()));
   const auto packed = clock_.Now();
 
   StepTally tally;
   StepMetrics& metrics = prepared->metrics;
-  INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, CheckStep(*forest, metrics)));
   StepLoss loss(*objective_, CoefficientsOf(options_), *prepared, options_.off_policy_mask);
   std::string fault;
   const absl::Status status = AtTorchEdge(absl::StrCat("step ", batch.step), [&]() -> absl::Status {
-    Divide();
-    optimizer_->ZeroGrad();
+    policy_.Divide(/*snapshot=*/true);
+    policy_.optimizer().ZeroGrad();
     if (options_.trust_region.on()) {
       const auto choosing = clock_.Now();
       const int64_t row_bytes =
-          config().vocab_size * static_cast<int64_t>(c10::elementSize(kernels::AccumulatorType(model_.head())));
+          config().vocab_size *
+          static_cast<int64_t>(c10::elementSize(kernels::AccumulatorType(policy_.model().head())));
       INGOT_ASSIGN_OR_RETURN(trust_, TrustRegion::Choose(options_.trust_region, *prepared, *forest,
                                                          options_.trust_region.MostRows(row_bytes), options_.seed,
-                                                         version_, ranks_ == nullptr ? 0 : ranks_->rank()));
+                                                         version(), ranks_ == nullptr ? 0 : ranks_->rank()));
       metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - choosing);
     }
     ProbeFuture fresh = StartProbe(probe);
@@ -313,7 +306,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
     if (trust_) {
       const auto probed = clock_.Now();
-      INGOT_RETURN_IF_ERROR(trust_->Remember(model_, pass_options_));
+      INGOT_RETURN_IF_ERROR(trust_->Remember(policy_.model(), policy_.pass()));
       metrics["perf/step_kl_seconds"] += Seconds(clock_.Now() - probed);
     }
     fault = Optimize(*prepared, *forest, loss, tally, metrics);
@@ -323,10 +316,10 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   if (experts_.has_value()) prepared->expert_loads = experts_->Loads();
   experts_.reset();
   routes_.reset();
-  optimizer_->ZeroGrad();
-  if (shards_ != nullptr) shards_->Release();
+  policy_.optimizer().ZeroGrad();
+  policy_.ReleaseLayer();
   OfferTensorMemory();
-  INGOT_RETURN_IF_ERROR(ShareError(status));
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, status));
   // Without a probe the batch's own tokens stand in for it.
   if (probe == nullptr || options_.probe_tokens == 0) tally.plain.mismatch = tally.plain.packed;
   if (fault.empty()) {
@@ -342,11 +335,11 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     ++not_finite_in_a_row_;
     return Skip(*std::move(prepared), fault);
   }
-  NoteSound(version_);
-  ++version_;
-  INGOT_RETURN_IF_ERROR(MoveReference());
+  NoteSound(version());
+  policy_.Advance();
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, policy_.reference().MoveIfDue(parameters(), version())));
   return StepReport{batch.step,
-                    version_,
+                    version(),
                     std::move(prepared->metrics),
                     std::move(prepared->staleness_histogram),
                     std::move(prepared->expert_loads),
@@ -372,7 +365,7 @@ void Trainer::MeasureRates() {
 }
 
 void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
-  if (ranks_ != nullptr && !ranks_->leads()) return;
+  if (!Leads(ranks_)) return;
   constexpr int kMostMeasured = 5;
   const StepTally::Plain& plain = tally.plain;
   const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one

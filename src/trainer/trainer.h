@@ -41,12 +41,11 @@
 #include "trainer/checkpoints/stage_checkpoints.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
-#include "trainer/parallel/layer_shards.h"
 #include "trainer/parallel/ranks.h"
-#include "trainer/parallel/sharded_adamw.h"
 #include "trainer/pass/expert_record.h"
 #include "trainer/pass/forest_pass.h"
 #include "trainer/pass/step_bound.h"
+#include "trainer/policy/policy.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
 #include "trainer/step_tally.h"
@@ -57,25 +56,10 @@
 
 namespace ingot::trainer {
 
-// The least memory of a trainer, in bytes: model, optimizer and one micro-batch.
-struct TrainerBytes {
-  std::vector<int64_t> ranks;  // of each
-  int64_t version = 0;         // of the weights that an engine gets
-};
-
 class Trainer {
  public:
-  // For a trainer that does not run yet (CPU).
-  static TrainerBytes LeastBytes(const TrainerOptions& options, const model::ModelConfig& config, int ranks);
-
-  // RESOURCE_EXHAUSTED, with the numbers: the model of this shape, its optimizer and one micro-batch do not fit into
-  // memory (CPU). The type is options.dtype, or the config's torch_dtype. Call this before loading the weights, which
-  // may themselves not fit. With `ranks` all call it together.
-  static absl::Status CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
-                                Ranks* ranks = nullptr);
-
   // Makes a trainer at version 0 with a copy of `parameters`, on their device and in the type of options.dtype. The
-  // second form takes the parameters over, and copies none whose type stays. RESOURCE_EXHAUSTED as CheckFits, before
+  // second form takes the parameters over, and copies none whose type stays. RESOURCE_EXHAUSTED as CheckFits (run_memory.h), before
   // anything is allocated; INVALID_ARGUMENT: weights that are not finite. `ranks` outlive this; null = one rank. With
   // `ranks` all create theirs together, and all get rank 0's parameters.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
@@ -100,13 +84,13 @@ class Trainer {
                                                          Ranks* ranks = nullptr);
 
   // Optimizer steps since the supervised stages, skipped ones included: the version of the parameters.
-  int64_t version() const { return version_; }
+  int64_t version() const { return policy_.version(); }
   const TrainerOptions& options() const { return options_; }
   // One line for the log: the objective with its effective bounds, and the rules of its advantages.
   std::string Describe() const;
-  const model::ModelConfig& config() const { return model_.config(); }
+  const model::ModelConfig& config() const { return policy_.config(); }
   // Once ranks have divided them by layer, only the tensors that this rank owns have memory (IsHere).
-  const model::Parameters& parameters() const { return model_.parameters(); }
+  const model::Parameters& parameters() const { return policy_.parameters(); }
 
   // Runs the supervised warm start; at version 0 only (FAILED_PRECONDITION). The version stays 0. The RL stage starts
   // with a fresh optimizer, and its reference policy is the stage's result. `calls` from dataset/sft.h: equal `episode`
@@ -140,7 +124,7 @@ class Trainer {
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
 
   // The current parameters, for publishing; the same object until they change.
-  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeSnapshot();
+  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeSnapshot() { return policy_.TakeSnapshot(); }
 
   // With several ranks: each stores the parameters that it owns as a shard of every version, so that none needs all of
   // them. Called by every rank, after its Create or Resume, with its own store at the same place.
@@ -165,7 +149,7 @@ class Trainer {
   absl::Status Dismiss();
 
   // For tests: AdamW's moments of the parameters that this rank owns, by name, shared.
-  std::map<std::string, at::Tensor> optimizer_state() const { return optimizer_->State(); }
+  std::map<std::string, at::Tensor> optimizer_state() const { return policy_.optimizer().State(); }
 
  private:
   Trainer(const TrainerOptions& options, model::Transformer model, std::unique_ptr<Objective> objective,
@@ -177,11 +161,8 @@ class Trainer {
   // The calls that the probe's source will return; not valid if no probe runs. Its destructor waits.
   using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
-  // Total seconds spent waiting for other ranks' parameters.
-  double GatherSeconds() const { return shards_ == nullptr ? 0 : shards_->seconds(); }
-  TokenLimits Limits() const;
   // RESOURCE_EXHAUSTED: the batch's step needs more memory than is available.
-  absl::Status CheckStepMemory(const tree::PackedForest& forest, StepMetrics& metrics) const;
+  absl::Status CheckStep(const tree::PackedForest& forest, StepMetrics& metrics) const;
   // Reports tree/speedup* and perf/*bound*: the time of the passes and their bound (step_bound.h). Rank 0 only,
   // after a step, when its gradients are freed. A failure is logged and leaves the metrics out.
   void ReportBound(const StepTally& tally, StepMetrics& metrics);
@@ -204,7 +185,7 @@ class Trainer {
   // Whether this step measures the variance of its update.
   bool MeasuresVariance() const {
     const int64_t every = options_.update_variance_every;
-    return every > 0 && version_ % every == every - 1 && !stage_;
+    return every > 0 && version() % every == every - 1 && !stage_;
   }
   // Together. The gradients of a sample of groups; `share`: this rank's forest. `ready`: may be evaluated. Leaves no
   // gradient.
@@ -223,27 +204,13 @@ class Trainer {
                         const StepTally& tally, double grad_norm);
   // Whether the optimizer's state must be reset at this version, whether its step is made or skipped.
   bool ResetsOptimizer() const {
-    return options_.optimizer_reset_every > 0 && version_ % options_.optimizer_reset_every == 0;
+    return options_.optimizer_reset_every > 0 && version() % options_.optimizer_reset_every == 0;
   }
   // Counts the step (by name) as skipped; INTERNAL: too many in a row were skipped before it.
   absl::Status CountSkipped(const std::string& step, const std::string& why);
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
   void ReportRanks(const StepTally& tally, StepMetrics& metrics) const;
-  void MakeOptimizer(const OptimizerOptions& options);
-  absl::Status SetReference(const model::Parameters* start);
-  absl::Status CopyReference(const model::Parameters& from);
-  // The reference policy of a checkpoint of version `step`.
-  absl::Status RestoreReference(const std::string& checkpoint_path, int64_t step);
-  // Together. Makes the new version the reference policy if reference_update_every says so.
-  absl::Status MoveReference();
-  absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
-  // How snapshots are copied.
-  weights::CopyOptions CopiesInto(std::shared_ptr<const weights::Changes> changes);
-  // The optimizer's parameters, and those that are not trained as earlier snapshots have them.
-  std::map<std::string, RoundedParameter> TakeRounded();
-  // The parameters that are not trained move into the memory of a new snapshot, which later ones share.
-  void ShareFrozen(const weights::Snapshot& snapshot);
   // The contents of checkpoint `step`, without weights and the optimizer's state.
   absl::StatusOr<CheckpointContents> Contents(int64_t step);
   // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
@@ -280,23 +247,11 @@ class Trainer {
   absl::Status SendOrder(Order order, const std::string& what);  // of rank 0; does nothing on others
   // Takes part in the work that rank 0 ordered.
   absl::Status ExecuteOrder(Order order, std::string_view what);
-  // Passes this rank's error in common work to the others, which get it at their next exchange.
-  absl::Status ShareError(const absl::Status& own);
   absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
   // The number of slots that every rank ends in this step.
   int64_t AgreeOnSlots(const tree::PackedForest& forest);
   void ShareScores(const tree::PackedForest& forest, StepLoss& loss);
-  // Whether this rank holds only the parameters that it owns: true after Divide, which comes before the first step.
-  bool divided() const { return shards_ != nullptr && shards_->divided(); }
-  void Divide();
-  // Undoes Divide, after a stage.
-  void Unite();
-  // The parameters that this rank writes: its own; on rank 0 also those without an owner. REQUIRES: several ranks.
-  std::map<std::string, at::Tensor> OwnParameters() const;
-  // If parameters are divided: makes rank 0's snapshot of all parameters after a step.
-  void SnapshotTogether(int64_t version);
   // Versions that ranks store (trainer_versions.cc). Supervised stages have none.
-  bool stores() const { return store_.has_value() && !stage_; }
   // This rank's part of a version.
   struct VersionPart {
     v1::Manifest whole;                            // of the version
@@ -305,7 +260,6 @@ class Trainer {
   };
   // Together. Sets part_ to this rank's part of version().
   absl::Status TakePart();
-  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> TakeOwn();
   struct StoreOrder {
     weights::HeldVersion base;  // none = a full copy
     bool full, anchor;
@@ -324,34 +278,22 @@ class Trainer {
 
   const TrainerOptions options_;
   const base::Clock& clock_;
-  const model::Transformer model_;
   const std::unique_ptr<Objective> objective_;
-  Ranks* const ranks_;                         // null = one rank
-  const std::unique_ptr<LayerShards> shards_;  // null = every rank holds all parameters
-  const PassOptions pass_options_;
-  std::optional<ShardedAdamW> optimizer_;        // empty only while it is replaced
-  std::optional<model::Transformer> reference_;  // of options_.needs_reference(), or of the running stage
-  std::optional<TrustRegion> trust_;             // during a step of options_.trust_region
-  std::optional<ExpertRecord> experts_;          // of the running step's gradient
-  std::optional<RecordedRoutes> routes_;         // of the running step's forest
-  std::optional<Stage> stage_;                   // the running stage; empty = none
-  int64_t version_ = 0;
-  int64_t next_group_ = 0;  // CheckpointContents::next_group
+  Ranks* const ranks_;  // null = one rank
+  Policy policy_;
+  std::optional<TrustRegion> trust_;      // during a step of options_.trust_region
+  std::optional<ExpertRecord> experts_;   // of the running step's gradient
+  std::optional<RecordedRoutes> routes_;  // of the running step's forest
+  std::optional<Stage> stage_;            // the running stage; empty = none
+  int64_t next_group_ = 0;                // CheckpointContents::next_group
   int64_t skipped_in_a_row_ = 0;
   int64_t not_finite_in_a_row_ = 0;  // consecutive steps, up to now, without a finite gradient
   // The newest version (in a stage: step) whose weights are known to give a finite gradient; at first the start
   // version.
   int64_t last_sound_ = 0;
   std::optional<KnownRates> rates_;
-  // Of the current parameters; null = not taken yet (or, if divided, only on rank 0).
-  std::shared_ptr<const weights::Snapshot> snapshot_;
-  weights::BufferPool buffers_;                     // of snapshots
-  std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
-  // Checksum of the version from which the optimizer's marks count; 0 = the weights changed in other ways since.
-  uint64_t marked_from_ = 0;
   std::optional<weights::VersionStore> store_;  // empty = rank 0 has versions whole
   VersionPart part_, part_before_;              // of the newest requested version, and of the previous one
-  uint64_t part_marked_from_ = 0;               // as marked_from_, of this rank's part
   std::chrono::nanoseconds stepped_at_{0};      // StepReport::stepped_at of the running step
 };
 

@@ -17,10 +17,6 @@
 namespace ingot::trainer {
 namespace {
 
-void OrThrow(const absl::Status& status) {
-  if (!status.ok()) throw StatusError(status);
-}
-
 std::vector<std::string> AllGather(Ranks& ranks, Writer own) {
   OrThrow(ranks.Agree(absl::OkStatus()));
   absl::StatusOr<std::vector<std::string>> all = ranks.AllGatherBytes(own.Release());
@@ -75,11 +71,6 @@ absl::Status Trainer::SendOrder(Order order, const std::string& what) {
   return ranks_->BroadcastBytes(message.Release(), 0).status();
 }
 
-absl::Status Trainer::ShareError(const absl::Status& own) {
-  if (ranks_ == nullptr || own.ok() || ranks_->broken()) return own;
-  return ranks_->Agree(own);
-}
-
 absl::Status Trainer::Follow() {
   while (true) {
     INGOT_ASSIGN_OR_RETURN(const std::string message, ranks_->BroadcastBytes("", 0));
@@ -113,7 +104,7 @@ absl::Status Trainer::ExecuteOrder(Order order, std::string_view what) {
       const auto step = reader.Get<int64_t>();
       const auto rate = reader.Get<double>();
       const absl::StatusOr<std::vector<tree::CallPath>> calls = ReadCalls(reader);
-      return calls.ok() ? StageStep(*calls, step, rate).status() : ShareError(calls.status());
+      return calls.ok() ? StageStep(*calls, step, rate).status() : ShareError(ranks_, calls.status());
     }
     case Order::kEndStage:
       return EndStage();
@@ -124,7 +115,7 @@ absl::Status Trainer::ExecuteOrder(Order order, std::string_view what) {
       break;
   }
   const absl::StatusOr<TrainBatch> batch = DecodeBatch(what);
-  return batch.ok() ? TrainStep(*batch).status() : ShareError(batch.status());
+  return batch.ok() ? TrainStep(*batch).status() : ShareError(ranks_, batch.status());
 }
 
 absl::Status Trainer::Dismiss() {
@@ -132,43 +123,6 @@ absl::Status Trainer::Dismiss() {
   const absl::Status reported = SendOrder(Order::kDismiss, "");
   ranks_->Leave();
   return reported;
-}
-
-void Trainer::Divide() {
-  if (shards_ == nullptr || divided()) return;
-  if (ranks_->leads() && !stores()) OrThrow(TakeSnapshot().status());  // a skipped step gives it a new number
-  shards_->Divide();
-}
-
-void Trainer::Unite() {
-  if (!divided()) return;
-  OrThrow(ranks_->Agree(absl::OkStatus()));
-  OrThrow(ranks_->BreakUnless([&] { return shards_->Unite(); }));
-}
-
-std::map<std::string, at::Tensor> Trainer::OwnParameters() const {
-  std::map<std::string, at::Tensor> own = shards_ == nullptr ? optimizer_->Owned() : shards_->Owned();
-  if (!ranks_->leads()) return own;
-  for (const auto& [name, tensor] : parameters().tensors()) {
-    const bool owned = shards_ == nullptr ? tensor.requires_grad() : shards_->Divides(name);
-    if (!owned) own[name] = tensor;
-  }
-  return own;
-}
-
-void Trainer::SnapshotTogether(int64_t version) {
-  if (!divided() || stores()) return;
-  optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
-  OrThrow(ranks_->Agree(absl::OkStatus()));
-  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(auto parameters, shards_->Gather());
-    if (!ranks_->leads()) return absl::OkStatus();
-    for (const auto& [name, tensor] : model_.parameters().tensors()) {
-      if (!shards_->Divides(name)) parameters[name] = tensor;  // whole on every rank
-    }
-    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters, CopiesInto(nullptr)));
-    return absl::OkStatus();
-  }));
 }
 
 absl::StatusOr<tree::PackedForest> Trainer::PackShare(const PreparedBatch& batch) const {
@@ -182,7 +136,7 @@ absl::StatusOr<tree::PackedForest> Trainer::PackShare(const PreparedBatch& batch
 int64_t Trainer::AgreeOnSlots(const tree::PackedForest& forest) {
   if (ranks_ == nullptr) return 0;
   Writer own;
-  own.Put(forest.entries.empty() ? int64_t{0} : std::ssize(tree::CutForest(forest, pass_options_.part_tokens)));
+  own.Put(forest.entries.empty() ? int64_t{0} : std::ssize(tree::CutForest(forest, policy_.pass().part_tokens)));
   int64_t slots = 0;
   for (const std::string& parts : AllGather(*ranks_, std::move(own))) {
     slots = std::max(slots, Reader(parts).Get<int64_t>());
@@ -287,17 +241,17 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveTogether(const std::string& root, in
                                                      const std::map<std::string, std::string>& extra_files) {
   if (stage_) {  // a stage's steps leave no snapshot
     INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&] {
-      SnapshotTogether(version_);
+      policy_.GatherSnapshot(version());
       return absl::OkStatus();
     }));
   }
-  if (stores()) INGOT_RETURN_IF_ERROR(TakePart());  // names the weights
+  if (policy_.publishes_in_parts()) INGOT_RETURN_IF_ERROR(TakePart());  // names the weights
   const absl::StatusOr<std::string> begun =
       ranks_->leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks_->Agree(begun.status()));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks_->BroadcastBytes(*begun, 0));
   const absl::StatusOr<CheckpointShard> own =
-      WriteShard(folder, OwnParameters(), optimizer_->State(), ranks_->rank(), ranks_->size());
+      WriteShard(folder, policy_.OwnParameters(), policy_.optimizer().State(), ranks_->rank(), ranks_->size());
   if (const absl::Status all = ranks_->Agree(own.status()); !all.ok()) {
     if (ranks_->leads()) AbandonCheckpoint(root, step);
     return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));

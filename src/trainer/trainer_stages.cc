@@ -4,7 +4,6 @@
 //              │        │                │       │                    │
 //   rank 1   begin ─▶ step ──────────▶ step ─▶ save ──────────────▶ end       follows, gets each step's calls
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <map>
@@ -12,7 +11,6 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "trainer/parallel/wire.h"
-#include "trainer/parameter_memory.h"
 #include "trainer/pass/tensor_memory.h"
 #include "trainer/schedule.h"
 #include "trainer/torch_edge.h"
@@ -50,7 +48,7 @@ std::vector<tree::CallPath> Choose(const std::vector<tree::CallPath>& calls, con
 }  // namespace
 
 absl::Status Trainer::CheckExamples(const std::vector<tree::CallPath>& calls) const {
-  for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, Limits(), /*recorded=*/false));
+  for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, policy_.Limits(), /*recorded=*/false));
   return absl::OkStatus();
 }
 
@@ -71,11 +69,11 @@ Trainer::Stage Trainer::StageOf(StageKind kind, int threads) const {
 
 absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                                const std::string& checkpoints, int threads) {
-  if (version_ != 0) {
+  if (version() != 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version_));
+        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version()));
   }
-  if (ranks_ != nullptr && !ranks_->leads()) return absl::FailedPreconditionError("only rank 0 can run a stage");
+  if (!Leads(ranks_)) return absl::FailedPreconditionError("only rank 0 can run a stage");
   INGOT_RETURN_IF_ERROR(CheckExamples(calls));  // now, not in the middle of the stage
   const Stage stage = StageOf(kind, threads);
   const Units units = UnitsOf(calls, stage.episodes);
@@ -110,7 +108,7 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
     const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
     absl::Status saved;
     if (kept.kept() && (due || !reported.ok())) saved = Save(kept.root(), step + 1, kept.files()).status();
-    snapshot_ = nullptr;
+    policy_.DropSnapshot();
     INGOT_RETURN_IF_ERROR(reported);
     INGOT_RETURN_IF_ERROR(saved);
   }
@@ -141,65 +139,59 @@ absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, 
   INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
   NoteSound(-1);
   UseThreads();
-  snapshot_ = nullptr;
+  policy_.PublishInParts(false);
   const absl::Status begun = AtTorchEdge(kContext, [&]() -> absl::Status {
-    reference_.reset();
-    if (kind == StageKind::kDpo) INGOT_RETURN_IF_ERROR(CopyReference(parameters()));
-    MakeOptimizer(stage_->options.optimizer);
+    policy_.reference().Drop();
+    if (kind == StageKind::kDpo) INGOT_RETURN_IF_ERROR(policy_.reference().Copy(parameters()));
+    policy_.UseOptimizer(stage_->options.optimizer);
     return checkpoint.empty() ? absl::OkStatus() : RestoreStage(checkpoint);
   });
-  INGOT_RETURN_IF_ERROR(ranks_ == nullptr ? begun : ranks_->Agree(begun));
-  if (shards_ != nullptr) shards_->Divide();
+  INGOT_RETURN_IF_ERROR(Agree(ranks_, begun));
+  policy_.Divide(/*snapshot=*/false);
   return absl::OkStatus();
 }
 
 absl::Status Trainer::RestoreStage(const std::string& checkpoint) {
   INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint));
-  const at::NoGradGuard no_history;
-  for (const auto& [name, tensor] : parameters().tensors()) {
-    Allocate(tensor);  // a version may share the memory that it has
-    tensor.copy_(contents.parameters.at(name));
-  }
-  marked_from_ = 0;
+  policy_.LoadParameters(contents.parameters);
   contents.parameters = {};
-  return base::Annotate(LoadOptimizer(checkpoint, contents), absl::StrCat("checkpoint ", checkpoint));
+  return base::Annotate(policy_.LoadOptimizer(checkpoint, contents), absl::StrCat("checkpoint ", checkpoint));
 }
 
 absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>& calls, int64_t step,
                                                double learning_rate) {
   UseThreads();
   const auto start = clock_.Now();
-  const bool follows = ranks_ != nullptr && !ranks_->leads();
   const absl::StatusOr<PreparedBatch> batch =
-      stage_->episodes == 2 ? PreparePairs(calls, Limits()) : PrepareSft(calls, Limits());
-  if (!batch.ok()) return follows ? ShareError(batch.status()) : batch.status();
-  if (ranks_ != nullptr && !follows) {
+      stage_->episodes == 2 ? PreparePairs(calls, policy_.Limits()) : PrepareSft(calls, policy_.Limits());
+  if (!batch.ok()) return ShareEarlyError(ranks_, batch.status());
+  if (ranks_ != nullptr && ranks_->leads()) {
     Writer order;
     PutCalls(calls, order.Put(step).Put(learning_rate));
     INGOT_RETURN_IF_ERROR(SendOrder(Order::kStageStep, order.Release()));
   }
   const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
-  INGOT_RETURN_IF_ERROR(ShareError(forest.status()));
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, forest.status()));
   StepMetrics metrics;
-  INGOT_RETURN_IF_ERROR(ShareError(CheckStepMemory(*forest, metrics)));
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, CheckStep(*forest, metrics)));
   StepLoss loss(*stage_->objective, {}, *batch);
   StepTally tally;
   double grad_norm = 0;
   std::string fault;
   const absl::Status status = AtTorchEdge(kContext, [&]() -> absl::Status {
-    optimizer_->ZeroGrad();
+    policy_.optimizer().ZeroGrad();
     AccumulateBatch(*batch, *forest, loss, tally);
-    grad_norm = optimizer_->GradNorm();
+    grad_norm = policy_.optimizer().GradNorm();
     fault = FindFault(*batch, *forest, loss, tally, grad_norm);
     if (!fault.empty()) return absl::OkStatus();
-    if (shards_ != nullptr) shards_->Release();
-    optimizer_->Step(learning_rate, grad_norm);
+    policy_.BeginUpdate();
+    policy_.optimizer().Step(learning_rate, grad_norm);
     NoteSound(step);
     return absl::OkStatus();
   });
-  optimizer_->ZeroGrad();
-  if (shards_ != nullptr) shards_->Release();
-  INGOT_RETURN_IF_ERROR(ShareError(status));
+  policy_.optimizer().ZeroGrad();
+  policy_.ReleaseLayer();
+  INGOT_RETURN_IF_ERROR(ShareError(ranks_, status));
   if (!fault.empty()) {
     ++not_finite_in_a_row_;
     INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat(stage_->name, " step ", step),
@@ -225,17 +217,17 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
 absl::Status Trainer::EndStage() {
   INGOT_RETURN_IF_ERROR(SendOrder(Order::kEndStage, ""));
   stage_.reset();
-  NoteSound(version_);
-  snapshot_ = nullptr;
+  NoteSound(version());
+  policy_.PublishInParts(store_.has_value());
   const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
-    reference_.reset();
-    Unite();
-    MakeOptimizer(options_.optimizer);
+    policy_.reference().Drop();
+    policy_.Unite();
+    policy_.UseOptimizer(options_.optimizer);
     base::ReturnFreedMemory();
     ReleaseTensorMemory();  // the stage's steps may have been larger
-    return SetReference(&parameters());
+    return policy_.reference().Start(parameters());
   });
-  return ranks_ == nullptr ? ended : ranks_->Agree(ended);
+  return Agree(ranks_, ended);
 }
 
 }  // namespace ingot::trainer

@@ -59,31 +59,16 @@ absl::StatusOr<v1::DeltaHeader> HeaderOf(const v1::Manifest& target, const weigh
 
 void Trainer::StoreVersionsIn(weights::VersionStore store) {
   store_ = std::move(store);
-  snapshot_ = nullptr;
-  optimizer_->SendChanges(!stores());
-}
-
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::TakeOwn() {
-  std::map<std::string, RoundedParameter> rounded = TakeRounded();
-  std::shared_ptr<weights::Changes> changes;
-  if (part_marked_from_ != 0) {
-    changes = std::make_shared<weights::Changes>(part_marked_from_);
-    for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
-  }
-  marked_from_ = part_marked_from_ = 0;
-  INGOT_ASSIGN_OR_RETURN(auto own, SnapshotOf(version_, OwnParameters(), CopiesInto(std::move(changes)), rounded));
-  part_marked_from_ = own->checksum();
-  ShareFrozen(*own);
-  return own;
+  policy_.PublishInParts(true);
 }
 
 absl::Status Trainer::TakePart() {
-  if (part_.own != nullptr && part_.whole.version() == version_) return absl::OkStatus();
-  const absl::StatusOr<std::shared_ptr<const weights::Snapshot>> own = TakeOwn();
+  if (part_.own != nullptr && part_.whole.version() == version()) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const weights::Snapshot>> own = policy_.TakeOwn();
   INGOT_RETURN_IF_ERROR(ranks_->Agree(own.status()));
   INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
                          ranks_->AllGatherBytes((*own)->manifest().SerializeAsString()));
-  INGOT_ASSIGN_OR_RETURN(auto merged, Merge(parts, version_, ranks_->rank()));
+  INGOT_ASSIGN_OR_RETURN(auto merged, Merge(parts, version(), ranks_->rank()));
   part_before_ = std::exchange(part_, {std::move(merged.first), *own, std::move(merged.second)});
   return absl::OkStatus();
 }
@@ -91,7 +76,7 @@ absl::Status Trainer::TakePart() {
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreVersion(const weights::HeldVersion& base,
                                                                                bool anchor) {
   UseThreads();
-  const VersionPart& before = part_.own != nullptr && part_.whole.version() != version_ ? part_ : part_before_;
+  const VersionPart& before = part_.own != nullptr && part_.whole.version() != version() ? part_ : part_before_;
   StoreOrder order{.base = base, .full = before.own == nullptr || NameOf(before.whole) != base, .anchor = anchor};
   if (order.full) order.base = {};
   Writer message;

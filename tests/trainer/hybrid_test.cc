@@ -12,6 +12,7 @@
 #include "per_call_reference.h"
 #include "tiny_model.h"
 #include "trainer/pass/forest_pass.h"
+#include "trainer/run_memory.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 
@@ -204,7 +205,7 @@ TEST(Hybrid, IsRejectedOnADeviceWithoutKernels) {
   const model::ModelConfig config = Hybrid(TinyConfig());
   const auto runner = rollout::NewTorchRunner(config, rollout::EngineOptions(), "cuda:0");
   EXPECT_EQ(runner.status().code(), absl::StatusCode::kUnimplemented);
-  const absl::Status trainer = Trainer::CheckFits(TrainerOptions(), config, at::Device("cuda:0"), nullptr);
+  const absl::Status trainer = CheckFits(TrainerOptions(), config, at::Device("cuda:0"), nullptr);
   EXPECT_EQ(trainer.code(), absl::StatusCode::kUnimplemented);
   for (const absl::Status& status : {runner.status(), trainer}) {
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the recurrent layers of qwen3_next"));

@@ -8,14 +8,13 @@
 #include "app/models/device.h"
 #include "base/process_memory.h"
 #include "rollout/torch_runner.h"
-#include "trainer/trainer.h"
+#include "trainer/run_memory.h"
 
 namespace ingot::app {
 
 MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles) {
   MachineNeed need;
-  const trainer::TrainerBytes trainer =
-      trainer::Trainer::LeastBytes(config.trainer, shape, config.cluster.trainer_ranks);
+  const trainer::TrainerBytes trainer = trainer::LeastBytes(config.trainer, shape, config.cluster.trainer_ranks);
   need.cache = rollout::CacheBytes(shape, config.rollout);
   need.versions = 2 * trainer.version;
   for (const RoleProcess& process : roles) {

@@ -18,6 +18,7 @@
 #include "dataset/sft.h"
 #include "model/peft.h"
 #include "trainer/checkpoints/stage_checkpoints.h"
+#include "trainer/run_memory.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::app {
@@ -135,7 +136,7 @@ absl::Status Place(model::Parameters& parameters, const std::string& device) {
 
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,
                                                              trainer::Ranks* ranks) {
-  INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device), ranks));
+  INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device), ranks));
   if (config.model.path.empty()) {
     model::Parameters parameters = model::Parameters::Init(model.shape, config.seed, at::kFloat);
     INGOT_RETURN_IF_ERROR(Place(parameters, model.device));

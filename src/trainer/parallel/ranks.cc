@@ -289,4 +289,15 @@ absl::StatusOr<std::vector<int64_t>> Ranks::Round(const absl::Status& own, int64
 
 bool Ranks::IsAgreed(const absl::Status& status) { return status.GetPayload(kAgreedPayload).has_value(); }
 
+absl::Status Agree(Ranks* ranks, const absl::Status& own) { return ranks == nullptr ? own : ranks->Agree(own); }
+
+absl::Status ShareError(Ranks* ranks, const absl::Status& own) {
+  if (ranks == nullptr || own.ok() || ranks->broken()) return own;
+  return ranks->Agree(own);
+}
+
+absl::Status ShareEarlyError(Ranks* ranks, const absl::Status& own) {
+  return Leads(ranks) ? own : ShareError(ranks, own);
+}
+
 }  // namespace ingot::trainer

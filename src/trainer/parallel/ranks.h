@@ -116,4 +116,14 @@ class Ranks {
   Server server_;
 };
 
+// Whether this process is rank 0; null = the only rank.
+inline bool Leads(const Ranks* ranks) { return ranks == nullptr || ranks->leads(); }
+// Ranks::Agree; with one rank (null) `own`.
+absl::Status Agree(Ranks* ranks, const absl::Status& own);
+// Passes this rank's error in common work to the others, which get it at their next exchange.
+absl::Status ShareError(Ranks* ranks, const absl::Status& own);
+// An error of this rank before rank 0's order for common work. Rank 0 returns it at once, since no other rank has
+// begun; the others share it.
+absl::Status ShareEarlyError(Ranks* ranks, const absl::Status& own);
+
 }  // namespace ingot::trainer

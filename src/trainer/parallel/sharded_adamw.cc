@@ -27,16 +27,6 @@ std::map<std::string, at::Tensor> OwnedOf(const std::map<std::string, at::Tensor
   return owned;
 }
 
-void OrThrow(const absl::Status& status) {
-  if (!status.ok()) throw StatusError(status);
-}
-
-template <typename T>
-T OrThrow(absl::StatusOr<T> value) {
-  OrThrow(value.status());
-  return *std::move(value);
-}
-
 }  // namespace
 
 std::vector<int> OwnersOf(const std::vector<int64_t>& sizes, int ranks) {

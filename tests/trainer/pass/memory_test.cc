@@ -16,6 +16,7 @@
 #include "base/process_memory.h"
 #include "trainer/adamw.h"
 #include "trainer/pass/forest_pass.h"
+#include "trainer/run_memory.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 #include "tree/shapes.h"
@@ -276,10 +277,10 @@ TEST(MemoryLimit, RejectsAShapeBeforeThereAreWeights) {
   model::ModelConfig config = kWide;
   config.hidden_size = config.intermediate_size = 1 << 20;
   config.num_hidden_layers = 1000;
-  const absl::Status rejected = Trainer::CheckFits({}, config, at::kCPU);
+  const absl::Status rejected = CheckFits({}, config, at::kCPU);
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
   EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("GB"));
-  EXPECT_TRUE(Trainer::CheckFits({}, kWide, at::kCPU).ok());
+  EXPECT_TRUE(CheckFits({}, kWide, at::kCPU).ok());
 }
 
 // The run's one micro-batch fits. A step whose path holds many of them does not, and changes nothing.

@@ -29,7 +29,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "trainer/pass/tensor_memory.h"
-#include "trainer/trainer.h"
+#include "trainer/run_memory.h"
 
 namespace ingot::app {
 namespace {
@@ -100,7 +100,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));
   // Before the engine's cache is made, which may take all memory.
-  INGOT_RETURN_IF_ERROR(trainer::Trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
+  INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_point, metrics));
   INGOT_ASSIGN_OR_RETURN(

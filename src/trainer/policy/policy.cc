@@ -1,0 +1,189 @@
+#include "trainer/policy/policy.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+#include <vector>
+
+#include "trainer/parameter_memory.h"
+#include "trainer/torch_edge.h"
+#include "trainer/weights_of.h"
+
+namespace ingot::trainer {
+namespace {
+
+std::unique_ptr<LayerShards> Shards(const TrainerOptions& options, const model::Transformer& model, Ranks* ranks) {
+  if (ranks == nullptr || options.sharding != "layers") return nullptr;
+  return std::make_unique<LayerShards>(model.config(), model.parameters().tensors(), *ranks);
+}
+
+PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
+  PassOptions pass = PassOptionsOf(options);
+  pass.weights = weights;
+  return pass;
+}
+
+}  // namespace
+
+Policy::Policy(const TrainerOptions& options, model::Transformer model, Ranks* ranks)
+    : options_(options),
+      ranks_(ranks),
+      model_(std::move(model)),
+      shards_(Shards(options, model_, ranks)),
+      pass_(PassesOf(options, shards_.get())),
+      reference_(options, model_.config()) {
+  UseOptimizer(options.optimizer);
+}
+
+TokenLimits Policy::Limits() const {
+  TokenLimits limits(config().vocab_size, config().max_position_embeddings);
+  limits.experts = config().experts.count;
+  limits.experts_per_token = config().experts.per_token;
+  limits.routes_per_token = config().routes_per_token();
+  return limits;
+}
+
+absl::Status Policy::AdvanceUnchanged() {
+  if (divided() && snapshot_ != nullptr) {  // the same weights under a new number
+    std::vector<weights::TensorView> views;
+    for (size_t i = 0; i < snapshot_->size(); ++i) views.push_back(snapshot_->view(i));
+    INGOT_ASSIGN_OR_RETURN(snapshot_, weights::Snapshot::Copy(version_ + 1, views));
+  } else {
+    snapshot_ = nullptr;
+  }
+  ++version_;
+  return absl::OkStatus();
+}
+
+void Policy::UseOptimizer(const OptimizerOptions& options) {
+  std::map<std::string, at::Tensor> trained;
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    if (tensor.requires_grad()) trained[name] = tensor;
+  }
+  optimizer_.emplace(options, trained, ranks_, /*publishes=*/shards_ == nullptr);
+  optimizer_->SendChanges(!in_parts_);
+  marked_from_ = part_marked_from_ = 0;
+}
+
+absl::Status Policy::LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents) {
+  INGOT_RETURN_IF_ERROR(
+      ReadOptimizer(checkpoint_path, contents.optimizer_shards, optimizer_->State(), /*all=*/ranks_ == nullptr));
+  optimizer_->SetSteps(contents.optimizer_steps);
+  return absl::OkStatus();
+}
+
+void Policy::LoadParameters(const model::Parameters& parameters) {
+  const at::NoGradGuard no_history;
+  for (const auto& [name, tensor] : model_.parameters().tensors()) {
+    Allocate(tensor);  // a version may share the memory that it has
+    tensor.copy_(parameters.at(name));
+  }
+  marked_from_ = part_marked_from_ = 0;
+}
+
+void Policy::BeginUpdate() {
+  snapshot_ = nullptr;
+  ReleaseLayer();
+}
+
+void Policy::Divide(bool snapshot) {
+  if (shards_ == nullptr || divided()) return;
+  // A skipped step gives the snapshot a new number.
+  if (snapshot && ranks_->leads() && !in_parts_) OrThrow(TakeSnapshot().status());
+  shards_->Divide();
+}
+
+void Policy::Unite() {
+  if (!divided()) return;
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  OrThrow(ranks_->BreakUnless([&] { return shards_->Unite(); }));
+}
+
+void Policy::ReleaseLayer() {
+  if (shards_ != nullptr) shards_->Release();
+}
+
+std::map<std::string, at::Tensor> Policy::OwnParameters() const {
+  std::map<std::string, at::Tensor> own = shards_ == nullptr ? optimizer_->Owned() : shards_->Owned();
+  if (!ranks_->leads()) return own;
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    const bool owned = shards_ == nullptr ? tensor.requires_grad() : shards_->Divides(name);
+    if (!owned) own[name] = tensor;
+  }
+  return own;
+}
+
+void Policy::PublishInParts(bool in_parts) {
+  in_parts_ = in_parts;
+  snapshot_ = nullptr;
+  optimizer_->SendChanges(!in_parts);
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::TakeSnapshot() {
+  if (snapshot_ != nullptr) return snapshot_;
+  if (divided()) return absl::InternalError("only rank 0 has the snapshot of divided parameters");
+  INGOT_ASSIGN_OR_RETURN(snapshot_, Take(parameters().tensors(), marked_from_));
+  if (shards_ == nullptr) ShareFrozen(*snapshot_);  // most of the memory of a divided base is freed
+  return snapshot_;
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::TakeOwn() {
+  INGOT_ASSIGN_OR_RETURN(auto own, Take(OwnParameters(), part_marked_from_));
+  ShareFrozen(*own);
+  return own;
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::Take(
+    const std::map<std::string, at::Tensor>& parameters, uint64_t& marked_from) {
+  std::map<std::string, RoundedParameter> rounded = TakeRounded();
+  std::shared_ptr<weights::Changes> changes;
+  if (marked_from != 0) {
+    changes = std::make_shared<weights::Changes>(marked_from);
+    for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
+  }
+  marked_from_ = part_marked_from_ = 0;
+  INGOT_ASSIGN_OR_RETURN(auto taken, SnapshotOf(version_, parameters, CopiesInto(std::move(changes)), rounded));
+  marked_from = taken->checksum();
+  return taken;
+}
+
+void Policy::GatherSnapshot(int64_t version) {
+  if (!divided() || in_parts_) return;
+  optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
+  OrThrow(ranks_->Agree(absl::OkStatus()));
+  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(auto gathered, shards_->Gather());
+    if (!ranks_->leads()) return absl::OkStatus();
+    for (const auto& [name, tensor] : parameters().tensors()) {
+      if (!shards_->Divides(name)) gathered[name] = tensor;  // whole on every rank
+    }
+    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, gathered, CopiesInto(nullptr)));
+    return absl::OkStatus();
+  }));
+}
+
+weights::CopyOptions Policy::CopiesInto(std::shared_ptr<const weights::Changes> changes) {
+  return {.threads = at::get_num_threads(), .buffers = &buffers_, .changes = std::move(changes)};
+}
+
+std::map<std::string, RoundedParameter> Policy::TakeRounded() {
+  std::map<std::string, RoundedParameter> rounded = optimizer_->TakeRounded();
+  for (const auto& [name, frozen] : frozen_) {
+    if (parameters().at(name).const_data_ptr() == frozen.memory.get()) rounded[name] = frozen;
+  }
+  return rounded;
+}
+
+void Policy::ShareFrozen(const weights::Snapshot& snapshot) {
+  for (size_t i = 0; i < snapshot.size(); ++i) {
+    const weights::TensorView view = snapshot.view(i);
+    const at::Tensor& parameter = parameters().at(view.name);
+    // A vector may be a router's bias, which changes without the optimizer.
+    if (parameter.requires_grad() || parameter.dim() < 2 || !parameter.is_cpu() || !OwnsItsMemory(parameter)) continue;
+    if (parameter.const_data_ptr() != view.bytes.data()) PointAt(parameter, view.owner);
+    frozen_[view.name] = {.changes = {}, .memory = view.owner, .checksum = view.checksum};
+  }
+}
+
+}  // namespace ingot::trainer

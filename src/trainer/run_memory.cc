@@ -1,0 +1,121 @@
+#include "trainer/run_memory.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/log.h"
+#include "base/process_memory.h"
+#include "model/layer_spec.h"
+#include "trainer/parallel/rank_memory.h"
+#include "trainer/pass/memory.h"
+#include "trainer/pass/tensor_memory.h"
+#include "trainer/policy/owned_model.h"
+#include "trainer/torch_edge.h"
+#include "tree/cut.h"
+
+namespace ingot::trainer {
+namespace {
+
+// The memory that this rank needs, including its reference policy, if any. `in_parts`: ranks store versions in parts.
+MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
+                  const PassOptions& pass, std::span<const tree::ForestPart> parts,
+                  const std::optional<RankPlace>& place, bool reference, bool in_parts) {
+  const bool by_layer = options.sharding == "layers";
+  MemoryNeed need = PredictRankMemory(config, element_bytes, pass, parts, place, by_layer);
+  const int ranks = place.value_or(RankPlace{}).size;
+  const bool publishes = place.value_or(RankPlace{}).leads();
+  const int64_t weights = WeightBytes(config, element_bytes);
+  // Published: the newest version and the memory for the next version. If ranks store versions, each rank has both for
+  // its own part.
+  need.copies = reference ? weights : 0;
+  if (in_parts) {
+    need.copies += 2 * weights / ranks;
+  } else if (publishes) {
+    need.copies += 2 * weights;
+  }
+  if (options.trust_region.on()) {
+    // The masters before the step, divided as the optimizer's state is, and the policies before it (fp32, or fp64).
+    const int64_t wide = element_bytes == 8 ? 8 : 4;
+    int64_t rows = 0;  // of the batch
+    for (const tree::ForestPart& part : parts) rows += part.size();
+    const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
+    need.copies += model::SpecOf(config).trained_elements() * wide / ranks + held * config.vocab_size * wide;
+  }
+  return need;
+}
+
+int64_t LimitBytes(const TrainerOptions& options) { return options.memory_limit_mb << 20; }
+
+// Of model, optimizer and one micro-batch.
+MemoryNeed FirstNeed(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
+                     const std::optional<RankPlace>& place) {
+  const PassOptions pass = PassOptionsOf(options);
+  const tree::ForestPart part = UncutPart(pass.part_tokens);
+  const auto bytes = static_cast<int>(c10::elementSize(HeldType(options.dtype, given)));
+  return NeedOf(options, config, bytes, pass, std::span(&part, 1), place, /*reference=*/options.needs_reference(),
+                /*in_parts=*/false);
+}
+
+at::ScalarType ConfigType(const model::ModelConfig& config) {
+  const std::string& type = config.torch_dtype;
+  return type == "float64"    ? at::kDouble
+         : type == "bfloat16" ? at::kBFloat16
+         : type == "float16"  ? at::kHalf
+                              : at::kFloat;
+}
+
+// Of this rank.
+absl::Status CheckRun(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
+                      at::Device device, const Ranks* ranks, bool log, int64_t held) {
+  INGOT_RETURN_IF_ERROR(config.CheckDevice(device.str()));
+  if (!device.is_cpu()) return absl::OkStatus();
+  const PassOptions pass = PassOptionsOf(options);
+  const MemoryNeed need = FirstNeed(options, config, given, PlaceOf(ranks));
+  const int64_t available =
+      options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory(RanksHere(ranks)) + held;
+  if (log) INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
+  return CheckMemory(need, need.total(), available, "the run", pass);
+}
+
+}  // namespace
+
+TrainerBytes LeastBytes(const TrainerOptions& options, const model::ModelConfig& config, int ranks) {
+  TrainerBytes bytes;
+  bytes.version = WeightBytes(config, static_cast<int>(c10::elementSize(HeldType(options.dtype, ConfigType(config)))));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::optional<RankPlace> place = ranks > 1 ? std::optional(RankPlace{rank, ranks}) : std::nullopt;
+    bytes.ranks.push_back(FirstNeed(options, config, ConfigType(config), place).total());
+  }
+  return bytes;
+}
+
+absl::Status CheckFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
+                       Ranks* ranks) {
+  return AtTorchEdge("trainer", [&] {
+    return Agree(ranks, CheckRun(options, config, ConfigType(config), device, ranks, /*log=*/false, /*held=*/0));
+  });
+}
+
+absl::Status CheckRunFits(const TrainerOptions& options, const model::ModelConfig& config, at::Device device,
+                          Ranks* ranks, std::optional<at::ScalarType> given, int64_t held) {
+  return Agree(ranks, CheckRun(options, config, given.value_or(ConfigType(config)), device, ranks, /*log=*/true, held));
+}
+
+absl::Status CheckStepFits(const TrainerOptions& options, const Policy& policy, const Ranks* ranks,
+                           const tree::PackedForest& forest, const std::string& step, StepMetrics& metrics) {
+  if (!policy.device().is_cpu()) return absl::OkStatus();
+  const auto parts = tree::CutForest(forest, policy.pass().part_tokens);
+  const auto bytes = static_cast<int>(policy.any().element_size());
+  const MemoryNeed need = NeedOf(options, policy.config(), bytes, policy.pass(), parts, PlaceOf(ranks),
+                                 /*reference=*/policy.reference().model() != nullptr, policy.publishes_in_parts());
+  metrics["perf/memory_predicted_bytes"] = static_cast<double>(need.total());
+  metrics["perf/memory_bound_bytes"] = static_cast<double>(need.bound());
+  const std::string what = absl::StrCat(step, " (", forest.size(), " merged tokens in ", parts.size(), " parts)");
+  if (options.memory_limit_mb > 0) return CheckMemory(need, need.total(), LimitBytes(options), what, policy.pass());
+  const auto available = [&] { return base::AvailableMemory(RanksHere(ranks)); };
+  // The cache of tensor memory is available to this step too; it is returned to the system only if the numbers need it.
+  if (need.step() > available()) ReleaseTensorMemory();
+  return CheckMemory(need, need.step(), available(), what, policy.pass());
+}
+
+}  // namespace ingot::trainer
