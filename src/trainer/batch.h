@@ -98,4 +98,9 @@ absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, co
 // routes must cover the sampled tokens.
 absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bool recorded);
 
+// Whether exactly `version` sampled the token at `offset`, with unmixed KV. REQUIRES: CheckCall, recorded.
+inline bool OnPolicy(const tree::CallPath& call, size_t offset, int64_t version) {
+  return call.versions[offset] == version && call.kv_mixed[offset] == 0;
+}
+
 }  // namespace ingot::trainer

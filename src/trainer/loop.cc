@@ -8,8 +8,6 @@
 namespace ingot::trainer {
 namespace {
 
-double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 void ReportFeed(const v1::FeedStats& feed, StepMetrics& metrics) {
   metrics["scheduler/head"] = static_cast<double>(feed.head());
   metrics["scheduler/window"] = static_cast<double>(feed.window());

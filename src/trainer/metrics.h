@@ -12,6 +12,8 @@
 
 namespace ingot::trainer {
 
+inline double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
 // By metric name; ordered, so that two reports print alike.
 using StepMetrics = std::map<std::string, double>;
 

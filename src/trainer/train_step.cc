@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "kernels/torch/typed.h"
-#include "trainer/parallel/wire.h"
 #include "trainer/pass/gradient_faults.h"
 #include "trainer/pass/head_pass.h"
 #include "trainer/pass/tensor_memory.h"
@@ -22,8 +21,6 @@ namespace {
 
 constexpr size_t kMostNamed = 5;  // greatest number of calls to report for a gradient that is not finite
 
-double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 // The groups of probe calls that are scored together. fast: each call separately, as the engine ran it. exact: merged
 // as in training, since merging must not change a bit.
 std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::CallPath>& calls) {
@@ -31,10 +28,6 @@ std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, con
   std::vector<std::vector<int32_t>> alone;
   for (int32_t call = 0; call < static_cast<int32_t>(calls.size()); ++call) alone.push_back({call});
   return alone;
-}
-
-bool OnPolicy(const tree::CallPath& call, size_t offset, int64_t version) {
-  return call.versions[offset] == version && call.kv_mixed[offset] == 0;
 }
 
 }  // namespace
@@ -49,8 +42,8 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
   plain.pass_seconds = ClockNow().wall - start.wall;
   plain.busy_seconds = plain.pass_seconds - (policy_.gather_seconds() - gathered);
   if (loss.needs_scores()) {
-    ShareScores(forest, loss);
-    loss.Fix(/*counts=*/Leads(ranks_));
+    exchanges_.ShareScores(forest, loss);
+    loss.Fix(/*counts=*/exchanges_.leads());
   }
   std::optional<UpdateVariance> variance;
   if (MeasuresVariance()) {
@@ -62,8 +55,8 @@ void Trainer::AccumulateBatch(const PreparedBatch& batch, const tree::PackedFore
   if (variance) plain.spread = variance->Compare(policy_.optimizer().Gradients());
   tally.sums = loss.sums();
   tally.non_finite_calls = loss.non_finite_calls();
-  MergeTallies(batch, tally);
-  MergeExperts();
+  exchanges_.SumTallies(batch, tally);
+  if (experts_) exchanges_.SumExperts(*experts_);
 }
 
 PassOptions Trainer::StepPassOptions() const {
@@ -86,11 +79,11 @@ void Trainer::AccumulateGradient(const PreparedBatch& batch, const tree::PackedF
   options.part_done = end_slot;
   if (config().experts.count > 0) {
     experts_.emplace(forest, config().num_hidden_layers, options_.expert_balance);
-    experts_->SetTotal(SumOfRanks(experts_->calls_through()));
+    experts_->SetTotal(exchanges_.Sum(experts_->calls_through()));
     options.experts = &*experts_;
   }
   if (trust_) options.read_policy = trust_->Reader();
-  const int64_t agreed_slots = AgreeOnSlots(forest);
+  const int64_t agreed_slots = exchanges_.AgreeOnSlots(forest, options.part_tokens);
   const ProcessSeconds start = ClockNow();
   const double gathered = policy_.gather_seconds();
   const PassResult result = AccumulateGradients(policy_.model(), forest, batch.calls, loss, options);
@@ -170,7 +163,7 @@ std::string Trainer::FindFault(const PreparedBatch& batch, const tree::PackedFor
   std::erase_if(own, [&](int32_t call) { return !suspected(call); });
   std::vector<int32_t> calls =
       CallsWithoutFiniteGradient(policy_.model(), batch, own, loss, policy_.pass(), kMostNamed);
-  ShareFaults(tensors, calls);
+  exchanges_.CollectFaults(tensors, calls);
   return absl::StrCat("loss ", tally.plain.loss, ", gradient norm ", grad_norm, ": not finite for ",
                       NameCalls(batch, calls), tensors.empty() ? "" : "; ", tensors);
 }
@@ -198,7 +191,7 @@ std::string Trainer::Optimize(const PreparedBatch& batch, const tree::PackedFore
 }
 
 PolicyShift Trainer::MeasureShift() {
-  const PolicyShift shift = MergeShift(trust_->Measure(policy_.model(), policy_.pass()));
+  const PolicyShift shift = exchanges_.Sum(trust_->Measure(policy_.model(), policy_.pass()));
   policy_.ReleaseLayer();  // other ranks' parameters may change now
   return shift;
 }
@@ -268,15 +261,15 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     return ShareEarlyError(ranks_, disorder);
   }
   next_group_ = std::max(next_group_, batch.feed.next_group());
-  part_before_ = {};  // the version after it is stored
+  parts_.DropBefore();
   absl::StatusOr<PreparedBatch> prepared = PrepareBatch(batch, options_, policy_.Limits(), version());
   if (!prepared.ok()) return ShareEarlyError(ranks_, prepared.status());
-  if (ranks_ != nullptr && ranks_->leads()) INGOT_RETURN_IF_ERROR(SendOrder(Order::kStep, EncodeBatch(batch)));
+  INGOT_RETURN_IF_ERROR(orders_.Step(batch));
   if (prepared->loss_tokens == 0 || !prepared->reward_fault.empty()) {
     const std::string why = prepared->reward_fault.empty() ? prepared->empty_reason : prepared->reward_fault;
     return Skip(*std::move(prepared), why);
   }
-  const absl::StatusOr<tree::PackedForest> forest = PackShare(*prepared);
+  const absl::StatusOr<tree::PackedForest> forest = exchanges_.PackShare(*prepared);
   INGOT_RETURN_IF_ERROR(ShareError(ranks_, forest.status()));
   const auto packed = clock_.Now();
 
@@ -295,7 +288,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
           static_cast<int64_t>(c10::elementSize(kernels::AccumulatorType(policy_.model().head())));
       INGOT_ASSIGN_OR_RETURN(trust_, TrustRegion::Choose(options_.trust_region, *prepared, *forest,
                                                          options_.trust_region.MostRows(row_bytes), options_.seed,
-                                                         version(), ranks_ == nullptr ? 0 : ranks_->rank()));
+                                                         version(), exchanges_.rank()));
       metrics["perf/step_kl_seconds"] = Seconds(clock_.Now() - choosing);
     }
     ProbeFuture fresh = StartProbe(probe);
@@ -327,7 +320,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
     for (const auto& [name, value] : tally.sums.maxima) metrics[name] = value.max;
   }
   Report(*prepared, tally, metrics);
-  ReportRanks(tally, metrics);
+  exchanges_.ReportBalance(tally, metrics);
   metrics["perf/data_seconds"] = Seconds(packed - start);
   metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
   ReportBound(tally, metrics);
@@ -388,16 +381,6 @@ void Trainer::ReportBound(const StepTally& tally, StepMetrics& metrics) {
   metrics["perf/of_bound"] = bound / plain.pass_seconds;
   metrics["tree/speedup_bound"] = unmerged / bound;
   metrics["tree/speedup"] = unmerged / plain.pass_seconds;
-}
-
-void Trainer::ReportRanks(const StepTally& tally, StepMetrics& metrics) const {
-  if (ranks_ == nullptr) return;
-  const StepTally::Plain& plain = tally.plain;
-  const double ranks = ranks_->size();
-  metrics["trainer/ranks"] = ranks;
-  metrics["trainer/rank_balance"] =
-      plain.longest_busy_seconds > 0 ? plain.busy_seconds / ranks / plain.longest_busy_seconds : 1.0;
-  metrics["tree/computed_tokens"] = static_cast<double>(plain.computed_tokens);
 }
 
 void Trainer::Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const {

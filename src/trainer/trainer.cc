@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "kernels/torch/threads.h"
-#include "trainer/parallel/wire.h"
 #include "trainer/pass/gradient_faults.h"
 #include "trainer/policy/owned_model.h"
+#include "trainer/policy/policy_checkpoint.h"
 #include "trainer/run_memory.h"
 #include "trainer/torch_edge.h"
 
@@ -58,7 +58,10 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       clock_(clock),
       objective_(std::move(objective)),
       ranks_(ranks),
-      policy_(options_, std::move(model), ranks) {
+      policy_(options_, std::move(model), ranks),
+      exchanges_(ranks, policy_.config()),
+      orders_(ranks),
+      parts_(policy_, ranks) {
   base::ReturnFreedMemory();  // so that later peaks of the process are the steps' own
 }
 
@@ -146,27 +149,6 @@ absl::Status Trainer::CheckStep(const tree::PackedForest& forest, StepMetrics& m
   return CheckStepFits(options_, policy_, ranks_, forest, step, metrics);
 }
 
-absl::StatusOr<CheckpointContents> Trainer::Contents(int64_t step) {
-  CheckpointContents contents;
-  contents.step = step;
-  contents.seed = options_.seed;
-  if (policy_.publishes_in_parts()) {
-    contents.weights_checksum = part_.whole.checksum();
-  } else {
-    INGOT_ASSIGN_OR_RETURN(const auto snapshot, TakeSnapshot());
-    contents.weights_checksum = snapshot->checksum();
-  }
-  contents.next_group = next_group_;
-  contents.total_steps = stage_ ? 0 : options_.total_steps;
-  contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
-  contents.config = config();
-  if (!stage_) contents.reference = policy_.reference().Saved(version());
-  contents.optimizer_steps = policy_.optimizer().steps();
-  if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
-  if (!stage_) contents.keep_every = options_.keep_every;
-  return contents;
-}
-
 absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
                                                        const std::map<std::string, std::string>& extra_files) {
   return Save(root, version(), extra_files);
@@ -174,16 +156,52 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
 
 absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t step,
                                              const std::map<std::string, std::string>& extra_files) {
-  if (ranks_ != nullptr) {
-    Writer order;
-    order.Put(step).PutText(root);
-    INGOT_RETURN_IF_ERROR(SendOrder(Order::kSave, order.Release()));
-    return SaveTogether(root, step, extra_files);
+  INGOT_RETURN_IF_ERROR(orders_.Save(root, step));
+  if (stage_) {  // a stage's steps leave no snapshot
+    INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&] {
+      policy_.GatherSnapshot(version());
+      return absl::OkStatus();
+    }));
   }
-  INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, Contents(step));
-  contents.parameters = parameters();
-  contents.optimizer = policy_.optimizer().State();
-  return WriteCheckpoint(root, contents, extra_files, options_.keep_checkpoints);
+  CheckpointContents contents;
+  if (policy_.publishes_in_parts()) {
+    INGOT_RETURN_IF_ERROR(parts_.Take());  // names the weights
+    contents.weights_checksum = parts_.checksum();
+  }
+  contents.step = step;
+  contents.seed = options_.seed;
+  contents.next_group = next_group_;
+  contents.total_steps = stage_ ? 0 : options_.total_steps;
+  contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
+  if (!stage_) contents.reference = policy_.reference().Saved(version());
+  if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
+  if (!stage_) contents.keep_every = options_.keep_every;
+  return SavePolicy(policy_, ranks_, root, std::move(contents), extra_files, options_.keep_checkpoints);
 }
+
+void Trainer::StoreVersionsIn(weights::VersionStore store) { parts_.StoreIn(std::move(store)); }
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreVersion(const weights::HeldVersion& base,
+                                                                               bool anchor) {
+  UseThreads();
+  const StoreOrder order = parts_.OrderFor(base, anchor);
+  INGOT_RETURN_IF_ERROR(orders_.Store(order));
+  return parts_.Store(order);
+}
+
+absl::Status Trainer::Follow() {
+  return orders_.Follow({
+      .step = [this](const TrainBatch& batch) { return TrainStep(batch).status(); },
+      .save = [this](const std::string& root, int64_t step) { return Save(root, step, {}).status(); },
+      .store = [this](const StoreOrder& order) { return parts_.Store(order).status(); },
+      .begin_stage = [this](StageKind kind, const std::string& checkpoint,
+                            int threads) { return BeginStage(kind, checkpoint, threads); },
+      .stage_step = [this](const std::vector<tree::CallPath>& calls, int64_t step,
+                           double learning_rate) { return StageStep(calls, step, learning_rate).status(); },
+      .end_stage = [this] { return EndStage(); },
+  });
+}
+
+absl::Status Trainer::Dismiss() { return orders_.Dismiss(); }
 
 }  // namespace ingot::trainer

@@ -41,11 +41,14 @@
 #include "trainer/checkpoints/stage_checkpoints.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
+#include "trainer/parallel/rank_orders.h"
 #include "trainer/parallel/ranks.h"
+#include "trainer/parallel/step_exchanges.h"
 #include "trainer/pass/expert_record.h"
 #include "trainer/pass/forest_pass.h"
 #include "trainer/pass/step_bound.h"
 #include "trainer/policy/policy.h"
+#include "trainer/policy/version_parts.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
 #include "trainer/step_tally.h"
@@ -210,16 +213,12 @@ class Trainer {
   absl::Status CountSkipped(const std::string& step, const std::string& why);
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
-  void ReportRanks(const StepTally& tally, StepMetrics& metrics) const;
-  // The contents of checkpoint `step`, without weights and the optimizer's state.
-  absl::StatusOr<CheckpointContents> Contents(int64_t step);
   // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
                                       const std::map<std::string, std::string>& extra_files);
 
   // Supervised stages (trainer_stages.cc). Rank 0 runs a stage; all ranks make its beginning, its steps and its end
   // together.
-  enum class StageKind : int32_t { kSft, kDpo };
   struct Stage {
     std::string name;  // prefix of its metrics and of its configuration keys
     const SftOptions& options;
@@ -242,45 +241,14 @@ class Trainer {
   absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
   absl::Status EndStage();
 
-  // Work of several ranks (trainer_ranks.cc). With one rank each function does nothing, or the work of one rank.
-  enum class Order : int32_t { kStep, kSave, kBeginStage, kStageStep, kEndStage, kDismiss, kStore };
-  absl::Status SendOrder(Order order, const std::string& what);  // of rank 0; does nothing on others
-  // Takes part in the work that rank 0 ordered.
-  absl::Status ExecuteOrder(Order order, std::string_view what);
-  absl::StatusOr<tree::PackedForest> PackShare(const PreparedBatch& batch) const;
-  // The number of slots that every rank ends in this step.
-  int64_t AgreeOnSlots(const tree::PackedForest& forest);
-  void ShareScores(const tree::PackedForest& forest, StepLoss& loss);
-  // Versions that ranks store (trainer_versions.cc). Supervised stages have none.
-  // This rank's part of a version.
-  struct VersionPart {
-    v1::Manifest whole;                            // of the version
-    std::shared_ptr<const weights::Snapshot> own;  // null = none
-    std::vector<int32_t> members;                  // indices of its tensors in `whole`
-  };
-  // Together. Sets part_ to this rank's part of version().
-  absl::Status TakePart();
-  struct StoreOrder {
-    weights::HeldVersion base;  // none = a full copy
-    bool full, anchor;
-  };
-  // Together. As StoreVersion; returns null on ranks other than 0.
-  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StoreTogether(const StoreOrder& order);
-  void MergeTallies(const PreparedBatch& batch, StepTally& tally);
-  // The sum of all ranks' numbers, and of their records of experts, in the order of ranks.
-  double SumOfRanks(double own);
-  void MergeExperts();
-  // The sum of all ranks' shifts, in the order of ranks.
-  PolicyShift MergeShift(const PolicyShift& own);
-  void ShareFaults(std::string& tensors, std::vector<int32_t>& calls);
-  absl::StatusOr<CheckpointInfo> SaveTogether(const std::string& root, int64_t step,
-                                              const std::map<std::string, std::string>& extra_files);
-
   const TrainerOptions options_;
   const base::Clock& clock_;
   const std::unique_ptr<Objective> objective_;
   Ranks* const ranks_;  // null = one rank
   Policy policy_;
+  const StepExchanges exchanges_;
+  RankOrders orders_;
+  VersionParts parts_;                    // stores none = rank 0 has versions whole
   std::optional<TrustRegion> trust_;      // during a step of options_.trust_region
   std::optional<ExpertRecord> experts_;   // of the running step's gradient
   std::optional<RecordedRoutes> routes_;  // of the running step's forest
@@ -292,9 +260,8 @@ class Trainer {
   // version.
   int64_t last_sound_ = 0;
   std::optional<KnownRates> rates_;
-  std::optional<weights::VersionStore> store_;  // empty = rank 0 has versions whole
-  VersionPart part_, part_before_;              // of the newest requested version, and of the previous one
-  std::chrono::nanoseconds stepped_at_{0};      // StepReport::stepped_at of the running step
+  bool stage_in_parts_ = false;             // how the policy publishes outside of the running stage
+  std::chrono::nanoseconds stepped_at_{0};  // StepReport::stepped_at of the running step
 };
 
 }  // namespace ingot::trainer

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
-#include "trainer/parallel/wire.h"
 #include "trainer/pass/tensor_memory.h"
 #include "trainer/schedule.h"
 #include "trainer/torch_edge.h"
@@ -132,13 +131,12 @@ absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>
 }
 
 absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, int threads) {
-  Writer order;
-  order.Put(kind).Put(threads).PutText(checkpoint);
-  INGOT_RETURN_IF_ERROR(SendOrder(Order::kBeginStage, order.Release()));
+  INGOT_RETURN_IF_ERROR(orders_.BeginStage(kind, checkpoint, threads));
   stage_.emplace(StageOf(kind, threads));
   INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
   NoteSound(-1);
   UseThreads();
+  stage_in_parts_ = policy_.publishes_in_parts();
   policy_.PublishInParts(false);
   const absl::Status begun = AtTorchEdge(kContext, [&]() -> absl::Status {
     policy_.reference().Drop();
@@ -165,12 +163,8 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   const absl::StatusOr<PreparedBatch> batch =
       stage_->episodes == 2 ? PreparePairs(calls, policy_.Limits()) : PrepareSft(calls, policy_.Limits());
   if (!batch.ok()) return ShareEarlyError(ranks_, batch.status());
-  if (ranks_ != nullptr && ranks_->leads()) {
-    Writer order;
-    PutCalls(calls, order.Put(step).Put(learning_rate));
-    INGOT_RETURN_IF_ERROR(SendOrder(Order::kStageStep, order.Release()));
-  }
-  const absl::StatusOr<tree::PackedForest> forest = PackShare(*batch);
+  INGOT_RETURN_IF_ERROR(orders_.StageStep(calls, step, learning_rate));
+  const absl::StatusOr<tree::PackedForest> forest = exchanges_.PackShare(*batch);
   INGOT_RETURN_IF_ERROR(ShareError(ranks_, forest.status()));
   StepMetrics metrics;
   INGOT_RETURN_IF_ERROR(ShareError(ranks_, CheckStep(*forest, metrics)));
@@ -209,16 +203,16 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   metrics[stage_->name + "/learning_rate"] = learning_rate;
   metrics[stage_->name + "/tokens_per_second"] = seconds > 0 ? unmerged / seconds : 0;
   metrics["tree/token_ratio"] = unmerged / static_cast<double>(tally.plain.merged_tokens);
-  ReportRanks(tally, metrics);
+  exchanges_.ReportBalance(tally, metrics);
   ReportBound(tally, metrics);
   return metrics;
 }
 
 absl::Status Trainer::EndStage() {
-  INGOT_RETURN_IF_ERROR(SendOrder(Order::kEndStage, ""));
+  INGOT_RETURN_IF_ERROR(orders_.EndStage());
   stage_.reset();
   NoteSound(version());
-  policy_.PublishInParts(store_.has_value());
+  policy_.PublishInParts(stage_in_parts_);
   const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
     policy_.reference().Drop();
     policy_.Unite();

@@ -22,7 +22,7 @@ UpdateVariance Trainer::MeasureGroups(const PreparedBatch& batch, const tree::Pa
       ++slots;
     };
     options.part_done = end_slot;
-    const int64_t agreed = AgreeOnSlots(*forest);
+    const int64_t agreed = exchanges_.AgreeOnSlots(*forest, options.part_tokens);
     AccumulateGradients(policy_.model(), *forest, batch.calls, loss, options);
     while (slots < agreed) end_slot();
     variance.AddGroup(policy_.optimizer().Gradients());

@@ -7,11 +7,14 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <chrono>
 #include <functional>
 
 namespace ingot::trainer {
 
 inline constexpr char kNcclGroupSymbol[] = "ingot_cuda_nccl_group";
+// Interval at which a wait asks whether a device is done: a wait with a limit would abort NCCL's work.
+inline constexpr std::chrono::microseconds kDevicePoll{50};
 
 struct NcclGroup {
   c10::intrusive_ptr<c10d::Backend> backend;

@@ -20,8 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr char kAgreedPayload[] = "ingot.agreed";
 constexpr char kBeatsKey[] = "beats_port";
-constexpr milliseconds kSlice{200};                   // interval at which a wait asks whether all ranks live
-constexpr std::chrono::microseconds kDevicePoll{50};  // interval at which a wait asks whether a device is done
+constexpr milliseconds kSlice{200};  // interval at which a wait asks whether all ranks live
 
 // Exchanges only copy, so bytes do; Gloo does not know all of our types.
 at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
@@ -144,7 +143,7 @@ absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
   // A stopped or dead rank is reported as lost; a computing rank may take its time.
   const base::Wait wait(absl::StrCat("the trainer's other ranks (", what, ")"), base::WaitKind::kWork);
   while (!work.isCompleted()) {
-    if (on_device) {  // a wait with a limit would abort NCCL's work
+    if (on_device) {
       std::this_thread::sleep_for(kDevicePoll);
     } else {
       try {

@@ -17,9 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kPieceBytes = int64_t{256} << 20;   // of one exchange
-constexpr std::chrono::milliseconds kSlice{50};       // of a wait that has its own timeout
-constexpr std::chrono::microseconds kDevicePoll{50};  // interval at which a wait asks whether a device is done
+constexpr int64_t kPieceBytes = int64_t{256} << 20;  // of one exchange
+constexpr std::chrono::milliseconds kWaitSlice{50};  // of a wait that has its own timeout
 
 }  // namespace
 
@@ -104,7 +103,7 @@ absl::Status WeightGroup::Broadcast(std::span<char> bytes) {
       std::vector<at::Tensor> tensors = {on_device ? host.to(options_.device) : host};
       const c10::intrusive_ptr<c10d::Work> work = backend->broadcast(tensors, c10d::BroadcastOptions());
       while (!work->isCompleted()) {
-        if (on_device) {  // a wait with a limit would abort NCCL's work
+        if (on_device) {
           if (Clock::now() >= deadline)
             return fail(absl::StrCat("it did not finish within ", options_.timeout.count(), " ms"));
           std::this_thread::sleep_for(kDevicePoll);
@@ -112,7 +111,7 @@ absl::Status WeightGroup::Broadcast(std::span<char> bytes) {
         }
         // Gloo ends its work itself, at the group's time limit; until then it uses `bytes`.
         try {
-          work->wait(kSlice);
+          work->wait(kWaitSlice);
         } catch (const std::exception&) {  // its own error is seen below
         }
       }

@@ -1,17 +1,11 @@
-// The part of Trainer for versions that ranks store, each the parameters that it owns
-// (weights/stores/version_layout.h).
-//
-//   rank 0   names the version ─┬─ encodes, writes shard-0 ─┬─ all are there ─▶ manifest of the shards
-//   rank 1   names the version ─┴─ encodes, writes shard-1 ─┴─
+#include "trainer/policy/version_parts.h"
+
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "trainer/parallel/wire.h"
-#include "trainer/torch_edge.h"
-#include "trainer/trainer.h"
-#include "trainer/weights_of.h"
-#include "weights/stores/version_layout.h"
 
 namespace ingot::trainer {
 namespace {
@@ -55,75 +49,81 @@ absl::StatusOr<v1::DeltaHeader> HeaderOf(const v1::Manifest& target, const weigh
   return header;
 }
 
+absl::StatusOr<std::shared_ptr<const v1::VersionManifest>> ManifestOf(const std::string& run,
+                                                                      const v1::DeltaHeader& header,
+                                                                      const std::vector<v1::StoredShard>& shards) {
+  INGOT_ASSIGN_OR_RETURN(v1::VersionManifest manifest, weights::ManifestOf(run, header, shards));
+  return std::make_shared<const v1::VersionManifest>(std::move(manifest));
+}
+
 }  // namespace
 
-void Trainer::StoreVersionsIn(weights::VersionStore store) {
+bool VersionParts::Part::Matches(const weights::HeldVersion& name) const {
+  return own != nullptr && NameOf(whole) == name;
+}
+
+void VersionParts::StoreIn(weights::VersionStore store) {
   store_ = std::move(store);
   policy_.PublishInParts(true);
 }
 
-absl::Status Trainer::TakePart() {
-  if (part_.own != nullptr && part_.whole.version() == version()) return absl::OkStatus();
+absl::Status VersionParts::Take() {
+  const int64_t version = policy_.version();
+  if (part_.own != nullptr && part_.whole.version() == version) return absl::OkStatus();
   const absl::StatusOr<std::shared_ptr<const weights::Snapshot>> own = policy_.TakeOwn();
   INGOT_RETURN_IF_ERROR(ranks_->Agree(own.status()));
   INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
                          ranks_->AllGatherBytes((*own)->manifest().SerializeAsString()));
-  INGOT_ASSIGN_OR_RETURN(auto merged, Merge(parts, version(), ranks_->rank()));
-  part_before_ = std::exchange(part_, {std::move(merged.first), *own, std::move(merged.second)});
+  INGOT_ASSIGN_OR_RETURN(auto merged, Merge(parts, version, ranks_->rank()));
+  before_ = std::exchange(part_, {std::move(merged.first), *own, std::move(merged.second)});
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreVersion(const weights::HeldVersion& base,
-                                                                               bool anchor) {
-  UseThreads();
-  const VersionPart& before = part_.own != nullptr && part_.whole.version() != version() ? part_ : part_before_;
-  StoreOrder order{.base = base, .full = before.own == nullptr || NameOf(before.whole) != base, .anchor = anchor};
-  if (order.full) order.base = {};
-  Writer message;
-  message.Put(order);
-  INGOT_RETURN_IF_ERROR(SendOrder(Order::kStore, message.Release()));
-  return StoreTogether(order);
+StoreOrder VersionParts::OrderFor(const weights::HeldVersion& base, bool anchor) const {
+  const bool taken = part_.own == nullptr || part_.whole.version() == policy_.version();
+  const bool full = !(taken ? before_ : part_).Matches(base);
+  return {.base = full ? weights::HeldVersion() : base, .full = full, .anchor = anchor};
 }
 
-absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreTogether(const StoreOrder& order) {
-  INGOT_RETURN_IF_ERROR(TakePart());
-  const bool beside = order.anchor && !order.full;  // a full copy in addition to the delta
-  const weights::HeldVersion name = NameOf(part_.whole);
-  const auto store = [&](const weights::Snapshot* from) -> absl::StatusOr<v1::StoredShard> {
-    if (!order.full && (part_before_.own == nullptr || NameOf(part_before_.whole) != order.base)) {
-      return absl::InternalError(absl::StrCat("rank ", ranks_->rank(), " has no version ", order.base.version));
-    }
-    INGOT_ASSIGN_OR_RETURN(weights::EncodedDelta delta, weights::Encode(from, *part_.own, false, store_->codec));
-    return weights::StoreShard(*store_->store, store_->run, name, ranks_->rank(), std::move(delta), part_.members);
-  };
-  const absl::StatusOr<v1::StoredShard> shard = store(order.full ? nullptr : part_before_.own.get());
+absl::StatusOr<v1::StoredShard> VersionParts::StoreShard(const StoreOrder& order, bool full) const {
+  if (!order.full && !before_.Matches(order.base)) {
+    return absl::InternalError(absl::StrCat("rank ", ranks_->rank(), " has no version ", order.base.version));
+  }
+  INGOT_ASSIGN_OR_RETURN(weights::EncodedDelta delta,
+                         weights::Encode(full ? nullptr : before_.own.get(), *part_.own, false, store_->codec));
+  return weights::StoreShard(*store_->store, store_->run, NameOf(part_.whole), ranks_->rank(), std::move(delta),
+                             part_.members);
+}
+
+absl::StatusOr<std::shared_ptr<const weights::Snapshot>> VersionParts::Store(const StoreOrder& order) {
+  INGOT_RETURN_IF_ERROR(Take());
+  const bool copies = order.anchor && !order.full;  // a full copy in addition to the delta
+  const absl::StatusOr<v1::StoredShard> shard = StoreShard(order, order.full);
   absl::StatusOr<v1::StoredShard> copy = v1::StoredShard();
-  if (shard.ok() && beside) copy = store(nullptr);
+  if (shard.ok() && copies) copy = StoreShard(order, /*full=*/true);
   INGOT_RETURN_IF_ERROR(ranks_->Agree(shard.ok() ? copy.status() : shard.status()));
   Writer own;
   own.PutText(shard->SerializeAsString()).PutText(copy->SerializeAsString());
   INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_->AllGatherBytes(own.Release()));
   if (!ranks_->leads()) return std::shared_ptr<const weights::Snapshot>();
 
-  std::vector<v1::StoredShard> shards(all.size()), copies(all.size());
+  std::vector<v1::StoredShard> shards(all.size()), full_shards(all.size());
   const auto delta = std::make_shared<weights::EncodedDelta>();
   for (size_t rank = 0; rank < all.size(); ++rank) {
     Reader reader(all[rank]);
     const std::string_view stored = reader.GetText(), copied = reader.GetText();
     if (!reader.status().ok() || !shards[rank].ParseFromArray(stored.data(), static_cast<int>(stored.size())) ||
-        !copies[rank].ParseFromArray(copied.data(), static_cast<int>(copied.size()))) {
+        !full_shards[rank].ParseFromArray(copied.data(), static_cast<int>(copied.size()))) {
       return absl::InternalError("a rank's shard cannot be parsed");
     }
     delta->changed_elements += shards[rank].changed_elements();
     delta->total_elements += shards[rank].total_elements();
   }
   INGOT_ASSIGN_OR_RETURN(delta->header, HeaderOf(part_.whole, order.base));
-  INGOT_ASSIGN_OR_RETURN(v1::VersionManifest manifest, weights::ManifestOf(store_->run, delta->header, shards));
-  delta->stored = std::make_shared<const v1::VersionManifest>(std::move(manifest));
-  if (beside) {
+  INGOT_ASSIGN_OR_RETURN(delta->stored, ManifestOf(store_->run, delta->header, shards));
+  if (copies) {
     INGOT_ASSIGN_OR_RETURN(const v1::DeltaHeader whole, HeaderOf(part_.whole, {}));
-    INGOT_ASSIGN_OR_RETURN(v1::VersionManifest copied, weights::ManifestOf(store_->run, whole, copies));
-    delta->stored_anchor = std::make_shared<const v1::VersionManifest>(std::move(copied));
+    INGOT_ASSIGN_OR_RETURN(delta->stored_anchor, ManifestOf(store_->run, whole, full_shards));
   }
   return weights::Snapshot::Elsewhere(delta);
 }
