@@ -61,7 +61,9 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       policy_(options_, std::move(model), ranks),
       exchanges_(ranks, policy_.config()),
       orders_(ranks),
-      parts_(policy_, ranks) {
+      parts_(policy_, ranks),
+      bound_(options_, policy_, ranks),
+      skipped_(options.max_skipped_steps, /*sound=*/0) {
   base::ReturnFreedMemory();  // so that later peaks of the process are the steps' own
 }
 
@@ -126,7 +128,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->policy_.reference().Restore(checkpoint_path, contents.step, device));
     trainer->policy_.SetVersion(contents.step);
-    trainer->last_sound_ = contents.step;
+    trainer->skipped_.NoteSound(contents.step);
     trainer->next_group_ = contents.next_group;
     if (!Leads(ranks)) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
@@ -142,11 +144,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
 void Trainer::UseThreads() const {
   const int threads = stage_ && stage_->threads > 0 ? stage_->threads : options_.threads;
   if (threads > 0) kernels::UseThreads(threads);
-}
-
-absl::Status Trainer::CheckStep(const tree::PackedForest& forest, StepMetrics& metrics) const {
-  const std::string step = stage_ ? absl::StrCat("a step of ", stage_->name) : absl::StrCat("step ", version());
-  return CheckStepFits(options_, policy_, ranks_, forest, step, metrics);
 }
 
 absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
@@ -174,7 +171,7 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
   contents.total_steps = stage_ ? 0 : options_.total_steps;
   contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
   if (!stage_) contents.reference = policy_.reference().Saved(version());
-  if (not_finite_in_a_row_ > 0) contents.last_sound_step = last_sound_;
+  contents.last_sound_step = (stage_ ? stage_->skipped : skipped_).last_sound_step();
   if (!stage_) contents.keep_every = options_.keep_every;
   return SavePolicy(policy_, ranks_, root, std::move(contents), extra_files, options_.keep_checkpoints);
 }

@@ -24,7 +24,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,20 +43,20 @@
 #include "trainer/parallel/rank_orders.h"
 #include "trainer/parallel/ranks.h"
 #include "trainer/parallel/step_exchanges.h"
-#include "trainer/pass/expert_record.h"
-#include "trainer/pass/forest_pass.h"
-#include "trainer/pass/step_bound.h"
 #include "trainer/policy/policy.h"
 #include "trainer/policy/version_parts.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
+#include "trainer/step/bound_meter.h"
+#include "trainer/step/skipped_steps.h"
 #include "trainer/step_tally.h"
-#include "trainer/trust_region.h"
-#include "trainer/update_variance.h"
 #include "weights/snapshot.h"
 #include "weights/stores/version_layout.h"
 
 namespace ingot::trainer {
+
+class BatchGradient;
+class BoundedUpdate;
 
 class Trainer {
  public:
@@ -161,58 +160,27 @@ class Trainer {
                                                        model::Parameters parameters, bool copy,
                                                        const base::Clock& clock, Ranks* ranks);
 
-  // The calls that the probe's source will return; not valid if no probe runs. Its destructor waits.
-  using ProbeFuture = std::future<absl::StatusOr<std::vector<tree::CallPath>>>;
   void UseThreads() const;
-  // RESOURCE_EXHAUSTED: the batch's step needs more memory than is available.
-  absl::Status CheckStep(const tree::PackedForest& forest, StepMetrics& metrics) const;
-  // Reports tree/speedup* and perf/*bound*: the time of the passes and their bound (step_bound.h). Rank 0 only,
-  // after a step, when its gradients are freed. A failure is logged and leaves the metrics out.
-  void ReportBound(const StepTally& tally, StepMetrics& metrics);
-  struct KnownRates {
-    StepRates best;
-    int threads = 0, times = 0;  // compute threads of the measurement; number of measurements with them
+
+  // Of TrainStep, together (train_step.cc):
+  struct Outcome {
+    StepTally tally;
+    std::string fault;                       // why the weights stay; empty = updated
+    std::chrono::nanoseconds stepped_at{0};  // StepReport::stepped_at
   };
-  void MeasureRates();
-  // Records that the weights of that version (in a stage: step) gave a finite gradient; ends the count of skipped
-  // steps.
-  void NoteSound(int64_t number) {
-    skipped_in_a_row_ = not_finite_in_a_row_ = 0;
-    last_sound_ = number;
-  }
-  void AccumulateBatch(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss, StepTally& tally);
-  void AccumulateGradient(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
-                          StepTally& tally);
-  // The options of a pass over the step's forest.
-  PassOptions StepPassOptions() const;
-  // Whether this step measures the variance of its update.
-  bool MeasuresVariance() const {
-    const int64_t every = options_.update_variance_every;
-    return every > 0 && version() % every == every - 1 && !stage_;
-  }
-  // Together. The gradients of a sample of groups; `share`: this rank's forest. `ready`: may be evaluated. Leaves no
-  // gradient.
-  UpdateVariance MeasureGroups(const PreparedBatch& batch, const tree::PackedForest& share, const StepLoss& ready);
-  ProbeFuture StartProbe(const ProbeSource& probe) const;
-  void FinishProbe(ProbeFuture fresh, StepTally& tally) const;
-  // Updates the weights. Empty = updated; otherwise describes a non-finite number, and the weights stay.
-  std::string Optimize(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
-                       const StepTally& tally, StepMetrics& metrics);
-  // The distance that all ranks measured. REQUIRES: a trust region, and a step that is proposed.
-  PolicyShift MeasureShift();
-  // The optimizer's step, within the trust region if there is one.
-  void UpdateWeights(double learning_rate, double grad_norm, StepMetrics& metrics);
-  // Describes which tensors and calls have a loss or gradient that is not finite; empty = all are finite.
-  std::string FindFault(const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss,
-                        const StepTally& tally, double grad_norm);
-  // Whether the optimizer's state must be reset at this version, whether its step is made or skipped.
-  bool ResetsOptimizer() const {
-    return options_.optimizer_reset_every > 0 && version() % options_.optimizer_reset_every == 0;
-  }
-  // Counts the step (by name) as skipped; INTERNAL: too many in a row were skipped before it.
-  absl::Status CountSkipped(const std::string& step, const std::string& why);
+  // Gradient, probe and update on a batch with loss tokens. `forest`: this rank's share. Leaves no gradient.
+  absl::StatusOr<Outcome> RunStep(PreparedBatch& batch, const tree::PackedForest& forest, const ProbeSource& probe);
+  // Updates the weights, unless the gradient is at fault.
+  void Update(BatchGradient& gradient, BoundedUpdate& update, StepMetrics& metrics, Outcome& outcome);
+  // Makes the next version of the same weights.
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
-  void Report(const PreparedBatch& batch, const StepTally& tally, StepMetrics& metrics) const;
+  // Makes the new version the reference policy, if it is due.
+  absl::Status MoveReference();
+  // Whether this step measures the variance of its update.
+  bool MeasuresVariance() const;
+  // Whether the optimizer's state must be reset at this version, whether its step is made or skipped.
+  bool ResetsOptimizer() const;
+
   // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
                                       const std::map<std::string, std::string>& extra_files);
@@ -225,6 +193,7 @@ class Trainer {
     std::unique_ptr<Objective> objective;
     int32_t episodes;  // per conversation (1) or pair (2)
     int threads;
+    SkippedSteps skipped;
   };
   absl::Status RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                         const std::string& checkpoints, int threads);
@@ -248,20 +217,12 @@ class Trainer {
   Policy policy_;
   const StepExchanges exchanges_;
   RankOrders orders_;
-  VersionParts parts_;                    // stores none = rank 0 has versions whole
-  std::optional<TrustRegion> trust_;      // during a step of options_.trust_region
-  std::optional<ExpertRecord> experts_;   // of the running step's gradient
-  std::optional<RecordedRoutes> routes_;  // of the running step's forest
-  std::optional<Stage> stage_;            // the running stage; empty = none
-  int64_t next_group_ = 0;                // CheckpointContents::next_group
-  int64_t skipped_in_a_row_ = 0;
-  int64_t not_finite_in_a_row_ = 0;  // consecutive steps, up to now, without a finite gradient
-  // The newest version (in a stage: step) whose weights are known to give a finite gradient; at first the start
-  // version.
-  int64_t last_sound_ = 0;
-  std::optional<KnownRates> rates_;
-  bool stage_in_parts_ = false;             // how the policy publishes outside of the running stage
-  std::chrono::nanoseconds stepped_at_{0};  // StepReport::stepped_at of the running step
+  VersionParts parts_;  // stores none = rank 0 has versions whole
+  BoundMeter bound_;
+  SkippedSteps skipped_;         // of the RL stage
+  std::optional<Stage> stage_;   // the running stage; empty = none
+  bool stage_in_parts_ = false;  // how the policy publishes outside of it
+  int64_t next_group_ = 0;       // CheckpointContents::next_group
 };
 
 }  // namespace ingot::trainer

@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "trainer/pass/tensor_memory.h"
+#include "trainer/run_memory.h"
 #include "trainer/schedule.h"
+#include "trainer/step/batch_gradient.h"
 #include "trainer/torch_edge.h"
 #include "trainer/trainer.h"
 
@@ -62,8 +64,10 @@ absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const Sft
 }
 
 Trainer::Stage Trainer::StageOf(StageKind kind, int threads) const {
-  if (kind == StageKind::kSft) return {"sft", options_.sft, MakeSft(), 1, threads};
-  return {"dpo", options_.dpo, MakeDpo(options_.dpo_beta), 2, threads};
+  if (kind == StageKind::kSft)
+    return {"sft", options_.sft, MakeSft(), 1, threads, SkippedSteps(options_.max_skipped_steps, /*sound=*/-1)};
+  return {"dpo", options_.dpo, MakeDpo(options_.dpo_beta),
+          2,     threads,      SkippedSteps(options_.max_skipped_steps, /*sound=*/-1)};
 }
 
 absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
@@ -94,7 +98,7 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
                                     const SftObserver& observer, const StageCheckpoints& kept, int64_t taken) {
   const SftOptions& options = stage_->options;
   const int64_t total = SftSteps(options, std::ssize(units)), every = options.checkpoint_every;
-  last_sound_ = taken - 1;
+  stage_->skipped.NoteSound(taken - 1);
   const auto run = [&](int64_t step, double learning_rate) {
     const std::vector<int64_t> chosen = SftBatch(options, std::ssize(units), options_.seed, step);
     return StageStep(Choose(calls, units, stage_->episodes, chosen), step, learning_rate);
@@ -102,7 +106,7 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
   for (int64_t step = taken; step < total; ++step) {
     SftReport report{step, total, {}};
     INGOT_ASSIGN_OR_RETURN(report.metrics, run(step, LearningRate(options.optimizer, step, total)));
-    if (step + 1 == total && not_finite_in_a_row_ > 0) INGOT_RETURN_IF_ERROR(CheckSound(run));
+    if (step + 1 == total && stage_->skipped.not_finite() > 0) INGOT_RETURN_IF_ERROR(CheckSound(run));
     const absl::Status reported = observer ? observer(report) : absl::OkStatus();
     const bool due = step + 1 == total || (every > 0 && (step + 1) % every == 0);
     absl::Status saved;
@@ -115,17 +119,18 @@ absl::Status Trainer::RunStageSteps(const std::vector<tree::CallPath>& calls, co
 }
 
 absl::Status Trainer::CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t, double)>& run) {
-  const int64_t skipped = not_finite_in_a_row_;
-  if (last_sound_ >= 0) {
+  const int64_t skipped = stage_->skipped.not_finite();
+  if (stage_->skipped.sound() >= 0) {
     // A step at learning rate 0 leaves the weights; it changes the optimizer's state, which ends with the stage.
-    skipped_in_a_row_ = 0;
-    INGOT_RETURN_IF_ERROR(run(last_sound_, 0).status());
-    if (not_finite_in_a_row_ == 0) return absl::OkStatus();
+    stage_->skipped.Restart();
+    INGOT_RETURN_IF_ERROR(run(stage_->skipped.sound(), 0).status());
+    if (stage_->skipped.not_finite() == 0) return absl::OkStatus();
   }
   return absl::InternalError(
       absl::StrCat("stage ", stage_->name, " ends on ", skipped, " skipped steps, and ",
-                   last_sound_ < 0 ? "no step before them succeeded"
-                                   : absl::StrCat("step ", last_sound_, ", the last successful one, now fails too"),
+                   stage_->skipped.sound() < 0
+                       ? "no step before them succeeded"
+                       : absl::StrCat("step ", stage_->skipped.sound(), ", the last successful one, now fails too"),
                    ": its weights are discarded. The log names the tensors and conversations at fault; lower ",
                    stage_->name, ".learning_rate or remove those conversations, and restart the stage"));
 }
@@ -134,7 +139,6 @@ absl::Status Trainer::BeginStage(StageKind kind, const std::string& checkpoint, 
   INGOT_RETURN_IF_ERROR(orders_.BeginStage(kind, checkpoint, threads));
   stage_.emplace(StageOf(kind, threads));
   INGOT_LOG(info, "stage {}: {}", stage_->name, stage_->objective->Describe());
-  NoteSound(-1);
   UseThreads();
   stage_in_parts_ = policy_.publishes_in_parts();
   policy_.PublishInParts(false);
@@ -167,33 +171,36 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   const absl::StatusOr<tree::PackedForest> forest = exchanges_.PackShare(*batch);
   INGOT_RETURN_IF_ERROR(ShareError(ranks_, forest.status()));
   StepMetrics metrics;
-  INGOT_RETURN_IF_ERROR(ShareError(ranks_, CheckStep(*forest, metrics)));
+  INGOT_RETURN_IF_ERROR(ShareError(
+      ranks_, CheckStepFits(options_, policy_, ranks_, *forest, absl::StrCat("a step of ", stage_->name), metrics)));
   StepLoss loss(*stage_->objective, {}, *batch);
   StepTally tally;
   double grad_norm = 0;
   std::string fault;
   const absl::Status status = AtTorchEdge(kContext, [&]() -> absl::Status {
     policy_.optimizer().ZeroGrad();
-    AccumulateBatch(*batch, *forest, loss, tally);
+    BatchGradient gradient(options_, policy_, exchanges_, clock_, *batch, *forest, loss);
+    tally = gradient.Accumulate(PolicyReader(), /*variance=*/false);
     grad_norm = policy_.optimizer().GradNorm();
-    fault = FindFault(*batch, *forest, loss, tally, grad_norm);
+    fault = gradient.FindFault(tally, grad_norm);
     if (!fault.empty()) return absl::OkStatus();
     policy_.BeginUpdate();
     policy_.optimizer().Step(learning_rate, grad_norm);
-    NoteSound(step);
+    stage_->skipped.NoteSound(step);
     return absl::OkStatus();
   });
   policy_.optimizer().ZeroGrad();
   policy_.ReleaseLayer();
   INGOT_RETURN_IF_ERROR(ShareError(ranks_, status));
   if (!fault.empty()) {
-    ++not_finite_in_a_row_;
-    INGOT_RETURN_IF_ERROR(CountSkipped(absl::StrCat(stage_->name, " step ", step),
-                                       absl::StrCat(fault, "; a lower ", stage_->name, ".learning_rate may help")));
+    stage_->skipped.NoteNotFinite();
+    INGOT_RETURN_IF_ERROR(
+        stage_->skipped.Count(absl::StrCat(stage_->name, " step ", step),
+                              absl::StrCat(fault, "; a lower ", stage_->name, ".learning_rate may help")));
   }
   OfferTensorMemory();
   const auto unmerged = static_cast<double>(batch->unmerged_tokens);
-  const double seconds = std::chrono::duration<double>(clock_.Now() - start).count();
+  const double seconds = Seconds(clock_.Now() - start);
   metrics[stage_->name + "/skipped"] = fault.empty() ? 0 : 1;
   if (fault.empty()) {
     metrics[stage_->name + "/loss"] = tally.plain.loss;
@@ -204,14 +211,14 @@ absl::StatusOr<StepMetrics> Trainer::StageStep(const std::vector<tree::CallPath>
   metrics[stage_->name + "/tokens_per_second"] = seconds > 0 ? unmerged / seconds : 0;
   metrics["tree/token_ratio"] = unmerged / static_cast<double>(tally.plain.merged_tokens);
   exchanges_.ReportBalance(tally, metrics);
-  ReportBound(tally, metrics);
+  bound_.Report(tally, metrics);
   return metrics;
 }
 
 absl::Status Trainer::EndStage() {
   INGOT_RETURN_IF_ERROR(orders_.EndStage());
   stage_.reset();
-  NoteSound(version());
+  skipped_.NoteSound(version());
   policy_.PublishInParts(stage_in_parts_);
   const absl::Status ended = AtTorchEdge(kContext, [&]() -> absl::Status {
     policy_.reference().Drop();

@@ -1,0 +1,72 @@
+#include "trainer/step/probe_run.h"
+
+#include <cstdint>
+#include <string>
+
+#include "base/log.h"
+#include "trainer/pass/forest_pass.h"
+#include "trainer/pass/recorded_routes.h"
+#include "tree/cut.h"
+
+namespace ingot::trainer {
+namespace {
+
+// The groups of probe calls that are scored together. fast: each call separately, as the engine ran it. exact: merged
+// as in training, since merging must not change a bit.
+std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::CallPath>& calls) {
+  if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
+  std::vector<std::vector<int32_t>> alone;
+  for (int32_t call = 0; call < static_cast<int32_t>(calls.size()); ++call) alone.push_back({call});
+  return alone;
+}
+
+}  // namespace
+
+ProbeRun::ProbeRun(const TrainerOptions& options, const Policy& policy, const ProbeSource& source)
+    : options_(options), policy_(policy) {
+  if (options.probe_tokens <= 0 || source == nullptr) return;
+  calls_ = std::async(std::launch::async, source, policy.version(), options.probe_tokens);
+}
+
+absl::Status ProbeRun::ScoreMerged(const std::vector<tree::CallPath>& calls, const std::vector<int32_t>& indices,
+                                   LogprobGap& mismatch) const {
+  INGOT_ASSIGN_OR_RETURN(const tree::PackedForest forest, tree::PackForest(calls, indices));
+  const RecordedRoutes routes(forest, calls, policy_.config(), options_.replay_routes);
+  PassOptions pass = policy_.pass();
+  pass.routes = &routes;
+  const PassResult result = ScoreForest(policy_.model(), forest, calls, pass);
+  for (size_t i = 0; i < forest.entries.size(); ++i) {
+    const tree::CallPath& call = calls[static_cast<size_t>(forest.entries[i].call)];
+    const auto offset = static_cast<size_t>(forest.entries[i].offset);
+    if (OnPolicy(call, offset, policy_.version())) mismatch.Add(result.logprobs[i], call.logprobs[offset]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProbeRun::Score(LogprobGap& mismatch) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> calls, calls_.get());
+  for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, policy_.Limits(), true));
+  for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
+    INGOT_RETURN_IF_ERROR(ScoreMerged(calls, indices, mismatch));
+  }
+  return absl::OkStatus();
+}
+
+void ProbeRun::Finish(LogprobGap& mismatch) {
+  if (!calls_.valid()) return;
+  const int64_t version = policy_.version();
+  const absl::Status scored = Score(mismatch);
+  if (!scored.ok() || mismatch.abs_diff.count < options_.probe_tokens) {
+    INGOT_LOG(warn, "the probe at version {} has only {} of {} tokens: {}", version, mismatch.abs_diff.count,
+              options_.probe_tokens,
+              scored.ok() ? "its source has no more of that version" : std::string(scored.message()));
+  }
+  if (options_.numerics == kernels::Numerics::kExact && mismatch.abs_diff.max > 0) {
+    INGOT_LOG(warn,
+              "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: do engine and "
+              "trainer run on machines with different instruction sets?",
+              version, mismatch.abs_diff.max);
+  }
+}
+
+}  // namespace ingot::trainer
