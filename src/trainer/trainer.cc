@@ -11,6 +11,7 @@
 #include "trainer/policy/owned_model.h"
 #include "trainer/policy/policy_checkpoint.h"
 #include "trainer/run_memory.h"
+#include "trainer/stages/stage_loop.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::trainer {
@@ -142,8 +143,47 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
 
 // Sets the calling thread's number of compute threads. The setting is per thread, so every entry point makes it.
 void Trainer::UseThreads() const {
-  const int threads = stage_ && stage_->threads > 0 ? stage_->threads : options_.threads;
-  if (threads > 0) kernels::UseThreads(threads);
+  if (options_.threads > 0) kernels::UseThreads(options_.threads);
+}
+
+absl::Status Trainer::CheckExamples(const std::vector<tree::CallPath>& calls) const {
+  for (const tree::CallPath& call : calls) {
+    INGOT_RETURN_IF_ERROR(CheckCall(call, policy_.Limits(), /*recorded=*/false));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                             const std::string& checkpoints, int threads) {
+  return RunStage(StageKind::kSft, calls, observer, checkpoints, threads);
+}
+
+absl::Status Trainer::RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                             const std::string& checkpoints, int threads) {
+  return RunStage(StageKind::kDpo, calls, observer, checkpoints, threads);
+}
+
+absl::Status Trainer::RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
+                               const std::string& checkpoints, int threads) {
+  if (version() != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("supervised training comes before the first step; this trainer is at version ", version()));
+  }
+  if (!Leads(ranks_)) return absl::FailedPreconditionError("only rank 0 can run a stage");
+  INGOT_RETURN_IF_ERROR(CheckExamples(calls));  // now, not in the middle of the stage
+  const absl::Status done = StageLoop(MakeStage(kind, threads), calls, observer, options_.seed).Run(checkpoints);
+  ForgetStage();
+  return done;
+}
+
+StageRun& Trainer::MakeStage(StageKind kind, int threads) {
+  return stage_.emplace(kind, threads,
+                        StageRun::Context{options_, ranks_, policy_, orders_, exchanges_, bound_, clock_});
+}
+
+void Trainer::ForgetStage() {
+  stage_.reset();
+  skipped_.NoteSound(version());
 }
 
 absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
@@ -153,13 +193,8 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
 
 absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t step,
                                              const std::map<std::string, std::string>& extra_files) {
+  if (stage_) return stage_->Save(root, step, extra_files);
   INGOT_RETURN_IF_ERROR(orders_.Save(root, step));
-  if (stage_) {  // a stage's steps leave no snapshot
-    INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&] {
-      policy_.GatherSnapshot(version());
-      return absl::OkStatus();
-    }));
-  }
   CheckpointContents contents;
   if (policy_.publishes_in_parts()) {
     INGOT_RETURN_IF_ERROR(parts_.Take());  // names the weights
@@ -168,11 +203,11 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
   contents.step = step;
   contents.seed = options_.seed;
   contents.next_group = next_group_;
-  contents.total_steps = stage_ ? 0 : options_.total_steps;
-  contents.schedule = stage_ ? stage_->options.optimizer : options_.optimizer;
-  if (!stage_) contents.reference = policy_.reference().Saved(version());
-  contents.last_sound_step = (stage_ ? stage_->skipped : skipped_).last_sound_step();
-  if (!stage_) contents.keep_every = options_.keep_every;
+  contents.total_steps = options_.total_steps;
+  contents.schedule = options_.optimizer;
+  contents.reference = policy_.reference().Saved(version());
+  contents.last_sound_step = skipped_.last_sound_step();
+  contents.keep_every = options_.keep_every;
   return SavePolicy(policy_, ranks_, root, std::move(contents), extra_files, options_.keep_checkpoints);
 }
 
@@ -192,10 +227,15 @@ absl::Status Trainer::Follow() {
       .save = [this](const std::string& root, int64_t step) { return Save(root, step, {}).status(); },
       .store = [this](const StoreOrder& order) { return parts_.Store(order).status(); },
       .begin_stage = [this](StageKind kind, const std::string& checkpoint,
-                            int threads) { return BeginStage(kind, checkpoint, threads); },
+                            int threads) { return MakeStage(kind, threads).Begin(checkpoint); },
       .stage_step = [this](const std::vector<tree::CallPath>& calls, int64_t step,
-                           double learning_rate) { return StageStep(calls, step, learning_rate).status(); },
-      .end_stage = [this] { return EndStage(); },
+                           double learning_rate) { return stage_->Step(calls, step, learning_rate).status(); },
+      .end_stage =
+          [this] {
+            const absl::Status ended = stage_->End();
+            ForgetStage();
+            return ended;
+          },
   });
 }
 

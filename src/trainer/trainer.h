@@ -1,5 +1,5 @@
-// The trainer owns the policy's parameters and their optimizer. It turns a batch of groups into one step and one new
-// version.
+// The trainer turns a batch of groups into one step and one new version of its policy. It owns the sequence of a step;
+// its parts own the state (docs/internals/ranks.md lists them, and which ranks call them).
 //
 //   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, cut into parts -> gradients, added up
 //          -> probe -> clipping, AdamW -> version + 1
@@ -22,13 +22,12 @@
 // rank 0 reads, observes and decides, and sends stage and step to the others.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,7 +36,6 @@
 #include "trainer/batch.h"
 #include "trainer/batch_source.h"
 #include "trainer/checkpoints/checkpoint.h"
-#include "trainer/checkpoints/stage_checkpoints.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
 #include "trainer/parallel/rank_orders.h"
@@ -47,6 +45,7 @@
 #include "trainer/policy/version_parts.h"
 #include "trainer/probe.h"
 #include "trainer/sft.h"
+#include "trainer/stages/stage_run.h"
 #include "trainer/step/bound_meter.h"
 #include "trainer/step/skipped_steps.h"
 #include "trainer/step_tally.h"
@@ -61,9 +60,9 @@ class BoundedUpdate;
 class Trainer {
  public:
   // Makes a trainer at version 0 with a copy of `parameters`, on their device and in the type of options.dtype. The
-  // second form takes the parameters over, and copies none whose type stays. RESOURCE_EXHAUSTED as CheckFits (run_memory.h), before
-  // anything is allocated; INVALID_ARGUMENT: weights that are not finite. `ranks` outlive this; null = one rank. With
-  // `ranks` all create theirs together, and all get rank 0's parameters.
+  // second form takes the parameters over, and copies none whose type stays. RESOURCE_EXHAUSTED as CheckFits
+  // (run_memory.h), before anything is allocated; INVALID_ARGUMENT: weights that are not finite. `ranks` outlive this;
+  // null = one rank. With `ranks` all create theirs together, and all get rank 0's parameters.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
@@ -159,7 +158,6 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Make(const TrainerOptions& options, const model::ModelConfig& config,
                                                        model::Parameters parameters, bool copy,
                                                        const base::Clock& clock, Ranks* ranks);
-
   void UseThreads() const;
 
   // Of TrainStep, together (train_step.cc):
@@ -181,34 +179,16 @@ class Trainer {
   // Whether the optimizer's state must be reset at this version, whether its step is made or skipped.
   bool ResetsOptimizer() const;
 
-  // Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
+  // Together. Saves the trainer or, during a stage, the stage; `step` counts the stage's steps then.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
                                       const std::map<std::string, std::string>& extra_files);
 
-  // Supervised stages (trainer_stages.cc). Rank 0 runs a stage; all ranks make its beginning, its steps and its end
-  // together.
-  struct Stage {
-    std::string name;  // prefix of its metrics and of its configuration keys
-    const SftOptions& options;
-    std::unique_ptr<Objective> objective;
-    int32_t episodes;  // per conversation (1) or pair (2)
-    int threads;
-    SkippedSteps skipped;
-  };
+  // Of rank 0.
   absl::Status RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                         const std::string& checkpoints, int threads);
-  // `units`: indices of the calls of each conversation or pair; `taken`: number of steps taken before.
-  absl::Status RunStageSteps(const std::vector<tree::CallPath>& calls, const std::vector<std::vector<size_t>>& units,
-                             const SftObserver& observer, const StageCheckpoints& kept, int64_t taken);
-  // Judges a stage whose last steps were skipped: OK if its weights give a finite gradient. `run` runs one of its
-  // steps.
-  absl::Status CheckSound(const std::function<absl::StatusOr<StepMetrics>(int64_t step, double learning_rate)>& run);
-  Stage StageOf(StageKind kind, int threads) const;
-  // `checkpoint`: the stage continues from it; empty = begins with the current weights.
-  absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
-  absl::Status RestoreStage(const std::string& checkpoint);
-  absl::StatusOr<StepMetrics> StageStep(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
-  absl::Status EndStage();
+  // Of each rank, before the stage's Begin and after its End.
+  StageRun& MakeStage(StageKind kind, int threads);
+  void ForgetStage();
 
   const TrainerOptions options_;
   const base::Clock& clock_;
@@ -219,10 +199,9 @@ class Trainer {
   RankOrders orders_;
   VersionParts parts_;  // stores none = rank 0 has versions whole
   BoundMeter bound_;
-  SkippedSteps skipped_;         // of the RL stage
-  std::optional<Stage> stage_;   // the running stage; empty = none
-  bool stage_in_parts_ = false;  // how the policy publishes outside of it
-  int64_t next_group_ = 0;       // CheckpointContents::next_group
+  SkippedSteps skipped_;           // of the RL stage
+  std::optional<StageRun> stage_;  // the running supervised stage; empty = none
+  int64_t next_group_ = 0;         // CheckpointContents::next_group
 };
 
 }  // namespace ingot::trainer
