@@ -1,6 +1,7 @@
 // The numbers under which an episode's calls are rewarded: those of the calls that were recorded.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <map>
@@ -210,11 +211,19 @@ TEST(Turns, ARewardWhoseClientHasGoneIsNotStored) {
 // Its client posts it again: an error on the way has not kept the turn.
 TEST(Turns, ARewardThatFailsKeepsNoTurn) {
   World world([](const auto&) { return Say("ok"); });
+  world.options.end_wait_s = 1e-12;  // a reward that finds a turn taken fails at once
   const auto episode = world.Open();
   EXPECT_EQ(HttpStatusOf(RewardTurn(world, episode, 0)), 404) << "none is recorded";
+  ASSERT_TRUE(world.Reward(episode, 0).ok());
   world.pool.FailReward(absl::UnavailableError("the pool is away"));
-  EXPECT_FALSE(world.Reward(episode, 0.25).ok());
+  EXPECT_EQ(HttpStatusOf(world.Reward(episode, 0.25)), 503);
   world.pool.FailReward(absl::OkStatus());
+  ASSERT_TRUE(world.Reward(episode, 0.5).ok());
+  v1::EpisodeRewardRequest request;
+  request.set_episode_id(episode.episode_id());
+  request.set_api_key(episode.api_key());
+  request.set_reward(0.25);
+  EXPECT_TRUE(absl::IsCancelled(world.gateway().RewardEpisode(request, [] { return true; })));
   ASSERT_TRUE(world.Reward(episode, 0.75).ok());
   EXPECT_TRUE(world.End(episode, v1::EPISODE_FINISHED).ok());
   EXPECT_EQ(world.pool.episode(episode.episode_id()).reward(), 0.75);

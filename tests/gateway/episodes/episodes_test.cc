@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -9,10 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/hostile_text.h"
 #include "base/printable.h"
 #include "base/random.h"
 #include "gateway/api/api_error.h"
+#include "gateway/episodes/episode.h"
 #include "gateway/episodes/episode_request.h"
 #include "gateway/fakes.h"
 
@@ -315,6 +318,71 @@ TEST(Rewards, AreStoredInTheOrderInWhichTheyCame) {
   for (const auto& reward : world.pool.rewards()) stored.push_back(reward.reward());
   for (int i = 0; i < kPosts; ++i) came.push_back(i);
   EXPECT_EQ(stored, came);
+}
+
+// Stands still, and holds the first thread that waited back once it is woken.
+class HoldingClock final : public base::Clock {
+ public:
+  std::chrono::nanoseconds Now() const override { return clock_.Now(); }
+  int64_t UnixNanos() const override { return clock_.UnixNanos(); }
+  bool WaitUntil(base::CondVar& changed, base::Mutex& mu, std::chrono::nanoseconds deadline) const override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const bool is_first = waits_++ == 0;
+    const bool in_time = clock_.WaitUntil(changed, mu, deadline);
+    if (!is_first) return in_time;
+    mu.Unlock();
+    released_.wait(false);
+    mu.Lock();
+    return in_time;
+  }
+  int waits() const { return waits_; }  // begun so far
+  void Release() {
+    released_ = true;
+    released_.notify_all();
+  }
+  // Wakes all that wait.
+  void Advance() { clock_.Advance(std::chrono::hours(2)); }
+
+ private:
+  base::ManualClock clock_;
+  mutable std::atomic<int> waits_{0};
+  std::atomic<bool> released_{false};
+};
+
+// The first that waits wakes last. It is a reward, or an end that is rejected and so never has a turn.
+TEST(Rewards, HaveTheirTurnsInTheOrderInWhichTheyCame) {
+  for (const bool ends : {false, true}) {
+    HoldingClock clock;
+    Episode episode(v1::Episode(), v1::EpisodeLimits(), true, false, clock);
+    Episode::RewardTurn turn = episode.TakeRewardTurn(std::chrono::hours(1)).value();
+    std::vector<int> order;
+    std::atomic<int> served = 0;
+    const auto wait = [&](int i) {
+      const auto mine = episode.TakeRewardTurn(std::chrono::hours(1));
+      EXPECT_TRUE(mine.ok()) << mine.status();
+      order.push_back(i);
+      ++served;
+    };
+    const auto end = [&] {
+      EXPECT_EQ(HttpStatusOf(episode.StartEnd({.state = v1::EPISODE_FINISHED}, std::chrono::hours(1)).status()), 409);
+    };
+    std::thread first([&] { ends ? end() : wait(1); });
+    while (clock.waits() < 1) std::this_thread::yield();
+    std::thread second([&] { wait(2); });
+    while (clock.waits() < 2) std::this_thread::yield();
+    turn.reset();
+    while (clock.waits() < 3 && served == 0) std::this_thread::yield();  // the second waits again, or has the turn
+    EXPECT_EQ(served, 0);
+    clock.Release();
+    first.join();
+    const int posts = ends ? 1 : 2;
+    const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (served < posts && std::chrono::steady_clock::now() < late) std::this_thread::yield();
+    EXPECT_EQ(served, posts) << "nobody woke the second";
+    clock.Advance();
+    second.join();
+    EXPECT_EQ(order, ends ? std::vector<int>({2}) : std::vector<int>({1, 2}));
+  }
 }
 
 // A session forgets its calls after max_calls of them and accepts more. Acknowledged rewards stay.
