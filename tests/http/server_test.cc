@@ -294,16 +294,22 @@ TEST(HttpServer, AnswersAClientThatClosedItsSendingSide) {
 
 TEST(HttpServer, KnowsAtOnceWhetherAClientHasGone) {
   EchoSite site;
+  size_t held = 0;
   for (const bool half : {true, false}) {
     Wire wire(site.server().port());
     wire.Send(Request("POST", "/hold", "the end"));
-    site.handler.WaitForHeld(half ? 1 : 2);
+    site.handler.WaitForHeld(++held);
     const std::function<bool()> gone = site.handler.client_gone();
     EXPECT_FALSE(gone());
     half ? wire.HalfClose() : wire.Close();
     EXPECT_EQ(gone(), !half) << "a client that closed only its sending side still reads";
     wire.Close();
     EXPECT_TRUE(gone());
+    site.WaitForNoConnections();
+    Wire next(site.server().port());
+    next.Send(Request("POST", "/hold", "the end"));
+    site.handler.WaitForHeld(++held);
+    EXPECT_TRUE(gone()) << "the number of its socket is another's by now";
   }
 }
 
