@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
@@ -232,6 +233,8 @@ TEST_F(EgressProxyTest, MoreClientsThanConnectionsAreServedOneAfterAnother) {
   for (int i = 0; i < 64; ++i) silent.push_back(Connect());  // each takes a connection, and sends no head
   const Fd late = Connect();
   Send(late, absl::StrCat("GET http://", server.host(), "/ HTTP/1.1\r\n\r\n"));
+  pollfd answered{late.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&answered, 1, 300), 0) << "it waits until one of the others ends";
   silent.clear();
   EXPECT_THAT(Receive(late), StartsWith("HTTP/1.1 200"));
 }
