@@ -90,13 +90,19 @@ class PostgresServersTest : public ::testing::Test {
     return lead.over();
   }
 
-  // The server's rows of shards: place among the shards that acknowledged commits, run, and number.
-  static void Hold(FakePostgres& server, const FakePostgres::Rows& stored) {
-    server.Answer([stored](const std::string& sql) -> FakePostgres::Rows {
-      if (sql.find("to_regclass") == std::string::npos) return stored;
+  // The server's rows of shards: place among the shards that acknowledged commits, run, and number. It has no table of
+  // other shards.
+  void Hold(FakePostgres& server, const FakePostgres::Rows& stored) const {
+    std::vector<std::string> missing = {first_.table, second_.table};
+    for (const std::vector<std::string>& row : stored) missing[static_cast<size_t>(row[0] == "1")].clear();
+    server.Answer([stored, missing](const std::string& sql) -> FakePostgres::Rows {
       FakePostgres::Rows tables;
       for (const std::vector<std::string>& row : stored) tables.push_back({row[0]});
-      return tables;
+      if (sql.find("to_regclass") != std::string::npos) return tables;
+      for (const std::string& table : missing) {
+        EXPECT_TRUE(table.empty() || sql.find(table) == std::string::npos) << "PostgreSQL fails " << sql;
+      }
+      return stored;
     });
   }
 
