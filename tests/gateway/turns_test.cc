@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gateway/api/api_error.h"
+#include "gateway/episodes/episode.h"
 #include "gateway/fakes.h"
 
 namespace ingot::gateway {
@@ -145,6 +146,36 @@ TEST(Turns, ALostAnswerMovesNoLaterCall) {
     EXPECT_TRUE(RewardTurn(world, episode, 1).ok());
     EXPECT_EQ(Earned(world, episode), (std::map<std::string, double>{{fast, 2}}));
     EXPECT_TRUE(RewardTurn(world, episode, 0).ok()) << "it is recorded by now";
+  }
+}
+
+// The answer is lost after a reward has settled the earlier ones.
+TEST(Turns, ACallIsNotNumberedWhileAnEarlierOneIsUnknown) {
+  for (const bool is_stored : {true, false}) {
+    base::ManualClock clock;
+    v1::EpisodeLimits limits;
+    limits.set_max_calls(10);
+    Episode episode(v1::Episode(), limits, true, false, clock);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(episode.BeginCall(nullptr, clock.Now()).value(), i);
+    episode.CountRecorded("fast", 1);
+    const auto rewarded = [&](int turn) {
+      v1::EpisodeRewardRequest posted;
+      posted.add_call_rewards()->set_turn(turn);
+      return episode.StartReward(posted);
+    };
+    EXPECT_TRUE(rewarded(1).ok()) << "a call in flight has its place";
+    v1::AppendCallRequest lost;
+    lost.mutable_call()->set_call_id("slow");
+    episode.EndCall(nullptr, 0, {.lost = lost}, clock.Now());
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(HttpStatusOf(rewarded(i).status()), 503) << i;
+    episode.SettleAppend(lost.call(), is_stored ? absl::OkStatus() : absl::NotFoundError("none"));
+    const auto fast = rewarded(is_stored ? 1 : 0);
+    ASSERT_TRUE(fast.ok()) << fast.status();
+    EXPECT_TRUE(fast->call_rewards().contains("fast"));
+    if (is_stored) {
+      EXPECT_TRUE(rewarded(0)->call_rewards().contains("slow"));
+    }
+    EXPECT_EQ(HttpStatusOf(rewarded(is_stored ? 2 : 1).status()), 404);
   }
 }
 

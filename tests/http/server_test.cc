@@ -417,6 +417,24 @@ TEST(HttpServer, AnIdleConnectionMakesRoomForANewOne) {
   EXPECT_EQ(first.Rest(), "");
 }
 
+TEST(HttpServer, ASocketThatIsHandedInHasItsShareAlone) {
+  EchoSite site;
+  site.options.max_connections = 64;
+  const ListeningSocket socket;
+  const auto room = site.server().AcceptOn(socket.fd);
+  ASSERT_TRUE(room.ok()) << room.status();
+  std::vector<std::unique_ptr<Wire>> held;
+  for (size_t i = 1; i <= 16; ++i) {
+    held.push_back(std::make_unique<Wire>(socket.port));
+    held.back()->Send(Request("POST", "/hold", "x"));
+    site.handler.WaitForHeld(i);
+  }
+  Wire next(socket.port);
+  next.Send(Request("POST", "/echo", "hello"));
+  EXPECT_EQ(Read(next).status, 503);
+  EXPECT_EQ(site.Ask("POST", "/echo", "hello").status, 200) << "the server has places";
+}
+
 TEST(HttpServer, SlowHeadsOfOneSourceKeepNobodyElseOut) {
   EchoSite site;
   site.options.max_connections = 8;

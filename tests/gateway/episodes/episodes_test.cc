@@ -385,6 +385,21 @@ TEST(Rewards, HaveTheirTurnsInTheOrderInWhichTheyCame) {
   }
 }
 
+// A reward of the gateway's last process arrived after this one had read the episode.
+TEST(Rewards, AreNumberedAfterThoseThatThePoolHas) {
+  const base::ManualClock clock;
+  Episode episode(v1::Episode(), v1::EpisodeLimits(), true, false, clock);
+  v1::EpisodeRewardRequest posted;
+  posted.set_reward(1);
+  EXPECT_EQ(episode.StartReward(posted)->number(), 1);
+  v1::Episode stored;
+  for (const int64_t number : {7, 3}) {
+    stored.set_reward_number(number);
+    episode.NoteStored(stored);
+  }
+  EXPECT_EQ(episode.StartReward(posted)->number(), 8);
+}
+
 // A session forgets its calls after max_calls of them and accepts more. Acknowledged rewards stay.
 TEST(Rewards, OfASessionStayWhenItForgetsItsCalls) {
   World world([](const auto&) { return Say("ok"); });
