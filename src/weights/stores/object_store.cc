@@ -17,11 +17,36 @@ bool IsObjectKey(std::string_view key) {
   return true;
 }
 
+namespace {
+
+// OK: the second writer of an object lost, as it must.
+absl::Status CheckLost(const ObjectStore& store, const absl::StatusOr<std::string>& swapped, std::string_view request) {
+  if (absl::IsAborted(swapped.status())) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(swapped.status());
+  return absl::FailedPreconditionError(absl::StrCat(
+      store.Describe(), ": it ignores ", base::View(request),
+      ": two trainers could both make a version live. Use a server with conditional PUT (docs/internals/weights.md)"));
+}
+
+// That a Swap fails where another one came first: without it, an older trainer is not fenced off.
+absl::Status CheckSwaps(ObjectStore& store, const std::string& key) {
+  INGOT_ASSIGN_OR_RETURN(const std::string stale, store.Swap(key, "first", ""));
+  INGOT_RETURN_IF_ERROR(CheckLost(store, store.Swap(key, "second", ""), "If-None-Match for an object that exists"));
+  INGOT_RETURN_IF_ERROR(store.Swap(key, "third", stale).status());
+  return CheckLost(store, store.Swap(key, "fourth", stale), "If-Match with the tag of an older object");
+}
+
+}  // namespace
+
 absl::Status CheckStore(ObjectStore& store, const std::string& prefix) {
   const std::string key = absl::StrCat(prefix, "/checks/", base::RandomHex(16));
   INGOT_RETURN_IF_ERROR(store.Put(key, key));
   const absl::StatusOr<StoredObject> read = store.Get(key, 1 << 10);
-  const absl::Status deleted = store.Delete(key);
+  absl::Status deleted = store.Delete(key);
+  const std::string swapped = key + "-swaps";
+  const absl::Status swaps = CheckSwaps(store, swapped);
+  deleted.Update(store.Delete(swapped));
+  INGOT_RETURN_IF_ERROR(swaps);
   INGOT_RETURN_IF_ERROR(read.status());
   INGOT_RETURN_IF_ERROR(deleted);
   if (read->bytes == key) return absl::OkStatus();

@@ -55,7 +55,8 @@ class ObjectStore {
 
 bool IsObjectKey(std::string_view key);
 
-// Whether the store can be used: writes, reads and deletes an object below `prefix`.
+// Whether the store can be used: writes, reads, swaps and deletes objects below `prefix`. FAILED_PRECONDITION: a Swap
+// succeeds whose tag is no longer the object's.
 absl::Status CheckStore(ObjectStore& store, const std::string& prefix);
 
 }  // namespace ingot::weights

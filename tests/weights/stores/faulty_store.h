@@ -26,6 +26,11 @@ class FaultyStore final : public ObjectStore {
     return store_->Get(key, max_bytes);
   }
   absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) override {
+    if (tag.empty() ? ignores_existing : ignores_tags) {
+      INGOT_RETURN_IF_ERROR(store_->Put(key, bytes));
+      INGOT_ASSIGN_OR_RETURN(const StoredObject written, store_->Get(key, int64_t{1} << 30));
+      return written.tag;
+    }
     absl::StatusOr<std::string> swapped = store_->Swap(key, bytes, tag);
     if (on_swapped) INGOT_RETURN_IF_ERROR(on_swapped());
     return swapped;
@@ -41,6 +46,9 @@ class FaultyStore final : public ObjectStore {
   std::function<void(const std::string& key, int64_t bytes)> on_stored;  // after it was done
   std::function<absl::Status()> on_swapped;                              // after it was done
   std::function<void()> on_list;                                         // before it is done
+
+  bool ignores_existing = false;  // as a server without If-None-Match
+  bool ignores_tags = false;      // as a server without If-Match
 
  private:
   const std::shared_ptr<ObjectStore> store_;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "weights/make_snapshot.h"
+#include "weights/stores/faulty_store.h"
 #include "weights/stores/object_stores.h"
 
 namespace ingot::weights {
@@ -19,6 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::FaultyStore;
 using testing::StoreOfTest;
 using testing::TempFolder;
 
@@ -113,6 +115,22 @@ TEST_P(ObjectStoreTest, NeverShowsHalfOfAnObject) {
 TEST_P(ObjectStoreTest, IsCheckedByUsingIt) {
   EXPECT_EQ(CheckStore(*store_, "run"), absl::OkStatus());
   EXPECT_THAT(*store_->List("run/"), IsEmpty());
+}
+
+TEST(CheckStoreTest, AStoreWithoutConditionalWritesIsRejected) {
+  const TempFolder folder;
+  FaultyStore store(std::shared_ptr<ObjectStore>(OpenDirectoryStore(folder.path() + "/store").value()));
+  EXPECT_EQ(CheckStore(store, "run"), absl::OkStatus());
+  store.ignores_existing = true;
+  const absl::Status existing = CheckStore(store, "run");
+  EXPECT_TRUE(absl::IsFailedPrecondition(existing)) << existing;
+  EXPECT_THAT(std::string(existing.message()), HasSubstr("it ignores If-None-Match"));
+  store.ignores_existing = false;
+  store.ignores_tags = true;
+  const absl::Status tags = CheckStore(store, "run");
+  EXPECT_TRUE(absl::IsFailedPrecondition(tags)) << tags;
+  EXPECT_THAT(std::string(tags.message()), HasSubstr("it ignores If-Match"));
+  EXPECT_THAT(*store.List("run/"), IsEmpty());
 }
 
 TEST(DirectoryStoreTest, LeavesNoFileOfAWriteThatFailed) {
