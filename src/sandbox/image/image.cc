@@ -98,6 +98,20 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   return std::string(digest->get_string());
 }
 
+// Whether a layer of the image with this manifest in the layout is compressed by zstd.
+bool HasZstdLayers(const std::string& layout, const std::string& digest) {
+  const size_t colon = digest.find(':');
+  const auto manifest = base::ParseJson(
+      ReadText(absl::StrCat(layout, "/blobs/", digest.substr(0, colon), "/", digest.substr(colon + 1))));
+  const base::json::value* const layers = manifest.ok() ? base::Find(*manifest, "layers") : nullptr;
+  if (layers == nullptr || !layers->is_array()) return false;
+  const auto is_zstd = [](const base::json::value& layer) {
+    const base::json::value* const type = base::Find(layer, "mediaType");
+    return type != nullptr && type->is_string() && std::string_view(type->get_string()).ends_with("+zstd");
+  };
+  return std::any_of(layers->get_array().begin(), layers->get_array().end(), is_zstd);
+}
+
 // The image that a registry names by `name` now.
 absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTools& tools) {
   INGOT_ASSIGN_OR_RETURN(
@@ -139,11 +153,15 @@ absl::StatusOr<Image> ImageStore::Load(const std::string& digest) const {
 }
 
 absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const ImageTools& tools) const {
-  const std::string layout = tools.folder() + "/layout", unpacked = tools.folder() + "/unpacked",
-                    bundle = unpacked + "/bundle";
+  std::string layout = tools.folder() + "/layout";
+  const std::string unpacked = tools.folder() + "/unpacked", bundle = unpacked + "/bundle";
   INGOT_RETURN_IF_ERROR(
       tools.Run({"skopeo", "--insecure-policy", "copy", archive, "oci:" + layout + ":image"}).status());
   INGOT_ASSIGN_OR_RETURN(std::string digest, DigestOf(layout));
+  if (HasZstdLayers(layout, digest)) {
+    INGOT_ASSIGN_OR_RETURN(layout, WithGzipLayers(layout, tools));
+    INGOT_ASSIGN_OR_RETURN(digest, DigestOf(layout));
+  }
   const std::string place = ImageFolder(root_, digest);
   std::error_code error;
   if (fs::is_directory(place, error)) return digest;
@@ -165,6 +183,24 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const
     return absl::UnavailableError(absl::StrCat("cannot put an image into ", place, ": ", error.message()));
   }
   return digest;
+}
+
+// umoci knows no zstd. skopeo decompresses on the way into a folder of its own form, and compresses by gzip on the way
+// out of it.
+absl::StatusOr<std::string> ImageStore::WithGzipLayers(const std::string& layout, const ImageTools& tools) {
+  const std::string plain = tools.folder() + "/plain", gzip = tools.folder() + "/gzip";
+  std::error_code error;
+  fs::create_directory(plain, error);
+  const UnpackBound bound{.folder = plain, .archive_bytes = SizeOf(layout)};
+  INGOT_RETURN_IF_ERROR(
+      tools
+          .Run({"skopeo", "--insecure-policy", "copy", "--dest-decompress", "oci:" + layout + ":image", "dir:" + plain},
+               kToolTimeout, bound)
+          .status());
+  INGOT_RETURN_IF_ERROR(
+      tools.Run({"skopeo", "--insecure-policy", "copy", "dir:" + plain, "oci:" + gzip + ":image"}).status());
+  INGOT_RETURN_IF_ERROR(RemoveTree(plain));
+  return gzip;
 }
 
 ImageStore::Record ImageStore::ReadRecord(const Source& source) {

@@ -117,6 +117,8 @@ class ImageStore {
   absl::StatusOr<std::optional<Image>> Compare(const Source& source, const absl::StatusOr<ImageTools>& tools,
                                                Record& record);
   absl::StatusOr<std::string> Unpack(const std::string& archive, const ImageTools& tools) const;
+  // The layout of the image of an OCI layout, with layers compressed by gzip.
+  static absl::StatusOr<std::string> WithGzipLayers(const std::string& layout, const ImageTools& tools);
 
   struct Turn {
     bool has_ended = false;

@@ -96,6 +96,21 @@ TEST_F(ImageTest, AnArchiveIsUnpackedOnceAndSandboxesRunOnIt) {
   EXPECT_EQ((*sandbox)->ReadBound("logs", "seen", 100).value(), "changed\n");
 }
 
+TEST_F(ImageTest, LayersMayBeCompressedByZstd) {
+  const std::string copy =
+      absl::StrCat("skopeo --insecure-policy copy --dest-compress-format zstd docker-archive:", Path("image.tar"),
+                   " oci:", Path("zstd"), ":image >/dev/null 2>&1");
+  ASSERT_EQ(std::system(copy.c_str()), 0);
+  ImageStore store(Path("store"));
+  const auto image = store.Resolve("oci:" + Path("zstd"));
+  ASSERT_TRUE(image.ok()) << image.status();
+  std::string text;
+  std::getline(std::ifstream(image->rootfs + "/app/greeting"), text);
+  EXPECT_EQ(text, "from the image");
+  EXPECT_EQ(image->env.at("GREETING"), "hello");
+  EXPECT_EQ(ImageStore(Path("store")).Resolve("oci:" + Path("zstd"))->rootfs, image->rootfs);
+}
+
 TEST(PlaceInTest, LinksLeadNowhereOutOfTheRoot) {
   const TestFolder folder;
   const std::string& root = folder.path();
