@@ -56,14 +56,18 @@ absl::Status ReadHeads(const File& file, const std::string& architecture, json::
 absl::Status ReadRope(const File& file, const std::string& architecture, json::object& config) {
   const std::string prefix = architecture + ".rope.";
   INGOT_ASSIGN_OR_RETURN(config["rope_theta"], file.FindOr(prefix + "freq_base", 10000.0));
-  INGOT_ASSIGN_OR_RETURN(const std::string type, file.FindOr(prefix + "scaling.type", std::string("none")));
-  if (type == "none") return absl::OkStatus();
+  // As llama.cpp reads them: linear without a type, the factor under its older name, and 0 for none.
+  INGOT_ASSIGN_OR_RETURN(const double older, file.FindOr(prefix + "scale_linear", 0.0));
+  INGOT_ASSIGN_OR_RETURN(const double factor, file.FindOr(prefix + "scaling.factor", older));
+  INGOT_ASSIGN_OR_RETURN(const std::string type, file.FindOr(prefix + "scaling.type", std::string("linear")));
+  if (type == "none" || (type == "linear" && (factor == 0 || factor == 1))) return absl::OkStatus();
   if (type != "linear" && type != "yarn") {
     return Bad(file, absl::StrCat("field '", prefix, "scaling.type' is '", type, "'; supported: none, linear, yarn"));
   }
   json::object rope{{"rope_type", type}};
-  INGOT_ASSIGN_OR_RETURN(rope["factor"], file.Require<double>(prefix + "scaling.factor"));
+  rope["factor"] = factor;
   if (type == "yarn") {
+    INGOT_ASSIGN_OR_RETURN(rope["factor"], file.Require<double>(prefix + "scaling.factor"));
     INGOT_ASSIGN_OR_RETURN(rope["original_max_position_embeddings"],
                            file.Require<int64_t>(prefix + "scaling.original_context_length"));
   }

@@ -186,6 +186,20 @@ TEST_F(FromGguf, KnowsTheStretchOfLlama3ByItsDivisors) {
   ExpectRejected(other, "'rope_freqs.weight' is not Llama 3's stretch");
 }
 
+TEST_F(FromGguf, ReadsALinearStretchAsLlamaCppDoes) {
+  const auto scaling = [](const gguf::FileMaker& maker) { return Convert(maker)->config.rope_scaling; };
+  RopeScaling linear;
+  linear.type = "linear";
+  linear.factor = 4;
+  EXPECT_EQ(scaling(Whole("llama").Float("llama.rope.scale_linear", 4)), linear) << "its older name";
+  EXPECT_EQ(scaling(Whole("llama").Float("llama.rope.scaling.factor", 4)), linear) << "without a type";
+  EXPECT_EQ(scaling(Whole("llama").Text("llama.rope.scaling.type", "linear").Float("llama.rope.scaling.factor", 4)),
+            linear);
+  EXPECT_EQ(scaling(Whole("llama").Float("llama.rope.scale_linear", 1)), RopeScaling());
+  EXPECT_EQ(scaling(Whole("llama").Text("llama.rope.scaling.type", "none").Float("llama.rope.scale_linear", 4)),
+            RopeScaling());
+}
+
 TEST_F(FromGguf, RejectsModelsThatItDoesNotKnow) {
   ExpectRejected(gguf::FileMaker(), "field 'general.architecture' is missing");
   ExpectRejected(gguf::FileMaker().Text("general.architecture", "bert"),

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "base/json.h"
 #include "text/tokenizer/alphabet_tokenizer.h"
 #include "text/tokenizer/tokenizer.h"
@@ -322,6 +323,25 @@ std::string TokenizerConfigJson(const Fields& fields) {
   return base::PrintJson(config) + "\n";
 }
 
+// Templates for other uses than chat, such as tool_use, with the name behind the field's.
+absl::Status AddNamedTemplates(const File& file, std::map<std::string, std::string>& files) {
+  constexpr std::string_view kPrefix = "tokenizer.chat_template.";
+  for (const auto& [key, value] : file.fields()) {
+    if (!key.starts_with(kPrefix)) continue;
+    const std::string name = key.substr(kPrefix.size());
+    const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+      return absl::ascii_isalnum(c) || c == '_' || c == '-';
+    });
+    if (!is_name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(), ": field '", key, "' has a name that is no file's: letters, digits, _ and - only"));
+    }
+    INGOT_ASSIGN_OR_RETURN(const auto* text, file.Find<std::string>(key));
+    files[absl::StrCat("additional_chat_templates/", name, ".jinja")] = *text;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::map<std::string, std::string>> TokenizerFilesFromGguf(const File& file) {
@@ -334,6 +354,7 @@ absl::StatusOr<std::map<std::string, std::string>> TokenizerFilesFromGguf(const 
   files["tokenizer_config.json"] = TokenizerConfigJson(fields);
   INGOT_ASSIGN_OR_RETURN(const auto* chat, file.Find<std::string>("tokenizer.chat_template"));
   if (chat != nullptr) files["chat_template.jinja"] = *chat;
+  INGOT_RETURN_IF_ERROR(AddNamedTemplates(file, files));
   return files;
 }
 

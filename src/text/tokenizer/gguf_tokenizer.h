@@ -9,7 +9,8 @@
 
 namespace ingot::text {
 
-// File names and contents: tokenizer.json, tokenizer_config.json and, if the file has a template, chat_template.jinja.
+// File names and contents: tokenizer.json, tokenizer_config.json and, if the file has them, chat_template.jinja and
+// additional_chat_templates/NAME.jinja.
 //
 // Ids equal the ids of `transformers` 5 for the same file (its integrations/gguf). The pattern of tokenizer.ggml.pre
 // splits byte-level vocabularies (tokenizer.ggml.model gpt2). An unknown pattern is an error, because a guess would

@@ -45,6 +45,9 @@ absl::StatusOr<json::value> ConvertGguf(const std::string& file, const std::stri
   std::filesystem::create_directories(out, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat(out, ": cannot make the folder: ", error.message()));
   for (const auto& [name, text] : files) {
+    std::filesystem::create_directories((std::filesystem::path(out) / name).parent_path(), error);
+    if (error)
+      return absl::InvalidArgumentError(absl::StrCat(out, "/", name, ": cannot make its folder: ", error.message()));
     INGOT_RETURN_IF_ERROR(base::WriteFileDurably(absl::StrCat(out, "/", name), text));
   }
   INGOT_RETURN_IF_ERROR(model::SaveModelDir(out, config, parameters));

@@ -8,7 +8,7 @@
 
 namespace ingot::app {
 
-// Writes config.json, model.safetensors, tokenizer.json, tokenizer_config.json and chat_template.jinja to the folder
+// Writes config.json, model.safetensors, tokenizer.json, tokenizer_config.json and the chat templates to the folder
 // `out`, which it makes. config.json is written last and marks the folder complete. `dtype` of the weights is fp32,
 // which keeps every value exactly, or bf16. Nothing is written before the whole file has been checked.
 //

@@ -13,6 +13,7 @@
 
 #include "gguf/make_file.h"
 #include "model/parameters.h"
+#include "text/chat/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
@@ -98,6 +99,24 @@ TEST_F(ConvertGgufTest, MakesAFolderThatLoads) {
     EXPECT_EQ((*tokenizer)->Encode("<|end|>", true), std::vector<int32_t>{1});
     EXPECT_TRUE(std::filesystem::exists(out + "/chat_template.jinja"));
   }
+}
+
+TEST_F(ConvertGgufTest, KeepsTheTemplateForTools) {
+  Model()
+      .Text("tokenizer.chat_template.tool_use", "tools: {{ tools }}")
+      .Texts("tokenizer.chat_templates", {"tool_use"})
+      .Write(dir_ + "/m.gguf");
+  ASSERT_TRUE(ConvertGguf(dir_ + "/m.gguf", dir_ + "/out", "fp32").ok());
+  const auto templates = text::ChatTemplate::Load(dir_ + "/out");
+  ASSERT_TRUE(templates.ok()) << templates.status();
+  const base::json::object message{{"role", "user"}, {"content", "hi"}};
+  EXPECT_EQ((*templates)->RenderJson({{"messages", base::json::array{message}}})->text, "hi");
+  EXPECT_EQ((*templates)->RenderJson({{"messages", base::json::array{message}}, {"tools", base::json::array{1}}})->text,
+            "tools: [1]");
+  Model().Text("tokenizer.chat_template.../x", "x").Write(dir_ + "/bad.gguf");
+  EXPECT_THAT(std::string(ConvertGguf(dir_ + "/bad.gguf", dir_ + "/bad", "fp32").status().message()),
+              HasSubstr("has a name that is no file's"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/bad"));
 }
 
 TEST_F(ConvertGgufTest, LeavesNothingBehindIfTheFileIsRejected) {
