@@ -133,10 +133,38 @@ json::value AddedTokenJson(int32_t id, const std::string& text) {
                       {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
-}  // namespace
+// Appends the tokens of tokenizer_config.json's added_tokens_decoder that tokenizer.json does not list, in the order of
+// their ids, as transformers does.
+absl::Status AddTokensOf(std::string_view tokenizer_config, json::value& root) {
+  INGOT_ASSIGN_OR_RETURN(const json::value config, base::ParseJson(tokenizer_config));
+  const json::value* const decoder = Find(config, "added_tokens_decoder");
+  if (IsNullOrMissing(decoder)) return absl::OkStatus();
+  if (!decoder->is_object() || !root.is_object()) return MalformedComponent("added_tokens_decoder must be an object");
+  json::value& list = root.get_object()["added_tokens"];
+  if (list.is_null()) list = json::array();
+  if (!list.is_array()) return MalformedComponent("added_tokens must be an array");
+  std::set<std::string> listed;
+  for (const json::value& entry : list.get_array()) {
+    if (const json::value* content = Find(entry, "content"); content != nullptr && content->is_string())
+      listed.emplace(content->get_string());
+  }
+  std::map<int32_t, json::object> missing;
+  for (const auto& [key, entry] : decoder->get_object()) {
+    const json::value* const content = Find(entry, "content");
+    if (content == nullptr || !content->is_string() || listed.contains(std::string(content->get_string()))) continue;
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(std::string(key), &id) || id < 0) {
+      return MalformedComponent(absl::StrCat("added_tokens_decoder has the id '", std::string(key), "'"));
+    }
+    json::object token = entry.get_object();
+    token["id"] = id;
+    missing.emplace(id, std::move(token));
+  }
+  for (auto& [id, token] : missing) list.get_array().push_back(std::move(token));
+  return absl::OkStatus();
+}
 
-absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_view text) {
-  INGOT_ASSIGN_OR_RETURN(const json::value root, base::ParseJson(text));
+absl::StatusOr<std::shared_ptr<const Tokenizer>> TokenizerOf(const json::value& root) {
   const json::value* model = Find(root, "model");
   if (model == nullptr || !model->is_object()) return MalformedComponent("the object 'model' is missing");
   INGOT_ASSIGN_OR_RETURN(std::vector<AddedTokenSpec> added, ReadAddedTokens(root));
@@ -144,11 +172,27 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_
   return MakePipeline(root, *model, std::move(added));
 }
 
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_view text) {
+  INGOT_ASSIGN_OR_RETURN(const json::value root, base::ParseJson(text));
+  return TokenizerOf(root);
+}
+
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const std::string& model_dir) {
-  const std::filesystem::path path = std::filesystem::path(model_dir) / "tokenizer.json";
+  const std::filesystem::path folder(model_dir), path = folder / "tokenizer.json";
   const absl::StatusOr<std::string> text = base::ReadFile(path, kMaxFileBytes);
   if (!text.ok()) return base::Annotate(text.status(), "a model folder needs a tokenizer.json");
-  auto tokenizer = ParseTokenizerJson(*text);
+  const std::filesystem::path config = folder / "tokenizer_config.json";
+  auto root = base::ParseJson(*text);
+  if (!root.ok()) return base::Annotate(root.status(), path.string());
+  const absl::StatusOr<std::string> config_text = base::ReadFile(config, kMaxFileBytes);
+  if (config_text.ok()) {
+    INGOT_RETURN_IF_ERROR(base::Annotate(AddTokensOf(*config_text, *root), config.string()));
+  } else if (!absl::IsNotFound(config_text.status())) {
+    return config_text.status();
+  }
+  auto tokenizer = TokenizerOf(*root);
   if (!tokenizer.ok()) return base::Annotate(tokenizer.status(), path.string());
   return tokenizer;
 }

@@ -174,6 +174,22 @@ TEST(TokenizerJsonTest, FilesAreReadFromAModelFolder) {
   const auto loaded = LoadTokenizer(folder);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ((*loaded)->SpecialId("<s>"), 256);
+  // Tokens that stand only in tokenizer_config.json, in the order of their ids; the ids are those of `tokenizers` 0.23
+  // after add_tokens.
+  std::ofstream(folder / "tokenizer_config.json") << R"({"added_tokens_decoder": {
+      "258": {"content": "</think>", "special": false, "normalized": false},
+      "257": {"content": "<think>", "special": false, "normalized": false},
+      "256": {"content": "<s>", "special": false}}})";
+  const auto more = LoadTokenizer(folder);
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_EQ((*more)->Encode("<think>a</think><s>", true), (std::vector<int32_t>{257, 97, 258, 256}));
+  EXPECT_EQ((*more)->vocab_size(), 259);
+  EXPECT_NE((*more)->fingerprint(), (*loaded)->fingerprint());
+  EXPECT_TRUE((*more)->IsSpecial(256)) << "tokenizer.json says so";
+  std::ofstream(folder / "tokenizer_config.json") << R"({"added_tokens_decoder": {"x": {"content": "<y>"}}})";
+  EXPECT_NE(std::string(LoadTokenizer(folder).status().message()).find("added_tokens_decoder has the id 'x'"),
+            std::string::npos);
+  std::filesystem::remove(folder / "tokenizer_config.json");
   std::ofstream(folder / "tokenizer.json") << "{";
   const auto broken = LoadTokenizer(folder);
   EXPECT_EQ(broken.status().code(), absl::StatusCode::kInvalidArgument);
