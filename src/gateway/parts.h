@@ -25,6 +25,8 @@ struct GatewayParts {
   datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)
   Admission* admission = nullptr;  // null = any key is accepted, and every episode is served
   std::shared_ptr<const text::Tokenizer> tokenizer;
+  // Ids below it may stand in prompts: the model may know more than its tokenizer. 0 = the tokenizer's.
+  int32_t vocab_size = 0;
   std::shared_ptr<const text::ChatFormat> format;
   std::shared_ptr<ScriptedModel> script = nullptr;  // the text that calls sample; null = the engine draws
   // The admin key if options.admin_key_file is empty; empty = any client may open episodes.

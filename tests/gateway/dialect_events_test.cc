@@ -560,6 +560,17 @@ TEST(Completions, TakesManyPromptsAsTextAndIds) {
   EXPECT_TRUE(logprobs.at("top_logprobs").at(1).as_object().contains("k"));
 }
 
+// Parts of a character are no text: each has a key of its own.
+TEST(Completions, TokensThatAreNoTextAreNamedByTheirBytes) {
+  Direct world(Say("a\xF0\x9F"));
+  const auto outcome = world.Ask("completions", "key", R"({"prompt":"a","logprobs":1})");
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  const value& logprobs = outcome.events[0].at("choices").at(0).at("logprobs");
+  EXPECT_EQ(logprobs.at("tokens"), value(array{"a", R"(bytes:\xf0)", R"(bytes:\x9f)"}));
+  EXPECT_TRUE(logprobs.at("top_logprobs").at(1).as_object().contains(R"(bytes:\xf0)"));
+  EXPECT_TRUE(logprobs.at("top_logprobs").at(2).as_object().contains(R"(bytes:\x9f)"));
+}
+
 // A token of a part of a character is where that character is.
 TEST(Completions, OffsetsCountCharacters) {
   Direct world(

@@ -121,6 +121,7 @@ struct World {
                                             .pool = with_pool ? &pool : nullptr,
                                             .admission = with_admission ? &admission : nullptr,
                                             .tokenizer = engine->tokenizer,
+                                            .vocab_size = vocab_size,
                                             .format = format,
                                             .admin_key = admin_key,
                                             .clock = &wall});
@@ -196,6 +197,7 @@ struct World {
   std::shared_ptr<const text::ChatFormat> format = TestFormat();  // of the engine's tokenizer
   std::map<std::string, std::shared_ptr<rollout::Client>> external;
   bool with_pool = true, with_admission = true;
+  int32_t vocab_size = 0;  // the model's; 0 = the tokenizer's
 
  private:
   std::unique_ptr<Gateway> gateway_;

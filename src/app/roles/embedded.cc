@@ -104,6 +104,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway.pool = parts->pool.get();
   gateway.admission = parts->admission.get();
   gateway.tokenizer = model.text.tokenizer;
+  gateway.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   gateway.format = model.text.format;
   gateway.script = model.script;
   INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));

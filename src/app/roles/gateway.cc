@@ -82,6 +82,7 @@ absl::Status RunGateway(const RoleContext& context) {
   parts.pool = pool.get();
   parts.admission = &admission;
   parts.tokenizer = model.text.tokenizer;
+  parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   parts.format = model.text.format;
   parts.admin_key = context.admin_key;
   GatewayPeers peers(*context.registry, config.cluster.gateways, context.index);

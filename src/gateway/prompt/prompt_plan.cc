@@ -118,9 +118,9 @@ absl::StatusOr<PromptPlan> PromptPlanner::PlanRaw(std::string_view text, std::sp
   }
   plan.ids = ids.empty() ? tokenizer_->Encode(text, true) : std::vector<int32_t>(ids.begin(), ids.end());
   for (const int32_t id : plan.ids) {
-    if (id >= tokenizer_->vocab_size()) {
+    if (id >= vocab_size_) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the token id ", id, " is not in the vocabulary, whose size is ", tokenizer_->vocab_size()));
+          absl::StrCat("the token id ", id, " is not in the vocabulary, whose size is ", vocab_size_));
     }
   }
   if (plan.ids.empty()) return absl::InvalidArgumentError("the prompt has no tokens");

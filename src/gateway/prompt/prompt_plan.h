@@ -14,6 +14,7 @@
 // turn's end.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -67,17 +68,20 @@ struct PromptPlan {
 class PromptPlanner {
  public:
   // `keeps_reasoning`: earlier reasoning stays in the prompt even if the template would leave it out
-  // (gateway.history_thinking keep).
+  // (gateway.history_thinking keep). `vocab_size`: the model's; the tokenizer's if that is larger.
   PromptPlanner(std::shared_ptr<const text::Tokenizer> tokenizer, std::shared_ptr<const text::ChatFormat> format,
-                bool keeps_reasoning)
-      : tokenizer_(std::move(tokenizer)), format_(std::move(format)), keeps_reasoning_(keeps_reasoning) {}
+                bool keeps_reasoning, int32_t vocab_size = 0)
+      : tokenizer_(std::move(tokenizer)),
+        format_(std::move(format)),
+        keeps_reasoning_(keeps_reasoning),
+        vocab_size_(std::max(vocab_size, tokenizer_->vocab_size())) {}
 
   // `conversation`: the request's. INVALID_ARGUMENT: it cannot be rendered. TooManyIds (text/tokenizer/id_bound.h): the
   // prompt surely has more than `most_ids`, and its text was not encoded.
   absl::StatusOr<PromptPlan> Plan(const text::Conversation& conversation, Continuation continued,
                                   size_t most_ids = text::kAnyNumberOfIds) const;
   // A prompt of `ids` or, if there are none, of `text`, in which special tokens are recognized. INVALID_ARGUMENT: it
-  // has no tokens, or an id that is not in the vocabulary. TooManyIds as from Plan.
+  // has no tokens, or an id that the model does not know. TooManyIds as from Plan.
   absl::StatusOr<PromptPlan> PlanRaw(std::string_view text, std::span<const int32_t> ids,
                                      size_t most_ids = text::kAnyNumberOfIds) const;
 
@@ -95,6 +99,7 @@ class PromptPlanner {
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const std::shared_ptr<const text::ChatFormat> format_;
   const bool keeps_reasoning_;
+  const int32_t vocab_size_;
 };
 
 }  // namespace ingot::gateway

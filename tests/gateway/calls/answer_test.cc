@@ -152,6 +152,23 @@ TEST(Answer, TakesTokenIdsForAPromptAndGivesThemBack) {
   EXPECT_EQ(HttpStatusOf(world.Chat(episode.api_key(), body).status), 400);
 }
 
+// A model has rows for more ids than its tokenizer has tokens, and may sample them.
+TEST(Answer, TakesIdsBeyondTheTokenizerThatTheModelKnows) {
+  World world([](const auto&) { return Say("ok"); });
+  world.with_admission = world.with_pool = false;
+  const int32_t tokens = TestTokenizer()->vocab_size();
+  world.vocab_size = tokens + 64;
+  const auto ask = [&](const char* dialect, int32_t id) {
+    return world.Ask(dialect, "key", absl::StrCat(R"({"prompt_token_ids":[256,)", id, R"(],"max_tokens":9})"));
+  };
+  for (const char* dialect : {"chat.completions", "completions"}) {
+    const auto outcome = ask(dialect, tokens + 63);
+    ASSERT_TRUE(outcome.status.ok()) << dialect << outcome.status;
+    EXPECT_EQ(world.engine->requests().back().prompt_ids(1), tokens + 63);
+    EXPECT_EQ(HttpStatusOf(ask(dialect, tokens + 64).status), 400);
+  }
+}
+
 TEST(Answer, TakesTokenIdsInThePlaceOfAnyDialectsPrompt) {
   World world([](const auto&) { return Say("ok"); });
   world.with_admission = world.with_pool = false;

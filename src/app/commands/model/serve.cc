@@ -168,6 +168,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   gateway::GatewayParts gateway_parts;
   gateway_parts.engine = model.engine;
   gateway_parts.tokenizer = model.text.tokenizer;
+  gateway_parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   gateway_parts.format = model.text.format;
   INGOT_RETURN_IF_ERROR(AddServedAdapters(args, model, gateway_options));
   INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, gateway_parts));

@@ -138,6 +138,14 @@ class CompletionsRenderer final : public Renderer {
     json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
     return json;
   }
+  // A token that is no text alone is named by its bytes, as in the API that this form is from: "bytes:\xf0\x9f". Names
+  // are keys, and all such tokens would share the text U+FFFD.
+  static std::string TokenName(const std::string& bytes) {
+    if (base::IsValidUtf8(bytes)) return bytes;
+    std::string name = "bytes:";
+    for (const char byte : bytes) absl::StrAppend(&name, "\\x", absl::Hex(static_cast<uint8_t>(byte), absl::kZeroPad2));
+    return name;
+  }
   // Writes the older form of log-probs, parallel lists. A token's offset is the number of the answer's characters
   // before its first character. With ids in the reply, the end of the turn has its log-prob too.
   void AddTokens(const std::vector<Token>& tokens, int index, object& choice) {
@@ -146,10 +154,10 @@ class CompletionsRenderer final : public Renderer {
     array texts, logprobs, tops, offsets;
     for (const Token& token : tokens) {
       if (!token.is_text && !request().return_token_ids) continue;
-      texts.emplace_back(TokenText(token.bytes));
+      texts.emplace_back(TokenName(token.bytes));
       logprobs.emplace_back(token.logprob);
       object top;
-      for (const Token::Alternative& other : token.top) top[TokenText(other.bytes)] = other.logprob;
+      for (const Token::Alternative& other : token.top) top[TokenName(other.bytes)] = other.logprob;
       tops.emplace_back(std::move(top));
       offsets.emplace_back(offsets_[index].Push(token.bytes));
     }
