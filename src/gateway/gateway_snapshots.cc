@@ -13,6 +13,14 @@ namespace {
 constexpr int64_t kMostWaitMs = 60'000;
 constexpr std::chrono::seconds kRoomWait(5);  // for a part of files
 
+// The calls of an episode, with those before the snapshot that it began at.
+int32_t CallsOf(const v1::EpisodeTree& tree) {
+  const auto begin = PlaceOfSnapshot(tree.episode().fork().snapshot_id());
+  int32_t calls = begin.ok() ? begin->calls : 0;
+  for (const v1::Call& call : tree.calls()) calls = std::max(calls, call.sequence() + 1);
+  return calls;
+}
+
 }  // namespace
 
 void Gateway::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answer) {
@@ -149,12 +157,21 @@ absl::StatusOr<v1::EpisodeTree> Gateway::TrunkOf(const std::string& episode_id) 
 absl::Status Gateway::AskAsFork(const std::string& snapshot_id, v1::Episode& record, v1::AdmitRequest& ask) {
   const auto place = PlaceOfSnapshot(snapshot_id);
   if (!place.ok()) return BadRequest("from_snapshot", std::string(place.status().message()));
+  const auto not_found = [](const std::string& why) {
+    return ApiError(404, "snapshot_not_found", "from_snapshot", why);
+  };
   const auto trunk = TrunkOf(place->episode_id);
   if (absl::IsNotFound(trunk.status()) || absl::IsFailedPrecondition(trunk.status())) {
-    return ApiError(404, "snapshot_not_found", "from_snapshot",
-                    absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
+    return not_found(absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
   }
   INGOT_RETURN_IF_ERROR(trunk.status());
+  if (trunk->episode().runner().empty()) {
+    return not_found(absl::StrCat("episode ", place->episode_id,
+                                  " has no snapshots: its agent was started elsewhere, and its files are there"));
+  }
+  if (const int32_t calls = CallsOf(*trunk); place->calls > calls) {
+    return not_found(absl::StrCat("there is no snapshot ", snapshot_id, ": the episode has made ", calls, " calls"));
+  }
   if (trunk->episode().purpose() != v1::PURPOSE_TRAIN) {
     return ApiError(409, "no_group", "from_snapshot", "only training episodes have a group that others can join");
   }

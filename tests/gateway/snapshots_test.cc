@@ -292,6 +292,12 @@ TEST_F(SnapshotsTest, RejectionsSayWhy) {
     open.set_from_snapshot(id);
     EXPECT_EQ(HttpStatusOf(world_.gateway().OpenEpisode(open).status()), http) << id;
   }
+  open.set_from_snapshot(elsewhere.episode_id() + ".0");
+  const absl::Status of_none = world_.gateway().OpenEpisode(open).status();
+  EXPECT_EQ(HttpStatusOf(of_none), 404);
+  EXPECT_THAT(std::string(of_none.message()), HasSubstr("has no snapshots"));
+  open.set_from_snapshot(episode.episode_id() + ".3");
+  EXPECT_EQ(HttpStatusOf(world_.gateway().OpenEpisode(open).status()), 404) << "it has made no call";
   open.set_from_snapshot(episode.episode_id() + ".0");
   open.set_group("mine");
   EXPECT_EQ(HttpStatusOf(world_.gateway().OpenEpisode(open).status()), 400);

@@ -132,6 +132,8 @@ TEST(HttpServer, TakesASnapshotThatAnotherEpisodeBeginsAt) {
   EXPECT_EQ(forked.status, 201) << forked.body;
   EXPECT_EQ(forked.json().at("from_snapshot").as_string(), snapshot);
   EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"from_snapshot":"gone.1"})").status, 404);
+  EXPECT_EQ(site.Ask("POST", "/ingot/v1/episodes", R"({"from_snapshot":")" + id + ".0\"}").status, 404)
+      << "an episode without snapshots";
 
   // The snapshot's files come from the runner, with the key of the episode that begins at it.
   const std::string leaf(forked.json().at("episode_id").as_string()), leaf_key(forked.json().at("api_key").as_string());
