@@ -70,7 +70,7 @@ std::vector<std::string> ReadableByAgents(const sandbox::ProbeResult& probe_resu
   std::vector<std::string> readable;
   for (const std::string& path : paths) {
     std::error_code error;
-    if (probe_result.mount_namespace || !fs::exists(path, error)) continue;
+    if (probe_result.mount_namespace || probe_result.landlock > 0 || !fs::exists(path, error)) continue;
     if (!probe_result.own_uid || IsOpenToOthers(path)) readable.push_back(path);
   }
   return readable;

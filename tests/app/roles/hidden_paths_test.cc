@@ -48,6 +48,12 @@ TEST_F(HiddenPathsTest, AMountNamespaceHidesAll) {
   EXPECT_THAT(Readable(false, true), IsEmpty());
 }
 
+TEST_F(HiddenPathsTest, LandlocksRulesLeaveThemOut) {
+  sandbox::ProbeResult probe_result;
+  probe_result.landlock = 4;
+  EXPECT_THAT(ReadableByAgents(probe_result, {open(), closed(), runs()}), IsEmpty());
+}
+
 TEST_F(HiddenPathsTest, AgentsOfTheSameUidReadAllThatIsThere) {
   EXPECT_THAT(Readable(false, false), ElementsAre(open(), closed(), runs()));
 }
