@@ -138,6 +138,11 @@ std::string_view EndingName(sandbox::Ending ending) {
   return "exited";
 }
 
+std::string_view EndingOf(const sandbox::Outcome& outcome) {
+  const bool lost_one = outcome.ending == sandbox::Ending::kExited && outcome.memory_kills > 0;
+  return EndingName(lost_one ? sandbox::Ending::kMemoryFull : outcome.ending);
+}
+
 object CaseOf(const sandbox::Outcome& outcome, std::string_view ending) {
   return {{"stdout", base::ToUtf8(outcome.out)},
           {"stderr", base::ToUtf8(outcome.err)},

@@ -303,9 +303,10 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
   const int64_t kills = group_.has_value() ? group_->MemoryKills() : 0;
   LaunchFailure failure;
   auto outcome = RunInOpenSandbox(opened_.socket, start, command, limits, cancel, {&disk, &memory}, failure);
-  if (outcome.ok() && outcome->ending == Ending::kSignalled && outcome->signal == SIGKILL && group_.has_value() &&
-      group_->MemoryKills() > kills) {
-    outcome->ending = Ending::kMemoryFull;
+  if (outcome.ok() && group_.has_value()) {
+    outcome->memory_kills = group_->MemoryKills() - kills;
+    const bool was_killed = outcome->ending == Ending::kSignalled && outcome->signal == SIGKILL;
+    if (was_killed && outcome->memory_kills > 0) outcome->ending = Ending::kMemoryFull;
   }
   {
     base::MutexLock lock(mu_);

@@ -57,6 +57,7 @@ struct Outcome {
   std::chrono::nanoseconds wall{0};
   std::chrono::nanoseconds cpu{0};  // of the first process and the descendants that it waited for
   int64_t max_rss_bytes = 0;        // peak resident size of the largest of them
+  int64_t memory_kills = 0;         // processes that the kernel killed because the sandbox's memory was used up
 
   bool ok() const { return ending == Ending::kExited && exit_code == 0; }
 };

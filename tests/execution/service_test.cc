@@ -238,6 +238,7 @@ TEST_F(OwnApiTest, AControlGroupHoldsTheMemoryOfABatch) {
       "limits": {"memory_bytes": 150000000, "wall_s": 100}})json"));
   EXPECT_TRUE(ran.at("stdout").get_string().find("True") != std::string::npos || ran.at("signal").get_int64() == 9)
       << base::PrintJson(ran);
+  EXPECT_EQ(ran.at("ending").get_string(), "memory_full") << base::PrintJson(ran);
   const value least = Case(Ask("POST", "/ingot/v1/execute",
                                R"({"command": ["sh", "-c", "echo up | cat"], "limits": {"memory_bytes": 16777216,
                                    "processes": 8, "cpus": 0.05, "wall_s": 100}})"));
