@@ -78,8 +78,11 @@ cuda: setup
 gpu-check:
 	scripts/gpu_check.sh
 
-# Published agents and client libraries, installed from npm and PyPI, against the gateway with a scripted model.
+# Published agents and client libraries, installed from npm and PyPI, against the gateway with a scripted model; and the
+# verifier `math` next to math-verify.
 test-agents: build
+	cmake --build --preset release --target math_verdicts
+	.venv/bin/python tests/reward/peer/compare_math.py $(BUILD)/tests/reward/math_verdicts
 	python3 tests/clients/run.py $(BUILD)/ingot
 	python3 tests/clients/tasks.py $(BUILD)/ingot
 	python3 tests/clients/smollm2.py $(BUILD)/ingot

@@ -5,6 +5,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
+
 namespace ingot::reward {
 namespace {
 
@@ -81,7 +85,55 @@ bool IsNearExactly(const Number& answer, const Number& expected, const Tolerance
   return distance <= Scaled(absolute, unit) + Scaled(relative, unit);
 }
 
+bool IsDigit(std::string_view text, size_t at) { return at < text.size() && absl::ascii_isdigit(text[at]); }
+
+// `text` without the marks between its groups of three digits, if it is a number that is written so.
+std::string WithoutGroupMarks(std::string_view text) {
+  size_t at = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  std::string plain(text.substr(0, at));
+  const size_t first = at;
+  while (IsDigit(text, at)) ++at;
+  if (at == first || at > first + 3 || text[first] == '0' || at == text.size()) return std::string(text);
+  plain += text.substr(first, at - first);
+  const char mark = text[at];
+  if (mark != ',' && mark != ' ') return std::string(text);
+  while (at < text.size() && text[at] == mark) {
+    if (!IsDigit(text, at + 1) || !IsDigit(text, at + 2) || !IsDigit(text, at + 3)) return std::string(text);
+    plain += text.substr(at + 1, 3);
+    at += 4;
+    if (IsDigit(text, at)) return std::string(text);
+  }
+  return plain.append(text.substr(at));  // ParseNumber judges what follows
+}
+
 }  // namespace
+
+std::optional<double> ParsePythonFloat(std::string_view text) {
+  text = Trimmed(text);
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      plain += text[i];
+    } else if (i == 0 || !IsDigit(text, i - 1) || !IsDigit(text, i + 1)) {
+      return std::nullopt;
+    }
+  }
+  double value = 0;
+  // float() reads neither nan(1) nor 0x10.
+  if (plain.find_first_of("(xX") != std::string::npos || !absl::SimpleAtod(plain, &value)) return std::nullopt;
+  return value;
+}
+
+std::string WithPlainMarks(std::string_view text) {
+  return absl::StrReplaceAll(
+      absl::string_view(text.data(), text.size()),
+      {{"\xe2\x88\x92", "-"}, {"\xc2\xa0", " "}, {"\xe2\x80\x87", " "}, {"\xe2\x80\x89", " "}, {"\xe2\x80\xaf", " "}});
+}
+
+std::optional<Number> ParseWrittenNumber(std::string_view text) {
+  const std::string plain = WithPlainMarks(text);
+  return ParseNumber(WithoutGroupMarks(Trimmed(plain)));
+}
 
 std::optional<Number> ParseNumber(std::string_view text) {
   text = Trimmed(text);

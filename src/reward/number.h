@@ -29,6 +29,17 @@ struct Number {
 // doubles, like "1e999". Written-out digits may exceed that range.
 std::optional<Number> ParseNumber(std::string_view text);
 
+// As ParseNumber, and reads a number as people write it: U+2212 as the minus sign, no-break and thin spaces around it,
+// and commas or spaces (one kind) between groups of three digits, "1,234,567.5". "1,23" and "0,123" are no numbers.
+std::optional<Number> ParseWrittenNumber(std::string_view text);
+
+// `text` as Python's float() reads it: ".75", "1.", "+0.5", "05", "1_000", "1e400" (infinite), "nan"; nullopt = float()
+// raises. Other digits than ASCII's are not read.
+std::optional<double> ParsePythonFloat(std::string_view text);
+
+// `text` with U+2212 as "-" and each no-break or thin space (U+00A0, U+2007, U+2009, U+202F) as " ".
+std::string WithPlainMarks(std::string_view text);
+
 // Both are finite and at least 0.
 struct Tolerance {
   double absolute = 0;

@@ -95,13 +95,13 @@ class ExactVerifier final : public ExpectedVerifier {
 class NumericVerifier final : public ExpectedVerifier {
   using ExpectedVerifier::ExpectedVerifier;
   absl::Status CheckExpected(const std::string& expected) const override {
-    if (ParseNumber(expected).has_value()) return absl::OkStatus();
+    if (ParseWrittenNumber(expected).has_value()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("verifier.expected is ", Quoted(expected), ", which is not a number"));
   }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
-    const std::optional<Number> right = ParseNumber(expected);  // CheckExpected has read it
-    const std::optional<Number> said = ParseNumber(answer);
+    const std::optional<Number> right = ParseWrittenNumber(expected);  // CheckExpected has read it
+    const std::optional<Number> said = ParseWrittenNumber(answer);
     if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is not a number"));
     return Judged(IsNear(*said, *right, ToleranceOf(options_)),
                   absl::StrCat("answered ", Quoted(Trimmed(answer)), ", expected ", Quoted(Trimmed(expected))));

@@ -62,12 +62,21 @@ class Verifier {
   // The faults that Verify would find in the task itself, whatever the answer. Runs nothing. Returns the command that
   // Verify would run; its argv is empty for kinds that run no command.
   virtual absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const = 0;
+  // Starts the verifier's program once in a sandbox of `substrate`, so that a program that cannot run there does not look
+  // like wrong answers. Blocks up to a minute. FAILED_PRECONDITION names the program and what to set. `cwd`: the folder
+  // in which ingot was started. Kinds without a program of their own do nothing.
+  virtual absl::Status TryProgram(sandbox::Substrate& /*substrate*/, const std::string& /*cwd*/) const {
+    return absl::OkStatus();
+  }
   // False for agent_posted: there is no verdict to post.
   virtual bool decides() const { return true; }
 };
 
 // The key that names the program of a verifier that runs one, for errors: "verifier.command".
 std::string ProgramKey(const VerifierOptions& options);
+
+// What to do if that program is missing, for the end of an error; empty = nothing is known.
+std::string ProgramAdvice(const VerifierOptions& options);
 
 // The variables of `expected`, `pattern` and `command`, for Template::Parse.
 const std::vector<std::string>& VerifierVariables();

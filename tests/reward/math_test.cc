@@ -112,6 +112,30 @@ TEST(MathTextTest, NormalisedTextsDifferWhereTheirMeaningDiffers) {
   EXPECT_EQ(MathAnswerOf(R"(\boxed{1)"), R"(\boxed{1)");  // no end
 }
 
+TEST(MathTextTest, WhatPeopleWriteAroundMathematicsIsIgnored) {
+  for (const auto& [text, plain] :
+       std::initializer_list<std::pair<const char*, const char*>>{{R"(\$18.90)", "18.90"},
+                                                                  {R"(-\$5)", "-5"},
+                                                                  {"$5", "5"},
+                                                                  {"$5$", "$5$"},
+                                                                  {R"(\$3\frac{1}{2})", R"(3\frac{1}{2})"},
+                                                                  {"**42**", "42"},
+                                                                  {"The answer is **42**.", "The answer is 42."},
+                                                                  {"**x_1** or **x_2**", "x_1 or x_2"},
+           {"__7__", "7"},
+                                                                  {"`x+1`", "x+1"},
+                                                                  {"2**3**4", "2**3**4"},  // powers
+                                                                  {"2 ** 3", "2 ** 3"},
+                                                                  {"\u22125", "-5"},
+                                                                  {"1\u00a0234 567", "1234567"},
+                                                                  {"1 1/2", "1 1/2"},
+                                                                  {"12 345 6", "12 345 6"}}) {
+    EXPECT_EQ(PlainMath(text), plain) << text;
+  }
+  EXPECT_EQ(MathAnswerOf(R"($\boxed{1}$ and $\boxed{2}$)"), "1, 2");
+  EXPECT_EQ(MathAnswerOf(R"(\boxed{9}. So \boxed{1}, \boxed{2}, or \boxed{3}.)"), "1, 2, 3");
+}
+
 TEST(MathTextTest, RationalsAreComparedExactly) {
   EXPECT_EQ(EqualRationals("0.1", "1/10"), true);
   EXPECT_EQ(EqualRationals("-3/4", R"(-\frac{3}{4})"), true);
@@ -143,6 +167,33 @@ TEST_F(MathTest, TheTableOfFortyPairs) {
     right += equal == pair.equal ? 1 : 0;
   }
   EXPECT_EQ(right, 37);
+}
+
+// math-verify accepts the first ones; tests/reward/peer/compare_math.py has 500 more.
+TEST_F(MathTest, PricesEmphasisWordsAndSetsAreRead) {
+  const auto reward = [this](const std::string& expected, const std::string& answer) {
+    const auto verdict = Score(expected, answer);
+    EXPECT_TRUE(verdict.ok()) << answer << ": " << verdict.status();
+    return verdict.ok() ? verdict->reward : -1;
+  };
+  for (const auto& [expected, answer] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"18.90", R"(\boxed{\$18.90})"},
+                                                                  {"-5", R"(-\$5)"},
+                                                                  {"3.5", R"(\$3\frac{1}{2})"},
+                                                                  {"42", "**42**"},
+                                                                  {"42", R"(\boxed{**42**})"},
+                                                                  {"42", "about 42 apples are left"},
+                                                                  {"3/4", "I get 3/4"},
+                                                                  {"1000", "1 000"},
+                                                                  {"10", "\u20ac10"},
+                                                                  {"5,7", "x = 5 or x = 7"},
+                                                                  {"1,2", R"(\boxed{1} and \boxed{2})"}}) {
+    EXPECT_EQ(reward(expected, answer), 1) << answer;
+  }
+  for (const auto& [expected, answer] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"7", "5 or 7"}, {"2", "(1, 2)"}, {"2", "sqrt(2)"}, {"2", R"($\boxed{1}$ and $\boxed{2}$)"}}) {
+    EXPECT_EQ(reward(expected, answer), 0) << answer;
+  }
 }
 
 TEST_F(MathTest, ABombIsNotEqualAndCounted) {

@@ -54,6 +54,38 @@ TEST(NumberTest, RejectsOtherTexts) {
   EXPECT_FALSE(ParseNumber(std::string(kLongestNumber + 1, '7')).has_value());
 }
 
+TEST(NumberTest, ReadsNumbersAsPeopleWriteThem) {
+  const auto value = [](const std::string& text) { return ParseWrittenNumber(text).value_or(Number{}).value; };
+  EXPECT_EQ(value("1,234"), 1234);
+  EXPECT_EQ(value("-1,234,567.5"), -1234567.5);
+  EXPECT_EQ(value("1 000"), 1000);
+  EXPECT_EQ(value("1\u00a0234"), 1234);
+  EXPECT_EQ(value("1\u202f234\u202f567"), 1234567);
+  EXPECT_EQ(value("\u00a042\u00a0"), 42);
+  EXPECT_EQ(value("\u22125"), -5);
+  EXPECT_EQ(value("12,345e2"), 1234500);
+  EXPECT_EQ(value("42"), 42);
+  for (const char* text :
+       {"1,23", "1,2345", "0,123", "1234,567", "1,234 567", ",234", "1,,234", "4 2", "1.000.000", "1 234,5", "$5"}) {
+    EXPECT_FALSE(ParseWrittenNumber(text).has_value()) << text;
+  }
+}
+
+TEST(NumberTest, ReadsWhatPythonsFloatReads) {
+  const auto value = [](const char* text) { return ParsePythonFloat(text); };
+  for (const auto& [text, number] : std::initializer_list<std::pair<const char*, double>>{
+           {".75", 0.75}, {"1.", 1}, {"+0.5", 0.5}, {"05", 5}, {" -1e-1\n", -0.1}, {"1_000.5", 1000.5}, {"-0", 0}}) {
+    EXPECT_EQ(value(text), number) << text;
+  }
+  EXPECT_TRUE(std::isinf(value("1e400").value()));
+  EXPECT_TRUE(std::isinf(value("-Infinity").value()));
+  EXPECT_TRUE(std::isnan(value("NaN").value()));
+  for (const char* text : {"", " ", ".", "+", "+-1", "1__0", "_1", "1_", "1_.5", "0x10", "1,5", "nan(1)", "e5", "1e",
+                           "true", "1 2", "1f"}) {
+    EXPECT_EQ(value(text), std::nullopt) << text;
+  }
+}
+
 // None of them may take memory for a number of its exponent's size.
 TEST(NumberTest, RejectsExponentsBeyondTheRangeOfDoubles) {
   for (const std::string text :

@@ -4,11 +4,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "base/json.h"
 #include "reward/verifier.h"
 #include "reward/verifiers/choice.h"
 #include "reward/verifiers/code.h"
+#include "reward/verifiers/fenced_blocks.h"
 #include "reward/verifiers/harbor.h"
 #include "sandbox/test_sandbox.h"
 
@@ -96,6 +98,72 @@ TEST_F(VerifierKindsTest, ACommandMayReportFacts) {
 TEST(ProgramOfTest, TheLastFencedBlockIsTheProgram) {
   EXPECT_EQ(ProgramOf("Here:\n```python\nprint(1)\n```\nbetter:\n```\nprint(2)\n```\nDone"), "print(2)\n");
   EXPECT_EQ(ProgramOf("print(3)"), "print(3)");
+}
+
+// The examples of CommonMark 0.31.2, by their numbers.
+TEST(FencedBlocksTest, ReadsTheExamplesOfCommonMark) {
+  using Blocks = std::vector<std::string>;
+  for (const auto& [number, text, blocks] : std::initializer_list<std::tuple<int, const char*, Blocks>>{
+           {119, "```\n<\n >\n```\n", {"<\n >\n"}},
+           {120, "~~~\n<\n >\n~~~\n", {"<\n >\n"}},
+           {121, "``\nfoo\n``\n", {}},
+           {122, "```\naaa\n~~~\n```\n", {"aaa\n~~~\n"}},
+           {123, "~~~\naaa\n```\n~~~\n", {"aaa\n```\n"}},
+           {124, "````\naaa\n```\n``````\n", {"aaa\n```\n"}},
+           {125, "~~~~\naaa\n~~~\n~~~~\n", {"aaa\n~~~\n"}},
+           {126, "```\n", {""}},
+           {127, "`````\n\n```\naaa\n", {"\n```\naaa\n"}},
+           {128, "> ```\n> aaa\n\nbbb\n", {"aaa\n"}},
+           {129, "```\n\n  \n```\n", {"\n  \n"}},
+           {130, "```\n```\n", {""}},
+           {131, " ```\n aaa\naaa\n```\n", {"aaa\naaa\n"}},
+           {132, "  ```\naaa\n  aaa\naaa\n  ```\n", {"aaa\naaa\naaa\n"}},
+           {133, "   ```\n   aaa\n    aaa\n  aaa\n   ```\n", {"aaa\n aaa\naaa\n"}},
+           {134, "    ```\n    aaa\n    ```\n", {}},
+           {135, "```\naaa\n  ```\n", {"aaa\n"}},
+           {136, "   ```\naaa\n  ```\n", {"aaa\n"}},
+           {137, "```\naaa\n    ```\n", {"aaa\n    ```\n"}},
+           {138, "``` ```\naaa\n", {}},
+           {139, "~~~~~~\naaa\n~~~ ~~\n", {"aaa\n~~~ ~~\n"}},
+           {140, "foo\n```\nbar\n```\nbaz\n", {"bar\n"}},
+           {141, "foo\n---\n~~~\nbar\n~~~\n# baz\n", {"bar\n"}},
+           {142, "```ruby\ndef foo(x)\n  return 3\nend\n```\n", {"def foo(x)\n  return 3\nend\n"}},
+           {143, "~~~~    ruby startline=3 $%@#$\nend\n~~~~~~~\n", {"end\n"}},
+           {144, "````;\n````\n", {""}},
+           {145, "``` aa ```\nfoo\n", {}},
+           {146, "~~~ aa ``` ~~~\nfoo\n~~~\n", {"foo\n"}},
+           {147, "```\n``` aaa\n```\n", {"``` aaa\n"}},
+           {318, "- a\n- ```\n  b\n\n\n  ```\n- c\n", {"b\n\n\n"}},
+           {324, "1. ```\n   foo\n   ```\n\n   bar\n", {"foo\n"}}}) {
+    EXPECT_EQ(FencedBlocks(text), blocks) << "example " << number;
+  }
+}
+
+TEST(FencedBlocksTest, ABlockEndsWithItsContainerAndTabsAreColumns) {
+  using Blocks = std::vector<std::string>;
+  EXPECT_EQ(FencedBlocks("1. Run it:\n\n   ```python\n   def f():\n       return 1\n   ```\n2. Done\n"),
+            Blocks{"def f():\n    return 1\n"});
+  EXPECT_EQ(FencedBlocks("- ```\n  a\nb\n"), Blocks{"a\n"});
+  EXPECT_EQ(FencedBlocks("> - ```\r\n>   a\r\n>   ```\r\n"), Blocks{"a\n"});
+  EXPECT_EQ(FencedBlocks("-\t```\n\ta\n\t\tb\n\t```\n"), Blocks{"a\n\tb\n"});
+  EXPECT_EQ(FencedBlocks("- ```\n\ta\n"), Blocks{"  a\n"});  // two columns of the tab are the item's
+}
+
+TEST(ProgramOfTest, FencesAreCommonMarks) {
+  EXPECT_EQ(ProgramOf("```python\nprint(1)"), "print(1)\n") << "a fence that is not closed";
+  EXPECT_EQ(ProgramOf("~~~\nprint(1)\n~~~"), "print(1)\n");
+  EXPECT_EQ(ProgramOf("````\na = '''\n```\n'''\n````"), "a = '''\n```\n'''\n");
+  const std::string docstring = "def f():\n    \"\"\"Example:\n\n    ```\n    f()\n    ```\n    \"\"\"\n";
+  EXPECT_EQ(ProgramOf("```python\n" + docstring + "```\n"), docstring);
+  EXPECT_EQ(ProgramOf("```\nprint(1)\n```\n```\n"), "print(1)\n") << "a fence too many";
+}
+
+TEST_F(VerifierKindsTest, AnAnswerIsANumberAsPeopleWriteIt) {
+  options_.kind = "numeric";
+  EXPECT_EQ(Reward({{"answer", 1234}}, "1,234"), 1);
+  EXPECT_EQ(Reward({{"answer", -1234}}, "\u22121\u00a0234\u00a0"), 1);
+  EXPECT_EQ(Reward({{"answer", "12,500"}}, "12500"), 1);
+  EXPECT_TRUE(Score({{"answer", 1}}, "1,23")->signals.contains("answer_malformed"));
 }
 
 TEST_F(VerifierKindsTest, AProgramIsRunOnItsTests) {

@@ -183,22 +183,10 @@ class CodeVerifier final : public AnswerVerifier {
 }  // namespace
 
 std::string ProgramOf(std::string_view answer) {
-  std::string block;
-  bool inside = false, found = false;
-  std::string current;
-  for (const absl::string_view line : absl::StrSplit(absl::string_view(answer.data(), answer.size()), '\n')) {
-    if (absl::StripLeadingAsciiWhitespace(line).substr(0, 3) == "```") {
-      if (inside) {
-        block = current;
-        found = true;
-      }
-      inside = !inside;
-      current.clear();
-    } else if (inside) {
-      absl::StrAppend(&current, line, "\n");
-    }
-  }
-  return found ? block : std::string(answer);
+  const std::vector<std::string> blocks = FencedBlocks(answer);
+  const auto is_program = [](const std::string& block) { return !Trimmed(block).empty(); };
+  const auto last = std::find_if(blocks.rbegin(), blocks.rend(), is_program);
+  return last == blocks.rend() ? std::string(answer) : *last;
 }
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options) {

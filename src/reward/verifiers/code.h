@@ -1,5 +1,5 @@
-// Unit tests of a program that the model wrote. The answer is the program; if it has fenced blocks (```), the last
-// block is. Each test runs in the verifier's own sandbox, which holds only the program. A test is one of
+// Unit tests of a program that the model wrote. The answer is the program; if it has fenced blocks, the last block that
+// is not blank is (verifiers/fenced_blocks.h). Each test runs in the verifier's own sandbox, which holds only the program. A test is one of
 //
 //   {"input": TEXT, "output": TEXT}   The program reads `input` on stdin, exits with 0 and prints `output`, apart from white
 //                                     space at the ends of lines and of the text. `output` never enters the sandbox.
@@ -18,7 +18,7 @@
 
 namespace ingot::reward {
 
-// The last fenced block of `answer`, without its fences and language; the answer itself if it has no fenced block.
+// The last fenced block of `answer` that is not blank; the answer itself if it has none.
 std::string ProgramOf(std::string_view answer);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options);

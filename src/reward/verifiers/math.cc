@@ -2,11 +2,14 @@
 
 #include <re2/re2.h>
 
+#include <algorithm>
 #include <boost/multiprecision/cpp_int.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
+#include "reward/number.h"
 #include "reward/verifiers/answer_verifier.h"
 #include "reward/verifiers/math_workers.h"
 
@@ -53,6 +56,81 @@ std::optional<Rational> ParseRational(std::string_view text) {
   return sign == "-" ? Rational(-ratio) : ratio;
 }
 
+// A box of `text`: text[begin, end) is \boxed{..}.
+struct Box {
+  size_t begin, end;
+  std::string_view inside;
+};
+
+// The last box that is closed, if no box without an end follows it.
+std::optional<Box> LastBox(std::string_view text) {
+  constexpr std::string_view kBoxed = "\\boxed{";
+  const size_t begin = text.rfind(kBoxed);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const size_t inside = begin + kBoxed.size();
+  int depth = 1;
+  for (size_t i = inside; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;  // \{ and \} are not braces
+    } else if (text[i] == '{') {
+      ++depth;
+    } else if (text[i] == '}' && --depth == 0) {
+      return Box{begin, i + 1, text.substr(inside, i - inside)};
+    }
+  }
+  return std::nullopt;
+}
+
+// True if boxes around `between` are one answer: "and", "or" or a comma, and marks of mathematics.
+bool Joins(std::string_view between) {
+  static const RE2* const joint =
+      new RE2(R"((?:[\s$]|\\[()\[\],; ])*(?:,|,?\s*(?:\\text\{)?\s*(?:and|or)\s*\}?)(?:[\s$]|\\[()\[\],; ])*)");
+  return RE2::FullMatch(re2::StringPiece(between.data(), between.size()), *joint);
+}
+
+// Without the marks of Markdown's **strong emphasis** and of a text that is `code` or *emphasis* as a whole. A mark
+// counts where no letter or digit is outside it: 2**3**4 keeps its powers.
+std::string WithoutEmphasis(std::string text) {
+  static const RE2* const strong[] = {new RE2(R"((?s)(^|[\s(:,$])\*\*([^\s*](?:[^*]*[^\s*])?)\*\*($|[\s).,;:!?$]))"),
+                                      new RE2(R"((?s)(^|[\s(:,$])__([^\s_](?:[^_]*[^\s_])?)__($|[\s).,;:!?$]))")};
+  static const RE2* const whole = new RE2(R"((?s)[`*]([^`*\s](?:[^`*]*[^`*\s])?)[`*]\.?)");
+  for (const RE2* const mark : strong) {
+    for (int pass = 0; pass < 2; ++pass) RE2::GlobalReplace(&text, *mark, R"(\1\2\3)");  // neighbors share a space
+  }
+  std::string inside;
+  return RE2::FullMatch(text, *whole, &inside) ? inside : text;
+}
+
+// Without the spaces between groups of digits: "1 234 567", and not "1 1/2" or "12 345 6".
+std::string WithoutGroupSpaces(std::string_view text) {
+  std::string plain;
+  for (size_t from = 0, to = 0; from < text.size(); from = to) {
+    to = from + 1;
+    if (!IsDigit(text[from])) {
+      plain += text[from];
+      continue;
+    }
+    bool is_one = text[from] != '0' && (from == 0 || (text[from - 1] != '.' && text[from - 1] != ','));
+    size_t group = 1, groups = 1;  // digits of the last group; groups
+    for (; to < text.size(); ++to) {
+      if (IsDigit(text[to])) {
+        ++group;
+      } else if (text[to] == ' ' && to + 1 < text.size() && IsDigit(text[to + 1])) {
+        is_one = is_one && (groups == 1 ? group <= 3 : group == 3);
+        group = 0;
+        ++groups;
+      } else {
+        break;
+      }
+    }
+    is_one = is_one && groups > 1 && group == 3;
+    for (const char c : text.substr(from, to - from)) {
+      if (c != ' ' || !is_one) plain += c;
+    }
+  }
+  return plain;
+}
+
 class MathVerifier final : public ExpectedVerifier {
  public:
   MathVerifier(VerifierOptions options, Template expected, Template python)
@@ -74,7 +152,7 @@ class MathVerifier final : public ExpectedVerifier {
   }
   absl::StatusOr<Verdict> CompareIn(const VerifierInput& input, const std::string& answer,
                                     const std::string& expected) const override {
-    const std::string said = MathAnswerOf(answer), right = MathAnswerOf(expected);
+    const std::string said = PlainMath(MathAnswerOf(answer)), right = PlainMath(MathAnswerOf(expected));
     const std::string words = absl::StrCat("answered ", Quoted(said), ", expected ", Quoted(right));
     if (said.empty()) return Malformed("the answer is empty");
     const std::string said_plain = NormalisedMath(said), right_plain = NormalisedMath(right);
@@ -103,45 +181,45 @@ class MathVerifier final : public ExpectedVerifier {
 }  // namespace
 
 std::string MathAnswerOf(std::string_view text) {
-  constexpr std::string_view kBoxed = "\\boxed{";
-  const size_t boxed = text.rfind(kBoxed);
-  if (boxed != std::string_view::npos) {
-    const size_t begin = boxed + kBoxed.size();
-    int depth = 1;
-    for (size_t i = begin; i < text.size(); ++i) {
-      if (text[i] == '\\') {
-        ++i;  // \{ and \} are not braces
-      } else if (text[i] == '{') {
-        ++depth;
-      } else if (text[i] == '}' && --depth == 0) {
-        return Trimmed(std::string(text.substr(begin, i - begin)));
-      }
-    }
+  std::vector<Box> joined;  // from the last to the first
+  for (std::optional<Box> box = LastBox(text); box.has_value(); box = LastBox(text.substr(0, joined.back().begin))) {
+    if (!joined.empty() && !Joins(text.substr(box->end, joined.back().begin - box->end))) break;
+    joined.push_back(*box);
   }
-  return Trimmed(std::string(text));
+  if (joined.empty()) return Trimmed(std::string(text));
+  std::string all;
+  for (auto box = joined.rbegin(); box != joined.rend(); ++box) {
+    absl::StrAppend(&all, all.empty() ? "" : ", ", Trimmed(std::string(box->inside)));
+  }
+  return all;
+}
+
+std::string PlainMath(std::string_view text) {
+  std::string plain = WithPlainMarks(text);
+  plain = absl::StrReplaceAll(plain, {{"\\$", ""}, {"\\textdollar", ""}});
+  if (std::count(plain.begin(), plain.end(), '$') == 1) plain.erase(plain.find('$'), 1);
+  return WithoutGroupSpaces(WithoutEmphasis(Trimmed(plain)));
 }
 
 std::string NormalisedMath(std::string_view text) {
-  std::string plain =
-      absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\\dfrac", "\\frac"},
-                                                                        {"\\tfrac", "\\frac"},
-                                                                        {"\\left(", "("},
-                                                                        {"\\right)", ")"},
-                                                                        {"\\left[", "["},
-                                                                        {"\\right]", "]"},
-                                                                        {"\\left\\{", "\\{"},
-                                                                        {"\\right\\}", "\\}"},
-                                                                        {"\\left|", "|"},
-                                                                        {"\\right|", "|"},
-                                                                        {"\\,", " "},
-                                                                        {"\\;", " "},
-                                                                        {"\\!", ""},
-                                                                        {"\\(", ""},
-                                                                        {"\\)", ""},
-                                                                        {"\\[", ""},
-                                                                        {"\\]", ""},
-                                                                        {"$", ""},
-                                                                        {"\xe2\x88\x92", "-"}});  // U+2212
+  std::string plain = absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"\\dfrac", "\\frac"},
+                                                                                        {"\\tfrac", "\\frac"},
+                                                                                        {"\\left(", "("},
+                                                                                        {"\\right)", ")"},
+                                                                                        {"\\left[", "["},
+                                                                                        {"\\right]", "]"},
+                                                                                        {"\\left\\{", "\\{"},
+                                                                                        {"\\right\\}", "\\}"},
+                                                                                        {"\\left|", "|"},
+                                                                                        {"\\right|", "|"},
+                                                                                        {"\\,", " "},
+                                                                                        {"\\;", " "},
+                                                                                        {"\\!", ""},
+                                                                                        {"\\(", ""},
+                                                                                        {"\\)", ""},
+                                                                                        {"\\[", ""},
+                                                                                        {"\\]", ""},
+                                                                                        {"$", ""}});
   while (!plain.empty() && (plain.back() == '.' || absl::ascii_isspace(plain.back()))) plain.pop_back();
   // Spaces mean something between two digits ("1 1/2") and after a command ("\pi r").
   std::string out;

@@ -4,7 +4,8 @@
 //   2. rationals  Both are integers, decimals or fractions: equal or not, exactly.
 //   3. worker     math-verify (a Python package over SymPy) decides, in a process of the sandbox (math_workers.h).
 //
-// In an answer with \boxed{..}, the last box counts. A comparison that exceeds its time or memory counts as "not
+// In an answer with \boxed{..}, the last box counts, with the boxes that "and", "or" or a comma joins to it. Currency
+// signs, Markdown's emphasis and marks between groups of digits are ignored. A comparison that exceeds its time or memory counts as "not
 // equal", with the signal `verifier_timeout`; so an answer like 9^{9^{9^9}} earns nothing. An expected value that
 // math-verify cannot read is an error of the task.
 #pragma once
@@ -20,8 +21,13 @@
 
 namespace ingot::reward {
 
-// The inside of the last \boxed{..} of `text`, or `text` without white space around it.
+// The inside of the last \boxed{..} of `text`, after those of the boxes that are joined to it, as "1, 2"; or `text` without
+// white space around it.
 std::string MathAnswerOf(std::string_view text);
+
+// `text` without what people write around mathematics: \$ and a single $ (a price), **bold** and `code`, no-break
+// spaces, spaces between groups of digits; U+2212 is "-".
+std::string PlainMath(std::string_view text);
 
 // `text` without details that do not change its meaning. Texts that differ in meaning stay different.
 std::string NormalisedMath(std::string_view text);

@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kCancelCheck{200};
 // is its stdout. math-verify's own time limits do not work here (they are signals of the main thread), so each
 // comparison is a child process that can be killed.
 constexpr std::string_view kWorker = R"py(
-import json, math, os, resource, select, signal, socket, sys
+import json, math, os, re, resource, select, signal, socket, sys
 seconds, memory, digits = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 try:
     import logging
@@ -39,19 +39,38 @@ try:
 except ImportError as error:
     sys.exit('no math-verify: %s' % error)
 
-def read(text):
-    if '$' not in text and '\\boxed' not in text and '\\[' not in text and '\\(' not in text:
-        text = '$' + text + '$'
-    return parse(text, parsing_timeout=None)
+NAMES = set("""and or pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log lg ln exp sqrt max min mod gcd
+lcm det inf infty""".split())
+
+def is_math(parts):
+    return any(not isinstance(part, str) for part in parts)
+
+def marked(text):
+    return '$' in text or '\\boxed' in text or '\\[' in text or '\\(' in text
+
+# Words around a number: "about 12 apples", and not "x = 5 or x = 7".
+def is_prose(text):
+    words = [word for word in re.findall(r'(?<![\\{A-Za-z])[A-Za-z]{2,}(?![A-Za-z}(])', text) if word.lower() not in NAMES]
+    return len(words) > 1 or any(len(word) > 2 for word in words)
+
+# What the text may mean: all of it as LaTeX, or what math-verify finds in it.
+def readings(text):
+    found = parse(text, parsing_timeout=None)
+    if marked(text):
+        return [found] if is_math(found) else []
+    whole = parse('$' + text + '$', parsing_timeout=None)
+    if is_math(whole) and not is_prose(text):
+        return [whole]
+    return [each for each in (whole, found) if is_math(each)]
 
 def compare(pair):
-    expected = read(pair['expected'])
-    if not any(not isinstance(part, str) for part in expected):
+    expected = readings(pair['expected'])
+    if not expected:
         return {'fault': 'expected'}
-    answer = read(pair['answer'])
-    if not any(not isinstance(part, str) for part in answer):
+    answer = readings(pair['answer'])
+    if not answer:
         return {'fault': 'answer'}
-    return {'equal': bool(verify(expected, answer, float_rounding=digits, timeout_seconds=None))}
+    return {'equal': any(verify(expected[0], each, float_rounding=digits, timeout_seconds=None) for each in answer)}
 
 def child(pair, out):
     channel.close()
