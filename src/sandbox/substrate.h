@@ -192,7 +192,8 @@ class Sandbox {
   // Reads a file of a BindMount's folder; as ReadFile.
   virtual absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
                                                 int64_t limit_bytes) = 0;
-  // Copies the files of `source`, a folder outside, into a BindMount's folder, which is emptied first.
+  // Copies the files of `source`, a folder outside, into a BindMount's folder, which is emptied first. Commands may change
+  // all of them, and execute those that begin with "#!".
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
   // Empties a BindMount's folder and makes one folder in it. Only the sandbox can enter them.
   virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;

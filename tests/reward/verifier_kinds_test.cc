@@ -236,6 +236,52 @@ TEST_F(HarborTest, TheRewardIsWhatTestShLeaves) {
   EXPECT_EQ(json->signals.at("style"), 0.5);
 }
 
+TEST_F(HarborTest, ARewardIsWhatPythonsFloatReads) {
+  for (const auto& [text, reward] : std::initializer_list<std::pair<const char*, double>>{
+           {".75", 0.75}, {"1.", 1}, {"+0.5", 0.5}, {"05", 5}, {"-1e-1", -0.1}}) {
+    const auto verdict = Run(absl::StrCat("echo ", text, " > /logs/verifier/reward.txt"));
+    ASSERT_TRUE(verdict.ok()) << text << ": " << verdict.status();
+    EXPECT_EQ(verdict->reward, reward) << text;
+  }
+  const auto quoted = Run("echo '{\"reward\": \".5\"}' > /logs/verifier/reward.json");
+  ASSERT_TRUE(quoted.ok()) << quoted.status();
+  EXPECT_EQ(quoted->reward, 0.5);
+  EXPECT_THAT(std::string(Run("echo nan > /logs/verifier/reward.txt").status().message()),
+              HasSubstr("not a valid reward"));
+}
+
+TEST_F(HarborTest, AScriptRunsByItsFirstLine) {
+  const auto python =
+      Run("#!/usr/bin/env python3\nimport pathlib\npathlib.Path('/logs/verifier/reward.txt').write_text(str(1 / 4))\n");
+  ASSERT_TRUE(python.ok()) << python.status();
+  EXPECT_EQ(python->reward, 0.25);
+  const auto plain = Run("#!/bin/sh\ntest -z \"$BASH_VERSION\" && echo 1 > /logs/verifier/reward.txt");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->reward, 1);
+  const auto none = Run("test -n \"$BASH_VERSION\" && echo 1 > /logs/verifier/reward.txt");
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->reward, 1) << "bash without a first line";
+  const auto lost = Run("#!/no/such/interpreter\necho 1 > /logs/verifier/reward.txt");
+  EXPECT_THAT(std::string(lost.status().message()), HasSubstr("test.sh did not run"));
+}
+
+// As it is in a container, where test.sh runs as root.
+TEST_F(HarborTest, TestShMayChangeItsFilesWhateverTheirModes) {
+  const std::string tests = folder_.path() + "/task/tests";
+  std::filesystem::create_directories(tests + "/data");
+  std::ofstream(tests + "/data/seed") << "1\n";
+  constexpr auto kClosed = std::filesystem::perms::owner_write | std::filesystem::perms::group_write;
+  for (const char* const each : {"/data/seed", "/data"}) {
+    std::filesystem::permissions(tests + each, kClosed, std::filesystem::perm_options::remove);
+  }
+  const auto verdict = Run(
+      "set -e; echo 2 > /tests/made; echo 3 >> /tests/data/seed; touch /tests/data/new; echo 4 > /tests/expected.txt\n"
+      "echo 1 > /logs/verifier/reward.txt\n");
+  std::filesystem::permissions(tests + "/data", kClosed, std::filesystem::perm_options::add);
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_EQ(verdict->reward, 1) << verdict->detail;
+}
+
 TEST_F(HarborTest, TheTasksTimeAndVariablesAreItsOwn) {
   const auto reported = Run("test \"$A$B\" = both && echo 1 > /logs/verifier/reward.txt",
                             {{"env", {{"A", "bo"}, {"B", "x"}}}, {"verifier_env", {{"B", "th"}}}});

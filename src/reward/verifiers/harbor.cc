@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "base/json.h"
 #include "base/open_file.h"
 #include "reward/harbor_task.h"
+#include "reward/number.h"
 #include "reward/verifiers/answer_verifier.h"
 #include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
@@ -63,20 +66,27 @@ void DropCodeIn(const std::string& folder, std::map<std::string, std::string>& e
   }
 }
 
-absl::StatusOr<double> NumberOf(const value& json, const std::string& what) {
-  const double number = json.is_number() ? json.to_number<double>() : json.is_bool() ? json.get_bool() : 0;
-  if (!json.is_number() && !json.is_bool()) return absl::InternalError(absl::StrCat(what, " is not a number"));
+absl::StatusOr<double> ValidReward(double number, const std::string& what) {
   if (const std::string fault = tree::RewardFault(number); !fault.empty()) {
     return absl::InternalError(absl::StrCat(what, " is not a valid reward: it ", fault));
   }
   return number;
 }
 
+absl::StatusOr<double> NumberOf(const value& json, const std::string& what) {
+  if (json.is_number()) return ValidReward(json.to_number<double>(), what);
+  if (json.is_bool()) return json.get_bool() ? 1.0 : 0.0;
+  const std::optional<double> number =
+      json.is_string() ? ParsePythonFloat(std::string(json.get_string())) : std::nullopt;
+  if (!number.has_value()) return absl::InternalError(absl::StrCat(what, " is not a number"));
+  return ValidReward(*number, what);
+}
+
 absl::StatusOr<Verdict> ParseText(const std::string& text) {
-  const auto json = base::ParseJson(text);
-  if (!json.ok())
+  const std::optional<double> number = ParsePythonFloat(text);
+  if (!number.has_value())
     return absl::InternalError(absl::StrCat("reward.txt holds ", Quoted(text), ", which is not a number"));
-  INGOT_ASSIGN_OR_RETURN(const double reward, NumberOf(*json, "reward.txt"));
+  INGOT_ASSIGN_OR_RETURN(const double reward, ValidReward(*number, "reward.txt"));
   return Verdict{.reward = reward, .signals = {}, .facts = {}, .detail = "scored by test.sh"};
 }
 
@@ -115,7 +125,7 @@ class HarborVerifier final : public Verifier {
     INGOT_ASSIGN_OR_RETURN(const std::string source, FolderOf(input));
     INGOT_RETURN_IF_ERROR(base::Annotate(input.sandbox->FillBound(kTests, source), "verifier.harbor.tests"));
     INGOT_RETURN_IF_ERROR(input.sandbox->ClearBound(kLogs, "verifier"));
-    sandbox::Command command{.argv = {"sh", "-c", kRunHarborScript, "sh", "/tests/test.sh"},
+    sandbox::Command command{.argv = HarborScript(source + "/test.sh", "/tests/test.sh"),
                              .env = EnvironmentOf(input),
                              .working_dir = input.workdir,
                              .stdin_text = ""};
@@ -223,6 +233,14 @@ class HarborVerifier final : public Verifier {
 };
 
 }  // namespace
+
+std::vector<std::string> HarborScript(const std::string& source, const std::string& at) {
+  constexpr char kByShell[] = R"(if command -v bash >/dev/null; then exec bash "$1"; fi; exec sh "$1")";
+  std::array<char, 2> mark{};
+  std::ifstream(source).read(mark.data(), mark.size());
+  if (mark == std::array{'#', '!'}) return {at};
+  return {"sh", "-c", kByShell, "sh", at};
+}
 
 std::vector<sandbox::BindMount> HarborBinds() { return {{kTests, "/tests"}, {kLogs, "/logs"}}; }
 

@@ -2,9 +2,11 @@
 // used (agents/verifier_sandbox.h), in the agent's work folder. The reward is what test.sh leaves in reward.json, or
 // else in reward.txt:
 //
-//   /logs/verifier/reward.txt    a number
+//   /logs/verifier/reward.txt    a number, as Python's float() reads it
 //   /logs/verifier/reward.json   a number, or an object of numbers: "reward" is the reward, the others are signals. In
 //                                an object with one number and no "reward", that number is the reward.
+//
+// test.sh runs by its first line, and may change the files of /tests, which are copies.
 //
 // The exit code does not matter, and the answer is not read. The task's time limit replaces `timeout_s`. An agent whose
 // work makes test.sh fail has failed, which is not the same as a verifier that did not run:
@@ -28,8 +30,9 @@
 
 namespace ingot::reward {
 
-// A shell's text that runs the script "$1" by bash, or by sh where an image has no bash.
-inline constexpr char kRunHarborScript[] = R"(if command -v bash >/dev/null; then exec bash "$1"; fi; exec sh "$1")";
+// The argv that runs a script at `at` in a sandbox: the interpreter that its first line names, or without such a line
+// bash, or sh where an image has no bash. `source`: the script outside.
+std::vector<std::string> HarborScript(const std::string& source, const std::string& at);
 
 // The binds of VerifierInput::sandbox: /tests and /logs.
 std::vector<sandbox::BindMount> HarborBinds();

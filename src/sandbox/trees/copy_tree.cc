@@ -150,9 +150,14 @@ class TreeCopier : public TreeVisitor {
   // Owner, mode, times and attributes.
   bool MakeLike(int from, const struct stat& info, int to) const {
     const timespec times[2] = {info.st_atim, info.st_mtim};
-    const mode_t mode = info.st_mode & (how_.gives_to.has_value() ? 01777 : 07777);
+    mode_t mode = info.st_mode & (how_.gives_to.has_value() ? 01777 : 07777);
+    if (how_.opens) mode |= S_ISDIR(info.st_mode) || IsScript(from) ? 0700 : 0600;
     return CopyAttributes(from, to) && Gave(fchown(to, OwnerOf(info), GroupOf(info))) && fchmod(to, mode) == 0 &&
            futimens(to, times) == 0;
+  }
+  static bool IsScript(int file) {
+    char mark[2];
+    return pread(file, mark, sizeof(mark), 0) == sizeof(mark) && mark[0] == '#' && mark[1] == '!';
   }
   // A user other than root keeps its copies of others' files.
   static bool Gave(int result) { return result == 0 || (errno == EPERM && geteuid() != 0); }

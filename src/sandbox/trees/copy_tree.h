@@ -24,6 +24,9 @@ struct TreeCopy {
   // The owner of the copies, without setuid and setgid. Empty = the original's owner, or this process's user if it is
   // not root.
   std::optional<uid_t> gives_to = std::nullopt;
+  // True: its owner may read and change each copy, whatever the original's mode, and execute a copy that begins with
+  // "#!".
+  bool opens = false;
 };
 
 // `from`: a folder in `parent`, or a path and AT_FDCWD; must not change. `to`: a folder that no other process can enter

@@ -215,7 +215,7 @@ absl::Status WorkDir::Fill(const std::string& name, const std::string& source) c
   const Fd files(open(source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!files.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", source));
   INGOT_RETURN_IF_ERROR(Empty(folder, name));
-  const absl::Status copied = CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_});
+  const absl::Status copied = CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_, .opens = true});
   // The files are not the sandbox's, which a DATA_LOSS would blame.
   return base::Annotate(absl::IsDataLoss(copied) ? absl::UnavailableError(copied.message()) : copied, source);
 }

@@ -57,7 +57,7 @@ class WorkDir {
   absl::Status MakeFolder(const std::string& path) const;
 
   // Replaces the files of the folder `name` next to work/ with the files of `source`, a folder of this process. The
-  // owner's processes may run meanwhile.
+  // owner may change all of them, and execute those that begin with "#!". Its processes may run meanwhile.
   absl::Status Fill(const std::string& name, const std::string& source) const;
 
   // Empties `folder`, which lies next to work/, and makes the folder `inner` in it. Only the owner can enter either.

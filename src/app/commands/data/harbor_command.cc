@@ -68,7 +68,7 @@ class Attempt {
     INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Sandbox> sandbox, substrate_.Prepare(of_agent));
     if (exam_.harbor.health_check.has_value()) {
       INGOT_RETURN_IF_ERROR(
-          agents::AwaitHealth(*exam_.harbor.health_check, CommandOf(*sandbox, ""), *sandbox, /*cancel=*/nullptr));
+          agents::AwaitHealth(*exam_.harbor.health_check, CommandOf(*sandbox, {}), *sandbox, /*cancel=*/nullptr));
     }
     if (solves) INGOT_RETURN_IF_ERROR(Solve(*sandbox));
     INGOT_ASSIGN_OR_RETURN(
@@ -79,11 +79,9 @@ class Attempt {
   }
 
  private:
-  sandbox::Command CommandOf(const sandbox::Sandbox& sandbox, const std::string& script) const {
-    sandbox::Command command{.argv = {"sh", "-c", reward::kRunHarborScript, "sh", script},
-                             .env = exam_.image.env,
-                             .working_dir = exam_.image.working_dir,
-                             .stdin_text = ""};
+  sandbox::Command CommandOf(const sandbox::Sandbox& sandbox, std::vector<std::string> argv) const {
+    sandbox::Command command{
+        .argv = std::move(argv), .env = exam_.image.env, .working_dir = exam_.image.working_dir, .stdin_text = ""};
     command.env.emplace("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env["HOME"] = sandbox.home();
     for (const auto& [name, text] : exam_.harbor.env) command.env[name] = text;
@@ -95,7 +93,7 @@ class Attempt {
     INGOT_RETURN_IF_ERROR(files.CheckFolder("solution", dataset::Links::kInside));
     INGOT_ASSIGN_OR_RETURN(const std::string solution, files.PathOf("solution"));
     INGOT_RETURN_IF_ERROR(sandbox.FillBound("solution", solution));
-    sandbox::Command command = CommandOf(sandbox, "/solution/solve.sh");
+    sandbox::Command command = CommandOf(sandbox, reward::HarborScript(solution + "/solve.sh", "/solution/solve.sh"));
     for (const auto& [name, text] : exam_.harbor.solution_env) command.env[name] = text;
     sandbox::Limits limits;
     limits.wall_time = std::chrono::seconds(kUsualSeconds);
