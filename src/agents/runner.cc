@@ -53,6 +53,12 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
   bool has_remote = false;  // an MCP server
   for (const RecipeOptions& recipe : options.recipes) {
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
+    const bool is_of_image =
+        recipe.verifier.kind == "command" && !recipe.image.empty();  // its programs are the image's
+    if (!is_of_image) {
+      INGOT_RETURN_IF_ERROR(base::Annotate(made->verifier->TryProgram(*substrate, CurrentFolder()),
+                                           absl::StrCat("agents.recipes '", recipe.name, "'")));
+    }
     recipes.push_back(std::move(made));
     INGOT_RETURN_IF_ERROR(CheckServersReach(recipe, substrate->probe_result()));
     for (const McpServerOptions& server : recipe.mcp) has_remote = has_remote || server.command.empty();

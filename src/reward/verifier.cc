@@ -16,6 +16,7 @@
 #include "reward/verifiers/harbor.h"
 #include "reward/verifiers/math.h"
 #include "sandbox/template.h"
+#include "sandbox/trial.h"
 #include "text/unicode/unicode.h"
 #include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
@@ -222,6 +223,14 @@ class CommandVerifier final : public AnswerVerifier {
     command.working_dir = input.workdir;
     return command;
   }
+  // Not the command, which may need an episode's files: its interpreter.
+  absl::Status TryProgram(sandbox::Substrate& substrate, const std::string& cwd) const override {
+    sandbox::Command command{.argv = {}, .env = EnvironmentOf({}), .working_dir = "", .stdin_text = ""};
+    const auto program = argv_[0].Render({.text = {{"cwd", cwd}}, .json = {}});
+    if (!program.ok()) return absl::OkStatus();  // it differs between episodes
+    command.argv.push_back(*program);
+    return base::Annotate(sandbox::TryInterpreter(substrate, command), "verifier.command");
+  }
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
     INGOT_ASSIGN_OR_RETURN(sandbox::Command command, Preflight(input));
     command.stdin_text = answer;
@@ -234,12 +243,16 @@ class CommandVerifier final : public AnswerVerifier {
   }
 
   absl::Status Broken(const sandbox::Outcome& outcome) const {
-    const std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
+    std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
     if (outcome.ending == sandbox::Ending::kCancelled) return absl::CancelledError(what);
     if (outcome.ending == sandbox::Ending::kNoSpace) return absl::InternalError(what);
     // The sandbox's disk holds the agent's files too, so other episodes say nothing about the command.
     if (outcome.ending == sandbox::Ending::kDiskFull) return absl::DataLossError(what);
-    return BrokenContract(absl::StrCat(what, "; its stderr: ", Quoted(Trimmed(outcome.err))));
+    absl::StrAppend(&what, "; its stderr: ", Quoted(Trimmed(outcome.err)));
+    if (!has_judged_ && sandbox::CouldNotStart(outcome)) {
+      return absl::InternalError(sandbox::StartFault(options_.command[0], what).message());
+    }
+    return BrokenContract(what);
   }
   // Only other episodes show whether the agent's files or a wrong command are at fault.
   absl::Status BrokenContract(const std::string& what) const {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/log.h"
+#include "sandbox/shims.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -96,7 +97,7 @@ void Cancellation::Cancel() {
 std::map<std::string, std::string> InheritedEnvironment(const std::vector<std::string>& names) {
   std::map<std::string, std::string> found;
   for (const std::string& name : names) {
-    if (const char* value = std::getenv(name.c_str())) found[name] = value;
+    if (const char* value = std::getenv(name.c_str())) found[name] = name == "PATH" ? PathBehindShims(value) : value;
   }
   return found;
 }

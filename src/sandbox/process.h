@@ -88,7 +88,8 @@ absl::Status CheckCommand(const Command& command);
 // The folders that PATH of the environment names, or the usual ones.
 std::string SearchPath(const std::map<std::string, std::string>& env);
 
-// The variables of this process's environment whose name is in `names`.
+// The variables of this process's environment whose name is in `names`; of PATH what PathBehindShims makes of it
+// (sandbox/shims.h).
 std::map<std::string, std::string> InheritedEnvironment(const std::vector<std::string>& names);
 
 }  // namespace ingot::sandbox

@@ -202,6 +202,80 @@ TEST_F(VerifierKindsTest, AProgramThatEndsEarlyOrHangsHasNotPassed) {
   EXPECT_EQ(hangs->signals.at("tests_timed_out"), 1);
 }
 
+// Programs of a folder that comes first in PATH while the test runs.
+class ToolTest : public VerifierKindsTest {
+ protected:
+  ToolTest() {
+    std::filesystem::create_directories(folder_.path() + "/tools/shims");
+    std::filesystem::create_directories(folder_.path() + "/real/bin");
+    setenv("PATH", absl::StrCat(shims_, ":", path_).c_str(), 1);
+    options_.kind = "code";
+    options_.timeout_s = 20;
+  }
+  ~ToolTest() override { setenv("PATH", path_.c_str(), 1); }
+  void WriteShim(const std::string& script) {
+    std::ofstream(shims_ + "/python3") << "#!/bin/sh\n" << script;
+    std::filesystem::permissions(shims_ + "/python3", std::filesystem::perms::all);
+    sandbox::SubstrateOptions options;
+    options.work_root = folder_.path() + "/work";
+    options.agent_uid = "shared";
+    options.programs = {{"code", {"python3"}, sandbox::SearchPath(sandbox::InheritedEnvironment({"PATH"}))}};
+    substrate_ = sandbox::MakeSubstrate(options).value();
+  }
+  const std::string path_ = getenv("PATH");
+  const std::string shims_ = folder_.path() + "/tools/shims";
+  const object task_{{"tests", {object{{"input", ""}, {"output", "1"}}}}};
+};
+
+// As pyenv's: the script needs files that no sandbox sees.
+TEST_F(ToolTest, TheRealInterpreterBehindAShimRuns) {
+  std::filesystem::create_symlink("/usr/bin/python3", folder_.path() + "/real/bin/python3");
+  std::ofstream(folder_.path() + "/version") << "real\n";
+  WriteShim(absl::StrCat("exec ", folder_.path(), "/$(cat ", folder_.path(), "/version)/bin/python3 \"$@\"\n"));
+  EXPECT_THAT(sandbox::InheritedEnvironment({"PATH"}).at("PATH"),
+              testing::StartsWith(absl::StrCat(folder_.path(), "/real/bin:", shims_, ":")));
+  const auto verifier = Verifier::Make(options_).value();
+  EXPECT_TRUE(verifier->TryProgram(*substrate_, "").ok()) << verifier->TryProgram(*substrate_, "");
+  EXPECT_EQ(Reward(task_, "print(1)"), 1);
+}
+
+TEST_F(ToolTest, AProgramThatCannotStartIsAFaultAndNeverAWrongAnswer) {
+  for (const char* const script : {"echo pyenv: No such file >&2; exit 127\n", "exit 126\n"}) {
+    WriteShim(script);
+    const absl::Status tried = Verifier::Make(options_).value()->TryProgram(*substrate_, "");
+    EXPECT_EQ(tried.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(tried.message()), HasSubstr("verifier.code.command: 'python3' does not start"));
+    EXPECT_THAT(std::string(tried.message()), HasSubstr("sandbox.visible"));
+    const auto judged = Score(task_, "print(1)");
+    EXPECT_EQ(judged.status().code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(judged.status().message()), HasSubstr("sandbox.visible"));
+  }
+  options_.kind = "command";
+  options_.command = {"python3", "-c", "print(1)"};
+  EXPECT_THAT(std::string(Verifier::Make(options_).value()->TryProgram(*substrate_, "").message()),
+              HasSubstr("verifier.command: 'python3' does not start"));
+  EXPECT_THAT(std::string(Score({}, "1").status().message()), HasSubstr("sandbox.visible"));
+  options_.kind = "math";
+  options_.math.python = "python3";
+  const absl::Status math = Verifier::Make(options_).value()->TryProgram(*substrate_, "");
+  EXPECT_THAT(std::string(math.message()), HasSubstr("verifier.math.python"));
+  EXPECT_THAT(std::string(math.message()), HasSubstr("sandbox.visible"));
+}
+
+TEST_F(ToolTest, OnceTheCommandHasStartedACodeIsThePrograms) {
+  WriteShim("exec /usr/bin/python3 \"$@\"\n");
+  const auto verifier = Verifier::Make(options_).value();
+  ASSERT_TRUE(verifier->TryProgram(*substrate_, "").ok());
+  const std::string task = base::PrintJson(task_);
+  VerifierInput input;
+  input.task = task;
+  input.answer = "import sys; sys.exit(127)";
+  input.substrate = substrate_.get();
+  const auto verdict = verifier->Verify(input);
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_EQ(verdict->reward, 0);
+}
+
 class HarborTest : public VerifierKindsTest {
  protected:
   void SetUp() override {

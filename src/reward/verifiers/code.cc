@@ -1,5 +1,7 @@
 #include "reward/verifiers/code.h"
 
+#include <algorithm>
+#include <atomic>
 #include <optional>
 #include <random>
 #include <utility>
@@ -9,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "reward/verifiers/answer_verifier.h"
+#include "reward/verifiers/fenced_blocks.h"
+#include "sandbox/trial.h"
 
 namespace ingot::reward {
 namespace {
@@ -107,6 +111,13 @@ class CodeVerifier final : public AnswerVerifier {
     return CommandFor(input.workdir + "/" + options_.code.file, input.cwd);
   }
 
+  absl::Status TryProgram(sandbox::Substrate& substrate, const std::string& cwd) const override {
+    INGOT_ASSIGN_OR_RETURN(const sandbox::Command command, CommandFor(options_.code.file, cwd));
+    INGOT_RETURN_IF_ERROR(base::Annotate(sandbox::TryInterpreter(substrate, command), "verifier.code.command"));
+    if (!sandbox::PrintsOne(command.argv[0]).empty()) has_started_ = true;
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
     INGOT_ASSIGN_OR_RETURN(const std::vector<CodeTest> tests, TestsOf(input));
     if (input.substrate == nullptr) return absl::InternalError("the tests of code have no substrate to run on");
@@ -155,6 +166,16 @@ class CodeVerifier final : public AnswerVerifier {
     const absl::StatusOr<sandbox::Outcome> outcome = sandbox->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the tests of code did not run");
     if (outcome->ending == sandbox::Ending::kCancelled) return absl::CancelledError("the tests were cancelled");
+    // Once the command has started, these codes are the program's own.
+    if (!sandbox::CouldNotStart(*outcome)) {
+      has_started_ = true;
+    } else if (!has_started_) {
+      return base::Annotate(
+          absl::InternalError(sandbox::StartFault(command.argv[0], absl::StrCat(sandbox::Describe(*outcome, limits_),
+                                                                                LastErrorLine(outcome->err)))
+                                  .message()),
+          "verifier.code.command");
+    }
     if (!outcome->ok()) {
       return TestResult{absl::StrCat(sandbox::Describe(*outcome, limits_), LastErrorLine(outcome->err)),
                         outcome->ending == sandbox::Ending::kTimedOut};
@@ -178,6 +199,7 @@ class CodeVerifier final : public AnswerVerifier {
   const Template tests_;
   const std::vector<Template> argv_;
   sandbox::Limits limits_;
+  mutable std::atomic<bool> has_started_{false};
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "dataset/jsonl.h"
 #include "dataset/task_filter.h"
 #include "sandbox/substrate.h"
+#include "sandbox/trial.h"
 
 namespace ingot::app {
 namespace {
@@ -112,6 +113,11 @@ absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
         absl::StrCat("submissions are untrusted programs, but this machine allows only ",
                      substrate->probe_result().Describe(), "; --allow-process accepts that"));
   }
+  const sandbox::Command python{.argv = {"python3"},
+                                .env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL"}),
+                                .working_dir = "",
+                                .stdin_text = ""};
+  INGOT_RETURN_IF_ERROR(sandbox::TryInterpreter(*substrate, python));
   std::ofstream out(args.out, std::ios::binary | std::ios::trunc);
   if (!out) return absl::InvalidArgumentError(absl::StrCat("'", args.out, "' cannot be written"));
   const dataset::CaseFilterOptions filter{
