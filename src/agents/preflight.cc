@@ -248,8 +248,12 @@ absl::StatusOr<std::vector<std::string>> PreflightEpisode(const Recipe& recipe, 
   }
   INGOT_RETURN_IF_ERROR(look("command", recipe.command, !recipe.setup.empty()));
   INGOT_ASSIGN_OR_RETURN(const sandbox::Command verifier, recipe.verifier->Preflight(VerifierInputOf(payload, places)));
-  if (!verifier.argv.empty())
-    INGOT_RETURN_IF_ERROR(programs.LookFor(reward::ProgramKey(recipe.options.verifier), verifier, true));
+  if (!verifier.argv.empty()) {
+    const absl::Status found = programs.LookFor(reward::ProgramKey(recipe.options.verifier), verifier, true);
+    if (!found.ok()) {
+      return absl::Status(found.code(), absl::StrCat(found.message(), reward::ProgramAdvice(recipe.options.verifier)));
+    }
+  }
   for (size_t i = 0; i < recipe.cleanup.size(); ++i) {
     INGOT_RETURN_IF_ERROR(look(absl::StrCat("cleanup[", i, "]"), recipe.cleanup[i], true));
   }

@@ -15,6 +15,7 @@
 #include "reward/verifiers/f_beta.h"
 #include "reward/verifiers/harbor.h"
 #include "reward/verifiers/math.h"
+#include "reward/verifiers/math_workers.h"
 #include "sandbox/template.h"
 #include "sandbox/trial.h"
 #include "text/unicode/unicode.h"
@@ -324,6 +325,8 @@ std::string ProgramKey(const VerifierOptions& options) {
   if (options.kind == "math") return "verifier.math.python";
   return options.kind == "code" ? "verifier.code.command" : "verifier.command";
 }
+
+std::string ProgramAdvice(const VerifierOptions& options) { return options.kind == "math" ? kMathAdvice : ""; }
 
 const std::vector<std::string>& VerifierVariables() {
   static const auto* const names =

@@ -67,6 +67,13 @@ class PreflightTest : public testing::Test {
   std::vector<v1::Task> tasks_;
 };
 
+TEST_F(PreflightTest, MathWithoutItsPythonSaysWhatToSet) {
+  recipe().verifier.kind = "math";
+  recipe().verifier.math.python = root_ + "/.venv/bin/python";
+  EXPECT_THAT(Error(), AllOf(HasSubstr("verifier.math.python: "), HasSubstr(root_ + "/.venv/bin/python"),
+                             HasSubstr("pip install math-verify==0.9.0")));
+}
+
 TEST_F(PreflightTest, AGoodRecipeRunsNothingAndLeavesNothing) {
   recipe().files = {{"in/task.json", "${task}"}, {"run.sh", "#!/bin/sh\n"}};
   recipe().setup = {{{"touch", root_ + "/ran"}}};

@@ -22,9 +22,6 @@ using base::json::value;
 constexpr int kFloatRounding = 12;   // decimal digits to which numbers are rounded
 constexpr double kLoadSeconds = 60;  // of Python and SymPy, on a loaded machine
 
-constexpr char kAdvice[] =
-    "; scripts/setup.sh installs math-verify into .venv of the repository; elsewhere name a Python that has it (pip "
-    "install math-verify==0.9.0), and its folders in sandbox.visible if sandboxes do not see it";
 constexpr std::chrono::hours kLongestLife{12};
 constexpr size_t kLongestReply = 65536;
 constexpr std::chrono::milliseconds kCancelCheck{200};
@@ -338,7 +335,7 @@ absl::StatusOr<MathComparison> MathWorkers::Compare(sandbox::Substrate& substrat
     Return(nullptr);
     if (absl::IsCancelled(reply.status())) return reply.status();
     return absl::Status(failure.ok() ? absl::StatusCode::kInternal : failure.code(),
-                        absl::StrCat("verifier.math.python (", python, ") did not run: ", how, kAdvice));
+                        absl::StrCat("verifier.math.python (", python, ") did not run: ", how, kMathAdvice));
   }
 }
 

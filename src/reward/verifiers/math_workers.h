@@ -18,6 +18,11 @@
 
 namespace ingot::reward {
 
+// What to do if verifier.math.python does not run.
+inline constexpr char kMathAdvice[] =
+    "; scripts/setup.sh installs math-verify into .venv of the repository; elsewhere name a Python that has it (pip "
+    "install math-verify==0.9.0), and its folders in sandbox.visible if sandboxes do not see it";
+
 struct MathComparison {
   bool equal = false;
   bool killed = false;             // it ran past its time or memory
