@@ -187,7 +187,7 @@ TEST_F(FromGguf, KnowsTheStretchOfLlama3ByItsDivisors) {
 }
 
 TEST_F(FromGguf, ReadsALinearStretchAsLlamaCppDoes) {
-  const auto scaling = [](const gguf::FileMaker& maker) { return Convert(maker)->config.rope_scaling; };
+  const auto scaling = [this](const gguf::FileMaker& maker) { return Convert(maker)->config.rope_scaling; };
   RopeScaling linear;
   linear.type = "linear";
   linear.factor = 4;

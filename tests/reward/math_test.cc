@@ -122,7 +122,7 @@ TEST(MathTextTest, WhatPeopleWriteAroundMathematicsIsIgnored) {
                                                                   {"**42**", "42"},
                                                                   {"The answer is **42**.", "The answer is 42."},
                                                                   {"**x_1** or **x_2**", "x_1 or x_2"},
-           {"__7__", "7"},
+                                                                  {"__7__", "7"},
                                                                   {"`x+1`", "x+1"},
                                                                   {"2**3**4", "2**3**4"},  // powers
                                                                   {"2 ** 3", "2 ** 3"},
