@@ -140,7 +140,11 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   INGOT_ASSIGN_OR_RETURN(parts.format, std::move(format));
   INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
-  if (!NamesTemplate(name)) return parts;
+  if (!NamesTemplate(name)) {  // its added_tokens_decoder is a part of the tokenizer
+    auto config = base::ReadFile(model_dir + "/tokenizer_config.json");
+    if (config.ok()) parts.files["tokenizer_config.json"] = *std::move(config);
+    return parts;
+  }
   INGOT_ASSIGN_OR_RETURN(auto texts, text::ChatTemplateTexts(model_dir, chat_template));
   parts.files.merge(texts);
   return parts;

@@ -18,7 +18,8 @@ namespace ingot::app {
 struct TextParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
-  // By name below a model's folder: tokenizer.json, ingot.json (which names the chat format) and the files of its
+  // By name below a model's folder: tokenizer.json, tokenizer_config.json if there is one, ingot.json (which names the
+  // chat format) and the files of its
   // template (text::ChatTemplateFiles).
   std::map<std::string, std::string> files;
 };

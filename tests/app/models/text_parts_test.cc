@@ -114,6 +114,20 @@ TEST_F(TextPartsTest, CopiedFilesGiveTheSameFormat) {
   EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
 }
 
+// A built-in format reads no template, but its tokenizer's tokens may stand in tokenizer_config.json.
+TEST_F(TextPartsTest, TokensOfTheTokenizerConfigGoWithTheModel) {
+  const int32_t id = LoadTextParts(dir_, "hermes")->tokenizer->vocab_size();
+  Write("tokenizer_config.json",
+        absl::StrCat(R"({"added_tokens_decoder": {")", id, R"(": {"content": "<more>", "special": false}}})"));
+  const auto parts = LoadTextParts(dir_, "hermes");
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(parts->tokenizer->Encode("<more>", true), std::vector<int32_t>{id});
+  std::filesystem::remove_all(dir_);
+  std::filesystem::create_directories(dir_);
+  for (const auto& [name, text] : parts->files) Write(name, text);
+  EXPECT_EQ(LoadTextParts(dir_, "")->tokenizer->fingerprint(), parts->tokenizer->fingerprint());
+}
+
 // So do templates in files of their own, which a conversation with tools needs.
 TEST_F(TextPartsTest, AdditionalTemplatesGoWithTheModel) {
   std::filesystem::remove(dir_ / "ingot.json");
