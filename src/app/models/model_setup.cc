@@ -64,18 +64,22 @@ absl::Status CheckInit(const ModelOptions& options, const model::LoraConfig& giv
 
 }  // namespace
 
+absl::StatusOr<TextParts> TextPartsOf(const ModelOptions& options) {
+  if (options.path.empty()) return MakeTextParts(options.chat_format);
+  return LoadTextParts(options.path, options.chat_format, options.chat_template);
+}
+
 absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device) {
   ModelSetup setup;
   setup.device = device;
+  INGOT_ASSIGN_OR_RETURN(setup.text, TextPartsOf(options));
   if (options.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(setup.text, MakeTextParts(options.chat_format));
     setup.shape = ShapeOf(options, setup.text);
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     setup.shape.lora = LoraOf(options, setup.shape);
     INGOT_RETURN_IF_ERROR(base::Annotate(setup.shape.Validate(), "model"));
     return setup;
   }
-  INGOT_ASSIGN_OR_RETURN(setup.text, LoadTextParts(options.path, options.chat_format, options.chat_template));
   INGOT_ASSIGN_OR_RETURN(setup.shape, model::ModelConfig::FromFile(options.path + "/config.json"));
   if (options.lora.rank == 0) return setup;
   if (setup.shape.lora.rank > 0) {

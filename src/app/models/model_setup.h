@@ -19,6 +19,9 @@ struct ModelSetup {
   std::shared_ptr<gateway::ScriptedModel> script = nullptr;  // the text that calls return; null = the model samples
 };
 
+// The text parts of model.path's folder or, without a path, of the byte tokenizer.
+absl::StatusOr<TextParts> TextPartsOf(const ModelOptions& options);
+
 // The setup of model.path's folder or, without a path, of random weights at the configured shape, with the vocabulary
 // of the byte tokenizer.
 absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device = "cpu");

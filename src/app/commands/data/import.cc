@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/models/text_parts.h"
+#include "app/models/model_setup.h"
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
 #include "app/run/run_config.h"
@@ -136,10 +136,7 @@ absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
   progress.Show("reading the configuration");
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
   const RunConfig& config = *loaded.config;
-  INGOT_ASSIGN_OR_RETURN(const TextParts text,
-                         config.model.path.empty()
-                             ? MakeTextParts(config.model.chat_format)
-                             : LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, TextPartsOf(config.model));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Open(config.root, config.name, config.if_exists));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "app/models/text_parts.h"
+#include "app/models/model_setup.h"
 #include "app/record/stored_groups.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
@@ -56,9 +56,7 @@ class Exporter {
 
   // The tokenizer that turns ids into text.
   absl::Status ReadText(const ModelOptions& model) {
-    INGOT_ASSIGN_OR_RETURN(const TextParts parts,
-                           model.path.empty() ? MakeTextParts(model.chat_format)
-                                              : LoadTextParts(model.path, model.chat_format, model.chat_template));
+    INGOT_ASSIGN_OR_RETURN(const TextParts parts, TextPartsOf(model));
     tokenizer_ = parts.tokenizer;
     return absl::OkStatus();
   }

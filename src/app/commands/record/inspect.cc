@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "app/models/text_parts.h"
+#include "app/models/model_setup.h"
 #include "app/record/stored_episodes.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
@@ -36,12 +36,7 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   OpenRun run;
   INGOT_ASSIGN_OR_RETURN(run.stored, OpenStoredRun(run_dir));
   run.pool = run.stored.pool.get();
-  const ModelOptions& model = run.stored.config().model;
-  if (model.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(run.text, MakeTextParts(model.chat_format));
-  } else {
-    INGOT_ASSIGN_OR_RETURN(run.text, LoadTextParts(model.path, model.chat_format, model.chat_template));
-  }
+  INGOT_ASSIGN_OR_RETURN(run.text, TextPartsOf(run.stored.config().model));
   return run;
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <system_error>
 
-#include "app/models/text_parts.h"
+#include "app/models/model_setup.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
 #include "app/terminal/path_tails.h"
@@ -75,13 +75,7 @@ absl::Status ReportOrError(const ReportArgs& args) {
   if (out.empty()) {
     INGOT_ASSIGN_OR_RETURN(out, DefaultOut(run->stored.config().name, mark));
   }
-  const ModelOptions& model = run->stored.config().model;
-  TextParts text;
-  if (model.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(text, MakeTextParts(model.chat_format));
-  } else {
-    INGOT_ASSIGN_OR_RETURN(text, LoadTextParts(model.path, model.chat_format, model.chat_template));
-  }
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, TextPartsOf(run->stored.config().model));
   view::ReportInput input;
   input.name = run->stored.config().name;
   input.config = run->stored.loaded.schema.EffectiveYaml();
