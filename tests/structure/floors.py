@@ -190,7 +190,7 @@ def self_test():
     assert allowed("app/main.cc", "app/commands/run/train.h") is None
     assert allowed("app/commands/run/train.cc", "app/run/run_config.h") is None
     assert allowed("app/run/run_config.cc", "app/run/run_dir.h") is None
-    assert allowed("app/run/run_config.cc", "app/models/asked_models.h")
+    assert allowed("app/run/run_config.cc", "app/models/term_models.h")
     assert allowed("app/roles/run_role.cc", "app/commands/run/train.h")
     assert allowed("app/cluster/front.cc", "app/cluster/access/grpc_access.h") is None
     assert allowed("app/cluster/front.cc", "app/models/text_parts.h")

@@ -98,12 +98,13 @@ std::optional<int> EngineNumber(const std::string& name) {
   return number;
 }
 
-absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config) {
+absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(
+    const gateway::GatewayOptions& gateway, bool allow_plaintext) {
   std::map<std::string, std::shared_ptr<rollout::Client>> clients;
-  for (const gateway::ModelOptions& model : config.gateway.models) {
+  for (const gateway::ModelOptions& model : gateway.models) {
     if (model.weights != gateway::ModelWeights::kExternal || !model.url.empty()) continue;
     const std::string key = absl::StrCat("gateway.models ('", model.name, "')");
-    absl::StatusOr<RpcAccess> access = AccessTo(model, config.cluster.allow_plaintext);
+    absl::StatusOr<RpcAccess> access = AccessTo(model, allow_plaintext);
     if (!access.ok()) return base::Annotate(access.status(), key);
     access->token_key = absl::StrCat("token_file of ", key);
     clients[model.name] = rollout::NewGrpcClient(Connect(model.address, *access));

@@ -41,8 +41,9 @@ std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engin
 // The number of an engine by its role's name; nullopt: the role is not an engine.
 std::optional<int> EngineNumber(const std::string& name);
 
-// Clients of the servers of the gateway's external models, by model name. INVALID_ARGUMENT: a file of a token or of
+// Clients of the servers of external models, by model name. `allow_plaintext`: ClusterOptions::allow_plaintext. INVALID_ARGUMENT: a file of a token or of
 // certificates cannot be read. FAILED_PRECONDITION: a token would go over an open network without TLS.
-absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(const RunConfig& config);
+absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(
+    const gateway::GatewayOptions& gateway, bool allow_plaintext);
 
 }  // namespace ingot::app

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "app/cluster/status/socket_question.h"
-#include "app/models/text_parts.h"
+#include "app/models/model_setup.h"
 #include "app/record/fresh_pool.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -137,17 +137,20 @@ class LinkEndpoint final : public http::Handler {
 
 RunPage::~RunPage() { links_.reset(); }
 
-absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& config, const RunDir& dir, Roles roles) {
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& config, const RunDir& dir,
+                                                            const RoleClients& clients,
+                                                            std::shared_ptr<const text::Tokenizer> tokenizer,
+                                                            const std::string& no_pool) {
   if (!config.page.enabled) return nullptr;
-  view::RunSource source = SourceOf(config, dir.path(), roles.tokenizer);
-  source.pool = [pool = roles.pool, why = roles.no_pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
-    if (pool == nullptr) return absl::NotFoundError(why);
-    return std::shared_ptr<datapool::Client>(std::shared_ptr<void>(), pool);
+  view::RunSource source = SourceOf(config, dir.path(), std::move(tokenizer));
+  source.pool = [pool = clients.pool, no_pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
+    if (pool == nullptr) return absl::NotFoundError(no_pool);
+    return pool;
   };
-  source.live = [roles] {
+  source.live = [scheduler = clients.scheduler, engines = clients.engines] {
     view::LiveState state;
-    if (roles.scheduler != nullptr) state.scheduler = roles.scheduler->Status();
-    for (const auto& [name, engine] : roles.engines) state.engines.emplace_back(name, engine->Status());
+    if (scheduler != nullptr) state.scheduler = scheduler->Status();
+    for (const auto& [name, engine] : engines) state.engines.emplace_back(name, engine->Status());
     return state;
   };
   INGOT_ASSIGN_OR_RETURN(std::string key, gateway::ReadAdminKey(config.gateway));
@@ -169,13 +172,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
   std::function<std::string()> outdated = SaysWhatChanged(folder);  // before it is read
   INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenRunFolder(folder));
   const RunConfig& config = stored.config();
-  TextParts text;
-  if (config.model.path.empty()) {
-    INGOT_ASSIGN_OR_RETURN(text, MakeTextParts(config.model.chat_format));
-  } else {
-    INGOT_ASSIGN_OR_RETURN(text,
-                           LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
-  }
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, TextPartsOf(config.model));
   view::RunSource source = SourceOf(config, folder, text.tokenizer);
   source.outdated = std::move(outdated);
   FreshPool::Pool first = std::move(stored.pool);

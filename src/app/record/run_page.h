@@ -6,14 +6,12 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "app/cluster/role_clients.h"
 #include "app/record/stored_run.h"
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
 #include "base/status.h"
-#include "rollout/client.h"
-#include "scheduler/client.h"
 #include "view/page.h"
 
 namespace ingot::app {
@@ -25,19 +23,12 @@ class RunPage {
   ~RunPage();
   std::string NewLink() { return page_->NewLink(); }
 
-  // The roles that a running page asks. All are borrowed and outlive it. A supervised run and a retraining have only
-  // the tokenizer.
-  struct Roles {
-    datapool::Client* pool = nullptr;
-    scheduler::Client* scheduler = nullptr;
-    std::vector<std::pair<std::string, rollout::Client*>> engines;  // by name
-    std::shared_ptr<const text::Tokenizer> tokenizer;
-    std::string no_pool = kSupervisedHasNoPool;  // says why `pool` is null
-  };
-
-  // Null without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning
-  // otherwise.
-  static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir, Roles roles);
+  // The page calls the pool, the scheduler and the engines of `clients`; `no_pool` says why there is no pool. Null
+  // without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
+  static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir,
+                                                            const RoleClients& clients,
+                                                            std::shared_ptr<const text::Tokenizer> tokenizer,
+                                                            const std::string& no_pool);
   // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS comes from
   // `options`, or else from the run's configuration. The error names the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);

@@ -1,25 +1,19 @@
 #include "app/roles/embedded.h"
-#include "app/models/chat_vendor.h"
 
-#include <map>
+#include <chrono>
+#include <optional>
 #include <utility>
+#include <vector>
 
-#include "agents/runner.h"
+#include "agents/episodes.h"
 #include "app/cluster/role_addresses.h"
-#include "app/models/asked_models.h"
-#include "app/models/reward_servers.h"
-#include "app/roles/agents_substrate.h"
-#include "app/roles/seams.h"
-#include "app/training/grading.h"
+#include "app/record/run_metrics.h"
+#include "app/roles/assembly.h"
 #include "base/executor.h"
 #include "base/log.h"
-#include "base/outage.h"
 #include "base/random.h"
 #include "dataset/tasks.h"
 #include "gateway/http/http_server.h"
-#include "rollout/engine.h"
-#include "rollout/torch_runner.h"
-#include "scheduler/scheduler.h"
 
 namespace ingot::app {
 
@@ -37,129 +31,99 @@ class HttpDoor final : public agents::Door {
 
 // Constructed in this order, destroyed in the reverse order.
 struct EmbeddedRun::Parts {
-  std::unique_ptr<datapool::Client> pool;
+  RoleClients clients;  // they own what they call: the pool, the engine, the scheduler
   std::shared_ptr<rollout::Engine> engine;
-  std::map<std::string, std::shared_ptr<rollout::Client>> external;  // models of other servers
   std::unique_ptr<RewardGrading> rewards;
   std::shared_ptr<const EvalGrades> eval_grades;
-  std::unique_ptr<scheduler::Scheduler> scheduler;
+  std::shared_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<weights::Publisher> publisher;
-  std::unique_ptr<SchedulerAdmission> admission;
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
-  std::unique_ptr<GatewayEpisodes> episodes;
   std::unique_ptr<HttpDoor> door;
   std::unique_ptr<agents::Runner> runner;  // null = outside agents
-  std::string url;
-  base::Metrics* metrics = nullptr;
-  std::string device;
   base::Executor timers{{.name = "timers"}};
-  base::Outage outage{"the scheduler's upkeep of the journal", base::Clock::Real()};  // of the next one
-  base::Timer scheduler_tick;
+  std::optional<SchedulerTicks> scheduler_ticks;
+  std::vector<std::unique_ptr<MetricsEndpoint>> endpoints = {};
 };
 
 EmbeddedRun::EmbeddedRun(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 EmbeddedRun::~EmbeddedRun() { Stop(); }
 
-const std::string& EmbeddedRun::url() const { return parts_->url; }
-std::string EmbeddedRun::MetricsText() const { return parts_->gateway->MetricsText() + parts_->metrics->RenderText(); }
+const RoleClients& EmbeddedRun::clients() const { return parts_->clients; }
+weights::Publisher& EmbeddedRun::publisher() { return *parts_->publisher; }
+const std::string& EmbeddedRun::url() const { return parts_->http->base_url(); }
+std::string EmbeddedRun::metrics_url() const {
+  return parts_->endpoints.empty() ? "none" : parts_->endpoints.back()->url();
+}
 
 absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig& config, const RunDir& dir,
                                                                 const ModelSetup& model,
                                                                 const scheduler::ResumePoint& resume,
                                                                 base::Metrics& metrics) {
   auto parts = std::make_unique<Parts>();
-  parts->device = model.device;
+  RoleClients& clients = parts->clients;
   datapool::StoreOptions store = config.datapool;
   store.path = dir.pool();
   if (dir.existed()) store.postgres.replace = false;
-  INGOT_ASSIGN_OR_RETURN(parts->pool, datapool::OpenPool(store));
+  INGOT_ASSIGN_OR_RETURN(clients.pool, datapool::OpenPool(store));
 
-  rollout::Engine::Parts engine;
-  INGOT_ASSIGN_OR_RETURN(engine.runner, rollout::NewTorchRunner(model.shape, config.rollout, model.device));
-  engine.tokenizer = model.text.tokenizer;
-  INGOT_ASSIGN_OR_RETURN(parts->engine, rollout::Engine::Create(config.rollout, std::move(engine), nullptr));
-  INGOT_ASSIGN_OR_RETURN(parts->external, ConnectExternalModels(config));
+  INGOT_ASSIGN_OR_RETURN(parts->engine, MakeEngine(config.rollout, model));
+  clients.engine = parts->engine;
+  clients.engines = {{"engine", parts->engine}};
+  INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
 
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.task_files()));
-  reward::TermParts servers = HttpTermParts("", "");
-  AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, parts->engine, parts->external), model.text, servers);
-  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, servers, model.text.tokenizer->fingerprint()));
-  INGOT_ASSIGN_OR_RETURN(auto stage, MakeStageGrader(config, *parts->pool, servers));
-  parts->rewards = std::make_unique<RewardGrading>(config.rewards, std::move(stage));
-  INGOT_ASSIGN_OR_RETURN(parts->eval_grades, EvalGrades::Make(config, *parts->pool, servers));
-  INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*parts->pool, 0));
-  INGOT_ASSIGN_OR_RETURN(parts->scheduler, scheduler::Scheduler::Recover(config.scheduler, std::move(tasks),
-                                                                         *parts->pool, base::Clock::Real(), resume,
-                                                                         &metrics, parts->rewards->grading(), token));
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms,
+                         MakeTermParts(config.rewards, config.gateway, clients, [&] { return model.text; }));
+  INGOT_ASSIGN_OR_RETURN(parts->rewards, MakeRewards(config, clients, terms));
+  INGOT_ASSIGN_OR_RETURN(parts->eval_grades,
+                         EvalGrades::Make(config.rewards, config.scheduler.total_steps, *clients.pool, terms));
+  INGOT_ASSIGN_OR_RETURN(parts->scheduler, MakeScheduler(config.scheduler, std::move(tasks), clients, *parts->rewards,
+                                                         resume, metrics, /*leadership=*/0));
+  clients.scheduler = parts->scheduler;
 
   parts->publisher = std::make_unique<weights::Publisher>(config.weights.Options());
   INGOT_RETURN_IF_ERROR(parts->publisher->AddEngine("engine", parts->engine));
 
-  parts->admission = std::make_unique<SchedulerAdmission>(*parts->scheduler);
   gateway::GatewayParts gateway;
-  gateway.engine = parts->engine;
-  gateway.external = parts->external;
-  INGOT_ASSIGN_OR_RETURN(gateway.text_models, ConnectChatVendors(config.gateway, model.text));
-  gateway.pool = parts->pool.get();
-  gateway.admission = parts->admission.get();
-  gateway.tokenizer = model.text.tokenizer;
-  gateway.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
-  gateway.format = model.text.format;
   gateway.script = model.script;
-  INGOT_ASSIGN_OR_RETURN(std::string admin_key, gateway::ReadAdminKey(config.gateway));
+  gateway.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
+  INGOT_ASSIGN_OR_RETURN(gateway.admin_key, gateway::ReadAdminKey(config.gateway));
   // Agents that the run starts do not open episodes: their runner does.
-  if (admin_key.empty() && !config.agents.recipes.empty()) admin_key = base::RandomHex(24);
-  gateway.admin_key = admin_key;
-  INGOT_ASSIGN_OR_RETURN(parts->gateway, gateway::Gateway::Create(config.gateway, gateway));
+  if (gateway.admin_key.empty() && !config.agents.recipes.empty()) gateway.admin_key = base::RandomHex(24);
+  INGOT_ASSIGN_OR_RETURN(parts->gateway, MakeGateway(config.gateway, clients, model.text, gateway));
   INGOT_ASSIGN_OR_RETURN(parts->http,
                          gateway::HttpServer::Start(config.http, *parts->gateway, OwnHost(config.cluster)));
-  parts->url = parts->http->base_url();
-  parts->metrics = &metrics;
 
-  parts->episodes = std::make_unique<GatewayEpisodes>(*parts->gateway, std::move(admin_key));
+  clients.episodes = MakeEpisodes(*parts->gateway, gateway.admin_key);
   if (!config.agents.recipes.empty()) {
-    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
-    ReportProbeResult(substrate->probe_result(), metrics);
     parts->door = std::make_unique<HttpDoor>(*parts->http);
-    INGOT_ASSIGN_OR_RETURN(parts->runner,
-                           agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *parts->episodes,
-                                                base::Clock::Real(), &metrics, parts->door.get()));
+    INGOT_ASSIGN_OR_RETURN(parts->runner, MakeAgents(config, dir, clients, metrics, parts->door.get()));
   }
-  parts->scheduler_tick = parts->timers.PostEvery(
-      std::chrono::seconds(1),
-      [ticked = parts->scheduler.get(), &outage = parts->outage] { outage.Note(ticked->Tick()); });
-  return std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));
+  parts->scheduler_ticks.emplace(*parts->scheduler, parts->timers);
+  auto run = std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));
+  const auto text = [&gateway = *run->parts_->gateway, &metrics] {
+    return gateway.MetricsText() + metrics.RenderText();
+  };
+  INGOT_ASSIGN_OR_RETURN(run->parts_->endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, text));
+  return run;
 }
 
 absl::Status EmbeddedRun::StartAgents() {
   return parts_->runner == nullptr ? absl::OkStatus() : parts_->runner->Start();
 }
 
-TrainingSeams EmbeddedRun::Seams() {
-  TrainingSeams seams;
-  seams.device = parts_->device;
-  seams.scheduler = parts_->scheduler.get();
-  seams.pool = parts_->pool.get();
-  seams.engine = parts_->engine.get();
-  seams.publisher = parts_->publisher.get();
-  seams.eval_grades = parts_->eval_grades;
-  seams.on_first_version = [this] { return StartAgents(); };
-  return seams;
-}
-
-RunPage::Roles EmbeddedRun::PageRoles(const ModelSetup& model) const {
-  RunPage::Roles roles;
-  roles.pool = parts_->pool.get();
-  roles.scheduler = parts_->scheduler.get();
-  roles.engines = {{"engine", parts_->engine.get()}};
-  roles.tokenizer = model.text.tokenizer;
-  return roles;
+TrainerParts EmbeddedRun::PartsOfTrainer() {
+  return {.clients = parts_->clients,
+          .publisher = *parts_->publisher,
+          .eval_grades = parts_->eval_grades,
+          .on_first_version = [this] { return StartAgents(); }};
 }
 
 void EmbeddedRun::Stop() {
   if (parts_ == nullptr) return;
-  parts_->scheduler_tick.Cancel();
+  parts_->endpoints.clear();
+  parts_->scheduler_ticks->Cancel();
   if (parts_->runner != nullptr) {
     if (const absl::Status status = parts_->runner->Stop(); !status.ok()) {
       INGOT_LOG(warn, "agents: {}", status.ToString());

@@ -9,14 +9,15 @@
 #include <memory>
 #include <string>
 
+#include "app/cluster/role_clients.h"
 #include "app/models/model_setup.h"
-#include "app/record/run_page.h"
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
 #include "app/training/training.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "scheduler/resume_point.h"
+#include "weights/publisher.h"
 
 namespace ingot::app {
 
@@ -32,10 +33,11 @@ class EmbeddedRun {
 
   // Does nothing without recipes.
   absl::Status StartAgents();
-  // Seams for RunTraining; on_first_version starts the agents.
-  TrainingSeams Seams();
-  // The roles for the run's page, which must end before them.
-  RunPage::Roles PageRoles(const ModelSetup& model) const;
+  // The roles for the run's page, for the trainer and for evaluations, which must end before them.
+  const RoleClients& clients() const;
+  weights::Publisher& publisher();
+  // For RunTraining; on_first_version starts the agents.
+  TrainerParts PartsOfTrainer();
   // Stops agents, gateway, scheduler, engine and pool, in this order.
   void Stop();
 

@@ -22,11 +22,11 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   INGOT_ASSIGN_OR_RETURN(
       auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
-  const TrainingSeams seams = run->Seams();
-  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations, Evaluations::Create(config.eval, 0, MostEvaluations(config),
-                                                                      *seams.scheduler, *seams.publisher));
-  INGOT_RETURN_IF_ERROR(seams.publisher->Publish(snapshot, /*retain=*/true).status());
-  INGOT_RETURN_IF_ERROR(seams.scheduler->MarkVersionLive(0));
+  scheduler::Client& scheduler = *run->clients().scheduler;
+  INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
+                         Evaluations::Create(config.eval, 0, MostEvaluations(config), scheduler, run->publisher()));
+  INGOT_RETURN_IF_ERROR(run->publisher().Publish(snapshot, /*retain=*/true).status());
+  INGOT_RETURN_IF_ERROR(scheduler.MarkVersionLive(0));
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
   INGOT_RETURN_IF_ERROR(run->StartAgents());
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
@@ -36,7 +36,7 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
         progress.Clear();
-        return report(result, *seams.pool);
+        return report(result, *run->clients().pool);
       },
       retry,
       [&](const std::string& text) {

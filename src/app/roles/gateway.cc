@@ -9,17 +9,14 @@
 #include "absl/cleanup/cleanup.h"
 #include "app/cluster/gateway_peers.h"
 #include "app/cluster/role_addresses.h"
-#include "app/models/chat_vendor.h"
 #include "app/models/model_setup.h"
+#include "app/roles/assembly.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
-#include "app/roles/seams.h"
 #include "app/run/full_disk.h"
 #include "app/run/process.h"
-#include "app/run/run_dir.h"
 #include "base/executor.h"
 #include "base/log.h"
-#include "gateway/gateway.h"
 #include "gateway/http/http_server.h"
 #include "gateway/service.h"
 #include "scheduler/grpc_client.h"
@@ -32,7 +29,6 @@ using std::chrono::milliseconds;
 // With port 0, a restarted gateway listens on its previous port, if it can: agents and their clients know
 // that address. RUN/gateway_port holds the port, RUN/gateway-1_port that of the second gateway.
 absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   const std::string port_file = RoleName("gateway", context.index) + "_port";
   const auto start = [&](int port) {
     http::Options options = context.config.http;
@@ -41,12 +37,13 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   };
   const int configured = context.config.http.port;
   int before = 0;
-  if (configured == 0) std::ifstream(absl::StrCat(dir.path(), "/", port_file)) >> before;
+  if (configured == 0) std::ifstream(absl::StrCat(context.dir.path(), "/", port_file)) >> before;
   auto http = start(before > 0 && before < 65536 ? before : configured);
   if (!http.ok() && before != 0) http = start(configured);  // another process has taken it
   INGOT_RETURN_IF_ERROR(http.status());
-  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), absl::StrCat("writing ", dir.path(), "/", port_file), [&] {
-    return NameFullDisk(dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), dir.path(), 4096);
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), absl::StrCat("writing ", context.dir.path(), "/", port_file), [&] {
+    return NameFullDisk(context.dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), context.dir.path(),
+                        4096);
   }));
   return http;
 }
@@ -71,29 +68,24 @@ std::string HttpPlace(const RoleContext& context, const gateway::HttpServer& htt
 absl::Status RunGateway(const RoleContext& context) {
   const RunConfig& config = context.config;
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
-  const std::unique_ptr<datapool::Client> pool = PoolOf(context);
-  const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(context.registry->To("scheduler"), kRoleDeadline);
-  SchedulerAdmission admission(*scheduler);
-  gateway::GatewayParts parts;
-  parts.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
-  INGOT_ASSIGN_OR_RETURN(parts.external, ConnectExternalModels(config));
-  INGOT_ASSIGN_OR_RETURN(parts.text_models, ConnectChatVendors(config.gateway, model.text));
-  parts.pool = pool.get();
-  parts.admission = &admission;
-  parts.tokenizer = model.text.tokenizer;
-  parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
-  parts.format = model.text.format;
-  parts.admin_key = context.admin_key;
+  RoleClients clients;
+  clients.pool = PoolOf(context);
+  clients.scheduler = scheduler::NewGrpcClient(context.registry->To("scheduler"), kRoleDeadline);
+  clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   GatewayPeers peers(*context.registry, config.cluster.gateways, context.index);
+  gateway::GatewayParts parts;
+  parts.admin_key = context.admin_key;
+  parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   parts.name = peers.name();
   parts.peers = &peers.peers();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
-                         gateway::Gateway::Create(config.gateway, parts));
+                         MakeGateway(config.gateway, clients, model.text, std::move(parts)));
   const absl::Cleanup without = [&context] { context.more_metrics.Set(nullptr); };
   context.more_metrics.Set([&gateway] { return gateway->MetricsText(); });
-  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "taking the open episodes over",
-                                [&] { return GoOnFor(RoleName("gateway", context.index), *gateway, *scheduler); }));
+  INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "taking the open episodes over", [&] {
+    return GoOnFor(RoleName("gateway", context.index), *gateway, *clients.scheduler);
+  }));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, StartHttp(context, *gateway));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(gateway::NewGatewayService(*gateway));
@@ -104,7 +96,7 @@ absl::Status RunGateway(const RoleContext& context) {
   base::Executor timers({.name = "timers"});
   const base::Timer watch = timers.PostEvery(milliseconds(1000), [&] {
     for (const std::string& gone : peers.Gone()) {
-      const absl::Status taken = GoOnFor(gone, *gateway, *scheduler);
+      const absl::Status taken = GoOnFor(gone, *gateway, *clients.scheduler);
       if (taken.ok()) peers.Settle(gone);
       INGOT_LOG(warn, "{} is gone, and its open episodes {}", gone,
                 taken.ok() ? "continue" : "wait: " + taken.ToString());

@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "app/cluster/role_addresses.h"
+#include "app/roles/assembly.h"
+#include "app/run/named_models.h"
 #include "app/run/process.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
@@ -33,6 +35,15 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context
 
 std::unique_ptr<datapool::Client> PoolOf(const RoleContext& context) {
   return datapool::NewGrpcClient(ConnectPool(*context.registry, context.config.cluster.datapools), kRoleDeadline);
+}
+
+absl::StatusOr<reward::TermParts> TermPartsOf(const RoleContext& context, RoleClients& clients) {
+  const RunConfig& config = context.config;
+  if (AsksModels(config.rewards)) {
+    if (clients.engine == nullptr) clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+    INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
+  }
+  return MakeTermParts(config, clients);
 }
 
 base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel> channels) {

@@ -10,16 +10,18 @@
 
 #include "app/cluster/access/grpc_access.h"
 #include "app/cluster/access/grpc_server.h"
+#include "app/cluster/role_clients.h"
 #include "app/cluster/run_registry.h"
 #include "app/models/device.h"
 #include "app/record/metrics_endpoint.h"
 #include "app/run/persist.h"
 #include "app/run/run_config.h"
+#include "app/run/run_dir.h"
 #include "base/executor.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "datapool/client.h"
+#include "reward/term_parts.h"
 
 namespace ingot::app {
 
@@ -44,8 +46,8 @@ class MoreMetrics {
 };
 
 struct RoleContext {
-  const LoadedConfig& loaded;
   const RunConfig& config;
+  const RunDir& dir;
   bool resume;
   int index;  // of the engine, or rank of the trainer
   base::Metrics& metrics;
@@ -69,6 +71,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context
 
 // The pool, at one of the processes that serve it.
 std::unique_ptr<datapool::Client> PoolOf(const RoleContext& context);
+
+// The models and servers that reward terms call (assembly.h). Adds the clients of engines and external models that are
+// not there, if a term calls models.
+absl::StatusOr<reward::TermParts> TermPartsOf(const RoleContext& context, RoleClients& clients);
 
 // A channel connects only while a call waits for it. Callers that fail and pause before a retry do not wait: they would
 // find a restarted role many seconds late. This timer waits instead.

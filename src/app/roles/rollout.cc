@@ -4,27 +4,21 @@
 #include <vector>
 
 #include "app/models/model_setup.h"
+#include "app/roles/assembly.h"
 #include "app/roles/device_groups.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
-#include "app/run/run_dir.h"
 #include "app/training/weight_group_service.h"
 #include "app/training/weight_ways.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rollout/engine.h"
 #include "rollout/service.h"
-#include "rollout/torch_runner.h"
 
 namespace ingot::app {
 
 absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
-  rollout::Engine::Parts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, context.config.rollout, model.device));
-  parts.tokenizer = model.text.tokenizer;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Engine> engine,
-                         rollout::Engine::Create(context.config.rollout, std::move(parts), nullptr));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Engine> engine, MakeEngine(context.config.rollout, model));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
   const std::string name = RoleName("rollout", context.index);
@@ -33,9 +27,8 @@ absl::Status RunRollout(const RoleContext& context) {
     services.push_back(NewWeightGroupService(*engine, engine->codec(), SeatOf(context)));
   }
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "rollout", std::move(services)));
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(context.config.root, context.config.name));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<weights::Follower> follower,
-                         FollowWeights(context.config, dir, name, *engine, engine->codec()));
+                         FollowWeights(context.config, context.dir, name, *engine, engine->codec()));
   WaitForStop();
   // Its calls run to their end, and new ones go to other engines.
   if (!engine->Drain(base::FromSeconds(context.config.cluster.drain_s))) {

@@ -34,10 +34,10 @@ namespace ingot::app {
 namespace {
 
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(const RunConfig& config,
+                                                                               const RunDir& dir,
                                                                                const std::string& role, int index,
                                                                                const MetricsEndpoint::Text& text,
                                                                                const RoleWaits& waits) {
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
   const std::string name = RoleName(role, index);
   // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they are alive.
   const bool follows = role == "trainer" && index > 0;
@@ -91,11 +91,10 @@ absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string
 }
 
 // Null = this role uses no other role.
-absl::StatusOr<std::unique_ptr<RunRegistry>> RegistryOf(const RunConfig& config, const std::string& role, int index,
-                                                        const RpcAccess& access) {
+absl::StatusOr<std::unique_ptr<RunRegistry>> RegistryOf(const RunConfig& config, const RunDir& dir,
+                                                        const std::string& role, int index, const RpcAccess& access) {
   std::unique_ptr<RunRegistry> registry;
   if (config.tasks.empty() || (role == "trainer" && index > 0)) return registry;
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
   INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "reaching the run's registry", [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(auto opened, RunRegistry::Open(config, dir.path(), access));
     INGOT_RETURN_IF_ERROR(opened->Follow());
@@ -130,16 +129,17 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   waits.Start();
   MoreMetrics more_metrics;
   const auto text = [&metrics, &more_metrics] { return more_metrics.Text() + metrics.RenderText(); };
-  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(config, role, index, text, waits));
+  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
+  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeRoleMetrics(config, dir, role, index, text, waits));
   std::unique_ptr<RunRegistry> registry;
   const absl::Cleanup forget = [&waits] { waits.Forget(); };
-  INGOT_ASSIGN_OR_RETURN(registry, RegistryOf(config, role, index, start.access));
+  INGOT_ASSIGN_OR_RETURN(registry, RegistryOf(config, dir, role, index, start.access));
   if (registry != nullptr) {
     waits.Follow([&registry] { return registry->LongCalls(RoleWaits::kCallTimeout); },
                  [&registry](const std::string& reported) { registry->ReportWaits(reported); });
   }
-  const RoleContext context{start.loaded,
-                            config,
+  const RoleContext context{config,
+                            dir,
                             args.resume,
                             index,
                             metrics,

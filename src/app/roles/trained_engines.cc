@@ -24,11 +24,11 @@ BroadcastEnds BroadcastEndsOf(const RoleContext& context) {
 
 }  // namespace
 
-TrainedEngines::TrainedEngines(const RoleContext& context, const RunDir& dir, base::Executor& timers)
+TrainedEngines::TrainedEngines(const RoleContext& context, base::Executor& timers)
     : registry_(*context.registry),
       timers_(timers),
       publisher_(PublishingOf(context.config)),
-      ways_(context.config, dir, publisher_, BroadcastEndsOf(context)) {}
+      ways_(context.config, context.dir, publisher_, BroadcastEndsOf(context)) {}
 
 absl::Status TrainedEngines::Add(const std::string& name) {
   const v1::RoleChannel channel = registry_.To(name);

@@ -7,7 +7,6 @@
 
 #include "app/cluster/run_registry.h"
 #include "app/roles/role.h"
-#include "app/run/run_dir.h"
 #include "app/training/weight_ways.h"
 #include "base/executor.h"
 #include "base/mutex.h"
@@ -21,7 +20,7 @@ namespace ingot::app {
 class TrainedEngines {
  public:
   // REQUIRES: the arguments outlive it.
-  TrainedEngines(const RoleContext& context, const RunDir& dir, base::Executor& timers);
+  TrainedEngines(const RoleContext& context, base::Executor& timers);
 
   // `name`: of the engine's role.
   absl::Status Add(const std::string& name);

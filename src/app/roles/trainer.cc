@@ -13,10 +13,8 @@
 #include "app/roles/device_groups.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
-#include "app/roles/term_servers.h"
 #include "app/roles/trained_engines.h"
 #include "app/run/process.h"
-#include "app/run/run_dir.h"
 #include "app/training/eval_grades.h"
 #include "app/training/supervised.h"
 #include "app/training/training.h"
@@ -35,26 +33,21 @@ using std::chrono::milliseconds;
 // stopped at once, it must notice and save its weights before its supervisor's grace is over.
 constexpr milliseconds kTrainerDeadline{10000};
 
-// Runs a run without tasks, which has no other roles.
-absl::Status RunSupervised(const RoleContext& context, const RunDir& dir, trainer::Ranks* ranks) {
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
-  return TrainSupervised(context.loaded, dir, model, ranks, context.resume, context.metrics, StopFlag());
-}
-
 absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
   const RunConfig& config = context.config;
-  INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
-  if (config.tasks.empty()) {
-    INGOT_RETURN_IF_ERROR(RunSupervised(context, dir, ranks));
+  const RunDir& dir = context.dir;
+  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, context.device.torch_name));
+  if (config.tasks.empty()) {  // there are no other roles
+    INGOT_RETURN_IF_ERROR(TrainSupervised(config, dir, model, ranks, context.resume, context.metrics, StopFlag()));
     return 0;
   }
-  const std::unique_ptr<datapool::Client> pool = PoolOf(context);
-  const std::unique_ptr<scheduler::Client> scheduler =
-      scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
-  const std::shared_ptr<rollout::Client> engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  RoleClients clients;
+  clients.pool = PoolOf(context);
+  clients.scheduler = scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
+  clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
   // Shared with the registry's observer, which outlives this function's other objects.
-  const auto engines = std::make_shared<TrainedEngines>(context, dir, timers);
+  const auto engines = std::make_shared<TrainedEngines>(context, timers);
   for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(engines->Add(RoleName("rollout", i)));
   context.registry->OnRole("rollout", [weak = std::weak_ptr(engines), &config](const std::string& name) {
     const auto joined = weak.lock();
@@ -66,22 +59,17 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   weights::Publisher& publisher = engines->publisher();
   // A restarted engine is empty, and the next step may need it to sample: leases are renewed between steps too.
   const base::Timer leases = timers.PostEvery(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
-  TrainingSeams seams;
-  seams.scheduler = scheduler.get();
-  seams.pool = pool.get();
-  seams.engine = engine.get();
-  seams.publisher = &publisher;
-  seams.device = context.device.torch_name;
-  seams.ranks = ranks;
-  INGOT_ASSIGN_OR_RETURN(seams.writer, engines->RankWriter());
-  if (seams.writer != nullptr) {
-    INGOT_ASSIGN_OR_RETURN(seams.store, RankStoreOf(config, dir));
+  TrainerParts parts{.clients = clients, .publisher = publisher, .ranks = ranks};
+  INGOT_ASSIGN_OR_RETURN(parts.writer, engines->RankWriter());
+  if (parts.writer != nullptr) {
+    INGOT_ASSIGN_OR_RETURN(parts.store, RankStoreOf(config, dir));
   }
-  INGOT_ASSIGN_OR_RETURN(const reward::TermParts servers, ServersOfTerms(context));
-  INGOT_ASSIGN_OR_RETURN(seams.eval_grades, EvalGrades::Make(context.config, *pool, servers));
-  INGOT_ASSIGN_OR_RETURN(const TrainingResult result,
-                         RunTraining(context.loaded, dir, seams, context.resume, context.metrics, StopFlag()));
-  return result.goal_met ? 0 : 1;
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms, TermPartsOf(context, clients));
+  INGOT_ASSIGN_OR_RETURN(parts.eval_grades,
+                         EvalGrades::Make(config.rewards, config.scheduler.total_steps, *clients.pool, terms));
+  INGOT_ASSIGN_OR_RETURN(const bool goal_met,
+                         RunTraining(config, dir, model, parts, context.resume, context.metrics, StopFlag()));
+  return goal_met ? 0 : 1;
 }
 
 // Ends the process without an orderly shutdown: everything that must last is on disk, and torch's threads may wait
@@ -121,12 +109,11 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
   const auto run = [&]() -> absl::StatusOr<int> {
     INGOT_ASSIGN_OR_RETURN(ranks, trainer::Ranks::Join(options));
     if (ranks->leads()) return RunTrainerRole(context, ranks.get());
-    INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
     std::optional<weights::VersionStore> store;
     if (!config.tasks.empty() && RanksStoreVersions(config)) {
-      INGOT_ASSIGN_OR_RETURN(store, RankStoreOf(config, dir));
+      INGOT_ASSIGN_OR_RETURN(store, RankStoreOf(config, context.dir));
     }
-    INGOT_RETURN_IF_ERROR(FollowTraining(config, dir, context.device.torch_name, *ranks, std::move(store)));
+    INGOT_RETURN_IF_ERROR(FollowTraining(config, context.dir, context.device.torch_name, *ranks, std::move(store)));
     return 0;
   };
   absl::StatusOr<int> code = run();
@@ -139,8 +126,7 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
 absl::StatusOr<int> RunTrainer(const RoleContext& context) {
   const RunConfig& config = context.config;
   if (config.tasks.empty()) {  // checked by every rank before it waits for the others
-    INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
-    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
+    INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(context.dir));
     if (done) return 0;
   }
   return config.cluster.trainer_ranks > 1 ? RunRank(context) : RunTrainerRole(context, nullptr);

@@ -21,13 +21,12 @@ struct Mean {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EvalGrades>> EvalGrades::Make(const RunConfig& config, datapool::Client& pool,
-                                                             const reward::TermParts& servers) {
-  reward::RewardOptions options = config.rewards;
+absl::StatusOr<std::unique_ptr<EvalGrades>> EvalGrades::Make(reward::RewardOptions options, int64_t total_steps,
+                                                             datapool::Client& pool, const reward::TermParts& parts) {
   std::erase_if(options.terms, [](const reward::TermOptions& term) { return term.kind == "teacher"; });
   if (options.outcome_alone()) return nullptr;
-  INGOT_ASSIGN_OR_RETURN(reward::Rule rule, reward::Rule::Make(options, RewardsText(options), servers));
-  return std::unique_ptr<EvalGrades>(new EvalGrades(std::move(rule), pool, config.scheduler.total_steps));
+  INGOT_ASSIGN_OR_RETURN(reward::Rule rule, MakeRule(options, parts));
+  return std::unique_ptr<EvalGrades>(new EvalGrades(std::move(rule), pool, total_steps));
 }
 
 absl::StatusOr<std::map<std::string, double>> EvalGrades::Of(int64_t version) const {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "app/run/run_config.h"
 #include "base/status.h"
 #include "datapool/client.h"
+#include "reward/options.h"
 #include "reward/rule.h"
 #include "reward/term_parts.h"
 
@@ -17,10 +17,10 @@ namespace ingot::app {
 
 class EvalGrades {
  public:
-  // Null if the reward is only the outcome. Terms that give no reward (teacher) are left out. REQUIRES: `pool` outlives
+  // `total_steps`: of the run. Null if the reward is only the outcome. Terms that give no reward (teacher) are left out. REQUIRES: `pool` outlives
   // it.
-  static absl::StatusOr<std::unique_ptr<EvalGrades>> Make(const RunConfig& config, datapool::Client& pool,
-                                                          const reward::TermParts& servers);
+  static absl::StatusOr<std::unique_ptr<EvalGrades>> Make(reward::RewardOptions options, int64_t total_steps,
+                                                          datapool::Client& pool, const reward::TermParts& parts);
 
   // Metrics of an ended evaluation: `eval/graded_mean`, the mean reward of its finished episodes, `eval/term/NAME` and
   // `eval/ungraded`, the episodes that no term could judge. Nothing is stored. Blocks for terms that ask servers.

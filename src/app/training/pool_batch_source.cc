@@ -15,10 +15,10 @@ constexpr std::chrono::seconds kReportWaitAfter{10};
 
 }  // namespace
 
-PoolBatchSource::PoolBatchSource(const TrainingSeams& seams, const RetryPolicy& retry, StepLine& line)
-    : seams_(seams), retry_(retry), line_(line) {
+PoolBatchSource::PoolBatchSource(const RoleClients& clients, const RetryPolicy& retry, StepLine& line)
+    : clients_(clients), retry_(retry), line_(line) {
   // Counts from here: a resumed run's first batch does not wait for groups that ended before.
-  if (const auto status = seams.scheduler->Status(); status.ok()) feed_ = status->stats();
+  if (const auto status = clients.scheduler->Status(); status.ok()) feed_ = status->stats();
 }
 
 absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
@@ -28,10 +28,11 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
   const auto waiting = [&] {
     if (clock.Now() - reported < kReportWaitAfter) return;
     reported = clock.Now();
-    const absl::StatusOr<v1::SchedulerStatusResponse> status = seams_.scheduler->Status();
+    const absl::StatusOr<v1::SchedulerStatusResponse> status = clients_.scheduler->Status();
     if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats()));
   };
-  INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response, WaitForBatch(*seams_.scheduler, step, retry_, waiting));
+  INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
+                         WaitForBatch(*clients_.scheduler, step, retry_, waiting));
   trainer::TrainBatch batch;
   batch.step = step;
   batch.feed = feed_ = response.stats();
@@ -41,7 +42,7 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
     request.set_purpose(v1::PURPOSE_TRAIN);
     INGOT_RETURN_IF_ERROR(
         Persist(retry_, absl::StrCat("reading group ", id, " of batch ", step), [&]() -> absl::Status {
-          INGOT_ASSIGN_OR_RETURN(v1::Group group, seams_.pool->GetGroup(request));
+          INGOT_ASSIGN_OR_RETURN(v1::Group group, clients_.pool->GetGroup(request));
           batch.groups.push_back(std::move(group));
           return absl::OkStatus();
         }));

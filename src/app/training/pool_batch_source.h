@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "app/cluster/role_clients.h"
 #include "app/run/persist.h"
 #include "app/terminal/terminal.h"
-#include "app/training/training.h"
 #include "base/status.h"
 #include "proto/scheduler.pb.h"
 #include "trainer/batch_source.h"
@@ -17,7 +17,7 @@ namespace ingot::app {
 class PoolBatchSource final : public trainer::BatchSource {
  public:
   // All arguments must outlive it.
-  PoolBatchSource(const TrainingSeams& seams, const RetryPolicy& retry, StepLine& line);
+  PoolBatchSource(const RoleClients& clients, const RetryPolicy& retry, StepLine& line);
 
   // `line` gets a note about the wait for the batch now and then.
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
@@ -28,7 +28,7 @@ class PoolBatchSource final : public trainer::BatchSource {
  private:
   void CollectContexts(const std::vector<v1::Group>& groups);
 
-  const TrainingSeams& seams_;
+  const RoleClients& clients_;
   const RetryPolicy& retry_;
   StepLine& line_;
   v1::FeedStats feed_;  // of the last batch, or at the start

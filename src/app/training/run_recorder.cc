@@ -33,10 +33,10 @@ base::json::object StepFields(const trainer::StepReport& report, const std::map<
   return fields;
 }
 
-RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally,
+RunRecorder::RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine& line, RunTally& tally,
                          Evaluations& evaluations, const BestModel& best, const RetryPolicy& retry, double success,
                          std::chrono::nanoseconds start)
-    : seams_(seams),
+    : parts_(parts),
       log_(log),
       line_(line),
       tally_(tally),
@@ -45,7 +45,7 @@ RunRecorder::RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine
       retry_(retry),
       success_(success),
       start_(start),
-      engine_(*seams.engine) {}
+      engine_(*parts.clients.engine) {}
 
 absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) {
   const std::chrono::nanoseconds begun = retry_.clock->Now();
@@ -97,7 +97,7 @@ absl::Status RunRecorder::KeepIfBest(int64_t version, const v1::EvalStatusRespon
 absl::Status RunRecorder::AddFigures(int64_t version, base::json::object& fields) {
   absl::StatusOr<std::map<std::string, double>> figures;
   const absl::Status read = Persist(retry_, "reading the episodes of an evaluation", [&] {
-    figures = view::EvalFiguresOf(*seams_.pool, version, success_);
+    figures = view::EvalFiguresOf(*parts_.clients.pool, version, success_);
     return figures.status();
   });
   if (absl::IsCancelled(read)) return read;
@@ -110,8 +110,8 @@ absl::Status RunRecorder::AddFigures(int64_t version, base::json::object& fields
 }
 
 void RunRecorder::AddGrades(int64_t version, base::json::object& fields) {
-  if (seams_.eval_grades == nullptr) return;
-  const auto metrics = seams_.eval_grades->Of(version);
+  if (parts_.eval_grades == nullptr) return;
+  const auto metrics = parts_.eval_grades->Of(version);
   if (!metrics.ok()) {
     INGOT_LOG(warn, "evaluation of version {} has no grades: {}", version, metrics.status().ToString());
     return;

@@ -27,7 +27,7 @@ base::json::object StepFields(const trainer::StepReport& report, const std::map<
 class RunRecorder final : public trainer::StepObserver {
  public:
   // `success`: EvalOptions::success. `start`: of the run, on the clock. All arguments must outlive it.
-  RunRecorder(const TrainingSeams& seams, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
+  RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
               const BestModel& best, const RetryPolicy& retry, double success, std::chrono::nanoseconds start);
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
@@ -47,7 +47,7 @@ class RunRecorder final : public trainer::StepObserver {
   void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
              const v1::FeedStats& feed);
 
-  const TrainingSeams& seams_;
+  const TrainerParts& parts_;
   base::RunLog& log_;
   StepLine& line_;
   RunTally& tally_;

@@ -15,15 +15,15 @@ absl::StatusOr<weights::PublishStats> RunVersions::Publish(std::shared_ptr<const
   const std::chrono::nanoseconds asked = retry_.clock->Now();
   INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
   const double save_seconds = SecondsSince(*retry_.clock, asked);
-  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, PublishUntilLive(*seams_.publisher, snapshot, retain, retry_));
+  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, PublishUntilLive(parts_.publisher, snapshot, retain, retry_));
   stats.save_ms = 1e3 * save_seconds;
   INGOT_RETURN_IF_ERROR(Persist(retry_, absl::StrCat("telling the scheduler that version ", version, " is live"),
-                                [&] { return seams_.scheduler->MarkVersionLive(version); }));
+                                [&] { return parts_.clients.scheduler->MarkVersionLive(version); }));
   INGOT_RETURN_IF_ERROR(KeepCandidate(snapshot, stats.retained));
   INGOT_RETURN_IF_ERROR(evaluations_.OnLive(version, stats.retained));
   if (!began_) {
     began_ = true;
-    if (seams_.on_first_version) INGOT_RETURN_IF_ERROR(seams_.on_first_version());
+    if (parts_.on_first_version) INGOT_RETURN_IF_ERROR(parts_.on_first_version());
   }
   return stats;
 }
@@ -43,7 +43,7 @@ absl::Status RunVersions::OnCheckpoint(const trainer::CheckpointInfo& checkpoint
   request.set_step(checkpoint.step);
   request.set_weights_checksum(checkpoint.weights_checksum);
   return Persist(retry_, absl::StrCat("telling the scheduler of checkpoint ", checkpoint.step),
-                 [&] { return seams_.scheduler->MarkCheckpoint(request); });
+                 [&] { return parts_.clients.scheduler->MarkCheckpoint(request); });
 }
 
 }  // namespace ingot::app

@@ -19,9 +19,9 @@ namespace ingot::app {
 class RunVersions final : public trainer::VersionSink {
  public:
   // All arguments must outlive it.
-  RunVersions(const TrainingSeams& seams, Evaluations& evaluations, const PinnedVersions& pinned, const BestModel& best,
+  RunVersions(const TrainerParts& parts, Evaluations& evaluations, const PinnedVersions& pinned, const BestModel& best,
               const model::ModelConfig& shape, const RetryPolicy& retry)
-      : seams_(seams), evaluations_(evaluations), pinned_(pinned), best_(best), shape_(shape), retry_(retry) {}
+      : parts_(parts), evaluations_(evaluations), pinned_(pinned), best_(best), shape_(shape), retry_(retry) {}
 
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot> snapshot,
                                                 bool retain) override;
@@ -31,7 +31,7 @@ class RunVersions final : public trainer::VersionSink {
   // Keeps the version if its evaluation is about to start. Drops versions without a running evaluation.
   absl::Status KeepCandidate(const std::shared_ptr<const weights::Snapshot>& snapshot, bool retained);
 
-  const TrainingSeams& seams_;
+  const TrainerParts& parts_;
   Evaluations& evaluations_;
   const PinnedVersions& pinned_;
   const BestModel& best_;

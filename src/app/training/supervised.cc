@@ -205,10 +205,8 @@ absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir) {
   return true;
 }
 
-absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model,
-                             trainer::Ranks* ranks, bool resume, base::Metrics& metrics,
-                             const std::atomic<bool>& stop) {
-  const RunConfig& config = *loaded.config;
+absl::Status TrainSupervised(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Ranks* ranks,
+                             bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
   StepLine line(stdout, config.name, 0);
   INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, ""));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));

@@ -49,7 +49,7 @@ absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir);
 // Hugging Face model folder. It has no gateway and no agents. A resumed run continues from its stages' newest
 // checkpoint. With several ranks, rank 0 calls it and the others FollowTraining (training.h). REQUIRES: the run is not
 // complete.
-absl::Status TrainSupervised(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model,
-                             trainer::Ranks* ranks, bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
+absl::Status TrainSupervised(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Ranks* ranks,
+                             bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 
 }  // namespace ingot::app

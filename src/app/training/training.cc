@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "app/checks/run_warnings.h"
 #include "app/checks/summary.h"
-#include "app/models/model_setup.h"
 #include "app/run/persist.h"
 #include "app/terminal/progress.h"
 #include "app/terminal/seconds.h"
@@ -99,18 +98,17 @@ absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const st
   return trainer->Follow();
 }
 
-absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const RunDir& dir, const TrainingSeams& seams,
-                                           bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
-  const RunConfig& config = *loaded.config;
+absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
+                                 const TrainerParts& parts, bool resume, base::Metrics& metrics,
+                                 const std::atomic<bool>& stop) {
   const base::Clock& clock = base::Clock::Real();
   const std::chrono::nanoseconds start = clock.Now();
   StepLine line(stdout, config.name, config.trainer.total_steps);
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, seams.device));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
-                         StartOrResume(config, dir, model, seams.ranks, resume, line, stop));
+                         StartOrResume(config, dir, model, parts.ranks, resume, line, stop));
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   const int64_t first_step = trainer->version();
-  if (seams.store.has_value()) trainer->StoreVersionsIn(*seams.store);
+  if (parts.store.has_value()) trainer->StoreVersionsIn(*parts.store);
 
   const RetryPolicy retry{.stop = &stop};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
@@ -120,14 +118,14 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   tally.rewards = earlier.rewards;
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
                          Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
-                                             *seams.scheduler, *seams.publisher));
+                                             *parts.clients.scheduler, parts.publisher));
   const PinnedVersions pinned(config.gateway, dir);
-  INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, *seams.publisher));
+  INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, parts.publisher));
   const BestModel best(config.eval.keep_best, dir.checkpoints(), model.text.files);
-  RunVersions versions(seams, evaluations, pinned, best, trainer->config(), retry);
+  RunVersions versions(parts, evaluations, pinned, best, trainer->config(), retry);
   if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, retry));
-  PoolBatchSource source(seams, retry, line);
-  RunRecorder recorder(seams, *log, line, tally, evaluations, best, retry, config.eval.success, start);
+  PoolBatchSource source(parts.clients, retry, line);
+  RunRecorder recorder(parts, *log, line, tally, evaluations, best, retry, config.eval.success, start);
   INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, retry));
 
   trainer::LoopOptions options;
@@ -137,10 +135,10 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
     const Underway writing(what);
     return Persist(retry, what, write);
   };
-  if (seams.writer != nullptr) options.take = StoringVersions(*trainer, *seams.writer, retry);
+  if (parts.writer != nullptr) options.take = StoringVersions(*trainer, *parts.writer, retry);
   options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
-    return SampleProbe(*seams.engine, version, tokens, source.contexts(), source.temperature(),
+    return SampleProbe(*parts.clients.engine, version, tokens, source.contexts(), source.temperature(),
                        base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);
   };
   trainer::TrainLoop loop(options, *trainer, source, versions, &recorder, probe);
@@ -158,7 +156,7 @@ absl::StatusOr<TrainingResult> RunTraining(const LoadedConfig& loaded, const Run
   if (const std::string text = DescribeBest(best); !text.empty()) line.Note(text);
   const GoalVerdict verdict = VerdictOf(config, dir, tally, trainer->version());
   if (!verdict.text.empty()) line.Note(verdict.text);
-  return TrainingResult{tally.rewards, verdict.met, verdict.text};
+  return verdict.met;
 }
 
 }  // namespace ingot::app

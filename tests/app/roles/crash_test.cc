@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/roles/seams.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "datapool/make_pool.h"

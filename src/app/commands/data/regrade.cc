@@ -12,11 +12,9 @@
 
 #include "absl/strings/str_join.h"
 #include "app/cluster/role_addresses.h"
-#include "app/models/asked_models.h"
-#include "app/models/reward_servers.h"
-#include "app/models/text_parts.h"
 #include "app/record/stored_groups.h"
 #include "app/record/stored_run.h"
+#include "app/roles/assembly.h"
 #include "app/run/named_models.h"
 #include "app/run/process.h"
 #include "app/terminal/progress.h"
@@ -299,19 +297,14 @@ absl::Status CheckReachable(const RunConfig& config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<reward::TermParts> PartsOf(const RunConfig& config) {
-  reward::TermParts parts = HttpTermParts("", "");
-  if (!AsksModels(config.rewards)) return parts;
-  INGOT_RETURN_IF_ERROR(CheckReachable(config));
-  INGOT_ASSIGN_OR_RETURN(auto external, ConnectExternalModels(config));
-  INGOT_ASSIGN_OR_RETURN(const TextParts text,
-                         config.model.path.empty()
-                             ? MakeTextParts(config.model.chat_format)
-                             : LoadTextParts(config.model.path, config.model.chat_format, config.model.chat_template));
-  const std::string fingerprint = text.tokenizer->fingerprint();
-  AddAskedModels(std::make_shared<ModelPlaces>(config.gateway, nullptr, std::move(external)), text, parts);
-  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, parts, fingerprint));
-  return parts;
+absl::StatusOr<reward::Rule> RuleOf(const RunConfig& config) {
+  RoleClients clients;
+  if (AsksModels(config.rewards)) {
+    INGOT_RETURN_IF_ERROR(CheckReachable(config));
+    INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
+  }
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms, MakeTermParts(config, clients));
+  return MakeRule(config.rewards, terms);
 }
 
 // What to score again.
@@ -384,9 +377,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   progress.Show("reading the run");
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
   const RunConfig& config = run.config();
-  INGOT_ASSIGN_OR_RETURN(const reward::TermParts parts, PartsOf(config));
-  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule,
-                         reward::Rule::Make(config.rewards, RewardsText(config.rewards), parts));
+  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule, RuleOf(config));
   INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
   INGOT_ASSIGN_OR_RETURN(const RegradeResult regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
   progress.Clear();

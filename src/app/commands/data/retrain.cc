@@ -20,9 +20,7 @@
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
 #include "app/models/model_setup.h"
-#include "app/record/run_loggers.h"
-#include "app/record/run_metrics.h"
-#include "app/record/run_page.h"
+#include "app/record/run_view.h"
 #include "app/record/stored_run.h"
 #include "app/run/kept_template.h"
 #include "app/run/persist.h"
@@ -272,25 +270,6 @@ absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::B
   return absl::OkStatus();
 }
 
-// The metrics, page and loggers of a run, around its training.
-absl::Status TrainInView(const Job& job, const RetryPolicy& retry, trainer::BatchSource& source,
-                         base::Metrics& metrics) {
-  const RunConfig& config = *job.loaded.config;
-  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeMetrics(config, job.dir, "ingot", config.metrics.port,
-                                                            [&metrics] { return metrics.RenderText(); }));
-  RunPage::Roles roles;
-  roles.tokenizer = job.model.text.tokenizer;
-  roles.no_pool = kRetrainedHasNoPool;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfRunning(config, job.dir, roles));
-  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
-  std::fflush(stdout);  // the model may take long to load
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
-                         FollowRun(config, job.dir, job.loaded.schema.EffectiveYaml(), /*pool=*/nullptr));
-  INGOT_RETURN_IF_ERROR(TrainOnBatches(job, retry, source, metrics));
-  if (follower != nullptr) follower->End(/*ok=*/true);
-  return absl::OkStatus();
-}
-
 // Reports in the log and on the terminal which part of the stored run is not trained on.
 void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
   if (const std::vector<int64_t> gone = inputs.stored.Gone(); !gone.empty()) {
@@ -351,7 +330,9 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
               dir.path().c_str());
   StoredBatchSource source(*inputs.run.pool, batches, fingerprint, retry);
   const Job job{inputs.loaded, dir, model, batches, end, dir.existed()};
-  INGOT_RETURN_IF_ERROR(WithNext(TrainInView(job, retry, source, metrics), dir, CommandLineOf(args)));
+  const absl::Status trained = TrainInView(inputs.loaded, dir, model.text.tokenizer, kRetrainedHasNoPool, metrics,
+                                           [&] { return TrainOnBatches(job, retry, source, metrics); });
+  INGOT_RETURN_IF_ERROR(WithNext(trained, dir, CommandLineOf(args)));
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "app/models/model_setup.h"
 #include "app/models/snapshots.h"
 #include "app/record/metrics_endpoint.h"
+#include "app/roles/assembly.h"
 #include "app/run/process.h"
 #include "app/run/threads.h"
 #include "base/config.h"
@@ -22,9 +23,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "gateway/http/http_server.h"
-#include "rollout/engine.h"
 #include "rollout/service.h"
-#include "rollout/torch_runner.h"
 #include "text/chat/template_variables.h"
 
 namespace ingot::app {
@@ -37,29 +36,27 @@ int32_t ContextOf(const model::ModelConfig& shape, const rollout::EngineOptions&
 }
 
 struct ServedModel {
-  TextParts text;
-  model::ModelConfig shape;
+  ModelSetup setup;
   std::shared_ptr<rollout::Engine> engine;
 };
 
 absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const ServeArgs& args, rollout::EngineOptions options,
                                       const DeviceChoice& device) {
+  ModelOptions folder;
+  folder.path = dir;
+  folder.chat_format = args.chat_format;
+  folder.chat_template = args.chat_template;
   ServedModel model;
-  INGOT_ASSIGN_OR_RETURN(model.text, LoadTextParts(dir, args.chat_format, args.chat_template));
-  INGOT_ASSIGN_OR_RETURN(model.shape, model::ModelConfig::FromFile(dir + "/config.json"));
-  options.context_length = ContextOf(model.shape, options);
+  INGOT_ASSIGN_OR_RETURN(model.setup, SetUpModel(folder, device.torch_name));
+  options.context_length = ContextOf(model.setup.shape, options);
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(dir, 0));
-  rollout::Engine::Parts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, device.torch_name));
-  parts.tokenizer = model.text.tokenizer;
-  INGOT_ASSIGN_OR_RETURN(model.engine, rollout::Engine::Create(options, std::move(parts), snapshot));
+  INGOT_ASSIGN_OR_RETURN(model.engine, MakeEngine(options, model.setup, snapshot));
   return model;
 }
 
 // Adds the other models, each with its own engine.
 absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const rollout::EngineOptions& options,
-                       const DeviceChoice& device, gateway::GatewayOptions& gateway_options,
-                       gateway::GatewayParts& gateway_parts) {
+                       const DeviceChoice& device, gateway::GatewayOptions& gateway_options, RoleClients& clients) {
   for (const std::string& also : args.also) {
     const size_t equals = also.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == also.size()) {
@@ -68,13 +65,13 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
     const std::string name = also.substr(0, equals), dir = also.substr(equals + 1);
     auto model = LoadModel(dir, args, options, device);
     if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
-    if (model->text.tokenizer->fingerprint() != first.text.tokenizer->fingerprint()) {
+    if (model->setup.text.tokenizer->fingerprint() != first.setup.text.tokenizer->fingerprint()) {
       return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
                                                      args.model_dir, ": serve it in a separate process"));
     }
     gateway_options.models.push_back(
         {.name = name, .weights = gateway::ModelWeights::kExternal, .version = 0, .address = dir});
-    gateway_parts.external[name] = model->engine;
+    clients.external[name] = model->engine;
   }
   return absl::OkStatus();
 }
@@ -89,7 +86,7 @@ absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
       return absl::InvalidArgumentError(absl::StrCat("--adapter ", adapter, ": NAME=DIR is expected"));
     }
     const auto version = static_cast<int64_t>(i) + 1;
-    const auto snapshot = WithAdapter(model.engine->newest(), model.shape, adapter.substr(equals + 1), version);
+    const auto snapshot = WithAdapter(model.engine->newest(), model.setup.shape, adapter.substr(equals + 1), version);
     const absl::Status held = snapshot.ok() ? model.engine->Hold(*snapshot) : snapshot.status();
     if (!held.ok()) return base::Annotate(held, "--adapter " + adapter);
     gateway_options.models.push_back({.name = adapter.substr(0, equals),
@@ -165,26 +162,25 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   // Without its own limit an answer ends at the end of the model's context.
   gateway_options.max_new_tokens = args.max_tokens > 0 ? args.max_tokens : std::numeric_limits<int32_t>::max();
-  gateway::GatewayParts gateway_parts;
-  gateway_parts.engine = model.engine;
-  gateway_parts.tokenizer = model.text.tokenizer;
-  gateway_parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
-  gateway_parts.format = model.text.format;
+  RoleClients clients;
+  clients.engine = model.engine;
   INGOT_RETURN_IF_ERROR(AddServedAdapters(args, model, gateway_options));
-  INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, gateway_parts));
+  INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, clients));
+  gateway::GatewayParts parts;
+  parts.vocab_size = static_cast<int32_t>(model.setup.shape.vocab_size);
   if (!args.script.empty()) {
-    INGOT_ASSIGN_OR_RETURN(gateway_parts.script, LoadScript(args.script, model.text));
+    INGOT_ASSIGN_OR_RETURN(parts.script, LoadScript(args.script, model.setup.text));
   }
   std::unique_ptr<ServedRecord> record;
   if (!args.record.empty()) {
     INGOT_ASSIGN_OR_RETURN(record,
                            ServedRecord::Open(args.record, args.model_dir, args.chat_format, args.chat_template));
-    gateway_parts.pool = &record->pool();
-    gateway_parts.engine = record->RecordRequests(gateway_parts.engine);
-    for (auto& [name, engine] : gateway_parts.external) engine = record->RecordRequests(engine);
+    clients.pool = record->pool();
+    clients.engine = record->RecordRequests(clients.engine);
+    for (auto& [name, engine] : clients.external) engine = record->RecordRequests(engine);
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
-                         gateway::Gateway::Create(gateway_options, gateway_parts));
+                         MakeGateway(gateway_options, clients, model.setup.text, parts));
   http::Options http_options;
   http_options.host = args.host;
   http_options.port = args.port;
@@ -210,8 +206,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
     INGOT_ASSIGN_OR_RETURN(tokens, ServeTokens(args, *access, *model.engine));
   }
   std::printf("serving %s (%.1fM parameters, a context of %d tokens, %d threads, %s) at %s/v1",
-              gateway_options.model_name.c_str(), static_cast<double>(model.shape.ParameterCount()) * 1e-6,
-              ContextOf(model.shape, options), options.threads, device.torch_name.c_str(), http->url().c_str());
+              gateway_options.model_name.c_str(), static_cast<double>(model.setup.shape.ParameterCount()) * 1e-6,
+              ContextOf(model.setup.shape, options), options.threads, device.torch_name.c_str(), http->url().c_str());
   for (const gateway::ModelOptions& also : gateway_options.models) std::printf(", also %s", also.name.c_str());
   if (tokens != nullptr) std::printf(", token ids at %s:%d", args.host.c_str(), tokens->port());
   std::printf("\n");

@@ -27,7 +27,7 @@ class ServedRecord {
                                                             const std::string& chat_format,
                                                             const std::string& chat_template);
 
-  datapool::Client& pool() { return *pool_; }
+  const std::shared_ptr<datapool::Client>& pool() const { return pool_; }
   // `engine`, with its requests written to engine.jsonl. This must outlive it.
   std::shared_ptr<rollout::Client> RecordRequests(std::shared_ptr<rollout::Client> engine);
   // REQUIRES: no call is under way.
@@ -39,7 +39,7 @@ class ServedRecord {
   void Note(const v1::GenerateRequest& request);
 
   const std::string dir_;
-  std::unique_ptr<datapool::Client> pool_;
+  std::shared_ptr<datapool::Client> pool_;
   base::Mutex mu_;
   std::ofstream asked_ ABSL_GUARDED_BY(mu_);
 };

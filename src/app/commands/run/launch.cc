@@ -34,8 +34,8 @@
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
 #include "app/models/model_setup.h"
-#include "app/record/launched_page.h"
 #include "app/record/run_metrics.h"
+#include "app/record/run_view.h"
 #include "app/roles/agents_substrate.h"
 #include "app/run/full_disk.h"
 #include "app/run/kept_template.h"
@@ -157,8 +157,8 @@ class LocalLauncher final : public RunLauncher {
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     WatchSilence(made);
     ServeStatus();
-    INGOT_ASSIGN_OR_RETURN(page_, ServeLaunchedPage(loaded_, *dir_, registry_.get(), tokenizer_));
-    if (page_.page != nullptr) std::printf("page %s\n", page_.page->NewLink().c_str());
+    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), tokenizer_));
+    if (view_.page != nullptr) std::printf("page %s\n", view_.page->NewLink().c_str());
     std::printf(
         "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
         registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
@@ -172,7 +172,7 @@ class LocalLauncher final : public RunLauncher {
       PrintLine(config_, line);
     });
     INGOT_RETURN_IF_ERROR(WithNext(code.status(), *dir_, CommandOf("launch", args_)));
-    if (page_.follower != nullptr && code.ok() && *code == 0) page_.follower->End(/*ok=*/true);
+    if (view_.follower != nullptr && code.ok() && *code == 0) view_.follower->End(/*ok=*/true);
     return code;
   }
 
@@ -247,7 +247,7 @@ class LocalLauncher final : public RunLauncher {
   HeldPort meeting_;                             // of the trainer's ranks
   std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways
   std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
-  LaunchedPage page_;  // before the registry whose channels it uses
+  RunView view_;  // before the registry whose channels it uses
   std::unique_ptr<UnresponsiveRoles> unresponsive_;
   std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
   bool stopping_ = false;

@@ -31,8 +31,8 @@
 #include "app/cluster/takeover.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/model_setup.h"
-#include "app/record/launched_page.h"
 #include "app/record/run_metrics.h"
+#include "app/record/run_view.h"
 #include "app/run/full_disk.h"
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
@@ -181,7 +181,7 @@ class Agent {
     Supervisor supervisor(options);
     for (const RoleProcess& role : roles_) INGOT_RETURN_IF_ERROR(supervisor.Start(specs.Spec(role)));
     Print(absl::StrCat(roles_.size(), " processes; logs ", dir_->logs()));
-    INGOT_ASSIGN_OR_RETURN(const LaunchedPage page, ServePage());
+    INGOT_ASSIGN_OR_RETURN(const RunView page, ServePage());
     const absl::StatusOr<int> code = supervisor.Run([] { return StopFlag().load(); },
                                                     [this](const std::string& line) {
                                                       INGOT_LOG(info, "{}", line);
@@ -250,10 +250,10 @@ class Agent {
   }
 
   // The run's page and loggers: of the one node that drives the run.
-  absl::StatusOr<LaunchedPage> ServePage() {
-    if (!drives_) return LaunchedPage();
+  absl::StatusOr<RunView> ServePage() {
+    if (!drives_) return RunView();
     RunRegistry* const registry = TrainerAlone(config_) ? nullptr : registry_.get();
-    INGOT_ASSIGN_OR_RETURN(LaunchedPage served, ServeLaunchedPage(loaded_, *dir_, registry, tokenizer_));
+    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, tokenizer_));
     if (served.page != nullptr) Print("page " + served.page->NewLink());
     return served;
   }

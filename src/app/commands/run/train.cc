@@ -14,9 +14,8 @@
 #include "app/commands/run/init.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
-#include "app/record/run_loggers.h"
 #include "app/record/run_metrics.h"
-#include "app/record/run_page.h"
+#include "app/record/run_view.h"
 #include "app/roles/embedded.h"
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
@@ -34,22 +33,12 @@
 namespace ingot::app {
 namespace {
 
-// A run without tasks. It has no gateway and no agents, but has the metrics, the page and the loggers of every run.
+// A run without tasks. It has no gateway and no agents.
 absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
                                 base::Metrics& metrics) {
-  const RunConfig& config = *loaded.config;
-  INGOT_ASSIGN_OR_RETURN(const auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port,
-                                                            [&metrics] { return metrics.RenderText(); }));
-  RunPage::Roles roles;
-  roles.tokenizer = model.text.tokenizer;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfRunning(config, dir, roles));
-  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
-  std::fflush(stdout);  // the model may take long to load
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
-                         FollowRun(config, dir, loaded.schema.EffectiveYaml(), /*pool=*/nullptr));
-  INGOT_RETURN_IF_ERROR(TrainSupervised(loaded, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag()));
-  if (follower != nullptr) follower->End(/*ok=*/true);
-  return absl::OkStatus();
+  return TrainInView(loaded, dir, model.text.tokenizer, kSupervisedHasNoPool, metrics, [&] {
+    return TrainSupervised(*loaded.config, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag());
+  });
 }
 
 // Before the run opens its pool: a pool in a database cannot be put back once a new run has taken it.
@@ -109,17 +98,17 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
               DescribeCores(SplitCores(config)).c_str(), run->url().c_str(),
               endpoints.empty() ? "none" : endpoints.back()->url().c_str(), dir.path().c_str());
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<RunPage> page, RunPage::OfRunning(config, dir, run->PageRoles(model)));
-  if (page != nullptr) std::printf("page %s\n", page->NewLink().c_str());
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<loggers::Follower> follower,
-                         FollowRun(config, dir, loaded.schema.EffectiveYaml(), run->Seams().pool));
-  const absl::StatusOr<TrainingResult> result = RunTraining(loaded, dir, run->Seams(), resume, metrics, StopFlag());
-  INGOT_RETURN_IF_ERROR(WithNext(result.status(), dir, command));
-  if (follower != nullptr) follower->End(/*ok=*/true);
-  page.reset();       // before the roles that it shows
+  std::optional<RunView> view;
+  INGOT_ASSIGN_OR_RETURN(view, ServeRunView(loaded, dir, run->clients(), model.text.tokenizer));
+  if (view->page != nullptr) std::printf("page %s\n", view->page->NewLink().c_str());
+  const absl::StatusOr<bool> goal_met =
+      RunTraining(config, dir, model, run->PartsOfTrainer(), resume, metrics, StopFlag());
+  INGOT_RETURN_IF_ERROR(WithNext(goal_met.status(), dir, command));
+  if (view->follower != nullptr) view->follower->End(/*ok=*/true);
+  view.reset();       // before the roles that it shows
   endpoints.clear();  // before the metrics that they show
   run->Stop();
-  return result->goal_met ? 0 : 1;
+  return *goal_met ? 0 : 1;
 }
 
 absl::Status CheckConfig(const RunArgs& args) {

@@ -1,5 +1,5 @@
 // Teachers and judges on the engines of gateway.models.
-#include "app/models/asked_models.h"
+#include "app/models/term_models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,17 +51,17 @@ reward::JudgeServer ServerOf(const std::string& model) {
   return server;
 }
 
-class AskedModelsTest : public testing::Test {
+class TermModelsTest : public testing::Test {
  protected:
-  AskedModelsTest() {
+  TermModelsTest() {
     gateway_.models = {{.name = "start", .weights = gateway::ModelWeights::kPinned, .version = 3, .address = ""},
                        {.name = "big", .weights = gateway::ModelWeights::kExternal, .address = "host:1"},
                        {.name = "self", .address = ""}};
     text_ = *MakeTextParts("compact");
     own_->tokenizer = big_->tokenizer = text_.tokenizer->fingerprint();
-    AddAskedModels(std::make_shared<ModelPlaces>(
-                       gateway_, own_, std::map<std::string, std::shared_ptr<rollout::Client>>{{"big", big_}}),
-                   text_, parts_);
+    AddTermModels(std::make_shared<ModelPlaces>(gateway_, own_,
+                                                std::map<std::string, std::shared_ptr<rollout::Client>>{{"big", big_}}),
+                  text_, parts_);
   }
   gateway::GatewayOptions gateway_;
   TextParts text_;
@@ -69,7 +69,7 @@ class AskedModelsTest : public testing::Test {
   reward::TermParts parts_;
 };
 
-TEST_F(AskedModelsTest, ATeacherScoresUnderItsOwnVersion) {
+TEST_F(TermModelsTest, ATeacherScoresUnderItsOwnVersion) {
   const reward::TeacherQuestion question{.model = "big", .ids = {1, 2, 3}, .sampled = 2, .temperature = 0.5};
   const auto scores = parts_.teacher->Score(question);
   ASSERT_TRUE(scores.ok()) << scores.status();
@@ -86,7 +86,7 @@ TEST_F(AskedModelsTest, ATeacherScoresUnderItsOwnVersion) {
   EXPECT_TRUE(absl::IsUnavailable(parts_.teacher->Score(question).status()));
 }
 
-TEST_F(AskedModelsTest, AJudgeAnswersInTheFormOfItsSchema) {
+TEST_F(TermModelsTest, AJudgeAnswersInTheFormOfItsSchema) {
   big_->text = R"({"verdict":"correct"})";
   const reward::JudgeQuestion question{.system = "Judge.", .user = "2+2=4", .schema_json = R"({"type":"object"})"};
   const auto answer = parts_.judge->Ask(ServerOf("big"), question);
@@ -100,7 +100,7 @@ TEST_F(AskedModelsTest, AJudgeAnswersInTheFormOfItsSchema) {
   EXPECT_TRUE(absl::IsFailedPrecondition(parts_.judge->Ask(ServerOf("start"), question).status()));
 }
 
-TEST_F(AskedModelsTest, ATeacherWithAnotherTokenizerIsRejectedAtTheStart) {
+TEST_F(TermModelsTest, ATeacherWithAnotherTokenizerIsRejectedAtTheStart) {
   reward::RewardOptions rewards;
   rewards.terms.resize(1);
   rewards.terms[0].kind = "teacher";
@@ -115,7 +115,7 @@ TEST_F(AskedModelsTest, ATeacherWithAnotherTokenizerIsRejectedAtTheStart) {
   EXPECT_TRUE(CheckTeachers(rewards, parts_, text_.tokenizer->fingerprint()).ok());
 }
 
-TEST_F(AskedModelsTest, ThePolicyNeitherTeachesNorJudgesItself) {
+TEST_F(TermModelsTest, ThePolicyNeitherTeachesNorJudgesItself) {
   reward::RewardOptions rewards;
   rewards.terms.resize(1);
   rewards.terms[0].kind = "teacher";

@@ -1,4 +1,4 @@
-#include "app/models/asked_models.h"
+#include "app/models/term_models.h"
 
 #include <utility>
 
@@ -93,7 +93,7 @@ absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::T
   return absl::OkStatus();
 }
 
-void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts) {
+void AddTermModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts) {
   parts.teacher = std::make_shared<EngineTeacher>(places);
   parts.judge = std::make_shared<EngineJudge>(std::move(places), std::move(text), std::move(parts.judge));
 }

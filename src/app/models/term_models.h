@@ -15,7 +15,7 @@ namespace ingot::app {
 
 // Adds the clients of teacher and judge that these engines serve. `text` is the run's, and renders the judge's
 // prompt. A judge with a URL is called at that URL instead.
-void AddAskedModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
+void AddTermModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
 
 // FAILED_PRECONDITION: the tokenizer of a teacher that can be reached differs from the run's (`fingerprint`). A teacher
 // that does not answer is checked with the first group that it scores.

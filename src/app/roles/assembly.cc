@@ -1,0 +1,182 @@
+#include "app/roles/assembly.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "agents/episodes.h"
+#include "app/models/chat_vendor.h"
+#include "app/models/model_places.h"
+#include "app/models/reward_servers.h"
+#include "app/models/term_models.h"
+#include "app/roles/agents_substrate.h"
+#include "app/run/named_models.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "gateway/admission.h"
+#include "reward/stage.h"
+#include "reward/terms/verdicts.h"
+#include "rollout/torch_runner.h"
+#include "scheduler/grpc_grader.h"
+
+namespace ingot::app {
+namespace {
+
+class StageGrader final : public scheduler::Grader {
+ public:
+  explicit StageGrader(reward::Stage stage) : stage_(std::move(stage)) {}
+  absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) override { return stage_.Grade(request); }
+
+ private:
+  reward::Stage stage_;
+};
+
+class SchedulerAdmission final : public gateway::Admission {
+ public:
+  explicit SchedulerAdmission(std::shared_ptr<scheduler::Client> scheduler) : scheduler_(std::move(scheduler)) {}
+  absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) override { return scheduler_->Admit(request); }
+  absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) override {
+    return scheduler_->ReportEpisodeEnd(request);
+  }
+
+ private:
+  const std::shared_ptr<scheduler::Client> scheduler_;
+};
+
+class GatewayEpisodes final : public agents::Episodes {
+ public:
+  GatewayEpisodes(gateway::Gateway& gateway, std::string admin_key)
+      : gateway_(gateway), admin_key_(std::move(admin_key)) {}
+  absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) override {
+    v1::EpisodeOpenRequest allowed = Allowed(request);
+    allowed.set_runner(kRunner);
+    allowed.set_incarnation(incarnation_);
+    return gateway_.OpenEpisode(allowed);
+  }
+  absl::Status Reward(const v1::EpisodeRewardRequest& request) override { return gateway_.RewardEpisode(request); }
+  absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
+    return gateway_.EndEpisode(request);
+  }
+  absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) override {
+    v1::NextSnapshotRequest allowed = Allowed(request);
+    allowed.set_runner(kRunner);
+    return gateway_.NextSnapshot(allowed);
+  }
+  absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) override {
+    return gateway_.SnapshotTaken(Allowed(request));
+  }
+  absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) override {
+    return gateway_.SendSnapshotFiles(Allowed(part));
+  }
+
+ private:
+  static constexpr char kRunner[] = "agents";  // as under `ingot launch`
+
+  template <typename Request>
+  Request Allowed(Request request) const {
+    request.set_admin_key(admin_key_);
+    return request;
+  }
+
+  gateway::Gateway& gateway_;
+  const std::string admin_key_;
+  const std::string incarnation_ = base::RandomHex(8);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::EngineOptions& options,
+                                                            const ModelSetup& model,
+                                                            const std::shared_ptr<const weights::Snapshot>& initial) {
+  rollout::Engine::Parts parts;
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, model.device));
+  parts.tokenizer = model.text.tokenizer;
+  return rollout::Engine::Create(options, std::move(parts), initial);
+}
+
+absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,
+                                                std::optional<TextParts> text) {
+  reward::TermParts terms = HttpTermParts("", "");
+  if (!AsksModels(config.rewards)) return terms;
+  if (!text.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(text, TextPartsOf(config.model));
+  }
+  const std::string fingerprint = text->tokenizer->fingerprint();
+  AddTermModels(std::make_shared<ModelPlaces>(config.gateway, clients.engine, clients.external), *std::move(text),
+                terms);
+  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, terms, fingerprint));
+  return terms;
+}
+
+absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeRewardStage(const RunConfig& config, const RoleClients& clients,
+                                                                   reward::TermParts terms) {
+  if (!config.has_reward_stage()) return nullptr;
+  if (std::ranges::any_of(config.rewards.terms, [](const auto& term) { return term.kind == "judge"; })) {
+    INGOT_ASSIGN_OR_RETURN(terms.verdicts,
+                           reward::Verdicts::Open(absl::StrCat(config.root, "/", config.name, "/verdicts.jsonl")));
+  }
+  INGOT_ASSIGN_OR_RETURN(reward::Rule rule, MakeRule(config.rewards, terms));
+  const reward::StageOptions options{.total_steps = config.scheduler.total_steps,
+                                     .compared = {.credit = config.trainer.advantage_credit,
+                                                  .by_terms = config.trainer.by_terms(),
+                                                  .by_role = config.trainer.by_role(),
+                                                  .lone_roles = !config.trainer.within_group()}};
+  return std::make_unique<StageGrader>(reward::Stage(std::move(rule), *clients.pool, options));
+}
+
+absl::StatusOr<std::unique_ptr<RewardGrading>> MakeRewards(const RunConfig& config, const RoleClients& clients,
+                                                           reward::TermParts terms) {
+  if (clients.rewards != nullptr) {
+    return std::make_unique<RewardGrading>(config.rewards, clients.rewards,
+                                           [stage = clients.rewards] { stage->Stop(); });
+  }
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<scheduler::Grader> stage, MakeRewardStage(config, clients, std::move(terms)));
+  return std::make_unique<RewardGrading>(config.rewards, std::move(stage));
+}
+
+absl::StatusOr<std::unique_ptr<scheduler::Scheduler>> MakeScheduler(const scheduler::SchedulerOptions& options,
+                                                                    std::vector<v1::Task> tasks,
+                                                                    const RoleClients& clients, RewardGrading& rewards,
+                                                                    const std::optional<scheduler::ResumePoint>& resume,
+                                                                    base::Metrics& metrics, int64_t leadership) {
+  INGOT_ASSIGN_OR_RETURN(const int64_t token, datapool::LeadJournal(*clients.pool, leadership));
+  return scheduler::Scheduler::Recover(options, std::move(tasks), *clients.pool, base::Clock::Real(), resume, &metrics,
+                                       rewards.grading(), token);
+}
+
+SchedulerTicks::SchedulerTicks(scheduler::Scheduler& scheduler, base::Executor& timers)
+    : outage_("the scheduler's upkeep of the journal", base::Clock::Real()),
+      timer_(timers.PostEvery(std::chrono::seconds(1), [this, &scheduler] {
+        const absl::Status status = scheduler.Tick();
+        outage_.Note(status);
+        if (absl::IsAborted(status)) replaced_ = true;
+      })) {}
+
+absl::StatusOr<std::unique_ptr<gateway::Gateway>> MakeGateway(const gateway::GatewayOptions& options,
+                                                              RoleClients& clients, const TextParts& text,
+                                                              gateway::GatewayParts parts) {
+  if (clients.scheduler != nullptr) clients.admission = std::make_shared<SchedulerAdmission>(clients.scheduler);
+  parts.engine = clients.engine;
+  parts.external = clients.external;
+  INGOT_ASSIGN_OR_RETURN(parts.text_models, ConnectChatVendors(options, text));
+  parts.pool = clients.pool.get();
+  parts.admission = clients.admission.get();
+  parts.tokenizer = text.tokenizer;
+  parts.format = text.format;
+  return gateway::Gateway::Create(options, std::move(parts));
+}
+
+std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::string admin_key) {
+  return std::make_shared<GatewayEpisodes>(gateway, std::move(admin_key));
+}
+
+absl::StatusOr<std::unique_ptr<agents::Runner>> MakeAgents(const RunConfig& config, const RunDir& dir,
+                                                           const RoleClients& clients, base::Metrics& metrics,
+                                                           agents::Door* door) {
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
+  ReportProbeResult(substrate->probe_result(), metrics);
+  return agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *clients.episodes, base::Clock::Real(),
+                              &metrics, door);
+}
+
+}  // namespace ingot::app
