@@ -94,17 +94,14 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::Engin
   return rollout::Engine::Create(options, std::move(parts), initial);
 }
 
-absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,
-                                                std::optional<TextParts> text) {
+absl::StatusOr<reward::TermParts> MakeTermParts(const reward::RewardOptions& rewards,
+                                                const gateway::GatewayOptions& gateway, const RoleClients& clients,
+                                                const std::function<absl::StatusOr<TextParts>()>& text) {
   reward::TermParts terms = HttpTermParts("", "");
-  if (!AsksModels(config.rewards)) return terms;
-  if (!text.has_value()) {
-    INGOT_ASSIGN_OR_RETURN(text, TextPartsOf(config.model));
-  }
-  const std::string fingerprint = text->tokenizer->fingerprint();
-  AddTermModels(std::make_shared<ModelPlaces>(config.gateway, clients.engine, clients.external), *std::move(text),
-                terms);
-  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, terms, fingerprint));
+  if (!AsksModels(rewards)) return terms;
+  INGOT_ASSIGN_OR_RETURN(const TextParts parts, text());
+  AddTermModels(std::make_shared<ModelPlaces>(gateway, clients.engine, clients.external), parts, terms);
+  INGOT_RETURN_IF_ERROR(CheckTeachers(rewards, terms, parts.tokenizer->fingerprint()));
   return terms;
 }
 

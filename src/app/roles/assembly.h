@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,11 +37,11 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const rollout::EngineOptions& options, const ModelSetup& model,
     const std::shared_ptr<const weights::Snapshot>& initial = nullptr);
 
-// The models and servers that the run's reward terms call. Uses the clients of engines and external models, which are
-// needed only if AsksModels(config.rewards). `text`: the run's; nullopt = it is loaded if a term needs it. Errors of
-// CheckTeachers.
-absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,
-                                                std::optional<TextParts> text = std::nullopt);
+// The models and servers that reward terms call. If AsksModels(rewards), this uses the clients of engines and external
+// models, and calls `text` for the run's text parts. Errors of `text` and CheckTeachers.
+absl::StatusOr<reward::TermParts> MakeTermParts(const reward::RewardOptions& rewards,
+                                                const gateway::GatewayOptions& gateway, const RoleClients& clients,
+                                                const std::function<absl::StatusOr<TextParts>()>& text);
 
 // The reward stage: the terms of the configuration over the groups of the pool. Null without
 // RunConfig::has_reward_stage. INVALID_ARGUMENT names a term that cannot be made, UNAVAILABLE the file of the run's

@@ -23,8 +23,8 @@ namespace ingot::app {
 
 class EmbeddedRun {
  public:
-  // Opens the pool, recovers the scheduler at a checkpoint, starts engine and gateway. Agents start with
-  // StartAgents. The configuration and the metrics must outlive it.
+  // Opens the pool, recovers the scheduler at a checkpoint, starts engine and gateway, and serves the metrics. Agents
+  // start with StartAgents. The configuration and the metrics must outlive it.
   static absl::StatusOr<std::unique_ptr<EmbeddedRun>> Start(const RunConfig& config, const RunDir& dir,
                                                             const ModelSetup& model,
                                                             const scheduler::ResumePoint& resume,
@@ -38,12 +38,12 @@ class EmbeddedRun {
   weights::Publisher& publisher();
   // For RunTraining; on_first_version starts the agents.
   TrainerParts PartsOfTrainer();
-  // Stops agents, gateway, scheduler, engine and pool, in this order.
+  // Stops metrics, agents, gateway, scheduler, engine and pool, in this order.
   void Stop();
 
   const std::string& url() const;
-  // Prometheus' text of the gateway's and the run's metrics.
-  std::string MetricsText() const;
+  // Of metrics.port; "none" = there is no such port.
+  std::string metrics_url() const;
 
  private:
   struct Parts;

@@ -3,8 +3,6 @@
 #include <cstdio>
 #include <string>
 
-#include "app/record/run_metrics.h"
-#include "app/roles/embedded.h"
 #include "app/run/process.h"
 #include "app/terminal/progress.h"
 #include "app/training/evaluation.h"
@@ -12,23 +10,17 @@
 
 namespace ingot::app {
 
-absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
-                          const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
-                          const DeviceChoice& device,
+absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options, const RunDir& dir, EmbeddedRun& run,
+                          const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,
                           const std::function<absl::Status()>& begun) {
-  base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(device, metrics);
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
-  INGOT_ASSIGN_OR_RETURN(
-      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
-  scheduler::Client& scheduler = *run->clients().scheduler;
+  scheduler::Client& scheduler = *run.clients().scheduler;
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
-                         Evaluations::Create(config.eval, 0, MostEvaluations(config), scheduler, run->publisher()));
-  INGOT_RETURN_IF_ERROR(run->publisher().Publish(snapshot, /*retain=*/true).status());
+                         Evaluations::Create(options, /*total_steps=*/0, /*most=*/1, scheduler, run.publisher()));
+  INGOT_RETURN_IF_ERROR(run.publisher().Publish(snapshot, /*retain=*/true).status());
   INGOT_RETURN_IF_ERROR(scheduler.MarkVersionLive(0));
   INGOT_RETURN_IF_ERROR(evaluations.Start(0));
-  INGOT_RETURN_IF_ERROR(run->StartAgents());
+  INGOT_RETURN_IF_ERROR(run.StartAgents());
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   if (begun) INGOT_RETURN_IF_ERROR(begun());
   const RetryPolicy retry{.stop = &StopFlag()};
@@ -36,7 +28,7 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
   INGOT_RETURN_IF_ERROR(evaluations.Finish(
       [&](int64_t, const v1::EvalStatusResponse& result) {
         progress.Clear();
-        return report(result, *run->clients().pool);
+        return report(result, *run.clients().pool);
       },
       retry,
       [&](const std::string& text) {
@@ -48,8 +40,7 @@ absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, c
             so_far.failed() > 0 ? absl::StrCat("episodes, ", so_far.failed(), " failed") : "episodes";
         progress.Show(failed, so_far.finished() + so_far.failed(), so_far.total());
       }));
-  endpoints.clear();  // before the metrics that they show
-  run->Stop();
+  run.Stop();
   return absl::OkStatus();
 }
 

@@ -5,8 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "app/models/device.h"
-#include "app/models/model_setup.h"
+#include "app/roles/embedded.h"
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
 #include "base/status.h"
@@ -16,13 +15,12 @@
 
 namespace ingot::app {
 
-// Runs the agents on the tasks of config.eval, avg_n samples each, with `snapshot` as version 0, and calls `report`
-// with the result and the pool that holds the trees. Calls `begun`, if there is one, when the start has succeeded.
-// `command` names the progress on the terminal. Blocks until it is done; CANCELLED: the process was asked to stop.
-// REQUIRES: config.scheduler.total_steps is 0.
-absl::Status EvaluateOnce(const std::string& command, const RunConfig& config, const RunDir& dir,
-                          const ModelSetup& model, const std::shared_ptr<const weights::Snapshot>& snapshot,
-                          const DeviceChoice& device,
+// Runs the agents on the tasks of `options`, avg_n samples each, with `snapshot` as version 0, and calls `report` with
+// the result and the pool that holds the trees. Then stops the run. Calls `begun`, if there is one, when the start has
+// succeeded. `command` names the progress on the terminal. Blocks until it is done; CANCELLED: the process was asked to
+// stop. REQUIRES: the run's total_steps are 0.
+absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options, const RunDir& dir, EmbeddedRun& run,
+                          const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,
                           const std::function<absl::Status()>& begun = {});
 

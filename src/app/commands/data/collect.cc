@@ -119,6 +119,9 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"tasks", check.data.tasks},
                             {"tasks_left_out", check.data.left_out}};
   const auto write = [&] { return dir.WriteFile(kCollection, base::PrintJson(record) + "\n"); };
+  base::Metrics metrics(config.metrics.max_labels);
+  ReportDevice(device, metrics);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   bool done = false;
   const auto report = [&](const v1::EvalStatusResponse& result, datapool::Client&) {
     done = true;
@@ -129,7 +132,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
     record["outcome_mean"] = result.reward_mean();
     return write();
   };
-  INGOT_RETURN_IF_ERROR(EvaluateOnce("collect", config, dir, model, snapshot, device, report, write));
+  INGOT_RETURN_IF_ERROR(EvaluateOnce("collect", config.eval, dir, *run, snapshot, report, write));
   return done ? 0 : 1;
 }
 

@@ -97,9 +97,12 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
       {"checkpoint", path}, {"eval/tasks", check.data.eval_tasks}, {"eval/tasks_left_out", check.data.eval_left_out}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  base::Metrics metrics(config.metrics.max_labels);
+  ReportDevice(device, metrics);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   bool evaluated = false;
   INGOT_RETURN_IF_ERROR(EvaluateOnce(
-      "eval", config, dir, model, snapshot, device, [&](const v1::EvalStatusResponse& result, datapool::Client& pool) {
+      "eval", config.eval, dir, *run, snapshot, [&](const v1::EvalStatusResponse& result, datapool::Client& pool) {
         evaluated = true;
         std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
                     result.reward_mean(), config.eval.avg_n, result.total(), result.failed(),

@@ -14,7 +14,6 @@
 #include "app/commands/run/init.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
-#include "app/record/run_metrics.h"
 #include "app/record/run_view.h"
 #include "app/roles/embedded.h"
 #include "app/run/kept_template.h"
@@ -92,11 +91,9 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_point, metrics));
-  INGOT_ASSIGN_OR_RETURN(
-      auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, [&run] { return run->MetricsText(); }));
   std::printf("%s: %s\ngateway %s  metrics %s  run folder %s\n", config.name.c_str(),
-              DescribeCores(SplitCores(config)).c_str(), run->url().c_str(),
-              endpoints.empty() ? "none" : endpoints.back()->url().c_str(), dir.path().c_str());
+              DescribeCores(SplitCores(config)).c_str(), run->url().c_str(), run->metrics_url().c_str(),
+              dir.path().c_str());
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(run->url()).c_str());
   std::optional<RunView> view;
   INGOT_ASSIGN_OR_RETURN(view, ServeRunView(loaded, dir, run->clients(), model.text.tokenizer));
@@ -105,8 +102,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
       RunTraining(config, dir, model, run->PartsOfTrainer(), resume, metrics, StopFlag());
   INGOT_RETURN_IF_ERROR(WithNext(goal_met.status(), dir, command));
   if (view->follower != nullptr) view->follower->End(/*ok=*/true);
-  view.reset();       // before the roles that it shows
-  endpoints.clear();  // before the metrics that they show
+  view.reset();  // before the roles that it shows
   run->Stop();
   return *goal_met ? 0 : 1;
 }
