@@ -92,6 +92,29 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig&
   return trainer;
 }
 
+absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const RunDir& dir,
+                       trainer::VersionSink& versions, const RetryPolicy& retry) {
+  trainer::CheckpointInfo checkpoint;
+  const Underway writing("writing checkpoint 0");
+  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(checkpoint, trainer.SaveCheckpoint(dir.checkpoints(), model.text.files));
+    return absl::OkStatus();
+  }));
+  INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
+  return dir.DropStages();
+}
+
+trainer::LoopOptions LoopOptionsOf(const ModelSetup& model, const RunDir& dir, const RetryPolicy& retry) {
+  trainer::LoopOptions options;
+  options.checkpoint_root = dir.checkpoints();
+  options.extra_files = model.text.files;
+  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
+    const Underway writing(what);
+    return Persist(retry, what, write);
+  };
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartAsRankZeroDid(const RunConfig& config, const RunDir& dir,
                                                                      const std::string& device, trainer::Ranks& ranks) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device));

@@ -10,7 +10,6 @@
 #include "app/checks/run_warnings.h"
 #include "app/checks/summary.h"
 #include "app/run/persist.h"
-#include "app/terminal/progress.h"
 #include "app/terminal/seconds.h"
 #include "app/terminal/terminal.h"
 #include "app/training/best_model.h"
@@ -33,19 +32,6 @@ namespace {
 // For an engine that does not answer at all; an engine that is gone gives an error. It is long because the probe is
 // sampled during the step, on an engine that may have long prompts queued before it.
 constexpr std::chrono::milliseconds kProbeTimeout{300'000};
-
-// A crash before the first due checkpoint resumes from checkpoint 0, so that no warm start is repeated.
-absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const RunDir& dir, RunVersions& versions,
-                       const RetryPolicy& retry) {
-  trainer::CheckpointInfo checkpoint;
-  const Underway writing("writing checkpoint 0");
-  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(checkpoint, trainer.SaveCheckpoint(dir.checkpoints(), model.text.files));
-    return absl::OkStatus();
-  }));
-  INGOT_RETURN_IF_ERROR(versions.OnCheckpoint(checkpoint));
-  return dir.DropStages();
-}
 
 // Reports evaluations that ended before this process, or continues them.
 absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, const RecordedRows& earlier,
@@ -128,13 +114,7 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   RunRecorder recorder(parts, *log, line, tally, evaluations, best, retry, config.eval.success, start);
   INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, retry));
 
-  trainer::LoopOptions options;
-  options.checkpoint_root = dir.checkpoints();
-  options.extra_files = model.text.files;
-  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
-    const Underway writing(what);
-    return Persist(retry, what, write);
-  };
+  trainer::LoopOptions options = LoopOptionsOf(model, dir, retry);
   if (parts.writer != nullptr) options.take = StoringVersions(*trainer, *parts.writer, retry);
   options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {

@@ -234,14 +234,6 @@ struct Job {
   bool resume;
 };
 
-absl::Status SaveStart(const Job& job, trainer::Trainer& trainer, const RetryPolicy& retry) {
-  const Underway writing("writing checkpoint 0");
-  INGOT_RETURN_IF_ERROR(Persist(retry, "writing checkpoint 0", [&] {
-    return trainer.SaveCheckpoint(job.dir.checkpoints(), job.model.text.files).status();
-  }));
-  return job.dir.DropStages();
-}
-
 absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::BatchSource& source,
                             base::Metrics& metrics) {
   const RunConfig& config = *job.loaded.config;
@@ -252,17 +244,11 @@ absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::B
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          OpenRecord(config, job.dir, job.resume, trainer->version(), metrics, retry));
   std::vector<double> rewards = ReadRecord(job.dir.metrics()).rewards;
-  if (trainer->version() == 0) INGOT_RETURN_IF_ERROR(SaveStart(job, *trainer, retry));
-
-  trainer::LoopOptions options;
-  options.checkpoint_root = job.dir.checkpoints();
-  options.extra_files = job.model.text.files;
-  options.persist = [&retry](const std::string& what, const std::function<absl::Status()>& write) {
-    const Underway writing(what);
-    return Persist(retry, what, write);
-  };
-  options.end = job.end;
   NoVersionSink versions;
+  if (trainer->version() == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, job.model, job.dir, versions, retry));
+
+  trainer::LoopOptions options = LoopOptionsOf(job.model, job.dir, retry);
+  options.end = job.end;
   RecordedSteps steps(*log, line, rewards, retry);
   INGOT_RETURN_IF_ERROR(trainer::TrainLoop(options, *trainer, source, versions, &steps, /*probe=*/nullptr).Run());
   line.Note(absl::StrCat("reward by step   ", Sparkline(rewards), "  (as stored: no step has a rollout)"));
