@@ -74,7 +74,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   if (context.config.cluster.rewards_role) {
     connecting = KeepConnecting(timers, {context.registry->To("rewards")});
   }
-  const SchedulerTicks ticks(*scheduler, timers);
+  SchedulerTicks ticks(*scheduler, timers);
   WaitForStop([&ticks] { return ticks.replaced(); });
   scheduler->Shutdown();
   rewards->Stop();
