@@ -35,7 +35,7 @@
 #include "gateway/core.h"
 #include "gateway/episodes/episode.h"
 #include "gateway/episodes/incarnations.h"
-#include "gateway/episodes/key_search.h"
+#include "gateway/placement/key_search.h"
 #include "gateway/episodes/snapshot_desk.h"
 #include "gateway/episodes/snapshot_files.h"
 #include "gateway/options.h"

@@ -1,4 +1,4 @@
-#include "gateway/episodes/key_search.h"
+#include "gateway/placement/key_search.h"
 
 #include <utility>
 
