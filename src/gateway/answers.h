@@ -43,8 +43,8 @@ class Answers {
   void NoteAnswer(const Caller& caller, const absl::Status& status);
   // Aborts the answers that take longer than call_deadline_s.
   void AbortLate();
-  // From now on Start rejects; the answers in flight are aborted.
-  void Close();
+  // From now on Start rejects. Returns the answers in flight.
+  std::vector<std::shared_ptr<Answer>> Close();
   // Waits for the records of all answers, at most end_wait_s.
   void AwaitAll();
   bool closed() const;

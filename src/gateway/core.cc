@@ -9,6 +9,7 @@ namespace ingot::gateway {
 Core::Core(GatewayOptions opts, GatewayParts services)
     : options(std::move(opts)),
       parts(std::move(services)),
+      admin_key(parts.admin_key, !options.admin_key_file.empty()),
       planner(parts.tokenizer, parts.format, options.history_thinking == HistoryThinking::kKeep, parts.vocab_size),
       backends(options, parts),
       started_unix_ns(parts.clock->UnixNanos()),

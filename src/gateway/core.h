@@ -2,6 +2,7 @@
 //
 //   Gateway owns Core;  Answer and ChatCall borrow it
 //     options, parts    constant: the configuration, and the services below
+//     admin_key         constant
 //     planner           prompts of requests
 //     backends          the engine and weights of a model name
 //     counters          for /metrics and Status
@@ -12,6 +13,7 @@
 #pragma once
 
 #include "base/executor.h"
+#include "gateway/admin_key.h"
 #include "gateway/backends.h"
 #include "gateway/counters.h"
 #include "gateway/lost_tools.h"
@@ -26,6 +28,7 @@ struct Core {
 
   const GatewayOptions options;
   const GatewayParts parts;
+  const AdminKey admin_key;
   const PromptPlanner planner;
   const Backends backends;
   const int64_t started_unix_ns;

@@ -1,12 +1,8 @@
 #include "gateway/gateway.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
-
-#include "base/log.h"
-#include "gateway/api/api_error.h"
 
 namespace ingot::gateway {
 
@@ -28,14 +24,48 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
           absl::StrCat("gateway: there is no connection to the external model ", model.name));
     }
   }
-  if (admin_key->empty()) *admin_key = parts.admin_key;
+  if (!admin_key->empty()) parts.admin_key = *std::move(admin_key);
   auto gateway = std::unique_ptr<Gateway>(new Gateway(std::move(options), std::move(parts)));
-  gateway->admin_key_ = *std::move(admin_key);
   gateway->SetBaseUrl(gateway->core_.options.public_url);
   return gateway;
 }
 
-Gateway::~Gateway() { Shutdown(); }
+Gateway::Gateway(GatewayOptions options, GatewayParts parts)
+    : core_(std::move(options), std::move(parts)),
+      desk_(*core_.parts.clock),
+      open_(core_.options),
+      placement_(core_, open_),
+      fencing_(core_, open_, desk_),
+      access_(core_, open_, placement_),
+      ends_(core_, open_, access_, fencing_, desk_),
+      recovery_(core_, open_, placement_),
+      snapshots_(core_, desk_, access_, fencing_),
+      openings_(core_, open_, placement_, fencing_, ends_),
+      answers_(core_, open_, access_, fencing_, openings_, snapshots_) {}
+
+Gateway::~Gateway() {
+  Shutdown();
+  core_.workers.Shutdown();
+  core_.writers.Shutdown();
+}
+
+absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOpenRequest& request) {
+  auto response = openings_.OpenEpisode(request);
+  if (!response.ok()) return response;
+  base::MutexLock lock(mu_);
+  response->set_base_url(absl::StrCat(base_url_, "/s/", response->episode_id(), "/v1"));
+  return response;
+}
+
+absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,
+                                    std::optional<double> reward, const std::map<std::string, double>& signals) {
+  v1::EpisodeRewardRequest request;
+  request.set_episode_id(episode_id);
+  request.set_api_key(api_key);
+  if (reward.has_value()) request.set_reward(*reward);
+  request.mutable_signals()->insert(signals.begin(), signals.end());
+  return RewardEpisode(request);
+}
 
 void Gateway::SetBaseUrl(std::string url) {
   while (url.ends_with('/')) url.pop_back();
@@ -43,56 +73,18 @@ void Gateway::SetBaseUrl(std::string url) {
   base_url_ = std::move(url);
 }
 
-std::string Gateway::BaseUrl(const std::string& episode_id) const {
-  base::MutexLock lock(mu_);
-  return absl::StrCat(base_url_, "/s/", episode_id, "/v1");
-}
-
 void Gateway::Tick() {
-  const auto now = core_.parts.clock->Now();
-  std::vector<std::shared_ptr<Answer>> late;
-  {
-    base::MutexLock lock(mu_);
-    if (core_.options.call_deadline_s > 0) {
-      for (const auto& answer : answers_) {
-        if (now - answer->arrival() > base::FromSeconds(core_.options.call_deadline_s)) late.push_back(answer);
-      }
-    }
-  }
-  for (const auto& answer : late) {
-    answer->Abort(ApiError(504, "deadline_exceeded", "",
-                           absl::StrCat("the call took longer than ", core_.options.call_deadline_s,
-                                        " s (call_deadline_s); what was sampled is recorded as aborted")));
-  }
-  transfers_.BreakSilent(base::FromSeconds(core_.options.end_wait_s));
-  EndIdle();
+  answers_.AbortLate();
+  snapshots_.BreakSilentTransfers(base::FromSeconds(core_.options.end_wait_s));
+  ends_.EndDue();
 }
 
 void Gateway::Shutdown() {
-  std::vector<std::shared_ptr<Answer>> answers;
-  {
-    base::MutexLock lock(mu_);
-    shutdown_ = true;
-    answers.assign(answers_.begin(), answers_.end());
-  }
+  open_.Close();
+  const std::vector<std::shared_ptr<Answer>> in_flight = answers_.Close();
   snapshots_.Close();
-  transfers_.Close();
-  for (const auto& answer : answers) answer->Abort(ShuttingDown());
-  const base::Clock& clock = *core_.parts.clock;
-  const auto deadline = clock.Now() + base::FromSeconds(core_.options.end_wait_s);
-  base::MutexLock lock(mu_);
-  while (!answers_.empty()) {
-    if (clock.Now() >= deadline) {
-      INGOT_LOG(error, "{} requests were still being recorded after {} s", answers_.size(), core_.options.end_wait_s);
-      return;
-    }
-    clock.WaitUntil(changed_, mu_, deadline);
-  }
-}
-
-bool Gateway::shutting_down() const {
-  base::MutexLock lock(mu_);
-  return shutdown_;
+  for (const auto& answer : in_flight) answer->Abort(ShuttingDown());
+  answers_.AwaitAll();
 }
 
 std::vector<ServedModel> Gateway::Models(const std::optional<std::string>& name) const {
@@ -125,9 +117,8 @@ v1::GatewayStatusResponse Gateway::Status() const {
   status.set_calls(core_.counters.calls);
   status.set_spliced_calls(core_.counters.spliced);
   for (const auto& [cause, count] : core_.counters.forks()) (*status.mutable_forks())[cause] = count;
-  base::MutexLock lock(mu_);
-  status.set_open_episodes(by_id_.size());
-  status.set_active_calls(active_calls_);
+  status.set_open_episodes(open_.size());
+  status.set_active_calls(answers_.active_calls());
   return status;
 }
 

@@ -29,7 +29,7 @@ struct GatewayParts {
   int32_t vocab_size = 0;
   std::shared_ptr<const text::ChatFormat> format;
   std::shared_ptr<ScriptedModel> script = nullptr;  // the text that calls sample; null = the engine draws
-  // The admin key if options.admin_key_file is empty; empty = any client may open episodes.
+  // The admin key; GatewayOptions::admin_key_file replaces it. Empty = any client may open episodes.
   std::string admin_key = {};
   // Episode.gateway of this process (GatewayName), and the run's gateways. Null = this is always the only gateway, and
   // its episodes carry no token.

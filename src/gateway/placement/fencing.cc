@@ -1,15 +1,9 @@
-// Gateway: answers about an episode that another gateway may have taken meanwhile.
-//
-// Writes carry the episode's token, so that the pool rejects writes of a gateway that was unresponsive for too long. An
-// answer from memory needs a check with the pool instead, but only if the client would act on it: an error that no
-// client retries, such as "it has no reward" or "it has recorded no such call". The check follows the decision: if the
-// gateway still serves the episode then, its memory was right before. The check is always needed: a gateway that takes
-// an episode does not wait for a lease of this gateway.
+#include "gateway/placement/fencing.h"
+
 #include <utility>
 
 #include "base/log.h"
 #include "gateway/api/api_error.h"
-#include "gateway/gateway.h"
 
 namespace ingot::gateway {
 namespace {
@@ -22,20 +16,14 @@ bool IsOfMemory(const absl::Status& rejection) {
 
 }  // namespace
 
-absl::Status Gateway::GiveUp(const std::shared_ptr<Episode>& episode) {
+absl::Status Fencing::GiveUp(const std::shared_ptr<Episode>& episode) {
   episode->MarkTaken();
   INGOT_LOG(warn, "episode {} continues at another gateway; this gateway was unresponsive for too long", episode->id());
-  bool replaced = false;  // this gateway has taken it back already
-  {
-    base::MutexLock lock(mu_);
-    (void)UnlessTaken(episode);
-    replaced = by_id_.contains(episode->id());
-  }
-  if (!replaced) snapshots_.Forget(episode->id());
+  if (!open_.ForgetTaken(episode)) desk_.Forget(episode->id());
   return EpisodeElsewhere(episode->id());
 }
 
-absl::Status Gateway::CheckServed(const std::shared_ptr<Episode>& episode) {
+absl::Status Fencing::CheckServed(const std::shared_ptr<Episode>& episode) {
   if (episode == nullptr || core_.parts.peers == nullptr || core_.parts.pool == nullptr) return absl::OkStatus();
   if (episode->taken()) return GiveUp(episode);
   v1::GetEpisodeRequest get;
@@ -55,13 +43,21 @@ absl::Status Gateway::CheckServed(const std::shared_ptr<Episode>& episode) {
   return served ? absl::OkStatus() : GiveUp(episode);
 }
 
-absl::Status Gateway::Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection) {
+absl::Status Fencing::Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection) {
   if (!IsOfMemory(rejection)) return rejection;
   INGOT_RETURN_IF_ERROR(CheckServed(episode));
   return rejection;
 }
 
-absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
+bool Fencing::IsServed(const std::string& episode_id) {
+  const std::shared_ptr<Episode> episode = open_.Find(episode_id);
+  if (episode != nullptr) (void)CheckServed(episode);  // on an error the ask is sent: the end has the token
+  if (episode != nullptr && !episode->taken()) return true;
+  desk_.Forget(episode_id);
+  return false;
+}
+
+absl::Status Fencing::SettleCalls(const std::shared_ptr<Episode>& episode) {
   constexpr char kWhat[] = "it is not known which calls of the episode are recorded: send the reward again";
   const auto deadline = core_.parts.clock->Now() + base::FromSeconds(core_.options.end_wait_s);
   for (const v1::AppendCallRequest& lost : episode->LostAppends()) {
@@ -83,7 +79,7 @@ absl::Status Gateway::SettleCalls(const std::shared_ptr<Episode>& episode) {
   return absl::OkStatus();
 }
 
-absl::Status Gateway::ReadReward(const std::shared_ptr<Episode>& episode) {
+absl::Status Fencing::ReadReward(const std::shared_ptr<Episode>& episode) {
   if (core_.parts.pool == nullptr || !episode->lacks_reward()) return absl::OkStatus();
   v1::GetEpisodeRequest get;
   get.set_episode_id(episode->id());

@@ -1,31 +1,16 @@
-// Gateway::Recover: takes over the pool's open episodes, and rebuilds their histories from recorded calls.
+#include "gateway/placement/recovery.h"
+
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/retry.h"
-#include "gateway/episodes/recorded_calls.h"
-#include "gateway/gateway.h"
+#include "gateway/peers.h"
 
 namespace ingot::gateway {
-namespace {
 
-// A lower bound on an episode's age: the times of its calls are counted from its opening by monotonic clocks. This
-// machine's wall clock may have been set since, or may differ from the clock of the gateway that opened it.
-std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
-  const int64_t opened = tree.episode().opened_unix_ns();
-  int64_t reached = opened;
-  for (const v1::Call& call : tree.calls()) {
-    reached = std::max({reached, call.times().arrival_unix_ns(), call.times().end_unix_ns()});
-  }
-  return std::chrono::nanoseconds(reached - opened);
-}
-
-}  // namespace
-
-absl::Status Gateway::Recover(const std::string& gone) {
+absl::Status Recovery::Recover(const std::string& gone) {
   if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
   const bool alone = core_.parts.peers == nullptr;
   const std::string own = RoleOfGateway(core_.parts.name);
@@ -43,8 +28,8 @@ absl::Status Gateway::Recover(const std::string& gone) {
         // A takeover that the pool stored although the response was lost has this gateway's name, and no gateway serves
         // the episode.
         const bool own_name = episode.gateway() == core_.parts.name;
-        if (!alone && (own_name ? IsHere(episode.episode_id()) : stays)) continue;
-        const absl::Status status = alone ? GoOnAlone(episode.episode_id()) : TakeOver(episode);
+        if (!alone && (own_name ? open_.Find(episode.episode_id()) != nullptr : stays)) continue;
+        const absl::Status status = alone ? ContinueAlone(episode.episode_id()) : placement_.TakeOver(episode);
         if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway was faster
         ++(status.ok() ? taken : lost);
         if (!status.ok()) INGOT_RETURN_IF_ERROR(EndUnread(episode, status));
@@ -57,7 +42,7 @@ absl::Status Gateway::Recover(const std::string& gone) {
   return absl::OkStatus();
 }
 
-absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& why) {
+absl::Status Recovery::EndUnread(const v1::Episode& episode, const absl::Status& why) {
   if (base::IsTransientOrMoved(why)) return why;  // as on a full disk: it may be read later
   INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
             why.ToString());
@@ -73,31 +58,12 @@ absl::Status Gateway::EndUnread(const v1::Episode& episode, const absl::Status& 
   return absl::OkStatus();
 }
 
-absl::Status Gateway::GoOnAlone(const std::string& episode_id) {
+absl::Status Recovery::ContinueAlone(const std::string& episode_id) {
   v1::GetEpisodeRequest request;
   request.set_episode_id(episode_id);
   request.set_with_calls(true);
   INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->GetEpisode(request));
-  return GoOn(std::move(tree));
-}
-
-absl::Status Gateway::GoOn(v1::EpisodeTree tree) {
-  const std::chrono::nanoseconds age = AgeOf(tree);  // before a trunk's calls are among its own
-  INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
-  v1::EpisodeLimits limits = LimitsFor(tree.episode().limits());
-  limits.set_fork_at(tree.episode().limits().fork_at());
-  const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
-  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
-                                           core_.parts.clock->Now() - age, *core_.parts.clock);
-  std::shared_ptr<Episode> earlier;  // this gateway may have had it before another gateway took it for a while
-  {
-    base::MutexLock lock(mu_);
-    if (const auto found = by_id_.find(episode->id()); found != by_id_.end()) earlier = found->second;
-    by_id_[episode->id()] = episode;
-    by_key_[episode->key_hash()] = episode;
-  }
-  if (earlier != nullptr) earlier->MarkTaken();
-  return absl::OkStatus();
+  return placement_.Continue(std::move(tree));
 }
 
 }  // namespace ingot::gateway

@@ -1,11 +1,12 @@
-// Gateway: rewards and ends episodes, on request or after a deadline.
+#include "gateway/lifecycle/episode_ends.h"
+
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
-#include "gateway/gateway.h"
+#include "gateway/calls/chat_call.h"
 #include "tree/episode_return.h"
 
 namespace ingot::gateway {
@@ -42,20 +43,21 @@ v1::EpisodeEndResponse ResponseTo(const std::string& rejection) {
 
 }  // namespace
 
-absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request, const std::function<bool()>& client_gone) {
+absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
+                                        const std::function<bool()>& client_gone) {
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
     return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
   }
-  INGOT_ASSIGN_OR_RETURN(auto episode, FindByKey(request.episode_id(), request.api_key()));
+  INGOT_ASSIGN_OR_RETURN(auto episode, access_.FindByKey(request.episode_id(), request.api_key()));
   INGOT_RETURN_IF_ERROR(CheckRewards(request));
   // Before any wait for the pool: a reward that its client gave up on never follows the reward posted in its place.
   auto turn = episode->TakeRewardTurn(base::FromSeconds(core_.options.end_wait_s));
-  if (!turn.ok()) return Confirmed(episode, turn.status());
-  if (!episode->HoldsCalls(request)) INGOT_RETURN_IF_ERROR(SettleCalls(episode));
+  if (!turn.ok()) return fencing_.Confirmed(episode, turn.status());
+  if (!episode->HoldsCalls(request)) INGOT_RETURN_IF_ERROR(fencing_.SettleCalls(episode));
   const auto earned = episode->StartReward(request);
   if (!earned.ok()) {
     turn->reset();
-    return Confirmed(episode, earned.status());
+    return fencing_.Confirmed(episode, earned.status());
   }
   // Asked with the turn and a number in hand: what the client posts from now on is stored after this.
   if (client_gone != nullptr && client_gone()) {
@@ -67,36 +69,24 @@ absl::Status Gateway::RewardEpisode(const v1::EpisodeRewardRequest& request, con
   }
   if (stored.ok()) episode->CountReward(*earned);
   turn->reset();
-  return absl::IsAborted(stored) ? GiveUp(episode) : stored;
+  return absl::IsAborted(stored) ? fencing_.GiveUp(episode) : stored;
 }
 
-absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,
-                                    std::optional<double> reward, const std::map<std::string, double>& signals) {
-  v1::EpisodeRewardRequest request;
-  request.set_episode_id(episode_id);
-  request.set_api_key(api_key);
-  if (reward.has_value()) request.set_reward(*reward);
-  request.mutable_signals()->insert(signals.begin(), signals.end());
-  return RewardEpisode(request);
-}
-
-absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndRequest& request) {
+absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::EndEpisode(const v1::EpisodeEndRequest& request) {
   if (!tree::IsEnd(request.state())) {
     return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed, fenced or forked");
   }
   INGOT_RETURN_IF_ERROR(CheckText("detail", request.detail()));
   INGOT_RETURN_IF_ERROR(CheckText("cause", request.cause()));
   const std::string detail = base::CutText(request.detail(), kMaxDetail);
-  auto episode = FindByKey(request.episode_id(), request.api_key());
+  auto episode = access_.FindByKey(request.episode_id(), request.api_key());
   if (!episode.ok()) {
     if (HttpStatusOf(episode.status()) != 410) return episode.status();
-    base::MutexLock lock(mu_);
-    const auto key = ended_keys_.find(request.episode_id());
-    const auto ended = key == ended_keys_.end() ? ended_by_key_.end() : ended_by_key_.find(key->second);
-    const bool same = ended != ended_by_key_.end() && ended->second.state == request.state();
+    const std::optional<EndedEpisode> ended = open_.EndOf(request.episode_id());
+    const bool same = ended.has_value() && ended->state == request.state();
     const bool by_default = request.has_unless_rewarded() && same &&
-                            ended->second.detail == base::CutText(request.unless_rewarded().detail(), kMaxDetail);
-    if (by_default || (same && ended->second.detail == detail)) return ResponseTo(ended->second.rejection);
+                            ended->detail == base::CutText(request.unless_rewarded().detail(), kMaxDetail);
+    if (by_default || (same && ended->detail == detail)) return ResponseTo(ended->rejection);
     return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
   }
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
@@ -115,7 +105,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::EndEpisode(const v1::EpisodeEndR
   return End(*episode, asked, false);
 }
 
-absl::Status Gateway::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) {
+absl::Status EpisodeEnds::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) {
   if (core_.parts.pool == nullptr) {
     if (end.has_unless_rewarded()) {
       end.set_reward(end.unless_rewarded().reward());
@@ -163,7 +153,7 @@ absl::Status Gateway::StoreEnd(v1::StoreEndRequest& end, std::string& rejected) 
   return absl::OkStatus();
 }
 
-absl::Status Gateway::ReportEnd(const Episode& episode, const v1::StoreEndRequest& end, std::string& rejected) {
+absl::Status EpisodeEnds::ReportEnd(const Episode& episode, const v1::StoreEndRequest& end, std::string& rejected) {
   if (!episode.admitted()) return absl::OkStatus();
   v1::ReportEpisodeEndRequest ended = MakeEnded(episode.record(), end.state(), tree::ReturnOf(end), end.detail());
   ended.set_before_first_call(core_.counters.handed_over == 0);
@@ -174,19 +164,18 @@ absl::Status Gateway::ReportEnd(const Episode& episode, const v1::StoreEndReques
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episode>& episode,
-                                                    const Episode::AskedEnd& asked, bool free_key) {
+absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Episode>& episode,
+                                                        const Episode::AskedEnd& asked, bool free_key) {
   const auto timeout = base::FromSeconds(core_.options.end_wait_s);
   const bool finishes = asked.state == v1::EPISODE_FINISHED && !asked.unless_rewarded.has_value();
   if (finishes || asked.finish_if_judged) {
-    if (const absl::Status read = ReadReward(episode); !read.ok()) {
-      base::MutexLock lock(mu_);
-      if (asked.finish_if_judged && !episode->taken()) unread_ends_.insert_or_assign(episode->id(), asked);
+    if (const absl::Status read = fencing_.ReadReward(episode); !read.ok()) {
+      if (asked.finish_if_judged) open_.NoteUnreadEnd(*episode, asked);
       return read;
     }
   }
   absl::StatusOr<Episode::End> started = episode->StartEnd(asked, timeout);
-  if (!started.ok()) return Confirmed(episode, started.status());
+  if (!started.ok()) return fencing_.Confirmed(episode, started.status());
   Episode::End end = *std::move(started);
   if (end.already) return ResponseTo(end.rejection);
   for (const auto& call : end.in_flight) {
@@ -196,7 +185,7 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
   std::string by_pool, by_scheduler;  // why they reject the end for good
   absl::Status status = episode->WaitForCalls(timeout);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
-  if (absl::IsAborted(status)) status = GiveUp(episode);
+  if (absl::IsAborted(status)) status = fencing_.GiveUp(episode);
   if (status.ok()) status = ReportEnd(*episode, end.request, by_scheduler);
   if (status.ok()) {
     const v1::EpisodeState state = end.request.state();
@@ -204,8 +193,8 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
        : state == v1::EPISODE_FORKED ? core_.counters.episodes_forked
        : state == v1::EPISODE_FENCED ? core_.counters.episodes_fenced
                                      : core_.counters.episodes_failed);
-    snapshots_.Forget(episode->id());
-    Remove(episode, {episode->id(), state, WithoutRejection(end.request.detail()), end.rejection}, free_key);
+    desk_.Forget(episode->id());
+    open_.Remove(*episode, {episode->id(), state, WithoutRejection(end.request.detail()), end.rejection}, free_key);
   }
   episode->FinishEnd(status.ok());
   INGOT_RETURN_IF_ERROR(status);
@@ -218,87 +207,17 @@ absl::StatusOr<v1::EpisodeEndResponse> Gateway::End(const std::shared_ptr<Episod
                   absl::StrCat("the end of episode ", episode->id(), " is rejected: ", by_pool));
 }
 
-void Gateway::Remove(const std::shared_ptr<Episode>& episode, EndedEpisode ended, bool free_key) {
-  base::MutexLock lock(mu_);
-  unread_ends_.erase(episode->id());
-  by_id_.erase(episode->id());
-  by_key_.erase(episode->key_hash());
-  RememberEnd(episode->key_hash(), std::move(ended), free_key);
-}
-
-void Gateway::RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key) {
-  if (!ended_keys_.try_emplace(ended.episode_id, key_hash).second) return;
-  ended_order_.push_back(ended.episode_id);
-  if (!free_key) ended_by_key_[key_hash] = std::move(ended);
-  while (ended_order_.size() > kMaxRememberedEnds) {
-    const auto oldest = ended_keys_.find(ended_order_.front());
-    const auto by_key = ended_by_key_.find(oldest->second);
-    if (by_key != ended_by_key_.end() && by_key->second.episode_id == oldest->first) ended_by_key_.erase(by_key);
-    ended_keys_.erase(oldest);
-    ended_order_.pop_front();
-  }
-}
-
-// Remembers an end that an earlier gateway stored, or that was forgotten here.
-void Gateway::RecallEnd(const std::string& episode_id) {
-  if (core_.parts.pool == nullptr) return;
-  v1::GetEpisodeRequest request;
-  request.set_episode_id(episode_id);
-  const auto stored = core_.parts.pool->GetEpisode(request);
-  if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
-  const v1::Episode& episode = stored->episode();
-  base::MutexLock lock(mu_);
-  RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRejection(episode.detail()), ""},
-              /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
-}
-
-// Ends episodes that passed a deadline or were idle too long, and tries failed ends again.
-void Gateway::EndIdle() {
-  const auto now = core_.parts.clock->Now();
-  struct Due {
-    std::shared_ptr<Episode> episode;
-    Episode::AskedEnd asked;
-    int tries = 0;  // that failed
-  };
-  std::vector<Due> due;
-  {
-    base::MutexLock lock(mu_);
-    if (shutdown_) return;
-    for (const auto& [id, episode] : by_id_) {
-      if (ending_.contains(id) || episode->taken()) continue;
-      if (auto unfinished = episode->unfinished_end()) {
-        due.push_back({episode, unfinished->asked, unfinished->tries});
-      } else if (const auto unread = unread_ends_.find(id); unread != unread_ends_.end()) {
-        due.push_back({episode, unread->second});
-      } else {
-        const double limit = episode->session() ? kSessionIdleS : core_.options.episode_idle_s;
-        const bool late = episode->past_deadline(now);
-        const bool silent = limit > 0 && episode->idle() && now - episode->last_activity() > base::FromSeconds(limit);
-        if (!late && !silent) continue;
-        const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
-        due.push_back({episode,
-                       {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
-                        .detail = late ? absl::StrCat("its deadline of ", episode->deadline_s(), " s has passed")
-                                       : absl::StrCat("no call for longer than ", limit, " s"),
-                        .finish_if_judged = !late && !served}});
-      }
-      ending_.insert(id);
-    }
-  }
-  for (const Due& one : due) {
-    const auto release = [this, id = one.episode->id()] {
-      base::MutexLock lock(mu_);
-      ending_.erase(id);
-    };
-    const absl::Status queued = core_.workers.TryPost([this, one, release] {
-      const absl::Status status = End(one.episode, one.asked, one.episode->session()).status();
-      if (!status.ok() && one.tries % kReportTries == 1) {
-        INGOT_LOG(warn, "episode {} could not be ended, tried again each second: {}", one.episode->id(),
+void EpisodeEnds::EndDue() {
+  for (const OpenEpisodes::DueEnd& due : open_.TakeDueEnds(core_.parts.clock->Now())) {
+    const absl::Status queued = core_.workers.TryPost([this, due] {
+      const absl::Status status = End(due.episode, due.asked, due.episode->session()).status();
+      if (!status.ok() && due.tries % kReportTries == 1) {
+        INGOT_LOG(warn, "episode {} could not be ended, tried again each second: {}", due.episode->id(),
                   status.ToString());
       }
-      release();
+      open_.ReleaseDueEnd(due.episode->id());
     });
-    if (!queued.ok()) release();  // the next tick tries again
+    if (!queued.ok()) open_.ReleaseDueEnd(due.episode->id());  // the next tick tries again
   }
 }
 

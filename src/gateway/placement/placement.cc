@@ -1,15 +1,13 @@
-// Gateway: finds which of several gateways serves an episode, or takes over the episode.
-//
-//   pool: Episode.gateway = "gateway-1:..." ──▶ is it there, and does it answer that it serves the episode?
-//                                                yes: the request is forwarded to it (http_forward.h)
-//                                                no:  TakeOverEpisode under the next token; its later writes fail
+#include "gateway/placement/placement.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
 #include "gateway/api/api_error.h"
 #include "gateway/episodes/episode_key.h"
-#include "gateway/gateway.h"
+#include "gateway/episodes/episode_limits.h"
+#include "gateway/episodes/recorded_calls.h"
 
 namespace ingot::gateway {
 namespace {
@@ -17,84 +15,39 @@ namespace {
 constexpr std::chrono::seconds kSilence(5);  // how long a gateway that did not answer is not asked again
 constexpr int kTries = 3;                    // to take over an episode that other gateways take at the same time
 
+// A lower bound on an episode's age: the times of its calls are counted from its opening by monotonic clocks. This
+// machine's wall clock may have been set since, or may differ from the clock of the gateway that opened it.
+std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
+  const int64_t opened = tree.episode().opened_unix_ns();
+  int64_t reached = opened;
+  for (const v1::Call& call : tree.calls()) {
+    reached = std::max({reached, call.times().arrival_unix_ns(), call.times().end_unix_ns()});
+  }
+  return std::chrono::nanoseconds(reached - opened);
+}
+
 }  // namespace
 
-std::shared_ptr<Episode> Gateway::UnlessTaken(const std::shared_ptr<Episode>& episode) {
-  if (!episode->taken()) return episode;
-  ++losses_;
-  unread_ends_.erase(episode->id());
-  const auto by_id = by_id_.find(episode->id());
-  if (by_id != by_id_.end() && by_id->second == episode) by_id_.erase(by_id);
-  const auto by_key = by_key_.find(episode->key_hash());
-  if (by_key != by_key_.end() && by_key->second == episode) by_key_.erase(by_key);
-  return nullptr;
-}
-
-std::shared_ptr<Episode> Gateway::FindOpen(const std::string& episode_id) {
-  const auto found = by_id_.find(episode_id);
-  return found == by_id_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
-}
-
-std::shared_ptr<Episode> Gateway::FindOpenByHash(const std::string& key_hash) {
-  const auto found = by_key_.find(key_hash);
-  return found == by_key_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
-}
-
-bool Gateway::IsHere(const std::string& episode_id) {
-  base::MutexLock lock(mu_);
-  return FindOpen(episode_id) != nullptr;
-}
-
-int64_t Gateway::Losses() const {
-  base::MutexLock lock(mu_);
-  return losses_;
-}
-
-bool Gateway::MayBeElsewhere(const Caller& caller) {
+bool Placement::MayBeElsewhere(const Caller& caller) {
   if (core_.parts.peers == nullptr || core_.parts.pool == nullptr) return false;
-  if (!caller.episode.empty()) {
-    base::MutexLock lock(mu_);
-    return FindOpen(caller.episode) == nullptr && !ended_keys_.contains(caller.episode);
-  }
-  if (caller.api_key.empty() || IsAdmin(caller.api_key)) return false;
-  const KeyHashes hashes(caller.api_key);
-  base::MutexLock lock(mu_);
-  return FindOpenByHash(hashes.as_caller) == nullptr && FindOpenByHash(hashes.as_owner) == nullptr &&
-         !ended_by_key_.contains(hashes.as_caller) && !ended_by_key_.contains(hashes.as_owner);
+  if (!caller.episode.empty()) return open_.IsUnknown(caller.episode);
+  if (caller.api_key.empty() || core_.admin_key.Is(caller.api_key)) return false;
+  return open_.IsUnknown(KeyHashes(caller.api_key));
 }
 
-absl::StatusOr<std::string> Gateway::Place(const Caller& caller) {
+absl::StatusOr<std::string> Placement::Place(const Caller& caller) {
   if (!MayBeElsewhere(caller)) return std::string();
   return caller.episode.empty() ? PlaceByKey(caller.api_key) : PlaceById(caller.episode);
 }
 
-void Gateway::EnterPlacing(const std::string& episode_id) {
-  while (placing_.contains(episode_id)) changed_.Wait(mu_);
-  placing_.insert(episode_id);
-}
-
-void Gateway::LeavePlacing(const std::string& episode_id) {
-  base::MutexLock lock(mu_);
-  placing_.erase(episode_id);
-  changed_.SignalAll();
-}
-
-absl::StatusOr<std::string> Gateway::PlaceById(const std::string& episode_id) {
-  {
-    base::MutexLock lock(mu_);
-    EnterPlacing(episode_id);
-    if (FindOpen(episode_id) != nullptr || ended_keys_.contains(episode_id)) {
-      placing_.erase(episode_id);
-      changed_.SignalAll();
-      return std::string();
-    }
-  }
+absl::StatusOr<std::string> Placement::PlaceById(const std::string& episode_id) {
+  if (!open_.EnterPlacingIfUnknown(episode_id)) return std::string();
   absl::StatusOr<std::string> place = FindPlace(episode_id);
-  LeavePlacing(episode_id);
+  open_.LeavePlacing(episode_id);
   return place;
 }
 
-absl::StatusOr<std::string> Gateway::FindPlace(const std::string& episode_id) {
+absl::StatusOr<std::string> Placement::FindPlace(const std::string& episode_id) {
   v1::GetEpisodeRequest get;
   get.set_episode_id(episode_id);
   for (int i = 0; i < kTries; ++i) {
@@ -115,7 +68,7 @@ absl::StatusOr<std::string> Gateway::FindPlace(const std::string& episode_id) {
   return EpisodeElsewhere(episode_id);
 }
 
-bool Gateway::AnswersFor(const std::string& role, const std::string& episode_id) {
+bool Placement::AnswersFor(const std::string& role, const std::string& episode_id) {
   const auto present = core_.parts.peers->Present();
   if (present.ok() && std::find(present->begin(), present->end(), role) == present->end()) return false;
   v1::ServesRequest question;
@@ -124,7 +77,7 @@ bool Gateway::AnswersFor(const std::string& role, const std::string& episode_id)
   return answer.ok() && !answer->episode_id().empty();
 }
 
-absl::StatusOr<v1::ServesResponse> Gateway::Ask(const std::string& role, const v1::ServesRequest& question) {
+absl::StatusOr<v1::ServesResponse> Placement::Ask(const std::string& role, const v1::ServesRequest& question) {
   const base::Clock& clock = *core_.parts.clock;
   {
     base::MutexLock lock(mu_);
@@ -142,7 +95,7 @@ absl::StatusOr<v1::ServesResponse> Gateway::Ask(const std::string& role, const v
   return answer;
 }
 
-absl::StatusOr<std::string> Gateway::PlaceOpening(const std::string& idempotency_key) {
+absl::StatusOr<std::string> Placement::PlaceOpening(const std::string& idempotency_key) {
   const std::string key = OwnerKeyOf(idempotency_key);
   if (!MayBeElsewhere({.api_key = key, .episode = {}})) return std::string();
   const KeyPlace place = AskForKey(key);
@@ -151,7 +104,11 @@ absl::StatusOr<std::string> Gateway::PlaceOpening(const std::string& idempotency
   return place.role.empty() && !place.all_answered ? PlaceByPool(key) : place.role;
 }
 
-Gateway::KeyPlace Gateway::AskForKey(const std::string& key) {
+std::string Placement::AskWhoServes(const std::string& key) {
+  return core_.parts.peers == nullptr ? "" : AskForKey(key).role;
+}
+
+Placement::KeyPlace Placement::AskForKey(const std::string& key) {
   const std::vector<std::string> others = core_.parts.peers->Others();
   if (others.empty()) return {.role = "", .episode_id = "", .all_answered = true};
   const auto present = core_.parts.peers->Present();
@@ -176,49 +133,68 @@ Gateway::KeyPlace Gateway::AskForKey(const std::string& key) {
 
 // Another gateway answers from its memory, so the pool decides about the episode that it names. An answer "none" is
 // true for a gateway that answers: an episode that it lost is in the memory of the gateway that took it.
-absl::StatusOr<std::string> Gateway::PlaceByKey(const std::string& key) {
+absl::StatusOr<std::string> Placement::PlaceByKey(const std::string& key) {
   const KeyPlace place = AskForKey(key);
   if (!place.episode_id.empty()) return PlaceById(place.episode_id);
   return place.all_answered ? std::string() : PlaceByPool(key);
 }
 
-absl::StatusOr<std::string> Gateway::PlaceByPool(const std::string& key) {
+absl::StatusOr<std::string> Placement::PlaceByPool(const std::string& key) {
   const KeyHashes hashes(key);
   INGOT_ASSIGN_OR_RETURN(const std::string episode_id, key_search_.Find({hashes.as_owner, hashes.as_caller}));
   return episode_id.empty() ? std::string() : PlaceById(episode_id);
 }
 
-absl::Status Gateway::TakeOver(const v1::Episode& episode) {
-  {
-    base::MutexLock lock(mu_);
-    EnterPlacing(episode.episode_id());
-  }
+absl::Status Placement::TakeOver(const v1::Episode& episode) {
+  open_.EnterPlacing(episode.episode_id());
   const absl::Status taken = TakeAlone(episode);
-  LeavePlacing(episode.episode_id());
+  open_.LeavePlacing(episode.episode_id());
   return taken;
 }
 
-absl::Status Gateway::TakeAlone(const v1::Episode& episode) {
-  {
-    base::MutexLock lock(mu_);
-    const auto here = FindOpen(episode.episode_id());
-    if (here != nullptr && here->gateway_token() > episode.gateway_token()) return absl::OkStatus();
+absl::Status Placement::TakeAlone(const v1::Episode& episode) {
+  if (const auto here = open_.Find(episode.episode_id());
+      here != nullptr && here->gateway_token() > episode.gateway_token()) {
+    return absl::OkStatus();
   }
   v1::TakeOverEpisodeRequest take;
   take.set_episode_id(episode.episode_id());
   take.set_gateway(core_.parts.name);
   take.set_gateway_token(episode.gateway_token() + 1);
   INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, core_.parts.pool->TakeOverEpisode(take));
-  INGOT_RETURN_IF_ERROR(GoOn(std::move(tree)));
+  INGOT_RETURN_IF_ERROR(Continue(std::move(tree)));
   ++core_.counters.episodes_taken;
   return absl::OkStatus();
 }
 
-v1::ServesResponse Gateway::Serves(const v1::ServesRequest& request) {
+void Placement::RecallEnd(const std::string& episode_id) {
+  if (core_.parts.pool == nullptr) return;
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(episode_id);
+  const auto stored = core_.parts.pool->GetEpisode(request);
+  if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
+  const v1::Episode& episode = stored->episode();
+  open_.RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRejection(episode.detail()), ""},
+                    /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
+}
+
+absl::Status Placement::Continue(v1::EpisodeTree tree) {
+  const std::chrono::nanoseconds age = AgeOf(tree);  // before a trunk's calls are among its own
+  INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
+  v1::EpisodeLimits limits = LimitsFor(core_.options, tree.episode().limits());
+  limits.set_fork_at(tree.episode().limits().fork_at());
+  const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
+  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
+                                           core_.parts.clock->Now() - age, *core_.parts.clock);
+  const auto earlier = open_.Replace(episode);
+  if (earlier != nullptr) earlier->MarkTaken();
+  return absl::OkStatus();
+}
+
+v1::ServesResponse Placement::Serves(const v1::ServesRequest& request) {
   v1::ServesResponse response;
-  base::MutexLock lock(mu_);
   const auto episode =
-      request.episode_id().empty() ? FindOpenByHash(request.key_hash()) : FindOpen(request.episode_id());
+      request.episode_id().empty() ? open_.FindByHash(request.key_hash()) : open_.Find(request.episode_id());
   if (episode != nullptr) response.set_episode_id(episode->id());
   return response;
 }

@@ -1,0 +1,70 @@
+#include "gateway/lifecycle/episode_access.h"
+
+#include "gateway/api/api_error.h"
+#include "gateway/episodes/episode_key.h"
+
+namespace ingot::gateway {
+
+absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindByKey(const std::string& episode_id,
+                                                                  const std::string& key) {
+  const int64_t losses = open_.losses();
+  INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, placement_.Place({.api_key = {}, .episode = episode_id}));
+  if (!elsewhere.empty()) return EpisodeElsewhere(episode_id, elsewhere);
+  if (open_.Look(episode_id).none()) placement_.RecallEnd(episode_id);
+  const OpenEpisodes::Known known = open_.Look(episode_id);
+  if (known.none()) {
+    if (losses != known.losses) return EpisodeElsewhere(episode_id);  // perhaps lost since it was placed
+    return ApiError(404, "episode_not_found", "", "there is no such episode");
+  }
+  if (key.empty()) {
+    return ApiError(401, "invalid_api_key", "", "the key of the episode's owner is needed: Authorization: Bearer KEY");
+  }
+  const KeyHashes hashes(key);
+  if (!core_.admin_key.Is(key) && hashes.as_owner != known.key_hash) {
+    return ApiError(403, "invalid_api_key", "",
+                    hashes.as_caller == known.key_hash
+                        ? "this key of the episode calls models only: rewarding and ending it needs its owner's"
+                        : "the API key is not this episode's");
+  }
+  if (known.open == nullptr) return EpisodeOver(episode_id);
+  return known.open;
+}
+
+absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller& caller) {
+  if (core_.admin_key.Is(caller.api_key)) {
+    return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
+  }
+  const int64_t losses = open_.losses();
+  INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, placement_.Place(caller));
+  if (!elsewhere.empty()) return EpisodeElsewhere(caller.episode, elsewhere);
+  const KeyHashes hashes(caller.api_key);
+  if (!caller.episode.empty()) {
+    const OpenEpisodes::Known known = open_.Look(caller.episode);
+    if (known.none()) {
+      if (losses != known.losses) return EpisodeElsewhere(caller.episode);
+      return ApiError(404, "episode_not_found", "", "the URL names no open episode");
+    }
+    if (caller.api_key.empty()) {
+      return ApiError(401, "invalid_api_key", "",
+                      "no API key was sent: send the episode's key (Authorization: Bearer KEY), or call /s/KEY/v1");
+    }
+    if (hashes.as_owner != known.key_hash && hashes.as_caller != known.key_hash) {
+      return ApiError(403, "invalid_api_key", "", "the API key is not for the URL's episode: send that episode's key");
+    }
+    if (known.open == nullptr) return EpisodeOver(caller.episode);
+    return known.open;
+  }
+  const OpenEpisodes::Known known = open_.Look(hashes);
+  if (known.open != nullptr) return known.open;
+  if (!known.ended.empty()) return EpisodeOver(known.ended);
+  if (losses != known.losses) return EpisodeElsewhere("of this key");
+  const bool serving = core_.parts.admission == nullptr;
+  if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) return nullptr;
+  if (caller.api_key.empty()) {
+    return ApiError(401, "invalid_api_key", "", "no API key was sent: send an episode's key, or call /s/KEY/v1");
+  }
+  return ApiError(401, "invalid_api_key", "",
+                  "no open episode has this API key: open one with POST /ingot/v1/episodes");
+}
+
+}  // namespace ingot::gateway

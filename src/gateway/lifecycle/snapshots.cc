@@ -1,0 +1,118 @@
+#include "gateway/lifecycle/snapshots.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "gateway/api/api_error.h"
+#include "gateway/episodes/recorded_calls.h"
+#include "gateway/lifecycle/trunks.h"
+
+namespace ingot::gateway {
+namespace {
+
+constexpr int64_t kMostWaitMs = 60'000;
+constexpr std::chrono::seconds kRoomWait(5);  // for a part of files
+
+}  // namespace
+
+void Snapshots::AskForFork(Episode& episode) {
+  const auto place = episode.TakeForkPlace();
+  if (!place.has_value()) return;
+  v1::NextSnapshotResponse ask;
+  ask.set_episode_id(episode.id());
+  ask.set_snapshot_id(SnapshotId(episode.id(), place->calls));
+  ask.set_ends(true);
+  desk_.Post(episode.record().runner(), ask);
+}
+
+absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1::EpisodeSnapshotRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const auto episode, access_.FindByKey(request.episode_id(), request.api_key()));
+  if (episode->record().runner().empty()) {
+    return ApiError(409, "no_room", "",
+                    absl::StrCat("the agent of episode ", episode->id(),
+                                 " was started elsewhere: Ingot holds neither its folder nor its HOME"));
+  }
+  if (episode->record().purpose() != v1::PURPOSE_TRAIN) {
+    return ApiError(409, "no_group", "", "only training episodes can be forked");
+  }
+  const auto timeout = base::FromSeconds(core_.options.end_wait_s);
+  const absl::StatusOr<Episode::Place> place = episode->ShutGate(timeout);
+  if (!place.ok()) return fencing_.Confirmed(episode, place.status());
+  v1::NextSnapshotResponse ask;
+  ask.set_episode_id(episode->id());
+  ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
+  desk_.Post(episode->record().runner(), ask);
+  const absl::Status taken = desk_.Await(ask.snapshot_id(), core_.parts.clock->Now() + timeout);
+  // If another gateway serves the episode, the closed gate here does not stop calls.
+  const absl::Status served = fencing_.CheckServed(episode);
+  episode->OpenGate();
+  INGOT_RETURN_IF_ERROR(served);
+  if (absl::IsFailedPrecondition(taken)) {
+    return ApiError(409, "no_snapshot", "", absl::StrCat("the snapshot of the episode failed: ", taken.message()));
+  }
+  INGOT_RETURN_IF_ERROR(taken);
+  v1::EpisodeSnapshotResponse response;
+  response.mutable_snapshot()->set_episode_id(episode->id());
+  response.mutable_snapshot()->set_call_id(place->call_id);
+  response.mutable_snapshot()->set_snapshot_id(ask.snapshot_id());
+  return response;
+}
+
+absl::StatusOr<v1::NextSnapshotResponse> Snapshots::NextSnapshot(const v1::NextSnapshotRequest& request) {
+  INGOT_RETURN_IF_ERROR(core_.admin_key.Check(request.admin_key()));
+  const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, kMostWaitMs));
+  const auto deadline = core_.parts.clock->Now() + wait;
+  while (true) {
+    const auto left = std::max(deadline - core_.parts.clock->Now(), std::chrono::nanoseconds(0));
+    const auto ask = desk_.Next(request.runner(), left);
+    if (!ask.has_value()) return v1::NextSnapshotResponse();
+    if (ask->transfer_id().empty() && fencing_.IsServed(ask->episode_id())) return *ask;
+    if (!ask->transfer_id().empty() && transfers_.Find(ask->transfer_id()) != nullptr) return *ask;
+    desk_.ForgetTransfer(ask->transfer_id());  // its reader went away
+  }
+}
+
+absl::Status Snapshots::SnapshotTaken(const v1::SnapshotTakenRequest& request) {
+  INGOT_RETURN_IF_ERROR(core_.admin_key.Check(request.admin_key()));
+  return desk_.Taken(request);
+}
+
+absl::StatusOr<std::shared_ptr<FileTransfer>> Snapshots::ReadSnapshotFiles(const Caller& caller,
+                                                                           std::function<void()> wake) {
+  if (caller.api_key.empty()) return ApiError(401, "invalid_api_key", "", "no API key was sent: the episode's key");
+  INGOT_ASSIGN_OR_RETURN(const auto episode, core_.admin_key.Is(caller.api_key)
+                                                 ? access_.FindByKey(caller.episode, caller.api_key)
+                                                 : access_.FindForCall(caller));
+  if (episode == nullptr || !episode->record().has_fork()) {
+    return ApiError(404, "no_files", "", "the episode does not start from a snapshot, so it has no snapshot files");
+  }
+  const v1::EpisodeFork& fork = episode->record().fork();
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, ReadTrunk(core_.parts.pool, fork.episode_id()));
+  if (trunk.episode().runner().empty()) {
+    return ApiError(409, "no_room", "",
+                    "the agent of the snapshot's episode was started elsewhere, and its files are there");
+  }
+  INGOT_ASSIGN_OR_RETURN(auto transfer, transfers_.Open(std::move(wake)));
+  v1::NextSnapshotResponse ask;
+  ask.set_episode_id(episode->id());
+  ask.set_snapshot_id(fork.snapshot_id());
+  ask.set_transfer_id(transfer->id());
+  desk_.Post(trunk.episode().runner(), ask);
+  return transfer;
+}
+
+absl::Status Snapshots::SendSnapshotFiles(const v1::SnapshotFilesPart& part) {
+  INGOT_RETURN_IF_ERROR(core_.admin_key.Check(part.admin_key()));
+  const auto transfer = transfers_.Find(part.transfer_id());
+  desk_.ForgetTransfer(part.transfer_id());
+  if (transfer == nullptr) return absl::NotFoundError("the reader of these files is gone");
+  return transfer->Put(part, kRoomWait);
+}
+
+void Snapshots::Close() {
+  desk_.Close();
+  transfers_.Close();
+}
+
+}  // namespace ingot::gateway

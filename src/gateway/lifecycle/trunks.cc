@@ -1,0 +1,47 @@
+#include "gateway/lifecycle/trunks.h"
+
+#include <optional>
+
+#include "gateway/api/api_error.h"
+#include "gateway/episodes/recorded_calls.h"
+
+namespace ingot::gateway {
+
+absl::StatusOr<v1::EpisodeTree> ReadTrunk(datapool::Client* pool, const std::string& episode_id) {
+  if (pool == nullptr) return absl::FailedPreconditionError("this gateway has no pool");
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode_id);
+  get.set_with_calls(true);
+  return pool->GetEpisode(get);
+}
+
+absl::Status AskAsFork(datapool::Client* pool, const std::string& snapshot_id, v1::Episode& record,
+                       v1::AdmitRequest& ask) {
+  const auto place = PlaceOfSnapshot(snapshot_id);
+  if (!place.ok()) return BadRequest("from_snapshot", std::string(place.status().message()));
+  const auto trunk = ReadTrunk(pool, place->episode_id);
+  if (absl::IsNotFound(trunk.status()) || absl::IsFailedPrecondition(trunk.status())) {
+    return ApiError(404, "snapshot_not_found", "from_snapshot",
+                    absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
+  }
+  INGOT_RETURN_IF_ERROR(trunk.status());
+  if (trunk->episode().purpose() != v1::PURPOSE_TRAIN) {
+    return ApiError(409, "no_group", "from_snapshot", "only training episodes have a group that others can join");
+  }
+  *record.mutable_fork() = ForkOf(*trunk, place->calls);
+  ask.clear_task();
+  ask.set_sample_of(trunk->episode().ref().group_id());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Episode::EarlierCalls> JoinTrunk(datapool::Client* pool, v1::Episode& record) {
+  if (record.fork().snapshot_id().empty()) {  // the scheduler names only the trunk
+    INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, ReadTrunk(pool, record.fork().episode_id()));
+    *record.mutable_fork() = ForkOf(trunk, std::nullopt);
+  }
+  v1::EpisodeTree tree;
+  *tree.mutable_episode() = record;
+  return EarlierCallsOf(*pool, tree);
+}
+
+}  // namespace ingot::gateway
