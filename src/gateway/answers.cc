@@ -73,7 +73,7 @@ void Answers::NoteAnswer(const Caller& caller, const absl::Status& status) {
   if (!caller.episode.empty()) {
     episode = open_.Look(caller.episode).open;
     // Requests of others who know the id say nothing about its agent.
-    const std::string own = episode != nullptr ? episode->key_hash() : "";
+    const std::string own = episode != nullptr ? episode->record().key_hash() : "";
     const bool is_own = own == hashes.as_owner || own == hashes.as_caller;
     if (caller.api_key.empty() ? HttpStatusOf(status) == 401 : !is_own && !core_.admin_key.Is(caller.api_key)) return;
   } else if (!caller.api_key.empty()) {

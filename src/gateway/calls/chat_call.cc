@@ -24,7 +24,7 @@ void ChatCall::Fail(absl::Status why) { Done(std::move(why)); }
 
 void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   plan_ = std::move(plan);
-  const auto room = setup_.episode->TakeTokens(static_cast<int64_t>(plan_->ids.size()));
+  const auto room = setup_.episode->tokens().Take(static_cast<int64_t>(plan_->ids.size()), setup_.episode->id());
   if (!room.ok()) return Done(room.status());
   took_tokens_ = true;
   sampling_ = PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
@@ -286,7 +286,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<SegmentRef>
 absl::Status ChatCall::Append(const v1::Call& record, const std::vector<SegmentRef>& sampled) {
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
-  request.set_gateway_token(setup_.episode->gateway_token());
+  request.set_gateway_token(setup_.episode->record().gateway_token());
   // The segments of the parent's path were stored with earlier calls.
   if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
   for (const SegmentRef& ref : plan_->refs) *request.add_segments() = *ref.segment;
@@ -325,8 +325,8 @@ void ChatCall::CountTokens(const absl::Status& status) {
     base::MutexLock lock(mu_);
     sampled = generation_.size();
   }
-  if (sampled > 0 || status.ok()) return setup_.episode->CountSampled(sampled);
-  setup_.episode->ReturnPrompt(static_cast<int64_t>(plan_->ids.size()));
+  if (sampled > 0 || status.ok()) return setup_.episode->tokens().CountSampled(sampled);
+  setup_.episode->tokens().ReturnPrompt(static_cast<int64_t>(plan_->ids.size()));
 }
 
 void ChatCall::Count(const absl::Status& status, bool aborted) {

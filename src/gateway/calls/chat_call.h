@@ -88,7 +88,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
 
   // Written before the engine starts, read-only afterwards.
   int32_t sequence_ = -1;     // -1 = not entered
-  bool took_tokens_ = false;  // Episode::TakeTokens succeeded
+  bool took_tokens_ = false;  // TokenBudget::Take succeeded
   std::shared_ptr<const PromptPlan> plan_;
   v1::SamplingParams sampling_;
   bool queued_ = false;  // it was handed to the engine

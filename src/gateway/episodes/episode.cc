@@ -1,17 +1,15 @@
 #include "gateway/episodes/episode.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "gateway/api/api_error.h"
+#include "gateway/episodes/episode_limits.h"
 
 namespace ingot::gateway {
 namespace {
 
 // The longest wait for the record of a call that a request may continue: a few writes of the pool.
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
-constexpr char kLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
 
 }  // namespace
 
@@ -30,23 +28,23 @@ absl::Status EpisodeSealed(const std::string& episode_id) {
                   absl::StrCat("episode ", episode_id, " was ended while this call was in flight"));
 }
 
-Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
-                 std::chrono::nanoseconds opened, const base::Clock& clock)
-    : Episode(std::move(record), std::move(limits), admitted, false, opened, clock) {
+Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session,
+                 std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock)
+    : record_(std::move(record)),
+      limits_(std::move(limits)),
+      admitted_(admitted),
+      session_(session),
+      clock_(clock),
+      opened_(opened),
+      gate_(limits_.fork_at()),
+      last_activity_(opened),
+      tokens_(session ? 0 : limits_.max_tokens(), earlier.has_value() ? earlier->tokens : 0) {
+  if (!earlier.has_value()) return;
   base::MutexLock lock(mu_);
-  history_ = std::move(recorded.history);
-  next_sequence_ = recorded.next_sequence;
-  tokens_ = recorded.tokens;
-  recorded_ = std::move(recorded.calls);
-  trunk_calls_ = std::move(recorded.trunk_calls);
-  first_sequence_ = recorded.first_sequence;
-  first_turn_ = recorded.first_turn;
-  unrecorded_ = recorded.unrecorded;
-  reward_number_ = record_.reward_number();
-  if (record_.has_reward()) earned_.set_reward(record_.reward());
-  *earned_.mutable_signals() = record_.signals();
-  *earned_.mutable_facts() = record_.facts();
-  *earned_.mutable_call_rewards() = record_.call_rewards();
+  history_ = std::move(earlier->history);
+  trunk_calls_ = std::move(earlier->trunk_calls);
+  numbers_ = CallNumbers(std::move(earlier->numbers));
+  earned_ = EarnedRewards(record_);
   last_activity_ = clock.Now();
 }
 
@@ -54,104 +52,55 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
   base::MutexLock lock(mu_);
   if (state_ != State::kOpen) return EpisodeOver(id());
   const int max_calls = limits_.max_calls();
-  if (CallsMade() >= max_calls && !session_) {
-    return ApiError(400, kLimit, "",
+  if (numbers_.made() >= max_calls && !session_) {
+    return ApiError(400, kEpisodeLimit, "",
                     absl::StrCat("episode ", id(), " has made ", max_calls,
                                  " calls, its limit (max_calls): it takes no more, end it"));
   }
   if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();
     ++epoch_;
-    // The places of the calls after one in flight depend on whether it is recorded: they are kept.
-    const int32_t kept = pending_.empty() ? next_sequence_ : *pending_.begin();
-    const auto forget = [kept](auto& calls) {
-      const auto end = calls.lower_bound(kept);
-      const auto count = static_cast<int32_t>(std::distance(calls.begin(), end));
-      calls.erase(calls.begin(), end);
-      return count;
-    };
-    first_turn_ += forget(recorded_) + forget(used_);
-    lost_.clear();
+    numbers_.ForgetEarlier();
   }
-  in_flight_.emplace(call, std::nullopt);
+  in_flight_.Add(call);
   last_activity_ = now;
-  pending_.insert(next_sequence_);
-  return next_sequence_++;
+  return numbers_.Begin();
 }
 
 void Episode::FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked) {
   base::MutexLock lock(mu_);
-  const auto found = in_flight_.find(call);
-  if (found != in_flight_.end()) found->second = asked;  // otherwise another thread has recorded it meanwhile
+  in_flight_.Finish(call, asked);
 }
 
 void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, Unrecorded left,
                       std::chrono::nanoseconds now) {
   ResumedRequests resumed;
   base::MutexLock lock(mu_);
-  in_flight_.erase(call);
+  in_flight_.Remove(call);
   last_activity_ = now;
   changed_.SignalAll();
-  if (pending_.erase(sequence) == 0) return;  // it was recorded
-  if (left.used) {
-    used_.insert(sequence);
-    lost_.erase(sequence);
-  } else {
-    ++unrecorded_;
-    returned_.insert(sequence);
-    if (left.lost.has_value()) lost_.insert_or_assign(sequence, *std::move(left.lost));
-  }
-  for (; returned_.erase(next_sequence_ - 1) > 0; --next_sequence_) --unrecorded_;
+  if (!numbers_.End(sequence, std::move(left))) return;
   resumed.requests = TakeWaiting();  // a trunk may be before its fork again
 }
 
 std::vector<v1::AppendCallRequest> Episode::LostAppends() const {
   base::MutexLock lock(mu_);
-  std::vector<v1::AppendCallRequest> unsettled;
-  for (const auto& [sequence, append] : lost_) {
-    if (IsUnsettled(sequence)) unsettled.push_back(append);
-  }
-  return unsettled;
-}
-
-void Episode::TakeNumber(int32_t sequence) {
-  // It may have become the next number since the append was sent again.
-  for (; next_sequence_ <= sequence; ++next_sequence_, ++unrecorded_) returned_.insert(next_sequence_);
-  returned_.erase(sequence);
-  --unrecorded_;
+  return numbers_.LostAppends();
 }
 
 void Episode::SettleAppend(const v1::Call& call, const absl::Status& answer) {
   base::MutexLock lock(mu_);
-  const int32_t sequence = call.sequence();
-  const auto lost = lost_.find(sequence);
-  if (lost == lost_.end() || lost->second.call().call_id() != call.call_id()) return;  // settled meanwhile
-  if (pending_.contains(sequence)) return;  // the call that has the number now settles it
-  lost_.erase(lost);
-  if (!answer.ok() && !absl::IsAlreadyExists(answer)) return;
-  TakeNumber(sequence);
-  if (answer.ok()) {
-    recorded_[sequence] = call.call_id();
-  } else {
-    used_.insert(sequence);
-  }
+  numbers_.Settle(call, answer);
 }
 
 bool Episode::HasUnknownCalls() const {
   base::MutexLock lock(mu_);
-  return !used_.empty();
+  return numbers_.HasUnknown();
 }
 
 void Episode::NoteCalls(const v1::EpisodeTree& stored) {
   base::MutexLock lock(mu_);
-  for (const v1::Call& call : stored.calls()) {
-    if (used_.erase(call.sequence()) > 0) recorded_[call.sequence()] = call.call_id();
-  }
-}
-
-bool Episode::AnyFinishing(const std::set<base::Key128>& asked) const {
-  return std::any_of(in_flight_.begin(), in_flight_.end(),
-                     [&](const auto& call) { return call.second.has_value() && asked.contains(*call.second); });
+  numbers_.Note(stored);
 }
 
 bool Episode::WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
@@ -160,9 +109,9 @@ bool Episode::WaitForFinishing(const text::Conversation& conversation, const Con
   for (size_t i = match.first_new; i < conversation.messages.size(); ++i) {
     if (conversation.messages[i].role == "assistant") unanswered.insert(keys.after[i]);
   }
-  if (!AnyFinishing(unanswered)) return false;
+  if (!in_flight_.AnyFinishing(unanswered)) return false;
   const auto deadline = clock_.Now() + kMaxFinishingWait;
-  while (AnyFinishing(unanswered)) {
+  while (in_flight_.AnyFinishing(unanswered)) {
     if (!clock_.WaitUntil(changed_, mu_, deadline)) break;
   }
   return true;
@@ -220,37 +169,20 @@ void Episode::AddToHistory(const Continuation& continued, const std::optional<te
   history_.Add(continued.asked, delivered, std::move(call));
 }
 
-absl::StatusOr<int64_t> Episode::TakeTokens(int64_t prompt) {
-  base::MutexLock lock(mu_);
-  const int64_t limit = session_ ? 0 : limits_.max_tokens();
-  if (limit > 0 && tokens_ + prompt >= limit) {
-    return ApiError(400, kLimit, "",
-                    absl::StrCat("episode ", id(), " has used ", tokens_, " of its ", limit,
-                                 " tokens (max_tokens), and this prompt has ", prompt, ": it takes no more, end it"));
-  }
-  tokens_ += prompt;
-  return limit > 0 ? limit - tokens_ : INT64_MAX;
-}
-
 void Episode::CountRecorded(const std::string& call_id, int32_t sequence) {
   base::MutexLock lock(mu_);
-  recorded_[sequence] = call_id;
-  pending_.erase(sequence);
-  lost_.erase(sequence);
+  numbers_.CountRecorded(call_id, sequence);
 }
 
-bool Episode::past_deadline(std::chrono::nanoseconds now) const {
-  return limits_.deadline_s() > 0 && std::chrono::duration<double>(now - opened_).count() > limits_.deadline_s();
+std::optional<double> Episode::PassedDeadline(std::chrono::nanoseconds now) const {
+  const double deadline_s = limits_.deadline_s();
+  const bool passed = deadline_s > 0 && std::chrono::duration<double>(now - opened_).count() > deadline_s;
+  return passed ? std::optional(deadline_s) : std::nullopt;
 }
 
-std::chrono::nanoseconds Episode::last_activity() const {
+std::optional<std::chrono::nanoseconds> Episode::idle_since() const {
   base::MutexLock lock(mu_);
-  return last_activity_;
-}
-
-bool Episode::idle() const {
-  base::MutexLock lock(mu_);
-  return state_ == State::kOpen && in_flight_.empty();
+  return state_ == State::kOpen && in_flight_.empty() ? std::optional(last_activity_) : std::nullopt;
 }
 
 }  // namespace ingot::gateway

@@ -1,5 +1,10 @@
 // One open episode: its limits, the history of its calls, the calls in flight, its rewards. Internal to the folder.
-// Thread safe.
+//
+// Thread safe. Lock: mu_ guards all state but the token budget, because an end, a snapshot and a call read and change
+// several parts at once. The parts (CallNumbers, CallsInFlight, EpisodeGate, EarnedRewards, StoringTurns, History) are
+// plain objects without a lock. No other lock of the gateway is taken under mu_; requests that waited at the gate resume
+// after its release. ShutGate, TakeRewardTurn, StartEnd and WaitForCalls wait, at most their timeout, and
+// FindContinuation at most 0.5 s: call them without a lock. No method waits for the pool.
 //
 //   kOpen --StartEnd--> kEnding --FinishEnd(ok)--> kEnded      kEnding: new calls are rejected, calls in flight are
 //                          ^  `-FinishEnd(error)-.             aborted and recorded; then the end is stored and
@@ -9,7 +14,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,64 +25,49 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "gateway/episodes/call_numbers.h"
+#include "gateway/episodes/calls_in_flight.h"
+#include "gateway/episodes/earned_rewards.h"
+#include "gateway/episodes/episode_gate.h"
+#include "gateway/episodes/storing_turns.h"
+#include "gateway/episodes/token_budget.h"
 #include "gateway/prompt/prompt_plan.h"
 #include "proto/datapool.pb.h"
 #include "proto/gateway.pb.h"
 
 namespace ingot::gateway {
 
-class ChatCall;
-
 class Episode {
  public:
-  // `limits`: in force; max_calls > 0. `admitted`: the scheduler gave a ticket. `session`: the gateway opened it for a
-  // key; when its history has max_calls calls or max_tokens (> 0) tokens, it begins a new history.
-  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, const base::Clock& clock)
-      : Episode(std::move(record), std::move(limits), admitted, session, clock.Now(), clock) {}
-
-  // As above, for an episode opened at `opened`, when its record's opened_unix_ns was read.
-  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session, std::chrono::nanoseconds opened,
-          const base::Clock& clock)
-      : record_(std::move(record)),
-        limits_(std::move(limits)),
-        admitted_(admitted),
-        session_(session),
-        clock_(clock),
-        opened_(opened),
-        last_activity_(opened) {}
-
   // The episode's calls at an earlier gateway. Rewards are in the episode's record.
   struct EarlierCalls {
     History history;
-    int32_t next_sequence = 0;
-    int32_t first_sequence = 0;            // after the trunk's calls, if the episode has a trunk
-    int32_t first_turn = 0;                // number of the trunk's calls
-    int32_t unrecorded = 0;                // sequence numbers below next_sequence that no recorded call has
-    int64_t tokens = 0;                    // of all prompts and samples, including the trunk's
-    std::map<int32_t, std::string> calls;  // ids of recorded calls by sequence number
-    std::set<std::string> trunk_calls;     // ids of the calls in `history` that are recorded in the trunk
+    CallNumbers::Earlier numbers;
+    int64_t tokens = 0;                 // of all prompts and samples, including the trunk's
+    std::set<std::string> trunk_calls;  // ids of the calls in `history` that are recorded in the trunk
   };
-  // An episode that an earlier gateway opened at `opened`.
-  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, EarlierCalls recorded,
-          std::chrono::nanoseconds opened, const base::Clock& clock);
+  // `limits`: in force; max_calls > 0. `admitted`: the scheduler gave a ticket. `session`: the gateway opened it for a
+  // key; when its history has max_calls calls or max_tokens (> 0) tokens, it begins a new history. `earlier`: of an
+  // episode that an earlier gateway opened, or that starts from a snapshot. `opened`: the time when its record's
+  // opened_unix_ns was read.
+  Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session,
+          std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock);
 
   const std::string& id() const { return record_.episode_id(); }
-  const std::string& key_hash() const { return record_.key_hash(); }  // of its call key (episode_key.h)
-  // The record at the opening, without later rewards and states.
+  // The record at the opening, without later rewards and states. Its gateway_token is that of the pool's mutations.
   const v1::Episode& record() const { return record_; }
   // The Unix time of a moment of the clock, counted from the episode's opening: setting the wall clock while the
   // episode runs does not change the time between two of its records.
   int64_t UnixNanosAt(std::chrono::nanoseconds moment) const {
     return record_.opened_unix_ns() + (moment - opened_).count();
   }
-  // Episode.gateway_token, for the pool's mutations.
-  int64_t gateway_token() const { return record_.gateway_token(); }
   // Another gateway serves the episode now. Nothing more is written here, and requests waiting at the gate resume, so
   // that they are sent there.
   void MarkTaken();
   bool taken() const { return taken_; }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
+  TokenBudget& tokens() { return tokens_; }
 
   // ---- The gate. A request passes it before it makes calls. It is shut while a snapshot is taken, and in a trunk from
   // the call at which the trunk is forked (EpisodeLimits.fork_at).
@@ -88,10 +77,7 @@ class Episode {
   bool Pass(std::function<void()> resume);
   void Leave();
   // A place between two calls, where nothing of the episode is in flight.
-  struct Place {
-    std::string call_id;  // the episode's last recorded call; empty = no call
-    int32_t calls = 0;    // the sequence number after that call
-  };
+  using Place = CallNumbers::Place;
   // Shuts the gate and waits, at most `timeout`, until all requests that passed it are over. OpenGate must follow, but
   // not after an error. DEADLINE_EXCEEDED: a request is still in flight. 410: the episode is ending.
   absl::StatusOr<Place> ShutGate(std::chrono::nanoseconds timeout);
@@ -105,19 +91,9 @@ class Episode {
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // The call has finished sampling, and is now being recorded. `asked`: AskedKey::key of its request.
   void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
-  // What the pool has under the number of a call that ends without a record here.
-  struct Unrecorded {
-    bool used = false;  // another call, such as a call that was recorded although the response was lost
-    std::optional<v1::AppendCallRequest> lost = {};  // perhaps the call: this was sent, and the response was lost
-  };
+  using Unrecorded = CallNumbers::Unrecorded;
   // A call that was not recorded gives its number back, unless the number is used.
   void EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, Unrecorded left, std::chrono::nanoseconds now);
-  // Counts a call's prompt and returns the number of tokens that it may sample; 400 episode_limit: none. Each of
-  // several concurrent calls may sample all tokens that are left when it begins.
-  absl::StatusOr<int64_t> TakeTokens(int64_t prompt);
-  // After TakeTokens: counts the sampled tokens, or takes back the prompt of a call that failed without a sample.
-  void CountSampled(int64_t sampled) { AddTokens(sampled); }
-  void ReturnPrompt(int64_t prompt) { AddTokens(-prompt); }
   // The call's record is durable: from now on the call may be rewarded.
   void CountRecorded(const std::string& call_id, int32_t sequence);
 
@@ -155,7 +131,7 @@ class Episode {
   // A reward's turn, which ends with this pointer: no other reward is stored meanwhile, and no end begins. The episode
   // outlives it.
   struct EndTurn {
-    void operator()(Episode* episode) const { episode->EndRewardTurn(); }
+    void operator()(Episode* episode) const;
   };
   using RewardTurn = std::unique_ptr<Episode, EndTurn>;
   // Waits for earlier rewards and ends, at most `timeout`. Rewards have their turns in the order of these calls. 410:
@@ -201,10 +177,10 @@ class Episode {
   };
   std::optional<UnfinishedEnd> unfinished_end() const;
 
-  bool past_deadline(std::chrono::nanoseconds now) const;
-  double deadline_s() const { return limits_.deadline_s(); }
-  std::chrono::nanoseconds last_activity() const;
-  bool idle() const;  // open, without a call in flight
+  // The deadline, in seconds after the opening, if it has passed; nullopt: it has not, or there is none.
+  std::optional<double> PassedDeadline(std::chrono::nanoseconds now) const;
+  // The time of the last activity of an open episode without a call in flight; nullopt: it is not idle.
+  std::optional<std::chrono::nanoseconds> idle_since() const;
 
  private:
   enum class State { kOpen, kEnding, kEnded };
@@ -216,44 +192,11 @@ class Episode {
       for (const auto& resume : requests) resume();
     }
   };
-  bool AtFork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return limits_.fork_at() > 0 && CallsMade() >= limits_.fork_at();
-  }
-  // Calls that are recorded or in flight, including the trunk's.
-  int32_t CallsMade() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return next_sequence_ - unrecorded_; }
-  bool Rewarded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return earned_.has_reward() || !earned_.call_rewards().empty();
-  }
-  Place PlaceNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The requests that may resume now.
   std::vector<std::function<void()>> TakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
   // Waits for calls that are being recorded and may be continued by the request; false: there was none.
   bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
                         const History::Match& match) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AnyFinishing(const std::set<base::Key128>& asked) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void AddTokens(int64_t count) {
-    base::MutexLock lock(mu_);
-    tokens_ += count;
-  }
-  void EndRewardTurn();
-  // The id of the recorded call that a client names so; empty = none.
-  std::string RecordedAs(const std::string& sent) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<std::string> FindCall(const v1::CallReward& named) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The recorded call at this place (CallReward.turn); empty = none. Calls in flight and calls that only the pool knows
-  // already have places.
-  std::string CallAt(int32_t turn) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether the pool may have a call with this number, and other calls have higher numbers.
-  bool IsUnsettled(int32_t sequence) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return sequence < next_sequence_ && lost_.contains(sequence) && !pending_.contains(sequence);
-  }
-  // The pool has a call with this number: no other call gets it.
-  void TakeNumber(int32_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // 400: with `posted` the episode would have too many signals or rewarded calls.
-  absl::Status CheckRoom(const v1::StoreRewardRequest& posted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Serves callers in order, so that a reward that its client gave up on never follows the reward posted in its place.
-  // DEADLINE_EXCEEDED: a reward or an end is still being stored after `timeout`.
-  absl::Status WaitForStoring(std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const v1::Episode record_;
   const v1::EpisodeLimits limits_;
@@ -266,10 +209,8 @@ class Episode {
   mutable base::Mutex mu_;
   base::CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpen;
-  bool storing_ ABSL_GUARDED_BY(mu_) = false;               // during a RewardTurn, and from StartEnd to FinishEnd
-  int64_t storers_ ABSL_GUARDED_BY(mu_) = 0;                // callers so far
-  std::set<int64_t> waiting_storers_ ABSL_GUARDED_BY(mu_);  // by their order
-  int64_t reward_number_ ABSL_GUARDED_BY(mu_) = 0;          // StoreRewardRequest.number of the last one
+  StoringTurns turns_ ABSL_GUARDED_BY(mu_);  // a RewardTurn, or from StartEnd to FinishEnd
+  EarnedRewards earned_ ABSL_GUARDED_BY(mu_);
   v1::StoreEndRequest end_ ABSL_GUARDED_BY(mu_);
   int end_tries_ ABSL_GUARDED_BY(mu_) = 0;       // that failed
   std::string end_detail_ ABSL_GUARDED_BY(mu_);  // as the client sent it; end_ also has the last error
@@ -277,33 +218,14 @@ class Episode {
   int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
-  int32_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
-  int32_t unrecorded_ ABSL_GUARDED_BY(mu_) = 0;      // numbers below it that no recorded call has, nor one in flight
-  std::set<int32_t> returned_ ABSL_GUARDED_BY(mu_);  // reused once no higher number is in use
-  std::set<int32_t> pending_ ABSL_GUARDED_BY(mu_);   // numbers of calls that are neither recorded nor over
-  std::set<int32_t> used_ ABSL_GUARDED_BY(mu_);      // numbers of calls that only the pool knows
-  // Appends whose answers were lost, by number: not recorded, as far as is known here.
-  std::map<int32_t, v1::AppendCallRequest> lost_ ABSL_GUARDED_BY(mu_);
-  int32_t first_turn_ ABSL_GUARDED_BY(mu_) = 0;  // the place of the first of recorded_, pending_ and used_
-  int64_t tokens_ ABSL_GUARDED_BY(mu_) = 0;      // of all prompts and samples
-  std::map<int32_t, std::string> recorded_ ABSL_GUARDED_BY(mu_);  // call ids by sequence number
-  std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);        // EarlierCalls::trunk_calls
-  int32_t first_sequence_ ABSL_GUARDED_BY(mu_) = 0;               // after the trunk's calls
-  int passed_ ABSL_GUARDED_BY(mu_) = 0;                           // requests that passed the gate
-  int shut_ ABSL_GUARDED_BY(mu_) = 0;                             // ShutGate without OpenGate
-  bool fork_taken_ ABSL_GUARDED_BY(mu_) = false;                  // TakeForkPlace gave it
-  std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mu_);
-  v1::StoreRewardRequest earned_ ABSL_GUARDED_BY(mu_);  // rewards and signals stored in the pool
-  // Per call in flight, the key of its prompt once it has finished sampling (FinishCall). nullopt = it may still
-  // sample, or its prompt is not a conversation.
-  std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> in_flight_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);  // EarlierCalls::trunk_calls
+  CallNumbers numbers_ ABSL_GUARDED_BY(mu_);
+  CallsInFlight in_flight_ ABSL_GUARDED_BY(mu_);
+  EpisodeGate gate_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds last_activity_ ABSL_GUARDED_BY(mu_);
-};
 
-// INVALID_ARGUMENT names the field of rewards that are out of bounds (tree/reward_bounds.h, tree/signal_bounds.h).
-absl::Status CheckRewards(const v1::EpisodeRewardRequest& posted);
-// The same of EpisodeEndRequest.unless_rewarded.
-absl::Status CheckDefault(const v1::DefaultOutcome& outcome);
+  TokenBudget tokens_;  // own synchronisation
+};
 
 // The stored detail of an episode's end: the client's text, and the last error. WithoutRejection returns the client's
 // text.

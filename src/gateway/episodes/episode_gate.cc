@@ -9,41 +9,36 @@ void Episode::MarkTaken() {
   ResumedRequests resumed;
   base::MutexLock lock(mu_);
   taken_ = true;
-  resumed.requests = std::exchange(waiting_, {});
+  resumed.requests = gate_.TakeWaiting();
 }
 
 bool Episode::Pass(std::function<void()> resume) {
   base::MutexLock lock(mu_);
-  if (state_ == State::kOpen && !taken_ && (shut_ > 0 || AtFork())) {
-    waiting_.push_back(std::move(resume));
+  if (state_ == State::kOpen && !taken_ && gate_.IsShut(numbers_.made())) {
+    gate_.Wait(std::move(resume));
     last_activity_ = clock_.Now();
     return false;
   }
-  ++passed_;
+  gate_.Pass();
   return true;
 }
 
 void Episode::Leave() {
   base::MutexLock lock(mu_);
-  --passed_;
+  gate_.Leave();
   changed_.SignalAll();
-}
-
-Episode::Place Episode::PlaceNow() const {
-  if (recorded_.empty()) return {.call_id = "", .calls = first_sequence_};
-  return {.call_id = recorded_.rbegin()->second, .calls = recorded_.rbegin()->first + 1};
 }
 
 absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeout) {
   const auto deadline = clock_.Now() + timeout;
   ResumedRequests resumed;
   base::MutexLock lock(mu_);
-  ++shut_;
-  while (state_ == State::kOpen && (passed_ > 0 || !in_flight_.empty()) && clock_.Now() < deadline) {
+  gate_.Shut();
+  while (state_ == State::kOpen && (gate_.passed() > 0 || !in_flight_.empty()) && clock_.Now() < deadline) {
     clock_.WaitUntil(changed_, mu_, deadline);
   }
-  if (state_ == State::kOpen && passed_ == 0 && in_flight_.empty()) return PlaceNow();
-  --shut_;
+  if (state_ == State::kOpen && gate_.passed() == 0 && in_flight_.empty()) return numbers_.LastPlace();
+  gate_.Open();
   resumed.requests = TakeWaiting();
   if (state_ != State::kOpen) return EpisodeOver(id());
   return absl::DeadlineExceededError(
@@ -53,21 +48,20 @@ absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeou
 void Episode::OpenGate() {
   ResumedRequests resumed;
   base::MutexLock lock(mu_);
-  --shut_;
+  gate_.Open();
   resumed.requests = TakeWaiting();
 }
 
 std::vector<std::function<void()>> Episode::TakeWaiting() {
-  if (state_ == State::kOpen && (shut_ > 0 || AtFork())) return {};
-  return std::exchange(waiting_, {});
+  if (state_ == State::kOpen && gate_.IsShut(numbers_.made())) return {};
+  return gate_.TakeWaiting();
 }
 
 std::optional<Episode::Place> Episode::TakeForkPlace() {
   base::MutexLock lock(mu_);
-  const bool idle = passed_ == 0 && in_flight_.empty();
-  if (state_ != State::kOpen || !AtFork() || waiting_.empty() || !idle || fork_taken_) return std::nullopt;
-  fork_taken_ = true;
-  return PlaceNow();
+  const bool idle = gate_.passed() == 0 && in_flight_.empty();
+  if (state_ != State::kOpen || !gate_.AtFork(numbers_.made()) || !idle || !gate_.TakeFork()) return std::nullopt;
+  return numbers_.LastPlace();
 }
 
 }  // namespace ingot::gateway

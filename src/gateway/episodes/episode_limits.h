@@ -1,10 +1,12 @@
-// The limits in force for a new episode.
+// The limits of an episode.
 #pragma once
 
 #include "gateway/options.h"
 #include "proto/tree.pb.h"
 
 namespace ingot::gateway {
+
+inline constexpr char kEpisodeLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
 
 // The smaller of the two limits that are set; 0 = not set.
 template <typename Number>

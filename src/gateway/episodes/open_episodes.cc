@@ -9,7 +9,7 @@ namespace ingot::gateway {
 OpenEpisodes::Known OpenEpisodes::Look(const std::string& episode_id) const {
   base::MutexLock lock(mu_);
   const auto found = by_id_.find(episode_id);
-  if (found != by_id_.end()) return {found->second, "", found->second->key_hash(), losses_};
+  if (found != by_id_.end()) return {found->second, "", found->second->record().key_hash(), losses_};
   const std::string* const ended = ends_.KeyHashOf(episode_id);
   if (ended != nullptr) return {nullptr, episode_id, *ended, losses_};
   return {nullptr, "", "", losses_};
@@ -87,7 +87,7 @@ std::shared_ptr<Episode> OpenEpisodes::UnlessTaken(const std::shared_ptr<Episode
   unread_ends_.erase(episode->id());
   const auto by_id = by_id_.find(episode->id());
   if (by_id != by_id_.end() && by_id->second == episode) by_id_.erase(by_id);
-  const auto by_key = by_key_.find(episode->key_hash());
+  const auto by_key = by_key_.find(episode->record().key_hash());
   if (by_key != by_key_.end() && by_key->second == episode) by_key_.erase(by_key);
   return nullptr;
 }
@@ -113,9 +113,13 @@ void OpenEpisodes::EndOpening(const std::string& key_hash) {
 
 std::shared_ptr<Episode> OpenEpisodes::OldestIdleSession() const {
   std::shared_ptr<Episode> oldest;
+  std::chrono::nanoseconds since(0);  // of `oldest`
   for (const auto& [id, episode] : by_id_) {
-    if (!episode->session() || episode->admitted() || !episode->idle() || making_room_.contains(id)) continue;
-    if (oldest == nullptr || episode->last_activity() < oldest->last_activity()) oldest = episode;
+    if (!episode->session() || episode->admitted() || making_room_.contains(id)) continue;
+    const auto idle_since = episode->idle_since();
+    if (!idle_since.has_value() || (oldest != nullptr && *idle_since >= since)) continue;
+    oldest = episode;
+    since = *idle_since;
   }
   return oldest;
 }
@@ -163,7 +167,8 @@ std::shared_ptr<Episode> OpenEpisodes::Add(std::shared_ptr<Episode> episode) {
   base::MutexLock lock(mu_);
   --opening_;
   const auto taken = by_id_.find(episode->id());
-  if (taken != by_id_.end() && taken->second->gateway_token() > episode->gateway_token()) return taken->second;
+  if (taken != by_id_.end() && taken->second->record().gateway_token() > episode->record().gateway_token())
+    return taken->second;
   Insert(episode);
   return episode;
 }
@@ -178,15 +183,15 @@ std::shared_ptr<Episode> OpenEpisodes::Replace(const std::shared_ptr<Episode>& e
 
 void OpenEpisodes::Insert(const std::shared_ptr<Episode>& episode) {
   by_id_[episode->id()] = episode;
-  by_key_[episode->key_hash()] = episode;
+  by_key_[episode->record().key_hash()] = episode;
 }
 
 void OpenEpisodes::Remove(const Episode& episode, EndedEpisode ended, bool free_key) {
   base::MutexLock lock(mu_);
   unread_ends_.erase(episode.id());
   by_id_.erase(episode.id());
-  by_key_.erase(episode.key_hash());
-  ends_.Remember(episode.key_hash(), std::move(ended), free_key);
+  by_key_.erase(episode.record().key_hash());
+  ends_.Remember(episode.record().key_hash(), std::move(ended), free_key);
 }
 
 void OpenEpisodes::RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key) {
@@ -207,13 +212,15 @@ std::optional<OpenEpisodes::DueEnd> OpenEpisodes::DueEndOf(const std::shared_ptr
     return DueEnd{episode, unread->second};
   }
   const double limit = episode->session() ? options_.session_idle_s : options_.episode_idle_s;
-  const bool late = episode->past_deadline(now);
-  const bool silent = limit > 0 && episode->idle() && now - episode->last_activity() > base::FromSeconds(limit);
+  const std::optional<double> deadline_s = episode->PassedDeadline(now);
+  const auto idle_since = episode->idle_since();
+  const bool late = deadline_s.has_value();
+  const bool silent = limit > 0 && idle_since.has_value() && now - *idle_since > base::FromSeconds(limit);
   if (!late && !silent) return std::nullopt;
   const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
   return DueEnd{episode,
                 {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
-                 .detail = late ? absl::StrCat("its deadline of ", episode->deadline_s(), " s has passed")
+                 .detail = late ? absl::StrCat("its deadline of ", *deadline_s, " s has passed")
                                 : absl::StrCat("no call for longer than ", limit, " s"),
                  .finish_if_judged = !late && !served}};
 }

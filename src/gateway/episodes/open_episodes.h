@@ -153,7 +153,7 @@ class OpenEpisodes {
   base::CondVar changed_;  // opening_keys_ or placing_ lost a member
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by Episode::key_hash
+  std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by v1::Episode::key_hash
   RememberedEnds ends_ ABSL_GUARDED_BY(mu_);
   Incarnations incarnations_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;                     // reserved places

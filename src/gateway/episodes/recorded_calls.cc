@@ -136,18 +136,18 @@ absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree&
 
 absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1::EpisodeTree& tree) {
   Episode::EarlierCalls recorded;
-  for (const v1::Call& call : tree.calls()) recorded.calls[call.sequence()] = call.call_id();
+  for (const v1::Call& call : tree.calls()) recorded.numbers.recorded[call.sequence()] = call.call_id();
   INGOT_ASSIGN_OR_RETURN(const int of_trunk, AddTrunk(pool, 0, tree));
   for (int i = 0; i < tree.calls_size(); ++i) {
     const v1::Call& call = tree.calls(i);
-    recorded.next_sequence = std::max(recorded.next_sequence, call.sequence() + 1);
+    recorded.numbers.next = std::max(recorded.numbers.next, call.sequence() + 1);
     recorded.tokens += TokensOf(tree, call);
     if (i >= of_trunk) continue;
-    recorded.first_sequence = recorded.next_sequence;
+    recorded.numbers.first = recorded.numbers.next;
     recorded.trunk_calls.insert(call.call_id());
   }
-  recorded.first_turn = of_trunk;
-  recorded.unrecorded = recorded.next_sequence - tree.calls_size();
+  recorded.numbers.first_turn = of_trunk;
+  recorded.numbers.unrecorded = recorded.numbers.next - tree.calls_size();
   auto history = HistoryOf(tree);
   if (!history.ok()) {
     INGOT_LOG(error, "the history of open episode {}: {}", tree.episode().episode_id(), history.status().ToString());

@@ -29,7 +29,7 @@ class RememberedEnds {
   // `free_key`: the key may open a new session. Otherwise its requests get the error that the episode is over. Does
   // nothing for an episode that is remembered already.
   void Remember(const std::string& key_hash, EndedEpisode ended, bool free_key);
-  // Episode::key_hash of an ended episode; null = it is not remembered.
+  // v1::Episode::key_hash of an ended episode; null = it is not remembered.
   const std::string* KeyHashOf(const std::string& episode_id) const;
   // The end of the key's episode; null = none is remembered, or the key is free.
   const EndedEpisode* OfKey(const std::string& key_hash) const;
@@ -37,7 +37,7 @@ class RememberedEnds {
  private:
   const int most_;
   std::unordered_map<std::string, EndedEpisode> by_key_;
-  std::unordered_map<std::string, std::string> keys_;  // Episode::key_hash, by episode id
+  std::unordered_map<std::string, std::string> keys_;  // v1::Episode::key_hash, by episode id
   std::deque<std::string> order_;                      // episode ids, the oldest end first
 };
 

@@ -201,7 +201,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Openings::Open(const v1::EpisodeOpenReq
   record.set_scaffold(RecipeOf(request, record.task().domain()).scaffold());
   record.set_opened_unix_ns(core_.parts.clock->UnixNanos());
   const auto opened_at = core_.parts.clock->Now();
-  Episode::EarlierCalls earlier;
+  std::optional<Episode::EarlierCalls> earlier;
   if (opened.ok() && record.has_fork()) {
     auto joined = JoinTrunk(core_.parts.pool, record);
     if (joined.ok()) earlier = *std::move(joined);
@@ -219,11 +219,8 @@ absl::StatusOr<std::shared_ptr<Episode>> Openings::Open(const v1::EpisodeOpenReq
   v1::EpisodeLimits limits = LimitsFor(core_.options, request.limits());
   if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
   limits.set_fork_at(record.limits().fork_at());
-  const bool forked = record.has_fork();
-  auto episode = forked ? std::make_shared<Episode>(std::move(record), std::move(limits), admitted, std::move(earlier),
-                                                    opened_at, *core_.parts.clock)
-                        : std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, opened_at,
-                                                    *core_.parts.clock);
+  auto episode = std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, std::move(earlier),
+                                           opened_at, *core_.parts.clock);
   ++core_.counters.episodes_opened;
   return open_.Add(std::move(episode));
 }

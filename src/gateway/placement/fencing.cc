@@ -39,7 +39,8 @@ absl::Status Fencing::CheckServed(const std::shared_ptr<Episode>& episode) {
                                  stored.status().message(), "): send the request again"));
   }
   const v1::Episode& record = stored->episode();
-  const bool served = record.gateway_token() == episode->gateway_token() && record.gateway() == core_.parts.name;
+  const bool served =
+      record.gateway_token() == episode->record().gateway_token() && record.gateway() == core_.parts.name;
   return served ? absl::OkStatus() : GiveUp(episode);
 }
 
@@ -74,7 +75,7 @@ absl::Status Fencing::SettleCalls(const std::shared_ptr<Episode>& episode) {
   get.set_with_calls(true);
   const auto stored = core_.parts.pool->GetEpisode(get);
   if (!stored.ok()) return base::Annotate(stored.status(), kWhat);
-  if (stored->episode().gateway_token() != episode->gateway_token()) return GiveUp(episode);
+  if (stored->episode().gateway_token() != episode->record().gateway_token()) return GiveUp(episode);
   episode->NoteCalls(*stored);
   return absl::OkStatus();
 }
@@ -86,7 +87,7 @@ absl::Status Fencing::ReadReward(const std::shared_ptr<Episode>& episode) {
   const auto stored = core_.parts.pool->GetEpisode(get);
   if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // the end will be rejected
   if (!stored.ok()) return base::Annotate(stored.status(), "reading the reward of an episode that is to end");
-  if (stored->episode().gateway_token() != episode->gateway_token()) return GiveUp(episode);
+  if (stored->episode().gateway_token() != episode->record().gateway_token()) return GiveUp(episode);
   episode->NoteStored(stored->episode());
   return absl::OkStatus();
 }

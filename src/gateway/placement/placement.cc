@@ -154,7 +154,7 @@ absl::Status Placement::TakeOver(const v1::Episode& episode) {
 
 absl::Status Placement::TakeAlone(const v1::Episode& episode) {
   if (const auto here = open_.Find(episode.episode_id());
-      here != nullptr && here->gateway_token() > episode.gateway_token()) {
+      here != nullptr && here->record().gateway_token() > episode.gateway_token()) {
     return absl::OkStatus();
   }
   v1::TakeOverEpisodeRequest take;
@@ -184,8 +184,8 @@ absl::Status Placement::Continue(v1::EpisodeTree tree) {
   v1::EpisodeLimits limits = LimitsFor(core_.options, tree.episode().limits());
   limits.set_fork_at(tree.episode().limits().fork_at());
   const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
-  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, std::move(recorded),
-                                           core_.parts.clock->Now() - age, *core_.parts.clock);
+  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, /*session=*/false,
+                                           std::move(recorded), core_.parts.clock->Now() - age, *core_.parts.clock);
   const auto earlier = open_.Replace(episode);
   if (earlier != nullptr) earlier->MarkTaken();
   return absl::OkStatus();
