@@ -27,8 +27,9 @@
 // every server in front of the gateway and drop all Answers. Its parts outlive it.
 //
 // Locks: Answers, Openings, Placement, OpenEpisodes, SnapshotDesk and FileTransfers have one each, for their own state.
-// None is held while a method blocks for the pool, for another gateway, for the scheduler or for a runner. The lock
-// order is OpenEpisodes::mu_, then Episode::mu_: no thread holds any other two of these locks at once.
+// No lock is held while a method blocks for the pool, for another gateway, for the scheduler or for a runner. The lock
+// order: first OpenEpisodes::mu_ or Answer::mu_, then Episode::mu_ or ChatCall::mu_. All other locks of the gateway are
+// held alone.
 #pragma once
 
 #include <functional>

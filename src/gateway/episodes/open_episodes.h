@@ -12,10 +12,9 @@
 //   4. At most one thread places or takes an episode (EnterPlacing), so that no token has two Episodes in this process.
 //   5. At most one worker runs the end of an episode that TakeDueEnds returned.
 //
-// Thread safe. Lock: mu_ guards all state. Under it the table reads its episodes, which lock Episode::mu_; this order is
-// the only one in which a thread of the gateway holds two locks. No method waits for the pool, other gateways or the
-// scheduler. BeginOpening and the two EnterPlacing wait for another thread of this gateway, which does: their callers
-// hold no lock.
+// Thread safe. Lock: mu_ guards all state. Under it the table reads its episodes, which take Episode::mu_ (gateway.h has
+// the lock order). No method waits for the pool, other gateways or the scheduler. BeginOpening and the two EnterPlacing
+// wait for another thread of this gateway, which may be waiting for those: their callers hold no lock.
 #pragma once
 
 #include <chrono>
