@@ -1,4 +1,4 @@
-// The calls of an episode, and the search for the call that a new request continues (law 1).
+// The calls of an episode, and the search for the call that a new request continues (law 1 of docs/internals/architecture.md).
 //
 //   request   [system][user][assistant A1][tool]      A1, after equal messages, equals the delivered message of call 0
 //   prompt    prompt ids of call 0 | ids that call 0 sampled | RenderTail([tool])             the parent call is call 0
