@@ -188,15 +188,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
           absl::StrCat("cannot listen on ", where, ": ", error.message(),
                        taken ? "; stop what listens there, or choose another port (0: any free one)" : ""));
     };
+    INGOT_RETURN_IF_ERROR(CheckHost(options_));
     error_code error;
-    const auto address = asio::ip::make_address(options_.host, error);
-    if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options_.host, "' is not an IP address"));
-    if (!address.is_loopback() && tls_ == nullptr && !options_.allow_plaintext) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "host ", options_.host,
-          " is reachable from other machines, and without TLS everybody on the way can read what is sent: set "
-          "tls_certificate and tls_key, or allow_plaintext where the network is private"));
-    }
+    const auto address = asio::ip::make_address(options_.host);
     const tcp::endpoint endpoint(address, static_cast<uint16_t>(options_.port));
     if (own_->acceptor.open(stream_protocol(endpoint.protocol()), error); error) return fail(error);
     if (own_->acceptor.set_option(asio::socket_base::reuse_address(true), error); error) return fail(error);
@@ -351,6 +345,17 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::Status CheckHost(const Options& options) {
+  error_code error;
+  const auto address = asio::ip::make_address(options.host, error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat("host '", options.host, "' is not an IP address"));
+  if (address.is_loopback() || !options.tls_certificate.empty() || options.allow_plaintext) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("host ", options.host,
+                   " is reachable from other machines, and without TLS everybody on the way can read what is sent: set "
+                   "tls_certificate and tls_key, or allow_plaintext where the network is private"));
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const Options& options, Handler& handler) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "http"));

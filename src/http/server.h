@@ -27,6 +27,10 @@
 
 namespace ingot::http {
 
+// Whether a server may listen at the options' host. INVALID_ARGUMENT: it is no IP address. FAILED_PRECONDITION: other
+// machines reach it, without TLS.
+absl::Status CheckHost(const Options& options);
+
 class Server {
  public:
   // From here on connections wait in the system's queue. `handler` outlives the server.

@@ -1,12 +1,13 @@
 #include "view/evaluation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string_view>
 
 #include "absl/strings/numbers.h"
+#include "base/rng.h"
 #include "tree/episode_return.h"
-#include "view/accounts.h"
 
 namespace ingot::view {
 namespace {
@@ -23,21 +24,48 @@ int64_t VersionOf(const Row& row) {
   return static_cast<int64_t>(row.Get("eval/version", static_cast<double>(row.step)));
 }
 
+Estimate MeanOf(const std::vector<double>& values) {
+  Estimate estimate;
+  estimate.values = std::ssize(values);
+  for (const double value : values) estimate.mean += value / static_cast<double>(values.size());
+  estimate.low = estimate.high = estimate.mean;
+  return estimate;
+}
+
+void SetWilson(Estimate& estimate) {
+  constexpr double kZ = 1.959964;  // the normal distribution's quantile of 97.5 %
+  const auto n = static_cast<double>(estimate.values);
+  const double p = estimate.mean, spread = kZ * kZ / n;
+  const double center = (p + spread / 2) / (1 + spread);
+  const double margin = kZ * std::sqrt(p * (1 - p) / n + spread / (4 * n)) / (1 + spread);
+  estimate.low = std::max(0.0, center - margin);
+  estimate.high = std::min(1.0, center + margin);
+}
+
+void SetBootstrap(const std::vector<double>& values, Estimate& estimate) {
+  constexpr int kResamples = 2000;
+  constexpr uint64_t kSeed = 1;
+  const size_t n = values.size();
+  std::vector<double> means(kResamples);
+  uint64_t draws = 0;
+  for (double& mean : means) {
+    for (size_t i = 0; i < n; ++i) {
+      const auto drawn = static_cast<size_t>(base::UniformAt(kSeed, draws++) * static_cast<double>(n));
+      mean += values[drawn] / static_cast<double>(n);
+    }
+  }
+  std::sort(means.begin(), means.end());
+  estimate.low = means[kResamples / 40];
+  estimate.high = means[kResamples - 1 - kResamples / 40];
+}
+
 }  // namespace
 
 Estimate EstimateOf(const std::vector<double>& values) {
-  Estimate estimate;
-  estimate.values = std::ssize(values);
-  if (values.empty()) return estimate;
-  const auto n = static_cast<double>(values.size());
-  for (const double value : values) estimate.mean += value / n;
-  estimate.low = estimate.high = estimate.mean;
+  Estimate estimate = MeanOf(values);
   if (values.size() < 2) return estimate;
-  double squares = 0;
-  for (const double value : values) squares += (value - estimate.mean) * (value - estimate.mean);
-  const double margin = StudentT95(static_cast<int>(values.size()) - 1) * std::sqrt(squares / (n - 1) / n);
-  estimate.low = estimate.mean - margin;
-  estimate.high = estimate.mean + margin;
+  const bool binary = std::all_of(values.begin(), values.end(), [](double value) { return value == 0 || value == 1; });
+  binary ? SetWilson(estimate) : SetBootstrap(values, estimate);
   return estimate;
 }
 
@@ -83,7 +111,10 @@ std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards
     const auto found = other.find(task);
     if (found != other.end()) differences.push_back(found->second - reward);
   }
-  return differences.size() < 2 ? std::nullopt : std::optional(EstimateOf(differences));
+  if (differences.size() < 2) return std::nullopt;
+  Estimate estimate = MeanOf(differences);
+  SetBootstrap(differences, estimate);
+  return estimate;
 }
 
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows) {

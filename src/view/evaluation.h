@@ -14,12 +14,14 @@
 
 namespace ingot::view {
 
-// A mean with its 95 % interval from the standard error, by Student's t. Fewer than two values: no interval (low =
-// high).
+// A mean with its 95 % interval, which never leaves the range of possible means. Fewer than two values: no interval
+// (low = high).
 struct Estimate {
   double mean = 0, low = 0, high = 0;
   int64_t values = 0;
 };
+// Wilson's score interval if every value is 0 or 1 (Wilson 1927, JASA 22, p. 209), and otherwise the percentile
+// bootstrap (Efron 1979, Ann. Stat. 7, p. 1) with a fixed seed, so that the same values give the same interval.
 Estimate EstimateOf(const std::vector<double>& values);
 
 // The mean reward of each held-out task over its samples, by task id, or by SET/ID if the sets have names. A failed

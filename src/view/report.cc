@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "tree/episode_return.h"
 #include "tree/render.h"
 #include "view/accounts.h"
@@ -23,8 +24,8 @@ constexpr char kStyle[] = R"(<style>
 body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:24px auto;padding:0 16px;background:Canvas;color:CanvasText}
 table{border-collapse:collapse;margin:8px 0}td,th{padding:3px 12px;border-bottom:1px solid #8886;text-align:left}
 td.n{text-align:right;font-variant-numeric:tabular-nums}figure{display:inline-block;width:500px;max-width:100%;margin:6px;vertical-align:top}
-figcaption{font-weight:600}svg{width:100%;border:1px solid #8886}.grid{stroke:#8884;fill:none}.curve{fill:none;stroke-width:1.5}
-.range{color:GrayText;font-size:13px;margin:2px 0}.key::before{content:"";display:inline-block;width:10px;height:10px;background:var(--c);margin:0 4px 0 8px}
+figcaption{font-weight:600}svg{width:100%;border:1px solid #8886}.grid{stroke:#8884;fill:none}.axis{fill:GrayText;font-size:11px}.curve{fill:none;stroke-width:1.5}
+.key::before{content:"";display:inline-block;width:10px;height:10px;background:var(--c);margin:0 4px 0 8px}
 figure p{margin:2px 0;font-size:13px}pre{white-space:pre-wrap;overflow-wrap:anywhere;direction:ltr;unicode-bidi:isolate-override;border:1px solid #8886;padding:8px;font-size:13px}
 </style>
 )";
@@ -220,6 +221,24 @@ std::string Figures(const ReportInput& run) {
   return rows.empty() ? "<p>The record has no step.</p>\n" : "<table>" + rows + "</table>\n";
 }
 
+std::string Differences(const ComparedRun& run, const std::string& first) {
+  constexpr size_t kMaxBytes = 100;  // of a value
+  if (run.differences.empty()) return "";
+  std::string text = fmt::format("{}: {} key{} from {}\n", run.name, run.differences.size(),
+                                 run.differences.size() == 1 ? " differs" : "s differ", first);
+  bool terms = false;
+  for (const ComparedRun::KeyDifference& one : run.differences) {
+    text += fmt::format("  {}: {}, in {} {}\n", one.key, base::Printable(one.own, {.max_bytes = kMaxBytes}), first,
+                        base::Printable(one.first, {.max_bytes = kMaxBytes}));
+    terms = terms || one.key == "rewards.terms";
+  }
+  if (terms) {
+    text += fmt::format("  the rewards of {} and {} have different terms: compare their evaluations instead\n",
+                        run.name, first);
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run) {
@@ -270,6 +289,7 @@ std::string CompareText(const std::vector<ComparedRun>& runs) {
     for (const auto& [name, value] : SupervisedFigures(*step)) text += fmt::format(", {} {}", name, value);
     text += "\n";
   }
+  for (const ComparedRun& run : runs) text += Differences(run, runs.front().name);
   return text;
 }
 

@@ -37,10 +37,16 @@ struct ComparedRun {
   double evaluated_mean = 0;       // as the record has it
   TaskRewards tasks = {};          // of that evaluation; empty = its trees are not stored
   const Rows* warm_start = nullptr;
+  // The keys of its configuration that differ from the first run's, with both values as YAML.
+  struct KeyDifference {
+    std::string key, first, own;
+  };
+  std::vector<KeyDifference> differences = {};
 };
 
 // A table for a terminal: the reward of the last steps, the newest evaluation with its interval, and its difference
-// from the first run, paired by task. Below it, a line for each supervised run has the figures of its newest step.
+// from the first run, paired by task. Below it, a line for each supervised run has the figures of its newest step, and
+// the keys follow in which the configurations differ.
 std::string CompareText(const std::vector<ComparedRun>& runs);
 // The same with the runs' curves on common axes.
 std::string CompareHtml(const std::vector<ComparedRun>& runs);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<const char*, kSvgColours> kColours = {"#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5",
                                                            "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"};
-constexpr double kWidth = 460, kHeight = 180, kLeft = 8, kTop = 8;
+constexpr double kWidth = 460, kHeight = 180, kLeft = 52, kRight = 24, kTop = 8, kBottom = 20;
 
 struct Range {
   double low = INFINITY, high = -INFINITY;
@@ -25,6 +25,24 @@ struct Range {
 };
 
 std::string Number(double value) { return fmt::format("{:.4g}", value); }
+
+// Lines and numbers at the ends and the middle of both axes; one number where an axis has one value.
+std::string Axes(const Range& x, const Range& y) {
+  std::string html;
+  for (const double share : {0.0, 0.5, 1.0}) {
+    const double at = kTop + kHeight * (1 - share);
+    html += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}h{:.0f}\"/>", kLeft, at, kWidth);
+    if (y.high > y.low || share == 0.5) {
+      html += fmt::format("<text class=\"axis\" text-anchor=\"end\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", kLeft - 4,
+                          at + 4, Number(y.low + share * (y.high - y.low)));
+    }
+    if (x.high > x.low || share == 0.5) {
+      html += fmt::format("<text class=\"axis\" text-anchor=\"middle\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>",
+                          kLeft + kWidth * share, kTop + kHeight + 15, Number(x.low + share * (x.high - x.low)));
+    }
+  }
+  return html;
+}
 
 }  // namespace
 
@@ -65,12 +83,10 @@ std::string SvgChart(const std::string& title, const std::vector<SvgSeries>& ser
   }
   std::string html = "<figure><figcaption>" + HtmlText(title) + "</figcaption>";
   if (y.empty()) return html + "<p>no values</p></figure>\n";
-  html += fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}: from {} to {}\">",
-                      kWidth + 2 * kLeft, kHeight + 2 * kTop, HtmlText(title), Number(y.low), Number(y.high));
-  for (const double level : {0.0, 0.5, 1.0}) {
-    const double at = kTop + kHeight * level;
-    html += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}h{:.0f}\"/>", kLeft, at, kWidth);
-  }
+  html +=
+      fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}: from {} to {}\">",
+                  kLeft + kWidth + kRight, kTop + kHeight + kBottom, HtmlText(title), Number(y.low), Number(y.high));
+  html += Axes(x, y);
   for (size_t s = 0; s < series.size(); ++s) {
     std::string path;
     for (size_t i = 0; i < series[s].x.size(); ++i) {
@@ -81,8 +97,7 @@ std::string SvgChart(const std::string& title, const std::vector<SvgSeries>& ser
     if (path.empty()) continue;
     html += fmt::format("<path class=\"curve\" stroke=\"{}\" d=\"{}\"/>", kColours[s % kColours.size()], path);
   }
-  html += fmt::format("</svg><p class=\"range\">steps {} to {}; values {} to {}</p><p>", Number(x.low), Number(x.high),
-                      Number(y.low), Number(y.high));
+  html += "</svg><p>";
   for (size_t s = 0; s < series.size(); ++s) {
     html += fmt::format("<span class=\"key\" style=\"--c:{}\">{}</span> ", kColours[s % kColours.size()],
                         HtmlText(series[s].name));

@@ -17,7 +17,7 @@ std::string HtmlText(const std::string& text);
 
 inline constexpr size_t kSvgColours = 8;  // a chart of more series repeats its colours
 
-// The series with a legend and the smallest and largest values of both axes. `title` is untrusted. Without finite
+// The series with a legend and numbered axes. `title` is untrusted. Without finite
 // values: the title and "no values".
 std::string SvgChart(const std::string& title, const std::vector<SvgSeries>& series);
 

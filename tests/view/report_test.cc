@@ -15,14 +15,32 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(EstimateOf, IsTheMeanWithStudentsInterval) {
-  const Estimate one = EstimateOf(std::vector<double>{0.5});
-  EXPECT_EQ(one.low, one.high);
-  // The standard deviation of four values is 0.1633, their error half of it; t(3) = 3.182.
-  const Estimate four = EstimateOf(std::vector<double>{0.2, 0.4, 0.4, 0.6});
-  EXPECT_NEAR(four.mean, 0.4, 1e-12);
-  EXPECT_NEAR(four.high - four.mean, 3.182 * 0.16329932 / 2, 1e-6);
+TEST(EstimateOf, OfOutcomesHasWilsonsInterval) {
   EXPECT_EQ(EstimateOf(std::vector<double>{}).values, 0);
+  const Estimate one = EstimateOf(std::vector<double>{1});
+  EXPECT_EQ(one.low, one.high);
+  // Of 16 of 16 and of 15 of 16, computed from the formula in Python.
+  std::vector<double> outcomes(16, 1);
+  const Estimate all = EstimateOf(outcomes);
+  EXPECT_NEAR(all.low, 0.806392, 1e-6);
+  EXPECT_EQ(all.high, 1);
+  outcomes[3] = 0;
+  const Estimate most = EstimateOf(outcomes);
+  EXPECT_EQ(most.mean, 0.9375);
+  EXPECT_NEAR(most.low, 0.716713, 1e-6);
+  EXPECT_NEAR(most.high, 0.988881, 1e-6);
+}
+
+TEST(EstimateOf, OfOtherValuesStaysWithinThem) {
+  std::vector<double> values;
+  for (int i = 0; i < 40; ++i) values.push_back(i % 8 == 0 ? 0.5 : 1);
+  const Estimate estimate = EstimateOf(values);
+  EXPECT_NEAR(estimate.mean, 0.9375, 1e-12);
+  // The standard error is 0.0262; the bootstrap of 40 values comes near the normal distribution's 0.886 to 0.989.
+  EXPECT_NEAR(estimate.low, 0.886, 0.02);
+  EXPECT_NEAR(estimate.high, 0.989, 0.02);
+  EXPECT_LE(estimate.high, 1);
+  EXPECT_EQ(EstimateOf(values).low, estimate.low);
 }
 
 TEST(DifferenceOf, PairsTheTasksThatBothHave) {
@@ -67,7 +85,8 @@ TEST(SvgChart, EscapesItsWordsAndLeavesOutWhatIsNotFinite) {
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
   EXPECT_THAT(svg, Not(HasSubstr("<b>")));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
-  EXPECT_THAT(svg, HasSubstr("M8.0 188.0L468.0 8.0"));
+  EXPECT_THAT(svg, HasSubstr("M52.0 188.0L512.0 8.0"));
+  for (const char* number : {">1</text>", ">2</text>", ">3</text>", ">0</text>"}) EXPECT_THAT(svg, HasSubstr(number));
   EXPECT_THAT(SvgChart("none", {{"a", {}, {}}}), HasSubstr("no values"));
 }
 
@@ -169,6 +188,12 @@ TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {
   const std::string text = CompareText({first, other});
   EXPECT_THAT(text, HasSubstr("0.65 ("));  // the mean of 0.2 to 1.1 over the last ten steps
   EXPECT_THAT(text, HasSubstr("0.2 (0.2 to 0.2), 2 tasks"));
+  EXPECT_THAT(text, Not(HasSubstr("differ")));
+  other.differences = {{"rewards.terms", "[]", "[{kind: length}]"}, {"scheduler.group_size", "4", "8"}};
+  const std::string differing = CompareText({first, other});
+  EXPECT_THAT(differing, HasSubstr("other: 2 keys differ from first\n"));
+  EXPECT_THAT(differing, HasSubstr("  scheduler.group_size: 8, in first 4\n"));
+  EXPECT_THAT(differing, HasSubstr("rewards of other and first have different terms"));
   EXPECT_THAT(CompareHtml({first, other}), HasSubstr("Reward: reward/mean"));
 }
 

@@ -19,6 +19,7 @@
 #include "reward/terms/judge.h"
 #include "reward/terms/parl.h"
 #include "reward/terms/retrieval.h"
+#include "scheduler/task_sampler.h"
 
 namespace ingot::app {
 namespace {
@@ -184,6 +185,8 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
         {absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks}};
     INGOT_ASSIGN_OR_RETURN(check.warnings, agents::Preflight(config.agents, sets));
     INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
+    const auto sampler = scheduler::TaskSampler::Make(data.tasks.tasks, config.scheduler.sampling, config.seed);
+    INGOT_RETURN_IF_ERROR(sampler.status());
     check.data.shown_tokens = ShownTokens(config, data.tasks.tasks, *text.tokenizer);
     CountShared(data, check.data);
   }

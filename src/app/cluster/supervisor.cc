@@ -222,6 +222,9 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
     Schedule(role);
     return std::nullopt;
   }
+  if (code == kRejectedExit && role.restarts == 0) {
+    return absl::AbortedError(absl::StrCat(what, "; it would end so again, and is not restarted"));
+  }
   INGOT_RETURN_IF_ERROR(Restart(role, what));
   return std::nullopt;
 }

@@ -44,6 +44,9 @@ namespace ingot::app {
 inline constexpr int kGroupLostExit = 75;
 // Exit code of a role that ended in order by SIGTERM. If the supervisor did not send the signal, it counts as a crash.
 inline constexpr int kStoppedExit = 143;
+// Exit code of a role that its configuration or this machine does not allow (app/run/process.h). At its first start it is
+// not restarted: it would end the same way.
+inline constexpr int kRejectedExit = 2;
 
 struct RoleSpec {
   std::string name;

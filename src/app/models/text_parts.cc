@@ -61,13 +61,26 @@ absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::st
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output, chat_template);
 }
 
+// ORG/NAME, unless there is a folder ORG: then it is a mistyped path.
+bool IsHubName(const std::string& name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos || slash == 0 || slash != name.rfind('/') || name.starts_with(".")) return false;
+  std::error_code error;
+  return slash + 1 < name.size() && !std::filesystem::exists(name.substr(0, slash), error);
+}
+
 // What the user may have meant by a folder without a tokenizer; empty = no guess.
 std::string MeantBy(const std::string& model_dir) {
   namespace fs = std::filesystem;
   std::error_code error;
+  if (model_dir.ends_with(".gguf")) {
+    return absl::StrCat("; convert a GGUF file first: `ingot model convert ", model_dir, " DIR`");
+  }
   if (!fs::exists(model_dir, error)) {
-    return absl::StrCat("; there is no folder ", model_dir, ", and names of the Hub are not fetched: `hf download ",
-                        model_dir, " --local-dir DIR`");
+    const std::string missing = absl::StrCat("; there is no folder ", model_dir);
+    if (!IsHubName(model_dir)) return missing;
+    return absl::StrCat(missing, ", and names of the Hub are not fetched: `hf download ", model_dir,
+                        " --local-dir DIR`");
   }
   std::string newest;
   for (fs::directory_iterator entry(model_dir + "/checkpoints", error), end; !error && entry != end;

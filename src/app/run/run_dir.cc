@@ -172,9 +172,7 @@ absl::StatusOr<int> LockRun(const std::string& path) {
 
 // Returns ROOT/NAME.
 absl::StatusOr<std::string> MakeFolder(const std::string& root, const std::string& name) {
-  if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
-    return absl::InvalidArgumentError(absl::StrCat("run.name '", name, "' must be a plain folder name"));
-  }
+  INGOT_RETURN_IF_ERROR(CheckRunName(name));
   const std::string path = absl::StrCat(root, "/", name);
   std::error_code error;
   fs::create_directories(path, error);
@@ -210,6 +208,12 @@ std::string DescribeRun(const fs::path& path) {
 }
 
 }  // namespace
+
+absl::Status CheckRunName(const std::string& name) {
+  const bool plain = !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+  if (plain) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("run.name '", name, "' must be a plain folder name"));
+}
 
 absl::Status CheckRunFormat(const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kFormatFile);

@@ -32,6 +32,9 @@ class LaunchLock {
   int fd_;
 };
 
+// INVALID_ARGUMENT: it is not the name of one folder.
+absl::Status CheckRunName(const std::string& name);
+
 class RunDir {
  public:
   // Creates ROOT/NAME, or opens an existing run as `if_exists` says. ALREADY_EXISTS (kFail) says how to proceed;

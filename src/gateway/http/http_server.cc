@@ -27,6 +27,8 @@ std::string ReachedAt(const http::Server& server, const http::Options& options, 
 
 }  // namespace
 
+absl::Status CheckListening(const http::Options& options) { return NameKeys(http::CheckHost(options)); }
+
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway,
                                                               const std::string& own_host) {
   auto made = std::unique_ptr<HttpServer>(new HttpServer(gateway));

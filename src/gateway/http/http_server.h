@@ -14,6 +14,9 @@
 
 namespace ingot::gateway {
 
+// Whether the gateway may listen as the options say. Errors name the configuration's keys.
+absl::Status CheckListening(const http::Options& options);
+
 class HttpServer {
  public:
   // Listens and serves at once; errors: http::Server::Listen's. `gateway` outlives the server. `own_host`: this

@@ -53,6 +53,15 @@ class StartChecked : public ::testing::Test {
   RunConfig config_;
 };
 
+TEST_F(StartChecked, TheTasksHaveWhatTheirSamplingNeeds) {
+  config_.scheduler.sampling.domains = {{"other", 1}};
+  EXPECT_THAT(Error(), HasSubstr("scheduler.sampling.domains names 'other'"));
+  config_.scheduler.sampling.domains.clear();
+  config_.scheduler.sampling.order = "curriculum";
+  config_.scheduler.sampling.difficulty_field = "difficulty";
+  EXPECT_THAT(Error(), HasSubstr("difficulty"));
+}
+
 TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
   config_.sft_data = File("sft.jsonl", R"({"messages": [{"role": "user", "content": "q"}]})");
   const auto check = Check();

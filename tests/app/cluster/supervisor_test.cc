@@ -93,6 +93,14 @@ TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
   EXPECT_FALSE(std::ifstream(folder_ + "/leaked").good());
 }
 
+TEST_F(Supervised, ARoleThatItsConfigurationDoesNotAllowIsNotRestarted) {
+  const std::string rejected = "echo x >> " + folder_ + "/starts; echo 'ingot: no TLS' >&2; exit 2";
+  EXPECT_TRUE(absl::IsAborted(Run({Role("other", rejected), Role("leader", kWaits)}).status()));
+  EXPECT_THAT(said_, HasSubstr("other exited with 2: no TLS; see " + folder_ + "/other.log; it would end so again"));
+  std::ifstream starts(folder_ + "/starts");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(starts), {}, 'x'), 1);
+}
+
 TEST_F(Supervised, AnErrorWhileThereIsAnObstacleIsNoCrash) {
   const std::string gone = folder_ + "/gone";
   SupervisorOptions options;

@@ -1,8 +1,10 @@
 #include "app/commands/command_line/command.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "app/run/run_args.h"
 
 namespace ingot::app {
@@ -17,23 +19,38 @@ std::vector<Command> Commands() {
   return commands;
 }
 
-CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args) {
+const CLI::Validator& AtLeastOne() {
+  static const auto& check = *new CLI::Validator(
+      [](std::string& word) {
+        int64_t number = 0;
+        if (absl::SimpleAtoi(word, &number) && number >= 1) return std::string();
+        return "'" + word + "' is not a whole number of at least 1";
+      },
+      ">= 1");
+  return check;
+}
+
+void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example) {
   const auto check = [](const std::string& word) {
     return word.find('=') == std::string::npos ? "'" + word + "' is an extra argument: KEY=VALUE is expected" : "";
   };
-  CLI::Option* const config = parser.add_option("config", args.config, "the run's YAML file")->required();
-  parser.add_option("--set", args.overrides, "override one key: --set trainer.learning_rate=1e-3 (repeatable)")
+  parser.add_option("--set", overrides, "override one key: --set " + example + " (repeatable)")
       ->allow_extra_args(false)
       ->check(check);
   // Parsed after --set, whose words it keeps.
   parser
       .add_option_function<std::vector<std::string>>(
           "overrides",
-          [&args](const std::vector<std::string>& words) {
-            args.overrides.insert(args.overrides.end(), words.begin(), words.end());
+          [&overrides](const std::vector<std::string>& words) {
+            overrides.insert(overrides.end(), words.begin(), words.end());
           },
-          "override keys: trainer.learning_rate=1e-3 run.seed=2")
+          "override keys: " + example)
       ->check(check);
+}
+
+CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args) {
+  CLI::Option* const config = parser.add_option("config", args.config, "the run's YAML file")->required();
+  AddOverrides(parser, args.overrides, "trainer.learning_rate=1e-3");
   return config;
 }
 

@@ -8,6 +8,7 @@
 
 namespace CLI {
 class App;
+class Validator;
 class Option;
 }  // namespace CLI
 
@@ -42,8 +43,12 @@ std::vector<Command> SandboxCommands();      // sandboxes and their images, with
 std::vector<Command> BenchCommands();        // figures of this machine and of orders, measured or simulated
 std::vector<Command> SetupCommands();        // help with configurations, machines and shells
 
-// Arguments of several commands: the configuration (the returned option) with its overrides, and the number of threads.
-// `args` and `threads` outlive the parser.
+// A check of an option: the number is at least 1.
+const CLI::Validator& AtLeastOne();
+
+// Arguments of several commands: the configuration (the returned option) with its overrides, overrides alone, and the
+// number of threads. What they fill outlives the parser.
+void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example);
 CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args);
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning);
 // --allow-host and --allow-origin of an HTTP server (http/site_check.h).

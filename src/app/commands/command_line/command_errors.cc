@@ -10,12 +10,15 @@
 namespace ingot::app {
 namespace {
 
-// "unknown KIND 'WORD'; the nearest is 'NAME'". REQUIRES: names are not empty.
+// "unknown KIND 'WORD'; the nearest is 'NAME'", or without a nearest name if none is near. REQUIRES: names are not
+// empty.
 std::string Unknown(const std::string& kind, const std::string& word, const std::vector<std::string>& names) {
   const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return base::EditDistance(word, a) < base::EditDistance(word, b);
   });
-  return "unknown " + kind + " '" + word + "'; the nearest is '" + *nearest + "'";
+  const std::string unknown = "unknown " + kind + " '" + word + "'";
+  const bool near = base::EditDistance(word, *nearest) <= std::max<size_t>(2, word.size() / 2);
+  return near ? unknown + "; the nearest is '" + *nearest + "'" : unknown;
 }
 
 // The command that the words lead to: the parser of the last known one.
@@ -41,7 +44,9 @@ std::string DescribeUnknown(const CLI::App& parser) {
       std::vector<std::string> alike;
       std::copy_if(options.begin(), options.end(), std::back_inserter(alike),
                    [&](const std::string& option) { return name.size() == 2 && option[2] == name[1]; });
-      return Unknown("option", name, alike.empty() ? options : alike);
+      const bool takes_keys = std::find(options.begin(), options.end(), "--set") != options.end();
+      const std::string keys = takes_keys ? "; a key of the configuration is set by --set KEY=VALUE" : "";
+      return Unknown("option", name, alike.empty() ? options : alike) + keys;
     }
     if (!commands.empty()) return Unknown("command", word, commands);
     return "'" + word + "' is an extra argument";

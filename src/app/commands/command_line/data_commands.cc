@@ -56,7 +56,7 @@ Command::Run DeclareTasksFilter(CLI::App& parser) {
   parser.add_option("--rated", args->rated, "run folder with tries of the tasks; default: their own pass rates");
   parser.add_option("--guesses", args->guesses, "run folder with tries without reasoning");
   parser.add_option("--guess", args->guess, "tries of --guesses that count")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->capture_default_str();
   parser.add_option("--above", args->above, "a try succeeded if its outcome is above it")->capture_default_str();
   parser.add_option("--min-rate", args->min_rate, "at or below it a task is impossible")->capture_default_str();
@@ -77,9 +77,7 @@ Command::Run DeclareTasksCases(CLI::App& parser) {
   parser.add_option("--cases", args->cases, "cases that a problem must keep")->capture_default_str();
   parser.add_option("--passing", args->passing, "submissions that must pass every kept case")->capture_default_str();
   parser.add_option("--timeout", args->timeout_s, "seconds of one submission on one case")->capture_default_str();
-  parser.add_option("--threads", args->threads, "programs at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  parser.add_option("--threads", args->threads, "programs at a time")->check(AtLeastOne())->capture_default_str();
   parser.add_flag("--allow-process", args->allow_process,
                   "allow running the programs at the sandbox isolation level `process`");
   return [args] { return TasksCases(*args); };
@@ -98,8 +96,7 @@ Command::Run DeclareImport(CLI::App& parser) {
 Command::Run DeclareRegrade(CLI::App& parser) {
   const auto args = std::make_shared<RegradeArgs>();
   parser.add_option("run", args->run_dir, "the run's folder")->required();
-  parser.add_option("--set", args->overrides, "override one key: --set 'rewards.terms=[{kind: outcome}]' (repeatable)")
-      ->allow_extra_args(false);
+  AddOverrides(parser, args->overrides, "'rewards.terms=[{kind: outcome}]'");
   parser.add_flag("--json", args->json, "one JSON object");
   return [args] { return Regrade(*args); };
 }
@@ -109,7 +106,7 @@ Command::Run DeclareRetrain(CLI::App& parser) {
   parser.add_option("run", args->run_dir, "folder of the run whose stored batches are trained on")->required();
   AddRunArgs(parser, args->run);
   parser.add_option("--steps", args->steps, "most steps to train; default: all steps in the run's pool")
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeastOne());
   parser.add_flag("--resume", args->run.resume, "continue from the last checkpoint");
   return [args] { return Retrain(*args); };
 }

@@ -58,7 +58,9 @@ Command::Run DeclareModel(CLI::App& parser) {
       std::find_if(commands.begin(), commands.end(), [&](const auto& known) { return known.name == name; });
   for (const std::string_view option : entry->options) {
     if (option == "file") parser.add_option("file", args->file, "GGUF file")->required();
-    if (option == "model") parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
+    if (option == "model")
+      parser.add_option(name == "info" ? "model,--model" : "--model", args->dir, "model folder or checkpoint")
+          ->required();
     if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
     if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");
     if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
@@ -136,7 +138,7 @@ Command::Run DeclareServe(CLI::App& parser) {
   parser
       .add_option("--kv-cache-tokens", args->kv_cache_tokens,
                   "tokens of the KV cache; a request and its answer must fit into it")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeastOne())
       ->capture_default_str();
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
   parser.add_option("--device", args->device, "auto, cpu or cuda; auto: CUDA if there is a device")

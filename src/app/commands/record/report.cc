@@ -91,6 +91,16 @@ absl::Status ReportOrError(const ReportArgs& args) {
   return WriteWhole(out, html + mark);
 }
 
+// Without the keys that every run has for itself.
+std::vector<view::ComparedRun::KeyDifference> DifferencesFrom(const StoredRun& first, const StoredRun& run) {
+  std::vector<view::ComparedRun::KeyDifference> differences;
+  for (const base::Schema::Difference& one : run.loaded.schema.DifferencesFrom(first.loaded.schema)) {
+    if (one.key == "run.name" || one.key == "run.root" || one.key == "run.if_exists") continue;
+    differences.push_back({one.key, one.others, one.value});
+  }
+  return differences;
+}
+
 absl::Status CompareOrError(const CompareArgs& args) {
   std::vector<std::unique_ptr<ReadRun>> opened;
   std::vector<view::ComparedRun> runs;
@@ -112,6 +122,7 @@ absl::Status CompareOrError(const CompareArgs& args) {
         INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*pool, run.evaluated_version));
       }
     }
+    if (!opened.empty()) run.differences = DifferencesFrom(opened.front()->stored, (*read)->stored);
     opened.push_back(*std::move(read));
     runs.push_back(std::move(run));
   }

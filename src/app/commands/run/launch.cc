@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/checks/machine_check.h"
 #include "app/checks/machine_memory.h"
 #include "app/checks/model_keys.h"
 #include "app/checks/nodes_check.h"
@@ -32,7 +33,6 @@
 #include "app/cluster/status/unresponsive_roles.h"
 #include "app/cluster/supervisor.h"
 #include "app/commands/run/run_command.h"
-#include "app/models/device.h"
 #include "app/models/model_setup.h"
 #include "app/record/run_metrics.h"
 #include "app/record/run_view.h"
@@ -344,8 +344,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckNodes(config));
   if (here) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
-  // Only `cuda` can fail; the roles that compute open the device again.
-  if (here && config.device == "cuda") INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
+  INGOT_RETURN_IF_ERROR(CheckMachine(config).status());
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine prints the rest
   RoleWaits waits;

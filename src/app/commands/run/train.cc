@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "app/checks/doctor.h"
+#include "app/checks/machine_check.h"
 #include "app/checks/model_keys.h"
 #include "app/checks/nodes_check.h"
 #include "app/checks/port_check.h"
@@ -57,7 +58,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
-  INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  INGOT_RETURN_IF_ERROR(CheckMachine(config).status());
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
@@ -116,11 +117,13 @@ absl::Status CheckConfig(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StartCheck check,
                          CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(CheckNodes(*loaded.config));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> unchecked, CheckMachine(*loaded.config));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
   for (const std::string& warning : check.warnings)
     std::fprintf(stderr, "warning: %s\n", base::Printable(warning).c_str());
+  for (const std::string& left : unchecked) std::fprintf(stderr, "note: %s\n", left.c_str());
   std::fprintf(stderr, "%s\n", DescribeCheck(check).c_str());
   return absl::OkStatus();
 }
