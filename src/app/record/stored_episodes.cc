@@ -1,24 +1,51 @@
 #include "app/record/stored_episodes.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <deque>
+#include <iterator>
+
+#include "base/task_domain.h"
+#include "tree/episode_return.h"
 
 namespace ingot::app {
 
-absl::StatusOr<bool> VisitEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, int limit,
-                                   const std::function<void(const v1::Episode& episode)>& visit) {
-  v1::ListEpisodesRequest request;
-  request.set_purpose(purpose);
-  request.set_last_group(-1);
-  request.set_all_attempts(true);
-  int visited = 0;
-  while (true) {
-    request.set_limit(limit == 0 ? 0 : limit - visited);
-    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pool.ListEpisodes(request));
+absl::Status VisitEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose,
+                           const std::function<void(const v1::Episode& episode)>& visit) {
+  for (datapool::EpisodePages pages(pool, purpose, 0, -1); !pages.done();) {
+    INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
     for (const v1::Episode& episode : page.episodes()) visit(episode);
-    visited += page.episodes_size();
-    if (!page.more() || (limit > 0 && visited == limit)) return page.more();
-    request.set_after(page.next());
   }
+  return absl::OkStatus();
+}
+
+bool EpisodeFilter::Accepts(const v1::Episode& episode) const {
+  if (!domain.empty() && base::DomainOf(episode.task().domain()) != domain) return false;
+  if (!scaffold.empty() && episode.scaffold() != scaffold) return false;
+  if (groups.has_value() && !groups->contains(episode.ref().group_id())) return false;
+  const bool any = !std::isfinite(min_reward) && !std::isfinite(max_reward);
+  if (any) return true;
+  const double reward = tree::ReturnOf(episode);
+  return tree::IsEnd(episode.state()) && reward >= min_reward && reward <= max_reward;
+}
+
+absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, size_t limit,
+                                           const EpisodeFilter& filter) {
+  EpisodeList list;
+  std::deque<v1::Episode> newest;
+  INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, purpose, [&](const v1::Episode& episode) {
+    if (!filter.Accepts(episode)) return;
+    newest.push_back(episode);
+    newest.back().mutable_task()->clear_payload_json();
+    if (limit == 0 || newest.size() <= limit) return;
+    newest.pop_front();
+    list.more = true;
+  }));
+  std::stable_sort(newest.begin(), newest.end(),
+                   [](const v1::Episode& a, const v1::Episode& b) { return a.ref().group_id() > b.ref().group_id(); });
+  list.episodes.assign(std::make_move_iterator(newest.begin()), std::make_move_iterator(newest.end()));
+  return list;
 }
 
 absl::StatusOr<std::string> ResolveEpisode(datapool::Client& pool, const std::string& name) {

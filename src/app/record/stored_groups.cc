@@ -8,10 +8,10 @@ absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool) {
   StoredGroupIds groups;
   for (const v1::EpisodePurpose purpose : {v1::PURPOSE_TRAIN, v1::PURPOSE_EVAL}) {
     groups.purpose = purpose;
-    INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, purpose, 0, [&](const v1::Episode& episode) {
-                            const int64_t id = episode.ref().group_id();
-                            if (groups.ids.empty() || groups.ids.back() != id) groups.ids.push_back(id);
-                          }).status());
+    INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, purpose, [&](const v1::Episode& episode) {
+      const int64_t id = episode.ref().group_id();
+      if (groups.ids.empty() || groups.ids.back() != id) groups.ids.push_back(id);
+    }));
     if (!groups.ids.empty()) break;
   }
   return groups;

@@ -30,20 +30,47 @@ class StoredEpisodesTest : public ::testing::Test {
   std::unique_ptr<datapool::Client> pool_;
 };
 
-TEST_F(StoredEpisodesTest, VisitsUpToTheLimitWhateverTheirSize) {
-  constexpr int kAll = kSamples + 2;
-  for (const int limit : {0, 1, 36, kAll - 1, kAll, 1000}) {
-    std::vector<std::string> ids;
-    const auto more = VisitEpisodes(*pool_, v1::PURPOSE_TRAIN, limit,
-                                    [&ids](const v1::Episode& episode) { ids.push_back(episode.episode_id()); });
-    ASSERT_TRUE(more.ok()) << more.status();
-    const int wanted = limit == 0 ? kAll : std::min(limit, kAll);
-    ASSERT_EQ(static_cast<int>(ids.size()), wanted) << "limit " << limit;
-    EXPECT_EQ(*more, wanted < kAll) << "limit " << limit;
-    for (int i = 0; i < std::min(wanted, kSamples); ++i) EXPECT_EQ(ids[i], absl::StrCat("e", i));
-    if (wanted < kAll) continue;
-    EXPECT_THAT(std::vector(ids.end() - 2, ids.end()), ::testing::ElementsAre("again", "next"));
-  }
+std::vector<std::string> IdsOf(const EpisodeList& list) {
+  std::vector<std::string> ids;
+  for (const v1::Episode& episode : list.episodes) ids.push_back(episode.episode_id());
+  return ids;
+}
+
+TEST_F(StoredEpisodesTest, VisitsEveryAttemptInOrderWhateverTheirSize) {
+  std::vector<std::string> ids;
+  ASSERT_TRUE(VisitEpisodes(*pool_, v1::PURPOSE_TRAIN, [&ids](const v1::Episode& episode) {
+                ids.push_back(episode.episode_id());
+              }).ok());
+  ASSERT_EQ(ids.size(), kSamples + 2u);
+  for (int i = 0; i < kSamples; ++i) EXPECT_EQ(ids[i], absl::StrCat("e", i));
+  EXPECT_THAT(std::vector(ids.end() - 2, ids.end()), ::testing::ElementsAre("again", "next"));
+}
+
+TEST_F(StoredEpisodesTest, ListsTheNewestGroupsFirst) {
+  const EpisodeList three = NewestEpisodes(*pool_, v1::PURPOSE_TRAIN, 3, {}).value();
+  EXPECT_THAT(IdsOf(three), ::testing::ElementsAre("next", absl::StrCat("e", kSamples - 1), "again"));
+  EXPECT_TRUE(three.more);
+  const EpisodeList all = NewestEpisodes(*pool_, v1::PURPOSE_TRAIN, 0, {}).value();
+  EXPECT_EQ(all.episodes.size(), kSamples + 2u);
+  EXPECT_FALSE(all.more);
+}
+
+TEST_F(StoredEpisodesTest, AListIsNarrowedByItsFilter) {
+  ASSERT_TRUE(pool_->StoreEnd(pools::End("e3", v1::EPISODE_FINISHED, 0.75)).ok());
+  ASSERT_TRUE(pool_->StoreEnd(pools::End("e4", v1::EPISODE_FINISHED, 0.25)).ok());
+  EpisodeFilter filter;
+  filter.min_reward = 0.5;
+  EXPECT_THAT(IdsOf(*NewestEpisodes(*pool_, v1::PURPOSE_TRAIN, 0, filter)), ::testing::ElementsAre("e3"));
+  filter = {};
+  filter.max_reward = 0.5;
+  EXPECT_THAT(IdsOf(*NewestEpisodes(*pool_, v1::PURPOSE_TRAIN, 0, filter)), ::testing::ElementsAre("e4"))
+      << "an open episode has no reward yet";
+  filter = {};
+  filter.groups = {8};
+  EXPECT_THAT(IdsOf(*NewestEpisodes(*pool_, v1::PURPOSE_TRAIN, 0, filter)), ::testing::ElementsAre("next"));
+  filter = {};
+  filter.domain = "another";
+  EXPECT_TRUE(NewestEpisodes(*pool_, v1::PURPOSE_TRAIN, 0, filter)->episodes.empty());
 }
 
 TEST_F(StoredEpisodesTest, FindsTheNewestAttemptOfASampleInALargeGroup) {

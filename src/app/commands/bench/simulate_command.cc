@@ -41,7 +41,7 @@ absl::Status UseRecorded(const SimulateArgs& args, scheduler::SimulationOptions&
     groups[episode.ref().group_id()].push_back(static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) *
                                                1e-9);
   };
-  INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, v1::PURPOSE_TRAIN, 0, visit).status());
+  INGOT_RETURN_IF_ERROR(VisitEpisodes(*run.pool, v1::PURPOSE_TRAIN, visit));
   for (auto& [group, durations] : groups) options.durations.recorded.push_back(std::move(durations));
   if (!options.durations.recorded.empty()) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no finished episode of training"));

@@ -18,6 +18,11 @@ Command::Run DeclareInspect(CLI::App& parser) {
   parser.add_option("--limit", args->limit,
                     "listed episodes of training, of evaluations and of `ingot serve` each; 0: all; default: 20, with "
                     "--json all");
+  parser.add_option("--reward", args->reward,
+                    "list only episodes with this reward: a number, or LOW:HIGH such as 0.5:");
+  parser.add_option("--domain", args->domain, "list only episodes of tasks of this domain");
+  parser.add_option("--scaffold", args->scaffold, "list only episodes of this recipe");
+  parser.add_option("--step", args->step, "list only the groups that this step trained, and this version's evaluation");
   parser.add_flag("--json", args->json, "the stored record as JSON; for a list one record per line, with its calls");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
   return [args] { return Inspect(*args); };

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "app/models/model_setup.h"
 #include "app/record/stored_episodes.h"
 #include "app/record/stored_run.h"
@@ -21,6 +23,8 @@
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/render.h"
+#include "view/evaluation.h"
+#include "view/journal.h"
 
 namespace ingot::app {
 namespace {
@@ -46,22 +50,63 @@ constexpr std::pair<v1::EpisodePurpose, const char*> kKinds[] = {
 
 constexpr int kListed = 20;  // of each kind, in the printed list
 
-absl::StatusOr<int> List(const OpenRun& run, int limit) {
+// INVALID_ARGUMENT: it is neither LOW:HIGH, of which one may be missing, nor a number.
+absl::Status ReadRewards(const std::string& text, EpisodeFilter& filter) {
+  const size_t colon = text.find(':');
+  const std::string low = text.substr(0, colon), high = colon == std::string::npos ? low : text.substr(colon + 1);
+  const bool read = (low.empty() || absl::SimpleAtod(low, &filter.min_reward)) &&
+                    (high.empty() || absl::SimpleAtod(high, &filter.max_reward)) && low.size() + high.size() > 0;
+  if (read) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--reward '", text, "': a number or LOW:HIGH is expected, such as 0.5: for 0.5 and more"));
+}
+
+// The groups of training that the step trained.
+absl::StatusOr<std::set<int64_t>> GroupsOf(datapool::Client& pool, int64_t step) {
+  view::Journal journal;
+  INGOT_RETURN_IF_ERROR(journal.Refresh(pool));
+  const std::optional<view::JournalBatch> batch = journal.Batch(step);
+  if (batch.has_value()) return std::set<int64_t>(batch->groups.begin(), batch->groups.end());
+  return absl::NotFoundError(absl::StrCat("--step ", step, ": the run has made ", journal.batches(), " batches"));
+}
+
+absl::StatusOr<EpisodeFilter> FilterOf(const InspectArgs& args, datapool::Client& pool, v1::EpisodePurpose purpose) {
+  EpisodeFilter filter{.domain = args.domain, .scaffold = args.scaffold, .groups = {}};
+  if (!args.reward.empty()) INGOT_RETURN_IF_ERROR(ReadRewards(args.reward, filter));
+  if (!args.step.has_value()) return filter;
+  filter.groups.emplace();
+  if (purpose == v1::PURPOSE_TRAIN) {
+    INGOT_ASSIGN_OR_RETURN(filter.groups, GroupsOf(pool, *args.step));
+  } else if (purpose == v1::PURPOSE_EVAL) {
+    INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> groups, view::EvaluatedGroups(pool, *args.step));
+    filter.groups->insert(groups.begin(), groups.end());
+  }
+  return filter;
+}
+
+absl::StatusOr<int> List(const OpenRun& run, const InspectArgs& args) {
+  const int limit = args.limit.value_or(kListed);
   std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
               "reward", "seconds", "task");
   int shown = 0;
   for (const auto& [purpose, kind] : kKinds) {
-    const auto print = [&](const v1::Episode& episode) {
+    INGOT_ASSIGN_OR_RETURN(const EpisodeFilter filter, FilterOf(args, *run.pool, purpose));
+    INGOT_ASSIGN_OR_RETURN(const EpisodeList list,
+                           NewestEpisodes(*run.pool, purpose, static_cast<size_t>(std::max(limit, 0)), filter));
+    for (const v1::Episode& episode : list.episodes) {
       std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", base::Printable(episode.episode_id()).c_str(), kind,
                   static_cast<long>(episode.ref().group_id()), episode.ref().sample_index(), episode.ref().attempt(),
                   tree::StateName(episode.state()).c_str(), tree::ReturnOf(episode), tree::SecondsOf(episode),
                   base::Printable(episode.task().task_id()).c_str());
       ++shown;
-    };
-    INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), print));
-    if (more) std::printf("... more %s episodes; --limit shows them\n", kind);
+    }
+    if (list.more) std::printf("... older %s episodes; --limit shows them\n", kind);
   }
-  if (shown == 0) std::printf("no episodes are stored (datapool.keep_steps sets how long they are kept)\n");
+  const bool filtered = !args.reward.empty() || !args.domain.empty() || !args.scaffold.empty() || args.step.has_value();
+  if (shown == 0) {
+    std::printf("%s\n", filtered ? "no stored episode is so"
+                                 : "no episodes are stored (datapool.keep_steps sets how long they are kept)");
+  }
   return 0;
 }
 
@@ -79,13 +124,16 @@ absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& ep
 }
 
 // One line per episode. stdout has only records; stderr says which kinds have more.
-absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
+absl::StatusOr<int> PrintRecords(const OpenRun& run, const InspectArgs& args) {
+  const int limit = args.limit.value_or(0);
   std::vector<std::string> ids;
   std::string left_out;
   for (const auto& [purpose, kind] : kKinds) {
-    const auto note = [&](const v1::Episode& episode) { ids.push_back(episode.episode_id()); };
-    INGOT_ASSIGN_OR_RETURN(const bool more, VisitEpisodes(*run.pool, purpose, std::max(limit, 0), note));
-    if (more) absl::StrAppend(&left_out, left_out.empty() ? "" : ", ", kind);
+    INGOT_ASSIGN_OR_RETURN(const EpisodeFilter filter, FilterOf(args, *run.pool, purpose));
+    INGOT_ASSIGN_OR_RETURN(const EpisodeList list,
+                           NewestEpisodes(*run.pool, purpose, static_cast<size_t>(std::max(limit, 0)), filter));
+    for (const v1::Episode& episode : list.episodes) ids.push_back(episode.episode_id());
+    if (list.more) absl::StrAppend(&left_out, left_out.empty() ? "" : ", ", kind);
   }
   // Lines that scroll by are progress enough.
   Progress progress("inspect", stderr, base::Clock::Real(), OutputGoesElsewhere() ? 1 : 0);
@@ -96,7 +144,7 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, int limit) {
     std::printf("%s\n", text.c_str());
   }
   if (!left_out.empty()) {
-    std::fprintf(stderr, "inspect: --limit %d leaves out more episodes (%s); --limit 0 prints all\n", limit,
+    std::fprintf(stderr, "inspect: --limit %d leaves out older episodes (%s); --limit 0 prints all\n", limit,
                  left_out.c_str());
   }
   return 0;
@@ -121,7 +169,7 @@ absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const OpenRun run, OpenRunDir(args.run_dir));
   if (args.journal) return PrintJournal(run);
   if (args.episode.empty()) {
-    return args.json ? PrintRecords(run, args.limit.value_or(0)) : List(run, args.limit.value_or(kListed));
+    return args.json ? PrintRecords(run, args) : List(run, args);
   }
   v1::GetEpisodeRequest request;
   INGOT_ASSIGN_OR_RETURN(*request.mutable_episode_id(), ResolveEpisode(*run.pool, args.episode));
