@@ -41,8 +41,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::function<absl::Status(const std::shared_ptr<Episode>& episode, absl::Status why)> confirm;
     // Called once, when the answer is over, with the number of reserved calls.
     std::function<void(const std::shared_ptr<Answer>&, int)> on_done;
-    // Called from any thread whenever Take may return something new, possibly before StartAnswer returns. It must not
-    // block or call the gateway.
+    // Called from any thread whenever TakeOutput may return something new, possibly before StartAnswer returns. It must
+    // not block or call the gateway.
     std::function<void()> wake;
   };
   Answer(Core& core, const Dialect& dialect, RawRequest raw);
@@ -123,8 +123,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   bool unreadable_ ABSL_GUARDED_BY(mu_) = false;           // Read has failed
   absl::Status abort_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);    // of the first call that failed
-  bool begun_ ABSL_GUARDED_BY(mu_) = false;      // Take returned an event
-  bool delivered_ ABSL_GUARDED_BY(mu_) = false;  // Take returned the last event
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;      // TakeOutput returned an event
+  bool delivered_ ABSL_GUARDED_BY(mu_) = false;  // TakeOutput returned the last event
 };
 
 }  // namespace ingot::gateway

@@ -34,7 +34,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     std::shared_ptr<const GatewayRequest> request;
     std::shared_ptr<Episode> episode;
     std::chrono::nanoseconds arrival{};
-    // Called from any thread whenever Take may return something new. It must not block or call the gateway.
+    // Called from any thread whenever TakeOutput may return something new. It must not block or call the gateway.
     std::function<void()> wake;
     // Called once, when the call is over, before the last `wake`.
     std::function<void(const absl::Status&)> on_done;
@@ -98,7 +98,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;
   bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread runs Complete
-  bool woken_ ABSL_GUARDED_BY(mu_) = false;    // `wake` was called, and Take was not called since
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;    // `wake` was called, and TakeOutput was not called since
   absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why it was aborted; OK = it was not
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
   bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer

@@ -22,7 +22,7 @@ class Delivery {
            std::shared_ptr<const PromptPlan> plan, std::string call_id);
 
   // The number of ids after which the turn ends, because the client takes one tool call at a time and the first is
-  // complete. nullopt = the turn continues. Call it for every state of `generation`, before Take.
+  // complete. nullopt = the turn continues. Call it for every state of `generation`, before AddEvents.
   std::optional<int> EndsAfter(const Generation& generation);
 
   // The generation has ended: message() is now the delivered message. Its calls carry the ids of their events. A
@@ -62,7 +62,7 @@ class Delivery {
   int confirmed_ = 0;             // confirmed_tokens()
   bool begun_ = false;
   bool ended_ = false;     // End was called
-  bool finished_ = false;  // Take returned AnswerEnd
+  bool finished_ = false;  // AddEvents added AnswerEnd
 };
 
 }  // namespace ingot::gateway

@@ -1,9 +1,10 @@
 // A FileTransfer carries the archive of a snapshot's files from the runner that holds them to one HTTP client. Neither
 // waits for the other for long: the runner's parts wait in a small buffer, which the client's connection empties.
 //
-//   GET .../files --Open--> ask --NextSnapshot--> runner --SendSnapshotFiles--> Put --> Take --> client
+//   GET .../files --Open--> ask --NextSnapshot--> runner --SendSnapshotFiles--> Put --> TakeNews --> client
 //
-// Thread safe. `wake` is called without a lock, from any thread, after each change that lets Take return something new.
+// Thread safe. `wake` is called without a lock, from any thread, after each change that lets TakeNews return something
+// new.
 #pragma once
 
 #include <chrono>

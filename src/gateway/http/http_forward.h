@@ -32,10 +32,10 @@ struct PlacedParts {
 // REQUIRES: `gateway`, with peers, outlives the exchange.
 std::shared_ptr<http::Exchange> MakePlacedExchange(Gateway& gateway, PlacedParts parts);
 
-// A request forwarded by another gateway. Thread safe for one caller of Take and Abort.
+// A request forwarded by another gateway. Thread safe for one caller of TakePart and Abort.
 class ForwardedRequest {
  public:
-  // Begins the answer. `wake`: Take has something new; called by any thread. `client_gone`: as
+  // Begins the answer. `wake`: TakePart has something new; called by any thread. `client_gone`: as
   // RequestHead::client_gone. REQUIRES: `gateway` outlives it.
   ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<bool()> client_gone,
                    std::function<void()> wake);

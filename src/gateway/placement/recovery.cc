@@ -48,7 +48,7 @@ absl::Status Recovery::EndUnread(const v1::Episode& episode, const absl::Status&
             why.ToString());
   v1::StoreEndRequest end;
   end.set_episode_id(episode.episode_id());
-  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // the token of Take
+  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // the token of TakeOverEpisode
   end.set_state(v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());
