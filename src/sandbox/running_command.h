@@ -1,5 +1,8 @@
 // RunningCommand watches one command of a sandbox: it collects output, enforces limits, and waits for the report of the
 // sandbox's first process (launch_messages.h).
+//
+// The order of signals is decided here: SIGTERM at the time limit, then SIGKILL after Limits::term_grace; SIGKILL at
+// once for a cancellation and every other limit. They are sent by launcher/sandbox_init.cc.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// The processes of a sandbox, as this process sees them.
+// The processes of a sandbox, as this process sees them. This only lists pids; running_command.h decides which signals
+// end them.
 #pragma once
 
 #include <sys/types.h>
