@@ -1,4 +1,5 @@
-// The rules that end a run before its last step: they count what shows that more episodes would be wasted.
+// The rules that end a run by its groups, episodes and terms, before its last step: they count what shows that more
+// episodes would be wasted. The trainer has its own rule, about steps: trainer/step/skipped_steps.h.
 //
 //   rule          ends the run after                                                          checked by
 //   failed        more than B groups failed and none finished for give_up_seconds             CheckGroups
