@@ -199,7 +199,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     return rejection_.ok() ? absl::UnavailableError("the rollout client is shutting down") : rejection_;
   }
 
-  const EngineSet& set_;  // valid only between State's Take and Started
+  const EngineSet& set_;  // valid only between State's PickEngine and Started
   const std::shared_ptr<State> state_;
   v1::GenerateRequest request_;  // Try reads it; empty once an engine answered
   ChunkGate gate_;
