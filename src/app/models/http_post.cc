@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/printable.h"
@@ -34,20 +37,54 @@ absl::Status ErrorOf(const HttpPost& post, const absl::StatusOr<http::Answer>& a
   return base::Annotate(is_ours ? why : absl::UnavailableError(why.message()), url);
 }
 
-}  // namespace
+// The seconds that the server asks for (RFC 9110, section 10.2.3), as a number. nullopt: it asks for none that can be
+// read; a date is not.
+std::optional<double> RetryAfter(const http::Answer& answer) {
+  const auto field = answer.headers.find("retry-after");
+  double seconds = 0;
+  if (field == answer.headers.end() || !absl::SimpleAtod(field->second, &seconds) || seconds < 0) return std::nullopt;
+  return seconds;
+}
 
-absl::StatusOr<std::string> Post(const HttpPost& post) {
+// False: nobody waits any more.
+bool Pause(const HttpPost& post, double seconds) {
+  constexpr double kGlance = 0.1;
+  for (double left = seconds; left > 0; left -= kGlance) {
+    if (post.cancelled && post.cancelled()) return false;
+    std::this_thread::sleep_for(base::FromSeconds(std::min(left, kGlance)));
+  }
+  return !(post.cancelled && post.cancelled());
+}
+
+absl::StatusOr<http::Answer> SendOnce(const HttpPost& post) {
   const base::Wait wait(absl::StrCat("an answer of ", base::View(http::HostOfUrl(post.url))), base::WaitKind::kWork);
   const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(base::FromSeconds(post.timeout_s));
-  absl::StatusOr<http::Answer> answer = http::Client().Send(
+  return http::Client().Send(
       {.url = post.url,
        .method = "POST",
        .headers = {{"Accept", kJson}, {"Connection", "close"}, {"Content-Type", kJson}, {"User-Agent", "ingot"}},
        .body = post.body,
        .key = post.key,
+       .uses_proxies = true,
        .timeout = std::max(timeout, std::chrono::milliseconds(1)),
        .max_answer_bytes = post.max_answer_bytes,
        .cancelled = post.cancelled});
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Post(const HttpPost& post) {
+  double backoff = 1, waited = 0;
+  absl::StatusOr<http::Answer> answer = SendOnce(post);
+  while (answer.ok() && (answer->status == 429 || answer->status == 503)) {
+    const double pause = RetryAfter(*answer).value_or(std::exchange(backoff, std::min(2 * backoff, 30.0)));
+    if (waited + pause > post.limited_s) break;
+    const base::Wait wait(absl::StrCat(base::View(http::HostOfUrl(post.url)), " to accept requests again"),
+                          base::WaitKind::kWork);
+    if (!Pause(post, pause)) return absl::CancelledError("nobody waits for the answer any more");
+    waited += std::max(pause, 0.01);
+    answer = SendOnce(post);
+  }
   if (answer.ok() && answer->status == 200) return std::move(answer->body);
   return base::WithoutKey(ErrorOf(post, answer), post.key);
 }

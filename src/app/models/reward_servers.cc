@@ -23,6 +23,19 @@ absl::StatusOr<std::string> ContentOf(const std::string& answer, const std::stri
       absl::StrCat(url, " answered without choices[0].message.content: ", base::Printable(answer, {.max_bytes = 200})));
 }
 
+// Whether the server rejected a field that newer models take under another name or not at all, which `body` now has so.
+bool DropRejected(const absl::Status& rejection, object& body) {
+  if (!absl::IsFailedPrecondition(rejection)) return false;
+  const std::string_view why = base::View(rejection.message());
+  if (const auto most = body.find("max_tokens"); most != body.end() && why.find("max_completion_tokens") != why.npos) {
+    value tokens = most->value();
+    body.erase("max_tokens");
+    body["max_completion_tokens"] = std::move(tokens);
+    return true;
+  }
+  return why.find("temperature") != why.npos && body.erase("temperature") > 0;
+}
+
 class HttpJudge final : public reward::JudgeModel {
  public:
   HttpJudge(std::string gateway_url, std::string gateway_key)
@@ -38,18 +51,20 @@ class HttpJudge final : public reward::JudgeModel {
     }
     INGOT_ASSIGN_OR_RETURN(value schema, base::ParseJson(question.schema_json));
     object json_schema{{"name", "verdict"}, {"strict", true}, {"schema", std::move(schema)}};
-    const object body{{"model", server.model},
-                      {"messages",
-                       {object{{"role", "system"}, {"content", question.system}},
-                        object{{"role", "user"}, {"content", question.user}}}},
-                      {"temperature", 0},
-                      {"max_tokens", server.max_tokens},
-                      {"response_format", object{{"type", "json_schema"}, {"json_schema", std::move(json_schema)}}}};
+    object body{{"model", server.model},
+                {"messages",
+                 {object{{"role", "system"}, {"content", question.system}},
+                  object{{"role", "user"}, {"content", question.user}}}},
+                {"temperature", 0},
+                {"max_tokens", server.max_tokens},
+                {"response_format", object{{"type", "json_schema"}, {"json_schema", std::move(json_schema)}}}};
     const std::string url = ChatCompletionsUrl(base_url);
-    INGOT_ASSIGN_OR_RETURN(
-        const std::string answer,
-        Post({.url = url, .body = base::PrintJson(body), .key = key, .timeout_s = server.timeout_s}));
-    return ContentOf(answer, url);
+    absl::StatusOr<std::string> answer;
+    do {
+      answer = Post({.url = url, .body = base::PrintJson(body), .key = key, .timeout_s = server.timeout_s});
+    } while (!answer.ok() && DropRejected(answer.status(), body));
+    INGOT_RETURN_IF_ERROR(answer.status());
+    return ContentOf(*answer, url);
   }
 
  private:

@@ -58,6 +58,46 @@ TEST(HttpPost, ReportsWhyThereIsNone) {
   }
 }
 
+// Answers 429 to the first requests, and asks for `pause` seconds.
+class LimitingHandler final : public http::Handler {
+ public:
+  LimitingHandler(int limited, std::string pause) : limited_(limited), pause_(std::move(pause)) {}
+  http::Opening Head(http::RequestHead) override {
+    return {.exchange = http::MakeExchange([this](const std::string&) {
+              if (asked++ >= limited_) return http::Reply{.body = "{}"};
+              http::Reply reply{.status = 429, .body = "too many"};
+              if (!pause_.empty()) reply.fields.emplace_back("Retry-After", pause_);
+              return reply;
+            })};
+  }
+  std::atomic<int> asked = 0;
+
+ private:
+  const int limited_;
+  const std::string pause_;
+};
+
+TEST(HttpPost, AsksAServerThatLimitsAgainWhenItSays) {
+  LimitingHandler soon(3, "0"), unsaid(1, ""), later(1, "30");
+  const Site soon_site(soon), unsaid_site(unsaid), later_site(later);
+  EXPECT_EQ(*Post({.url = soon_site("/"), .body = "{}", .key = ""}), "{}");
+  EXPECT_EQ(soon.asked, 4);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(*Post({.url = unsaid_site("/"), .body = "{}", .key = ""}), "{}");
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  const auto past = Post({.url = later_site("/"), .body = "{}", .key = "", .limited_s = 5});
+  EXPECT_EQ(past.status().code(), absl::StatusCode::kUnavailable) << past.status();
+  EXPECT_EQ(later.asked, 1) << "no question after the limit";
+}
+
+TEST(HttpPost, AWaitForAServerThatLimitsEndsWithItsCaller) {
+  LimitingHandler limiting(100, "300");
+  const Site site(limiting);
+  const auto answer =
+      Post({.url = site("/"), .body = "{}", .key = "", .cancelled = [&] { return limiting.asked > 0; }});
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kCancelled) << answer.status();
+}
+
 TEST(HttpPost, EndsWhenNobodyWaitsAnyMore) {
   http::EchoHandler handler;
   const Site site(handler);

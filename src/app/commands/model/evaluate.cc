@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "view/eval_figures.h"
+#include "view/evaluation.h"
 
 namespace ingot::app {
 namespace {
@@ -68,6 +69,14 @@ void AddFigures(datapool::Client& pool, double success, base::json::object& reco
   }
 }
 
+void PrintInterval(datapool::Client& pool) {
+  const absl::StatusOr<view::TaskRewards> tasks = view::EvaluatedTasks(pool, 0);
+  if (!tasks.ok() || tasks->size() < 2) return;
+  const view::Estimate estimate = view::EstimateOf(*tasks);
+  std::printf("95%% interval over %ld tasks: %.4f to %.4f\n", static_cast<long>(estimate.values), estimate.low,
+              estimate.high);
+}
+
 absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   RunConfig& config = *loaded.config;
@@ -80,6 +89,9 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
+  // The checkpoint has adapters or not, whatever the run that the configuration describes would train.
+  config.model.lora = ModelOptions().lora;
+  config.model.lora_init = ModelOptions().lora_init;
   config.model.chat_format.clear();  // the checkpoint's own decides
   config.model.chat_template.clear();
   const std::string effective = loaded.schema.EffectiveYaml();
@@ -107,6 +119,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
         std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
                     result.reward_mean(), config.eval.avg_n, result.total(), result.failed(),
                     LeftOut(check.data.eval_tasks, check.data.eval_left_out).c_str(), dir.path().c_str());
+        PrintInterval(pool);
         record["eval/reward_mean"] = result.reward_mean();
         record["eval/avg_n"] = config.eval.avg_n;
         record["eval/episodes"] = result.total();
