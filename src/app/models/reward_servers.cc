@@ -26,7 +26,7 @@ absl::StatusOr<std::string> ContentOf(const std::string& answer, const std::stri
 // Whether the server rejected a field that newer models take under another name or not at all, which `body` now has so.
 bool DropRejected(const absl::Status& rejection, object& body) {
   if (!absl::IsFailedPrecondition(rejection)) return false;
-  const std::string_view why = base::View(rejection.message());
+  const std::string why(rejection.message());
   if (const auto most = body.find("max_tokens"); most != body.end() && why.find("max_completion_tokens") != why.npos) {
     value tokens = most->value();
     body.erase("max_tokens");
