@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "reward/terms/judge.h"
+
 namespace ingot::app {
 namespace {
 
@@ -79,7 +81,7 @@ TEST_F(HiddenPathsTest, FilesOfARunAreItsDataAndItsKeys) {
                                    .token_file = folder_ + "/token"});
   config.gateway.models.push_back(
       {.name = "vendor", .address = "", .url = "https://h/v1", .key_file = folder_ + "/vendor.key"});
-  config.rewards.terms.emplace_back().judge.server.key_file = folder_ + "/judge.key";
+  config.rewards.terms.emplace_back().Of<reward::JudgeOptions>().server.key_file = folder_ + "/judge.key";
   EXPECT_THAT(FilesOfRun(config), UnorderedElementsAre(open(), folder_ + "/more", closed(), folder_ + "/token",
                                                        folder_ + "/vendor.key", folder_ + "/judge.key"));
 }
