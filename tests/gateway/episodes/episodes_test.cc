@@ -353,7 +353,7 @@ class HoldingClock final : public base::Clock {
 TEST(Rewards, HaveTheirTurnsInTheOrderInWhichTheyCame) {
   for (const bool ends : {false, true}) {
     HoldingClock clock;
-    Episode episode(v1::Episode(), v1::EpisodeLimits(), true, false, clock);
+    Episode episode(v1::Episode(), v1::EpisodeLimits(), true, false, std::nullopt, clock.Now(), clock);
     Episode::RewardTurn turn = episode.TakeRewardTurn(std::chrono::hours(1)).value();
     std::vector<int> order;
     std::atomic<int> served = 0;
@@ -388,7 +388,7 @@ TEST(Rewards, HaveTheirTurnsInTheOrderInWhichTheyCame) {
 // A reward of the gateway's last process arrived after this one had read the episode.
 TEST(Rewards, AreNumberedAfterThoseThatThePoolHas) {
   const base::ManualClock clock;
-  Episode episode(v1::Episode(), v1::EpisodeLimits(), true, false, clock);
+  Episode episode(v1::Episode(), v1::EpisodeLimits(), true, false, std::nullopt, clock.Now(), clock);
   v1::EpisodeRewardRequest posted;
   posted.set_reward(1);
   EXPECT_EQ(episode.StartReward(posted)->number(), 1);
