@@ -9,8 +9,8 @@ namespace ingot::agents {
 // "; WHAT ends: LAST 400 BYTES" with control characters as spaces; empty if the output is only spaces.
 std::string DescribeExitOutput(std::string_view what, std::string_view output);
 
-// What may be missing, if `reason` says that a command was not found or lacked a file, in a sandbox with its own root
-// folder; otherwise empty.
+// For a sandbox with its own root folder: what may be missing in it, if `reason` says that a command was not found or
+// lacked a file; otherwise empty.
 std::string MissingFilesHint(std::string_view reason);
 
 }  // namespace ingot::agents

@@ -1,5 +1,5 @@
-// Checks of requests that need no stored state. INVALID_ARGUMENT names the invalid field. Every string in a stored
-// request must be UTF-8: protobuf would write any other record and could not read it again. Pure.
+// Request checks that need no stored state. INVALID_ARGUMENT names the invalid field. Every string in a stored request
+// must be UTF-8: protobuf would write a record with any other string, but could not read it back. Pure.
 #pragma once
 
 #include <google/protobuf/map.h>

@@ -1,4 +1,4 @@
-// Files of a session for the APIs: entries as values, and downloads in parts.
+// A session's files, as the APIs use them: entries as plain values, and downloads in parts.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace ingot::execution {
 struct Entry {
   char type = 'f';  // 'f'ile, 'd'irectory, 'l'ink, 'o'ther
   uint32_t mode = 0;
-  int64_t size = 0, seconds = 0, nanos = 0;  // time of the last change
+  int64_t size = 0, seconds = 0, nanos = 0;  // `seconds`, `nanos`: time of the last change
   std::string owner, group, path, target;
 
   std::string name() const;

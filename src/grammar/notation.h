@@ -1,4 +1,4 @@
-// The words and quotation marks of values, as JSON or as Python's literals.
+// The keywords and quotation marks with which values are written, as JSON or as Python literals.
 #pragma once
 
 #include <span>

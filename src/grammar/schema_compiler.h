@@ -1,5 +1,5 @@
 // SchemaCompiler: translates JSON Schema to states and leaves of a program. grammar/grammar.h lists the supported
-// keywords and the spelling of sampled texts.
+// keywords and says how sampled text is spelled.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@ class SchemaCompiler {
   SchemaCompiler(ProgramBuilder& builder, const json::value& root, const Notation& notation = kJsonNotation)
       : builder_(builder), root_(root), notation_(notation), flattener_(root, builder.budget()) {}
 
-  // Adds everything that leads from `from` to `to` over one value of the document's schema.
+  // Adds the states and edges that lead from `from` to `to` by consuming one value that matches the document's schema.
   absl::Status Compile(int32_t from, int32_t to);
-  // The same for an object whose properties are written as parameters (schema_parameters.cc). INVALID_ARGUMENT also for
-  // a property name that cannot be written as a parameter.
+  // The same for an object whose properties are written as parameters (schema_parameters.cc). Also returns
+  // INVALID_ARGUMENT for a property name that cannot be written as a parameter.
   absl::Status CompileParameters(int32_t from, int32_t to, const ParameterSyntax& syntax);
-  // The same for Python's keyword arguments, KEY=VALUE with commas between (schema_keywords.cc).
+  // The same for Python keyword arguments: KEY=VALUE pairs separated by commas (schema_keywords.cc).
   absl::Status CompileKeywords(int32_t from, int32_t to);
 
  private:
@@ -43,8 +43,9 @@ class SchemaCompiler {
 
   absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
   absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
-  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, drops one kind of
-  // keyword at a time, then more and more, until `emit` succeeds. Each attempt gets half of the remaining budget.
+  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, first drops one kind
+  // of keyword at a time, then drops kinds cumulatively, until `emit` succeeds. Each attempt gets half of the remaining
+  // budget.
   template <typename F>
   absl::Status AsFarAsCanBe(const FlatSchema& schema, const F& emit);
   absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
@@ -64,7 +65,8 @@ class SchemaCompiler {
     kQuoted,    // "KEY":
     kKeywords,  // KEY=
   };
-  // Adds an object's members and the commas between them: from `begin` to `none` without members, else to `some`.
+  // Adds an object's members and the commas between them, starting at `begin`. An object without members ends at
+  // `none`, any other at `some`.
   absl::Status EmitMembers(const PendingRule& object, Keys keys, int32_t begin, int32_t none, int32_t some);
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
   absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys);
@@ -137,8 +139,8 @@ absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::s
 // The content of a string that satisfies `rules`, without quotation marks.
 absl::StatusOr<Dfa> ContentDfa(const StringRules& rules, Budget& budget, Spelling spelling, const std::string& path);
 absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path);
-// The types that a schema allows, in the order of kTypes. A schema without type allows the types that its keywords
-// apply to.
+// The types that a schema allows, in the order of kTypes. A schema without a `type` keyword allows the types that its
+// other keywords apply to.
 inline constexpr std::string_view kTypes[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
 absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const std::string& path);
 // The value of `key`, a whole number from 0 to 10^9; `missing` if the schema does not have it.
@@ -146,8 +148,8 @@ absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint
 // The values of `enum` that the other keywords allow too.
 absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
                                                        Budget& budget);
-// Adds every spelling of `value`: scalars in canonical spelling, with the white space of AddWhitespace between JSON
-// tokens. Returns the state after it.
+// Adds every accepted spelling of `value`: scalars in their canonical spelling, with optional white space
+// (AddWhitespace) between JSON tokens. Returns the state after it.
 int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation);
 
 }  // namespace ingot::grammar

@@ -1,4 +1,4 @@
-// What Ingot sends the launcher's program, and how: a file in memory with a header and strings, handed over a socket
+// What Ingot sends to the launcher program, and how: an in-memory file with a header and strings, passed over a socket
 // pair. Free functions, thread safe; none blocks for longer than the other end takes to read.
 #pragma once
 
@@ -16,13 +16,13 @@ absl::StatusOr<Fd> LauncherProgram();
 
 absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content);
 
-// The bytes of a header, which strings follow.
+// The bytes of a header, to which strings are appended (AddString).
 template <typename Header>
 std::string Parcel(const Header& header) {
   return std::string(reinterpret_cast<const char*>(&header), sizeof(header));
 }
 
-// Appends the text with its NUL.
+// Appends the text and a terminating NUL.
 void AddString(std::string& parcel, std::string_view text);
 
 // Ends of a SOCK_SEQPACKET pair.

@@ -8,8 +8,8 @@
 
 namespace ingot::sandbox {
 
-// Returns `first`, the nearest subreaper above every process of its sandbox, and its descendants. It misses some that
-// start meanwhile; a later look finds them. Needs /proc/PID/task/TID/children, which most kernels have.
+// Returns `first` (the nearest subreaper above every process of its sandbox) and its descendants. It may miss processes
+// that start during the call; a later call finds them. Needs /proc/PID/task/TID/children, which most kernels have.
 std::vector<pid_t> ProcessesOf(pid_t first);
 
 // The threads of a process, its own id first.

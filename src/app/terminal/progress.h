@@ -1,12 +1,12 @@
 // The progress of a command on stderr: a line that appears once the command has taken two seconds, only on a terminal.
 // The line is cleared before the command prints.
 //
-//   Progress   the step that a job has come to, with a bar where the steps are counted
-//   Underway   a job of one step, in the file system or torch
-//   Between    the same between the lines that a job prints
+//   Progress   the step that a job has reached, with a bar if the steps are counted
+//   Underway   a job with a single step, in the file system or torch
+//   Between    the same, shown between the lines that a job prints
 //
-// All show the seconds since they were made. Each draws its line on its own thread, so the job may block. They are not
-// for several threads of the job.
+// All show the seconds since they were made. Each draws its line on its own thread, so the job may block. The threads
+// of a job must not share one.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,8 @@ namespace ingot::app {
 
 class Progress {
  public:
-  // `out` is borrowed; `clock` outlives it. `terminal`: -1 = whether `out` is one that replaces lines (screen.h).
+  // `out` is borrowed; `clock` outlives this object. `terminal`: whether to draw; -1 = only if `out` is a terminal that
+  // can replace lines (screen.h).
   explicit Progress(std::string name, std::FILE* out = stderr, const base::Clock& clock = base::Clock::Real(),
                     int terminal = -1);
   ~Progress();
@@ -32,17 +33,17 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   // The job does `what`, and has finished `done` of `total` steps; total 0 = not known. Cheap: draws at most ten times
-  // a second. The line stays, with its seconds, until the next call of Show or Clear.
+  // a second. The line stays, and its seconds keep counting, until the next call to Show or Clear.
   void Show(const std::string& what, int64_t done = 0, int64_t total = 0) ABSL_LOCKS_EXCLUDED(mu_);
   // Clears the line; the caller may print.
   void Clear() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr std::chrono::seconds kAfter{2};
-  static constexpr std::chrono::milliseconds kEvery{100};  // of the caller's steps
-  static constexpr std::chrono::seconds kAgain{1};         // of a long step
+  static constexpr std::chrono::milliseconds kEvery{100};  // shortest time between redraws by Show
+  static constexpr std::chrono::seconds kAgain{1};         // time between redraws during a long step
 
  private:
-  void DrawAgain() ABSL_LOCKS_EXCLUDED(mu_);  // the thread
+  void DrawAgain() ABSL_LOCKS_EXCLUDED(mu_);  // runs on thread_
   void Draw(std::chrono::nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string name_;
@@ -57,10 +58,10 @@ class Progress {
   std::chrono::nanoseconds drawn_ ABSL_GUARDED_BY(mu_);
   bool stands_ ABSL_GUARDED_BY(mu_) = false;
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // of a terminal
+  std::thread thread_;  // only if terminal_
 };
 
-// Shows `what` from its construction to its end: "loading /models/m  12 s".
+// Shows `what` for as long as this object lives: "loading /models/m  12 s".
 class Underway {
  public:
   explicit Underway(const std::string& what) : progress_("") { progress_.Show(what); }
@@ -69,7 +70,7 @@ class Underway {
   Progress progress_;
 };
 
-// A job that prints its lines through this: "bench tree  12 s" shows between lines.
+// For a job that prints its lines through this object: "bench tree  12 s" is shown between the lines.
 class Between {
  public:
   explicit Between(std::string what) : what_(std::move(what)) { waits_.emplace(what_); }
@@ -84,10 +85,10 @@ class Between {
   std::optional<Underway> waits_;
 };
 
-// Whether only stderr writes to its terminal: stdout goes elsewhere.
+// Whether stderr is a terminal and stdout is not.
 bool OutputGoesElsewhere();
 
-// "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes and seconds. Pure.
+// "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes or seconds. Pure.
 std::string FormatProgress(const std::string& name, const std::string& what, int64_t done, int64_t total);
 
 }  // namespace ingot::app

@@ -1,8 +1,8 @@
-// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write Recover closes
-// the files and opens them again, read-only as long as they cannot be written. With StoreOptions::read_only they are
-// never written: the database shows the files as they were at one moment of the opening.
+// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write, Recover closes
+// the files and reopens them, read-only for as long as they cannot be written. With StoreOptions::read_only, they are
+// never written: the database shows the files as they were at one moment during Open.
 //
-// Thread safe. A Reader or Batch holds the files open. Recover waits for the present ones to end, and new ones wait for
+// Thread safe. A Reader or Batch holds the files open. Recover waits for existing ones to end, and new ones wait for
 // Recover, so that a stream of readers cannot keep it waiting. A thread holds one Reader or Batch at a time.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace ingot::datapool {
 
 class RocksDatabase final : public Database {
  public:
-  // Makes the folder and the files at the first opening. Errors: OpenPool's.
+  // Creates the folder and the files when the pool is first opened. Errors are the same as OpenPool's.
   static absl::StatusOr<std::unique_ptr<RocksDatabase>> Open(const StoreOptions& options, const std::string& layout,
                                                              const base::Clock& clock, rocksdb::Env* env);
   ~RocksDatabase() override;
@@ -44,7 +44,7 @@ class RocksDatabase final : public Database {
   absl::Status OpenFiles(bool read_only);
   // Opens files that another process may write.
   absl::Status OpenUnlocked();
-  // Names the state of the tables: it changes with every table that RocksDB adds or deletes.
+  // Returns text that identifies the state of the tables: it changes with every table that RocksDB adds or deletes.
   std::string TablesState() const;
   void CloseFiles();
   // FAILED_PRECONDITION: the files have tables that this schema does not know. Names the schema that they were made
@@ -58,13 +58,13 @@ class RocksDatabase final : public Database {
   absl::Status Translate(const rocksdb::Status& status) const;
   absl::Status Damaged(const std::string& how) const;
   // DATA_LOSS: the folder's files have lost records, and RocksDB would start without them. `thorough`: also if RocksDB
-  // rejects a file. It reads everything that RocksDB reads to open the files.
+  // rejects a file. That check reads everything that RocksDB reads to open the files.
   absl::Status CheckFiles(bool thorough) const;
 
   const StoreOptions options_;
   const base::Clock& clock_;
   rocksdb::Env* const env_;
-  mutable base::Mutex entry_;     // taken before mu_: a waiting Recover holds it, so that new readers wait for it
+  mutable base::Mutex entry_;     // taken before mu_: a waiting Recover holds it, so that new readers wait for Recover
   mutable std::shared_mutex mu_;  // exclusive: db_ is replaced
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};

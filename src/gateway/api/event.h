@@ -1,4 +1,4 @@
-// The events of an answer, before a dialect words them. Plain values.
+// The events of an answer, before an API dialect puts them into its own format. Plain values.
 //
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
@@ -21,7 +21,7 @@ struct Token {
   int32_t id = 0;
   float logprob = 0;       // under the temperature-scaled, untruncated policy
   bool is_text = true;     // false: the end-of-turn id
-  bool is_content = true;  // the content contains text of it; false: reasoning, calls, delimiters
+  bool is_content = true;  // some of its text is in the content; false: reasoning, calls, delimiters
   std::string bytes;
   struct Alternative {
     int32_t id = 0;
@@ -34,7 +34,7 @@ struct Token {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;     // prompt tokens whose keys and values the engine had
+  int64_t cached_tokens = 0;     // prompt tokens whose keys and values the engine had cached
   int64_t reasoning_tokens = 0;  // completion tokens of the reasoning
 };
 
@@ -48,8 +48,8 @@ struct PartBegin {
   std::string id;    // of a tool call, globally unique
   std::string name;  // of a tool call, as the model knows it
 };
-// A tool call's text is its arguments as the model wrote them, which need not be JSON. `tokens`: since the last event
-// with tokens.
+// A tool call's text is its arguments as the model wrote them, which need not be JSON. `tokens`: those since the last
+// event that had tokens.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;

@@ -1,5 +1,5 @@
-// The text of a turn, read id by id: pieces that may be sent at once, and the message at the end. A streamed answer and
-// a whole one are made of the same pieces. Linear in the turn. Not thread safe.
+// The text of a turn, read id by id: pieces that may be sent immediately, and the message at the end. A streamed answer
+// and a whole one are made of the same pieces. Takes time linear in the length of the turn. Not thread safe.
 //
 //   ids -> bytes -> whole UTF-8 characters -> held back: a stop string's prefix -> text::OutputStream -> pieces
 #pragma once
@@ -21,29 +21,29 @@ class TurnText {
  public:
   struct Options {
     std::shared_ptr<const text::Tokenizer> tokenizer;
-    std::vector<int32_t> ends = {};                         // end-of-turn ids: no text if they are the last id
+    std::vector<int32_t> ends = {};                         // end-of-turn ids; one that is the last id has no text
     std::shared_ptr<const text::OutputFormat> format = {};  // null = all text is content
     text::ParseOptions reading = {};                        // only the constructor reads the memory it refers to
     std::vector<std::string> stop = {};                     // stop strings, which are not part of the text
     bool emits_stop = false;                                // the stop string that ends the turn is part of its text
-    int stop_from = 0;                                      // ids whose text has no stop string
+    int stop_from = 0;                                      // number of leading ids not searched for stop strings
     bool marks_content = false;                             // is_content will be called
   };
   explicit TurnText(const Options& options);
 
   void Push(std::span<const int32_t> ids);
-  // No more ids come. `stop_string`: the stop string that ended the turn, where the text is cut; empty = none.
+  // No more ids will come. `stop_string`: the stop string that ended the turn, where the text is cut; empty = none.
   void Finish(const std::string& stop_string);
 
   // A piece of the message.
   struct Delta {
     PartKind kind = PartKind::kContent;
-    std::string text;     // whole characters; for a call, of its arguments
+    std::string text;     // whole characters; for a call, a piece of its arguments
     bool begins = false;  // the first piece of a call, which has its final name
     std::string name;
     int last_id = 0;  // the number of ids up to this piece's last character
   };
-  // The pieces since the last call that may be sent, in the model's order. All pieces together are the message.
+  // The pieces that may be sent and were not taken yet, in the model's order. All pieces together are the message.
   std::vector<Delta> TakeDeltas();
 
   // REQUIRES: Finish was called. Tool calls carry the ids that the model wrote, if it wrote any.
@@ -52,7 +52,7 @@ class TurnText {
   size_t closed_calls() const { return stream_.has_value() ? stream_->closed_calls() : 0; }
   // The number of ids whose text is in the pieces taken so far.
   int delivered_tokens() const { return delivered_; }
-  // Whether the content taken so far has text of this id.
+  // Whether the content taken so far includes text of this id.
   bool is_content(int id) const { return static_cast<size_t>(id) < ids_.size() && ids_[id].is_content; }
   // The number of ids of the reasoning so far.
   int reasoning_tokens() const { return reasoning_end_ - reasoning_begin_; }
@@ -81,7 +81,7 @@ class TurnText {
 
   std::string text_;
   std::vector<Id> ids_;
-  size_t stop_begin_ = 0;  // bytes of text_ in which no stop string is looked for
+  size_t stop_begin_ = 0;  // bytes at the start of text_ that are not searched for stop strings
   size_t whole_ids_ = 0;   // number of ids up to the last one that ends with a whole character
   size_t fed_ = 0;         // bytes of text_ read by stream_
   size_t next_ = 0;        // index of the id whose text was read last

@@ -1,4 +1,4 @@
-// The parser of rows without channels: turns of text with sections of calls.
+// The parser for formats whose row has no channels: a turn is text with sections of calls.
 //
 //   kStart --think_begin--> kReasoning --think_end--> kAfterReasoning --> kVisible (a bare section?) --> kContent
 //   kContent --a section begins--> kCall --complete--> kBetween --another call--> kCall
@@ -16,7 +16,7 @@ class TextMachine final : public CallMachine {
 
  private:
   enum class State { kStart, kReasoning, kAfterReasoning, kVisible, kContent, kCall, kBetween, kBroken };
-  // The destination of a broken call's text, up to its end.
+  // Where the text of a broken call goes, up to the end of the call.
   enum class BrokenPart { kContent, kArguments, kJunk };
 
   bool Step() override;

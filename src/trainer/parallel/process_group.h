@@ -1,5 +1,5 @@
-// Process groups of c10d, over which ranks exchange tensors. Gloo carries tensors on the CPU and the ranks' messages;
-// NCCL (nccl_group.h) carries tensors on devices, with the same calls.
+// c10d process groups, over which ranks exchange tensors. Gloo carries tensors on the CPU and the ranks' messages; NCCL
+// (nccl_group.h) carries tensors on devices, with the same calls.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -15,7 +15,7 @@
 namespace ingot::trainer {
 
 struct ProcessGroupOptions {
-  std::string host = "127.0.0.1";  // address of this rank for the others
+  std::string host = "127.0.0.1";  // address at which the other ranks reach this one
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds join_timeout{120000};  // for all connections to be made
@@ -28,8 +28,9 @@ struct ProcessGroup {
   std::function<void()> abort;
 };
 
-// Meets the other ranks in `store`; blocks until all are connected. UNAVAILABLE: not all connected in time. An exchange
-// of ranks has no time limit: the time that a rank may work is not known here, and Liveness watches whether it lives.
+// Finds the other ranks through `store`; blocks until all are connected. UNAVAILABLE: not all connected in time. By
+// default, an exchange has no time limit: this code cannot know how long a rank may compute, and Liveness detects ranks
+// that have died.
 absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
                                            const c10::intrusive_ptr<c10d::Store>& store);
 
