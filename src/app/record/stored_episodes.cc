@@ -27,7 +27,8 @@ bool EpisodeFilter::Accepts(const v1::Episode& episode) const {
   const bool any = !std::isfinite(min_reward) && !std::isfinite(max_reward);
   if (any) return true;
   const double reward = tree::ReturnOf(episode);
-  return tree::IsEnd(episode.state()) && reward >= min_reward && reward <= max_reward;
+  const bool judged = episode.state() == v1::EPISODE_FINISHED || episode.state() == v1::EPISODE_FAILED;
+  return judged && reward >= min_reward && reward <= max_reward;
 }
 
 absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, size_t limit,

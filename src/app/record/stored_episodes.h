@@ -20,7 +20,7 @@ absl::Status VisitEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose,
 
 // Which episodes a list shows.
 struct EpisodeFilter {
-  double min_reward = -std::numeric_limits<double>::infinity();  // of ended episodes
+  double min_reward = -std::numeric_limits<double>::infinity();  // of finished and failed episodes
   double max_reward = std::numeric_limits<double>::infinity();
   std::string domain, scaffold;             // empty = any
   std::optional<std::set<int64_t>> groups;  // nullopt = any
