@@ -18,9 +18,9 @@ namespace ingot::weights {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::FaultyStore;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::FaultyStore;
 using testing::StoreOfTest;
 using testing::TempFolder;
 
