@@ -191,6 +191,7 @@ TEST_F(FromGguf, ReadsALinearStretchAsLlamaCppDoes) {
   RopeScaling linear;
   linear.type = "linear";
   linear.factor = 4;
+  linear.original_positions = Convert(Whole("llama"))->config.max_position_embeddings;  // as every file without it
   EXPECT_EQ(scaling(Whole("llama").Float("llama.rope.scale_linear", 4)), linear) << "its older name";
   EXPECT_EQ(scaling(Whole("llama").Float("llama.rope.scaling.factor", 4)), linear) << "without a type";
   EXPECT_EQ(scaling(Whole("llama").Text("llama.rope.scaling.type", "linear").Float("llama.rope.scaling.factor", 4)),
