@@ -373,6 +373,7 @@ TEST(VerifierTest, OptionErrorsNameTheOption) {
   EXPECT_THAT(message(options), HasSubstr("${task_answer}"));
   options = ShellVerifier("x", "stdout");
   EXPECT_THAT(message(options), HasSubstr("reward_from"));
+  options = ShellVerifier("x", "exit_code");
   options.command.clear();
   EXPECT_THAT(message(options), HasSubstr("verifier.command"));
   options = Kind("exact");
