@@ -77,6 +77,7 @@ absl::Status Schema::LoadItem(const std::string& key, const YAML::Node& value, c
   const std::string blamed = absl::StrCat(place, ": ", key);
   if (Entry* const entry = FindEntry(key); entry != nullptr) return SetEntry(*entry, value, place, blamed);
   if (ListEntry* const list = FindList(key); list != nullptr) return LoadList(*list, value, place, blamed, file);
+  if (const auto found = renamed_.find(key); found != renamed_.end() && found->second.empty()) return absl::OkStatus();
   if (!IsSection(key)) {
     return absl::InvalidArgumentError(
         absl::StrCat(place, ": unknown key '", key, "'; the nearest known key is '", Nearest(key, true), "'"));
@@ -231,10 +232,12 @@ std::string Schema::Origin(const std::string& key) const {
   return kUnset;
 }
 
-void Schema::Renamed(const std::string& before, const std::string& now) { renamed_[prefix_ + before] = prefix_ + now; }
+void Schema::Renamed(const std::string& before, const std::string& now) {
+  renamed_[prefix_ + before] = now.empty() ? "" : prefix_ + now;
+}
 
 std::string Schema::Nearest(const std::string& key, bool or_section) const {
-  if (const auto found = renamed_.find(key); found != renamed_.end()) return found->second;
+  if (const auto found = renamed_.find(key); found != renamed_.end() && !found->second.empty()) return found->second;
   // A key in the wrong section is a likelier slip than a misspelt one. So the last words are compared too, if most of
   // their letters agree.
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };

@@ -97,7 +97,7 @@ class Schema {
   // sets such a key, and EffectiveYaml leaves the key out. Only for elements of lists.
   void Guard(const std::string& section, std::function<std::string()> fault);
 
-  // A key that had another name in an earlier version. The old name is not read; errors about it name `now`.
+  // A key of an earlier version that has another name now, which errors name; empty: it was removed, and loads.
   void Renamed(const std::string& before, const std::string& now);
 
   // A list of mappings, whose keys the element's Bind declares. A loaded list replaces the default.

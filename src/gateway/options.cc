@@ -66,6 +66,7 @@ void Bind(base::Schema& schema, SamplingPin& o) {
 }
 
 void Bind(base::Schema& schema, GatewayOptions& o) {
+  for (const char* removed : {"max_remembered_ends", "session_idle_s", "retry_after_s"}) schema.Renamed(removed, "");
   schema.Field("model_name", &o.model_name, "first model of /v1/models; follows training");
   schema.List("models", &o.models,
               "more models by name; calls to models that do not follow training are not trained on");

@@ -84,6 +84,7 @@ void Bind(base::Schema& schema, VerifierOptions& o) {
   keys.Field("choices", &o.choice.choices, "the letters that a question may have");
   keys.Of({"f_beta"}, "f_beta");
   keys.Field("beta", &o.f_beta.beta, "above 1 recall counts more", base::LeftOpen(0, 100));
+  schema.Renamed("math.float_rounding", "");
   keys.Of({"math"}, "math");
   keys.Field("python", &o.math.python,
              "the Python with the package math-verify; ${cwd} is the folder in which ingot was started");

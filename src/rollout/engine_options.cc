@@ -5,6 +5,7 @@
 namespace ingot::rollout {
 
 void Bind(base::Schema& schema, EngineOptions& o) {
+  for (const char* removed : {"max_stop_strings", "max_stop_bytes"}) schema.Renamed(removed, "");
   schema.Field("record_routes", &o.record_routes,
                "record which experts drew each id, for trainer.replay_routes; two bytes per expert, layer and token");
   schema.Field("kv_block_tokens", &o.kv_block_tokens, "tokens per KV block", base::InRange(1, 1024));

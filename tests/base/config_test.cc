@@ -166,6 +166,15 @@ TEST(ConfigTest, TheNewNameOfARenamedKeyIsSuggested) {
   }
 }
 
+TEST(ConfigTest, ARemovedKeyLoadsAndCannotBeSet) {
+  Options options;
+  Schema schema = Bind(options);
+  schema.Renamed("trainer.speed", "");
+  EXPECT_TRUE(schema.LoadText("trainer: {speed: 1}", "run.yaml").ok());
+  EXPECT_THAT(schema.EffectiveYaml(), Not(HasSubstr("speed")));
+  EXPECT_THAT(std::string(schema.Set("trainer.speed=1").message()), HasSubstr("unknown key 'trainer.speed'"));
+}
+
 TEST(ConfigTest, ASectionIsSuggestedOnlyWhereOneIsAllowed) {
   EXPECT_THAT(ErrorOf("train: {learning_rate: 1}"), HasSubstr("nearest known key is 'trainer'"));
   Options options;
