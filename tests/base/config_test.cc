@@ -7,6 +7,7 @@ namespace ingot::base {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Recipe {
   std::string name;
