@@ -10,15 +10,18 @@
 namespace ingot::app {
 namespace {
 
-// "unknown KIND 'WORD'; the nearest is 'NAME'", or without a nearest name if none is near. REQUIRES: names are not
-// empty.
-std::string Unknown(const std::string& kind, const std::string& word, const std::vector<std::string>& names) {
+// The name that `word` may stand for; empty = none is near. REQUIRES: names are not empty.
+std::string Nearest(const std::string& word, const std::vector<std::string>& names) {
   const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return base::EditDistance(word, a) < base::EditDistance(word, b);
   });
+  return base::EditDistance(word, *nearest) <= std::max<size_t>(2, word.size() / 2) ? *nearest : "";
+}
+
+// "unknown KIND 'WORD'; the nearest is 'NAME'", or without a name if `nearest` is empty.
+std::string Unknown(const std::string& kind, const std::string& word, const std::string& nearest) {
   const std::string unknown = "unknown " + kind + " '" + word + "'";
-  const bool near = base::EditDistance(word, *nearest) <= std::max<size_t>(2, word.size() / 2);
-  return near ? unknown + "; the nearest is '" + *nearest + "'" : unknown;
+  return nearest.empty() ? unknown : unknown + "; the nearest is '" + nearest + "'";
 }
 
 // The command that the words lead to: the parser of the last known one.
@@ -41,14 +44,15 @@ std::string DescribeUnknown(const CLI::App& parser) {
     if (word.starts_with("-") && word != "--") {
       // A single letter means the option that begins with it.
       const std::string name = word.substr(0, word.find('='));
-      std::vector<std::string> alike;
-      std::copy_if(options.begin(), options.end(), std::back_inserter(alike),
-                   [&](const std::string& option) { return name.size() == 2 && option[2] == name[1]; });
+      const auto alike = std::find_if(options.begin(), options.end(), [&](const std::string& option) {
+        return name.size() == 2 && option[2] == name[1];
+      });
+      const std::string nearest = alike == options.end() ? Nearest(name, options) : *alike;
       const bool takes_keys = std::find(options.begin(), options.end(), "--set") != options.end();
       const std::string keys = takes_keys ? "; a key of the configuration is set by --set KEY=VALUE" : "";
-      return Unknown("option", name, alike.empty() ? options : alike) + keys;
+      return Unknown("option", name, nearest) + (nearest.empty() ? keys : "");
     }
-    if (!commands.empty()) return Unknown("command", word, commands);
+    if (!commands.empty()) return Unknown("command", word, Nearest(word, commands));
     return "'" + word + "' is an extra argument";
   }
   return "";
