@@ -275,7 +275,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   v1::EpisodeLimits limits;
   limits.set_max_calls(10);
   base::ManualClock clock;  // stands still: a plan waits for the call however long that takes
-  const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, clock);
+  const auto episode = std::make_shared<Episode>(v1::Episode(), limits, true, false, std::nullopt, clock.Now(), clock);
   text::Conversation asked;
   asked.messages.resize(1);
   asked.messages[0].role = "user";

@@ -155,7 +155,7 @@ TEST(Turns, ACallIsNotNumberedWhileAnEarlierOneIsUnknown) {
     base::ManualClock clock;
     v1::EpisodeLimits limits;
     limits.set_max_calls(10);
-    Episode episode(v1::Episode(), limits, true, false, clock);
+    Episode episode(v1::Episode(), limits, true, false, std::nullopt, clock.Now(), clock);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(episode.BeginCall(nullptr, clock.Now()).value(), i);
     episode.CountRecorded("fast", 1);
     const auto rewarded = [&](int turn) {
