@@ -121,7 +121,7 @@ TEST(RunConfig, CountsOutOfRangeAreRejected) {
            {"goal.first_steps=-1", "goal.first_steps"},
            {"goal.last_steps=-1", "goal.last_steps"},
            {"eval.every_versions=-1", "eval.every_versions"},
-           {"eval.max_new_tokens=-1", "eval.max_new_tokens is -1: it must be above 0, or 0"},
+           {"eval.max_new_tokens=-1", "eval.max_new_tokens is -1: it must be 0 or greater"},
            {"compute.rollout_threads=3", "compute.rollout_threads 3 is more than compute.threads 2"}}) {
     const auto loaded = Load(kAgents, {"compute.threads=2", setting});
     EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << setting;
