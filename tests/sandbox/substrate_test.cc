@@ -243,10 +243,10 @@ TEST_F(SubstrateTest, SharedAgentsKeepTheCapabilitiesOfIngot) {
 
 TEST_F(SubstrateTest, OptionErrorsNameTheOption) {
   options_.agent_uid = "mine";
-  EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("auto, own or shared"));
+  EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("it must be one of auto, own, shared"));
   options_.agent_uid = "auto";
   options_.uid_base = 0;
-  EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("sandbox.uid_base is 0"));
+  EXPECT_THAT(std::string(options_.Validate().message()), HasSubstr("uid_base is 0"));
 }
 
 TEST(DiskWatchTest, AFileSystemWithoutALimitIsNeverFull) {
