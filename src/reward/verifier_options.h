@@ -48,7 +48,7 @@ struct HarborOptions {
 // A template is text with ${task}, ${task.FIELD}, ${workdir}, ${home} or ${episode_id} in it (sandbox/template.h).
 struct VerifierOptions {
   // exact           The answer is `expected`, apart from white space around it.
-  // numeric         The answer is a number within the tolerances of `expected`.
+  // numeric         The answer is a number within the tolerances of `expected`, as people write it: "1,234".
   // regex           The whole answer matches `pattern`.
   // json_field      The answer is JSON whose `field` equals `expected`: lists in order, objects by their fields.
   // choice          The answer names one of the choices of a multiple-choice question: `expected`. An answer that names

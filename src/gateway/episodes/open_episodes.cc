@@ -211,7 +211,7 @@ std::optional<OpenEpisodes::DueEnd> OpenEpisodes::DueEndOf(const std::shared_ptr
   if (const auto unread = unread_ends_.find(episode->id()); unread != unread_ends_.end()) {
     return DueEnd{episode, unread->second};
   }
-  const double limit = episode->session() ? options_.session_idle_s : options_.episode_idle_s;
+  const double limit = episode->session() ? kSessionIdleS : options_.episode_idle_s;
   const std::optional<double> deadline_s = episode->PassedDeadline(now);
   const auto idle_since = episode->idle_since();
   const bool late = deadline_s.has_value();

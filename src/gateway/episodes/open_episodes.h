@@ -40,7 +40,7 @@ namespace ingot::gateway {
 class OpenEpisodes {
  public:
   // `options` outlives it.
-  explicit OpenEpisodes(const GatewayOptions& options) : options_(options), ends_(options.max_remembered_ends) {}
+  explicit OpenEpisodes(const GatewayOptions& options) : options_(options), ends_(kMaxRememberedEnds) {}
 
   // ---- Look-ups. "Here" = in this table.
 

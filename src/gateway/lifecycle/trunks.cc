@@ -1,11 +1,23 @@
 #include "gateway/lifecycle/trunks.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "gateway/api/api_error.h"
 #include "gateway/episodes/recorded_calls.h"
 
 namespace ingot::gateway {
+namespace {
+
+// The calls of an episode, with those before the snapshot that it began at.
+int32_t CallsOf(const v1::EpisodeTree& tree) {
+  const auto begin = PlaceOfSnapshot(tree.episode().fork().snapshot_id());
+  int32_t calls = begin.ok() ? begin->calls : 0;
+  for (const v1::Call& call : tree.calls()) calls = std::max(calls, call.sequence() + 1);
+  return calls;
+}
+
+}  // namespace
 
 absl::StatusOr<v1::EpisodeTree> ReadTrunk(datapool::Client* pool, const std::string& episode_id) {
   if (pool == nullptr) return absl::FailedPreconditionError("this gateway has no pool");
@@ -20,11 +32,20 @@ absl::Status AskAsFork(datapool::Client* pool, const std::string& snapshot_id, v
   const auto place = PlaceOfSnapshot(snapshot_id);
   if (!place.ok()) return BadRequest("from_snapshot", std::string(place.status().message()));
   const auto trunk = ReadTrunk(pool, place->episode_id);
+  const auto not_found = [](const std::string& why) {
+    return ApiError(404, "snapshot_not_found", "from_snapshot", why);
+  };
   if (absl::IsNotFound(trunk.status()) || absl::IsFailedPrecondition(trunk.status())) {
-    return ApiError(404, "snapshot_not_found", "from_snapshot",
-                    absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
+    return not_found(absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
   }
   INGOT_RETURN_IF_ERROR(trunk.status());
+  if (trunk->episode().runner().empty()) {
+    return not_found(absl::StrCat("episode ", place->episode_id,
+                                  " has no snapshots: its agent was started elsewhere, and its files are there"));
+  }
+  if (const int32_t calls = CallsOf(*trunk); place->calls > calls) {
+    return not_found(absl::StrCat("there is no snapshot ", snapshot_id, ": the episode has made ", calls, " calls"));
+  }
   if (trunk->episode().purpose() != v1::PURPOSE_TRAIN) {
     return ApiError(409, "no_group", "from_snapshot", "only training episodes have a group that others can join");
   }
