@@ -188,7 +188,7 @@ TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {
   const std::string text = CompareText({first, other});
   EXPECT_THAT(text, HasSubstr("0.65 ("));  // the mean of 0.2 to 1.1 over the last ten steps
   EXPECT_THAT(text, HasSubstr("0.2 (0.2 to 0.2), 2 tasks"));
-  EXPECT_THAT(text, Not(HasSubstr("differ")));
+  EXPECT_THAT(text, Not(HasSubstr("keys differ")));
   other.differences = {{"rewards.terms", "[]", "[{kind: length}]"}, {"scheduler.group_size", "4", "8"}};
   const std::string differing = CompareText({first, other});
   EXPECT_THAT(differing, HasSubstr("other: 2 keys differ from first\n"));
