@@ -10,6 +10,7 @@
 #include "app/checks/nodes_check.h"
 #include "app/cluster/access/grpc_access.h"
 #include "app/cluster/access/run_secrets.h"
+#include "app/cluster/run_roles.h"
 #include "app/models/device.h"
 #include "app/run/run_dir.h"
 #include "app/run/threads.h"
@@ -35,11 +36,12 @@ absl::Status CheckRoot(const std::string& root) {
   return absl::OkStatus();
 }
 
-// The keys of roles that run only under `ingot launch` and `ingot node`.
-absl::Status CheckAccess(const RunConfig& config) {
-  if (!config.cluster.token_file.empty()) INGOT_RETURN_IF_ERROR(FindRunSecrets(config).status());
-  INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, ""));
-  return base::Annotate(CheckReach(config.cluster.host, access), "cluster");
+// Whether roles may listen at cluster.host, by the keys alone.
+absl::Status CheckClusterHost(const ClusterOptions& cluster) {
+  RpcAccess access;
+  access.allow_plaintext = cluster.allow_plaintext;
+  access.certificate = cluster.tls_certificate;  // only whether there is one
+  return base::Annotate(CheckReach(cluster.host, access), "cluster");
 }
 
 }  // namespace
@@ -47,17 +49,22 @@ absl::Status CheckAccess(const RunConfig& config) {
 absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckRunName(config.name));
   INGOT_RETURN_IF_ERROR(gateway::CheckListening(config.http));
+  INGOT_RETURN_IF_ERROR(CheckClusterHost(config.cluster));
   if (NodesOf(config.cluster) > 1) {
-    INGOT_RETURN_IF_ERROR(CheckAccess(config));
     return std::vector<std::string>{
-        "run.root, device, compute.threads and gateway.admin_key_file are not checked: each of the run's nodes has its "
-        "own"};
+        "run.root, device, compute.threads and the files of keys and certificates are not checked: each of the run's "
+        "nodes has its own"};
   }
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_RETURN_IF_ERROR(CheckRoot(config.root));
   INGOT_RETURN_IF_ERROR(base::Annotate(gateway::ReadAdminKey(config.gateway).status(), "gateway"));
-  INGOT_RETURN_IF_ERROR(CheckAccess(config));
+  if (!IsLoopback(config.cluster.host)) {
+    return std::vector<std::string>{absl::StrCat("the files of cluster.token_file and cluster.tls are not checked: ",
+                                                 config.cluster.host, " may be another machine")};
+  }
+  INGOT_RETURN_IF_ERROR(FindRunSecrets(config).status());
+  INGOT_RETURN_IF_ERROR(AccessOf(config.cluster, "").status());
   return std::vector<std::string>();
 }
 
