@@ -180,9 +180,9 @@ absl::Status Openings::Store(const v1::Episode& record, bool admitted) {
 absl::StatusOr<std::shared_ptr<Episode>> Openings::Open(const v1::EpisodeOpenRequest& request,
                                                         const std::string& key_hash, bool session) {
   const bool admitted = !session && core_.parts.admission != nullptr;
-  if (absl::Status room = ReservePlace(); !room.ok()) {
+  if (absl::Status reserved = ReservePlace(); !reserved.ok()) {
     ++core_.counters.episodes_rejected;
-    return room;
+    return reserved;
   }
   v1::Episode record;
   record.set_purpose(v1::PURPOSE_SERVE);

@@ -22,7 +22,6 @@
 #include "app/run/resume_check.h"
 #include "app/run/resume_point.h"
 #include "app/run/run_args.h"
-#include "app/run/threads.h"
 #include "app/terminal/progress.h"
 #include "app/training/supervised.h"
 #include "base/log.h"
