@@ -14,6 +14,7 @@
 #include "reward/terms/outcome.h"
 #include "reward/terms/overlong.h"
 #include "reward/terms/parl.h"
+#include "reward/terms/python_score.h"
 #include "reward/terms/repetition.h"
 #include "reward/terms/retrieval.h"
 #include "reward/terms/teacher.h"
@@ -79,6 +80,7 @@ constexpr Kind kKinds[] = {
     With<JudgeTerm, JudgeOptions>("judge"),
     With<ExternalTerm, ExternalOptions>("external"),
     With<TeacherTerm, TeacherOptions>("teacher"),
+    With<PythonTerm, PythonScoreOptions>("python"),
 };
 
 }  // namespace

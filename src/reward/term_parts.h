@@ -1,4 +1,4 @@
-// The servers that some terms ask.
+// The servers and sandboxes that some terms need.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,10 @@
 #include "reward/external.h"
 #include "reward/judge_model.h"
 #include "reward/teacher_model.h"
+
+namespace ingot::sandbox {
+class Substrate;
+}
 
 namespace ingot::reward {
 
@@ -16,6 +20,7 @@ struct TermParts {
   std::shared_ptr<const JudgeModel> judge = nullptr;
   std::shared_ptr<const ExternalScorer> external = nullptr;
   std::shared_ptr<const TeacherModel> teacher = nullptr;
+  std::shared_ptr<sandbox::Substrate> substrate = nullptr;  // of the term python
   std::shared_ptr<Verdicts> verdicts = nullptr;  // of judges; null = each term keeps its own verdicts in memory
 };
 

@@ -1,5 +1,5 @@
 // A Verifier compares an agent's answer with its task and gives a verdict: a reward, signals and facts. A recipe makes
-// its verifier at start. Verify is const and thread safe. Kinds that run programs (command, harbor, code, math) block
+// its verifier at start. Verify is const and thread safe. Kinds that run programs (command, harbor, code, math, python) block
 // up to their time limits.
 //
 // There are two kinds of fault:
@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,7 +41,9 @@ struct VerifierInput {
   std::string own_tmp;                     // TMPDIR of a command: another such folder
   std::map<std::string, std::string> env;  // of the sandbox's image, for harbor
   std::string episode_id;
-  std::string cwd;                                // the folder in which ingot was started
+  std::string cwd;  // the folder in which ingot was started
+  // The assistant's messages so far, a JSON array in OpenAI's form, in the order of the calls; null = unknown.
+  std::function<absl::StatusOr<std::string>()> messages;
   const sandbox::Cancellation* cancel = nullptr;  // ends a running command; null = nothing ends it early
 };
 

@@ -56,8 +56,8 @@ class KindKeys {
 
 void Bind(base::Schema& schema, VerifierOptions& o) {
   schema.Choice("kind", &o.kind,
-                {"exact", "numeric", "regex", "json_field", "choice", "f_beta", "math", "code", "command", "harbor",
-                 "agent_reported", "agent_posted"},
+                {"exact", "numeric", "regex", "json_field", "choice", "f_beta", "math", "code", "command", "python",
+                 "harbor", "agent_reported", "agent_posted"},
                 "rule that turns the outcome into a reward");
   schema.Field("max_answer_bytes", &o.max_answer_bytes, "longer answers are malformed: reward 0",
                base::InRange(1, kLargestAnswer));
@@ -101,6 +101,9 @@ void Bind(base::Schema& schema, VerifierOptions& o) {
   keys.Field("memory_bytes", &o.code.memory_bytes, "address space of each process of a test; 0: no limit",
              base::NotNegative());
   keys.Field("max_tests", &o.code.max_tests, "a task with more tests is rejected", base::Positive());
+  keys.Of({"python"}, "python");
+  schema.Section("python", o.python);
+  keys.Field("files", &o.python.files, "pass the files of the work folder as the argument `files`");
   keys.Of({"harbor"}, "harbor");
   keys.Field("tests", &o.harbor.tests, "template of the folder with test.sh; a relative one begins in ${cwd}");
   keys.Field("no_reward_is_zero", &o.harbor.no_reward_is_zero,

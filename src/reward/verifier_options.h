@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "reward/python/python_options.h"
 
 namespace ingot::base {
 class Schema;
@@ -56,6 +57,7 @@ struct VerifierOptions {
   // f_beta          The answer is a list of ids, and the reward is its F-beta against `expected` (verifiers/f_beta.h).
   // math            The answer equals `expected` as mathematics (verifiers/math.h).
   // code            The answer is a program, and the reward counts the task's tests that it passes (verifiers/code.h).
+  // python          A function of the user decides (verifiers/python.h).
   // harbor          tests/test.sh of a Harbor task decides (verifiers/harbor.h).
   // command         `command` decides. It runs after the agent, in the agent's sandbox and work folder, the answer on stdin.
   //                 It has its own HOME and TMPDIR, so files that the agent left in ${home} do not decide by accident.
@@ -87,6 +89,7 @@ struct VerifierOptions {
   MathOptions math;
   CodeOptions code;
   HarborOptions harbor;
+  PythonOptions python;
   int64_t max_answer_bytes = 65536;
 
   // INVALID_ARGUMENT names the option, its value and its allowed values.

@@ -1,18 +1,6 @@
-// A score from the user's server, for rewards that no term here computes. The term POSTs each episode as JSON:
-//
-//   {"episode_id", "task_id", "task": its payload, "domain", "scaffold", "outcome", "signals": {}, "facts": {},
-//    "seconds", "calls": [{"call_id", "turn", "policy", "sampled_tokens", "finish", "message": as it was delivered}]}
-//
-// and the answer, with the status 200, is {"score": number, "detail"?: text, "calls"?: {CALL_ID: number}}. A server that
-// is down, late or answers something else makes the episode's result an error, never a 0.
-//
-// With `group` one POST has the finished episodes of the group, by sample index:
-//
-//   {"group_id", "episodes": [as above, ..]}
-//
-// and the answer is {"scores": [an entry for each, in their order]}. An entry is a number, or has the form of a single
-// episode's answer. Null or any other entry is an error of only its episode. A wrong number of entries is an error of
-// all.
+// A score from the user's server, for rewards that no term here computes. The term POSTs each episode as JSON, or with
+// `group` all finished episodes of a group, and the answer, with the status 200, has their scores (user_scores.h). A
+// server that is down, late or answers something else makes the episode's result an error, never a 0.
 #pragma once
 
 #include <memory>
@@ -45,8 +33,6 @@ class ExternalTerm final : public RewardTerm {
   // The server's answer to `json`.
   absl::StatusOr<std::string> Ask(const std::string& json) const;
   absl::StatusOr<TermResult> ScoreOf(const EpisodeFacts& episode) const;
-  // One result per episode.
-  std::vector<absl::StatusOr<TermResult>> ScoresOf(const GroupFacts& group) const;
 
   const ExternalOptions options_;
   const std::shared_ptr<const ExternalScorer> scorer_;
