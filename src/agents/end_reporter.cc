@@ -1,5 +1,6 @@
 #include "agents/end_reporter.h"
 
+#include "absl/strings/str_join.h"
 #include "agents/failure_causes.h"
 #include "base/retry.h"
 #include "base/utf8.h"
@@ -58,6 +59,18 @@ absl::Status EndReporter::Post(const v1::EpisodeOpenResponse& episode, double ea
   for (const auto& [name, value] : signals) (*reward.mutable_signals())[name] = value;
   for (const auto& [name, json] : facts) (*reward.mutable_facts())[name] = json;
   return retry_.Persist(kEndTaker, [&] { return episodes_.Reward(reward); });
+}
+
+absl::StatusOr<std::string> EndReporter::Messages(const v1::EpisodeOpenResponse& episode) {
+  v1::ReadMessagesRequest request;
+  request.set_episode_id(episode.episode_id());
+  request.set_api_key(OwnersKey(episode));
+  absl::StatusOr<v1::ReadMessagesResponse> read;
+  INGOT_RETURN_IF_ERROR(retry_.Persist("the messages of an episode", [&] {
+    read = episodes_.ReadMessages(request);
+    return read.status();
+  }));
+  return absl::StrCat("[", absl::StrJoin(read->messages_json(), ","), "]");
 }
 
 absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const EpisodeReport& report) {

@@ -1,4 +1,5 @@
-// The EndReporter reports the end of an episode to the gateway: its reward and its state. Thread safe.
+// The EndReporter reports the end of an episode to the gateway: its reward and its state. It also reads what the
+// episode's verifier asks of the gateway. Thread safe.
 #pragma once
 
 #include <map>
@@ -22,6 +23,9 @@ class EndReporter {
   // the report has the cause under which the episode is counted and, with a failure, the gateway's last rejection. An
   // error: the gateway did not accept the end.
   absl::Status Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
+
+  // The assistant's messages of the episode so far, a JSON array. Waits for a gateway, like Report.
+  absl::StatusOr<std::string> Messages(const v1::EpisodeOpenResponse& episode);
 
  private:
   absl::Status Post(const v1::EpisodeOpenResponse& episode, double earned, const std::map<std::string, double>& signals,

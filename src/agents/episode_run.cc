@@ -336,6 +336,7 @@ class EpisodeRunner {
     input.episode_id = episode_.episode_id();
     input.cwd = context_.cwd;
     input.cancel = context_.cancel;
+    input.messages = context_.messages;
     if (recipe_.options.answer_from == "file") {
       const auto content =
           verifier_sandbox_->ReadFile(recipe_.options.answer_file, recipe_.options.verifier.max_answer_bytes);

@@ -59,6 +59,8 @@ struct EpisodeContext {
   LiveEpisode* live = nullptr;                    // null = no other thread takes snapshots or ends the agent
   // The files on which a leaf begins; null = with empty folders. Set-up has run in the trunk.
   std::shared_ptr<const sandbox::Snapshot> from;
+  // The assistant's messages of the episode so far, a JSON array, for its verifier. Null = unknown.
+  std::function<absl::StatusOr<std::string>()> messages;
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.
   std::function<bool()> may_keep;
 };

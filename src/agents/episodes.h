@@ -12,6 +12,7 @@ class Episodes {
   virtual ~Episodes() = default;
   virtual absl::StatusOr<v1::EpisodeOpenResponse> Open(const v1::EpisodeOpenRequest& request) = 0;
   virtual absl::Status Reward(const v1::EpisodeRewardRequest& request) = 0;
+  virtual absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) = 0;
   // The next snapshot for the runner to take. Blocks for at most wait_ms.
   virtual absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) = 0;

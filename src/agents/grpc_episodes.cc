@@ -41,6 +41,13 @@ class GrpcEpisodes final : public Episodes {
     return rewarded.status();
   }
 
+  absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) override {
+    size_t gateway = GatewayOf(request.episode_id());
+    auto read = Ask(gateway, request, &v1::Gateway::Stub::ReadMessages);
+    if (read.ok() && gateways_.size() > 1) Remember(request.episode_id(), gateway);
+    return read;
+  }
+
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     size_t gateway = GatewayOf(request.episode_id());
     auto ended = Ask(gateway, request, &v1::Gateway::Stub::EndEpisode);

@@ -78,6 +78,10 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
     const reward::VerifierOptions& verifier = recipe.verifier;
     if (verifier.kind == "command") add(reward::ProgramKey(verifier), verifier.command);
     if (verifier.kind == "code") add(reward::ProgramKey(verifier), verifier.code.command);
+    if (verifier.kind == "python") {
+      const std::string& named = verifier.python.interpreter;
+      add(reward::ProgramKey(verifier), {named.empty() ? reward::UserPython() : named});
+    }
     if (verifier.kind == "math") add(reward::ProgramKey(verifier), {verifier.math.python});
   }
   return programs;

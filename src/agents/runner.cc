@@ -265,6 +265,7 @@ EpisodeReport Runner::RunOne(int recipe, const v1::EpisodeOpenResponse& episode)
   context.mcp = bridge_.get();
   context.cwd = cwd_;
   context.cancel = &cancel_;
+  context.messages = [this, &episode] { return reporter_.Messages(episode); };
   context.may_keep = [this] { return MayKeepFolder(); };
   if (episode.has_fork()) {
     context.from = snapshots_.held().Find(episode.fork().snapshot_id());

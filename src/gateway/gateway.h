@@ -84,6 +84,10 @@ class Gateway {
   }
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
+  // The assistant's messages so far, from the pool. Errors of keys as RewardEpisode.
+  absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) {
+    return access_.ReadMessages(request);
+  }
   // Aborts and records the calls in flight, stores the end durably, and reports it to admission. May be repeated with
   // the same content until it returns OK. 409: it ended with another outcome, or a newer attempt of its sample fenced
   // it; then the gateway forgets it.

@@ -84,6 +84,14 @@ class GatewayService final : public v1::Gateway::Service {
     return Fail(context, gateway_.RewardEpisode(*request, [context] { return context->IsCancelled(); }));
   }
 
+  grpc::Status ReadMessages(grpc::ServerContext* context, const v1::ReadMessagesRequest* request,
+                            v1::ReadMessagesResponse* response) override {
+    auto read = gateway_.ReadMessages(*request);
+    if (!read.ok()) return Fail(context, read.status());
+    *response = *std::move(read);
+    return grpc::Status::OK;
+  }
+
   grpc::Status EndEpisode(grpc::ServerContext* context, const v1::EpisodeEndRequest* request,
                           v1::EpisodeEndResponse* response) override {
     auto ended = gateway_.EndEpisode(*request);

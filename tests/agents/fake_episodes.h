@@ -69,6 +69,14 @@ class FakeEpisodes final : public Episodes {
     return absl::OkStatus();
   }
 
+  std::vector<std::string> messages;  // of every episode
+  absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) override {
+    base::MutexLock lock(mu_);
+    if (owners_[request.episode_id()] != request.api_key()) return absl::PermissionDeniedError("the wrong key");
+    v1::ReadMessagesResponse response;
+    response.mutable_messages_json()->Add(messages.begin(), messages.end());
+    return response;
+  }
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     if (before_end) INGOT_RETURN_IF_ERROR(before_end(request));
     base::MutexLock lock(mu_);

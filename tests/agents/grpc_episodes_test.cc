@@ -26,6 +26,12 @@ class FakeGateway final : public v1::Gateway::Service {
                              v1::EpisodeRewardResponse*) override {
     return v1::ToGrpc(episodes_.Reward(*request));
   }
+  grpc::Status ReadMessages(grpc::ServerContext*, const v1::ReadMessagesRequest* request,
+                            v1::ReadMessagesResponse* response) override {
+    const auto read = episodes_.ReadMessages(*request);
+    if (read.ok()) *response = *read;
+    return v1::ToGrpc(read.status());
+  }
   grpc::Status EndEpisode(grpc::ServerContext*, const v1::EpisodeEndRequest* request,
                           v1::EpisodeEndResponse* response) override {
     auto ended = episodes_.End(*request);
@@ -89,6 +95,13 @@ TEST(GrpcEpisodesTest, CarriesAnEpisodeThroughItsLifeAndErrorsWithTheirPayload) 
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->task().payload_json(), R"({"text":"hello","answer":"42"})");
   EXPECT_EQ(gateway.scaffolds().at("tool_agent"), 1);
+
+  gateway.messages = {R"({"content":"one"})"};
+  v1::ReadMessagesRequest read;
+  read.set_episode_id(opened->episode_id());
+  EXPECT_EQ(episodes->ReadMessages(read).status().code(), absl::StatusCode::kPermissionDenied);
+  read.set_api_key(opened->api_key());
+  EXPECT_EQ(episodes->ReadMessages(read)->messages_json(0), R"({"content":"one"})");
 
   v1::EpisodeRewardRequest reward;
   reward.set_episode_id(opened->episode_id());

@@ -76,6 +76,21 @@ TEST(GatewayService, ServesAnEpisodeOverGrpc) {
   EXPECT_GE(replies.size(), 3u);
   EXPECT_NE(replies.back().find("\"finish_reason\":\"stop\""), std::string::npos);
 
+  v1::ReadMessagesRequest read;
+  read.set_episode_id(episode.episode_id());
+  v1::ReadMessagesResponse messages;
+  {
+    grpc::ClientContext context;
+    EXPECT_EQ(world.stub->ReadMessages(&context, read, &messages).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  }
+  read.set_api_key(episode.api_key());
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(world.stub->ReadMessages(&context, read, &messages).ok());
+  }
+  ASSERT_EQ(messages.messages_json_size(), 2);
+  EXPECT_NE(messages.messages_json(0).find("\"content\":\"hello\""), std::string::npos);
+
   v1::EpisodeRewardRequest reward;
   reward.set_episode_id(episode.episode_id());
   reward.set_api_key(episode.api_key());

@@ -18,6 +18,7 @@
 #include "app/roles/hidden_paths.h"
 #include "base/log.h"
 #include "dataset/harbor.h"
+#include "reward/terms/python_score.h"
 #include "sandbox/reach.h"
 
 namespace ingot::app {
@@ -144,6 +145,21 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
               AbsolutePath(config.root));
   }
   return substrate;
+}
+
+absl::StatusOr<std::shared_ptr<sandbox::Substrate>> MakeRewardSubstrate(const RunConfig& config) {
+  sandbox::SubstrateOptions options = config.sandbox;
+  options.work_root = absl::StrCat(config.agents.work_root, "/rewards");
+  options.pool = 0;
+  options.hidden = FilesOfRun(config);
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    if (term.kind != "python") continue;
+    const std::string& named = term.Of<reward::PythonScoreOptions>().interpreter;
+    options.programs.push_back({.name = absl::StrCat("rewards.terms (", term.Name(), ") python.interpreter"),
+                                .argv = {named.empty() ? reward::UserPython() : named},
+                                .path = ""});
+  }
+  return sandbox::MakeSubstrate(options);
 }
 
 agents::RunnerOptions RunnerOptionsOf(const RunConfig& config) {

@@ -17,6 +17,9 @@ namespace ingot::app {
 // sandbox::MakeSubstrate. Call it before the warm start: a run that would fail here must not train first.
 absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const RunConfig& config, const RunDir& dir);
 
+// The substrate of reward functions in Python that the reward stage calls, away from agents.
+absl::StatusOr<std::shared_ptr<sandbox::Substrate>> MakeRewardSubstrate(const RunConfig& config);
+
 // The options of the run's Runner: `config.agents`, with the folders of Harbor tasks as folders of their images.
 agents::RunnerOptions RunnerOptionsOf(const RunConfig& config);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "agents/episodes.h"
@@ -15,6 +17,7 @@
 #include "base/random.h"
 #include "gateway/admission.h"
 #include "reward/stage.h"
+#include "reward/terms/python_score.h"
 #include "reward/terms/verdicts.h"
 #include "rollout/torch_runner.h"
 #include "scheduler/grpc_grader.h"
@@ -54,6 +57,9 @@ class GatewayEpisodes final : public agents::Episodes {
     return gateway_.OpenEpisode(allowed);
   }
   absl::Status Reward(const v1::EpisodeRewardRequest& request) override { return gateway_.RewardEpisode(request); }
+  absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) override {
+    return gateway_.ReadMessages(request);
+  }
   absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) override {
     return gateway_.EndEpisode(request);
   }
@@ -83,6 +89,22 @@ class GatewayEpisodes final : public agents::Episodes {
   const std::string incarnation_ = base::RandomHex(8);
 };
 
+// The sandboxes of reward functions in Python, each of which is loaded once.
+absl::Status AddFunctions(const RunConfig& config, reward::TermParts& terms) {
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    if (term.kind != "python") continue;
+    if (terms.substrate == nullptr) {
+      INGOT_ASSIGN_OR_RETURN(terms.substrate, MakeRewardSubstrate(config));
+    }
+    const reward::PythonFunction function(term.Of<reward::PythonScoreOptions>(), "python");
+    std::error_code error;
+    INGOT_RETURN_IF_ERROR(base::Annotate(
+        function.Load(*terms.substrate, std::filesystem::current_path(error).string(), reward::PythonTerm::Arguments()),
+        absl::StrCat("rewards.terms (", term.Name(), ")")));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::EngineOptions& options,
@@ -94,14 +116,14 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::Engin
   return rollout::Engine::Create(options, std::move(parts), initial);
 }
 
-absl::StatusOr<reward::TermParts> MakeTermParts(const reward::RewardOptions& rewards,
-                                                const gateway::GatewayOptions& gateway, const RoleClients& clients,
+absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,
                                                 const std::function<absl::StatusOr<TextParts>()>& text) {
   reward::TermParts terms = HttpTermParts("", "");
-  if (!AsksModels(rewards)) return terms;
+  INGOT_RETURN_IF_ERROR(AddFunctions(config, terms));
+  if (!AsksModels(config.rewards)) return terms;
   INGOT_ASSIGN_OR_RETURN(const TextParts parts, text());
-  AddTermModels(std::make_shared<ModelPlaces>(gateway, clients.engine, clients.external), parts, terms);
-  INGOT_RETURN_IF_ERROR(CheckTeachers(rewards, terms, parts.tokenizer->fingerprint()));
+  AddTermModels(std::make_shared<ModelPlaces>(config.gateway, clients.engine, clients.external), parts, terms);
+  INGOT_RETURN_IF_ERROR(CheckTeachers(config.rewards, terms, parts.tokenizer->fingerprint()));
   return terms;
 }
 

@@ -37,10 +37,10 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const rollout::EngineOptions& options, const ModelSetup& model,
     const std::shared_ptr<const weights::Snapshot>& initial = nullptr);
 
-// The models and servers that reward terms call. If AsksModels(rewards), this uses the clients of engines and external
-// models, and calls `text` for the run's text parts. Errors of `text` and CheckTeachers.
-absl::StatusOr<reward::TermParts> MakeTermParts(const reward::RewardOptions& rewards,
-                                                const gateway::GatewayOptions& gateway, const RoleClients& clients,
+// The models, servers and sandboxes that reward terms call. If AsksModels(rewards), this uses the clients of engines and
+// external models, and calls `text` for the run's text parts. Functions in Python are loaded once, so that one that
+// cannot run is an error at the start. Errors of `text`, CheckTeachers, MakeSubstrate and PythonFunction::Load.
+absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,
                                                 const std::function<absl::StatusOr<TextParts>()>& text);
 
 // The reward stage: the terms of the configuration over the groups of the pool. Null without

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "reward/terms/judge.h"
+#include "reward/terms/python_score.h"
 
 namespace ingot::app {
 namespace {
@@ -57,7 +58,10 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
     files.push_back(model.token_file);
     files.push_back(model.key_file);
   }
+  const auto add_function = [&files](const reward::PythonOptions& python) { files.push_back(python.File()); };
+  for (const agents::RecipeOptions& recipe : config.agents.recipes) add_function(recipe.verifier.python);
   for (const reward::TermOptions& term : config.rewards.terms) {
+    add_function(term.Of<reward::PythonScoreOptions>());
     files.push_back(term.Of<reward::JudgeOptions>().server.key_file);
   }
   std::erase(files, "");

@@ -43,7 +43,7 @@ absl::StatusOr<reward::TermParts> TermPartsOf(const RoleContext& context, RoleCl
     if (clients.engine == nullptr) clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
     INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   }
-  return MakeTermParts(config.rewards, config.gateway, clients, [&] { return TextPartsOf(config.model); });
+  return MakeTermParts(config, clients, [&] { return TextPartsOf(config.model); });
 }
 
 base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel> channels) {

@@ -7,6 +7,7 @@
 #include "app/run/named_models.h"
 #include "dataset/harbor.h"
 #include "dataset/jsonl.h"
+#include "reward/terms/python_score.h"
 #include "trainer/presets.h"
 
 namespace ingot::app {
@@ -31,6 +32,8 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("run.seed", &config.seed, "root of every random stream: weights, task order, sampling, shuffling");
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
                 "least level in the log file; warnings also go to the terminal");
+  schema.Field("python", &config.python,
+               "the Python that runs your reward functions; empty: the active environment's, or python3");
   schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
   schema.Choice(
       "numerics", &config.numerics, {"fast", "exact"},
@@ -52,6 +55,19 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "JSONL of preference pairs (prompt, chosen, rejected) for the stage after it; empty: none");
 }
 
+// Functions of the user without an interpreter of their own run under the key `python`.
+void DeriveInterpreters(RunConfig& config) {
+  const auto derive = [&config](reward::PythonOptions& python) {
+    if (python.interpreter.empty()) python.interpreter = config.python;
+  };
+  for (agents::RecipeOptions& recipe : config.agents.recipes) {
+    if (recipe.verifier.kind == "python") derive(recipe.verifier.python);
+  }
+  for (reward::TermOptions& term : config.rewards.terms) {
+    if (term.kind == "python") derive(term.Of<reward::PythonScoreOptions>());
+  }
+}
+
 // Sets the fields that follow from other keys, once, so that they cannot differ between roles.
 void Derive(RunConfig& config) {
   config.trainer.groups_per_step = config.scheduler.groups_per_step;
@@ -70,6 +86,7 @@ void Derive(RunConfig& config) {
   // Slots fail side by side: each has failed a few times before the run is given up.
   if (int32_t& most = config.scheduler.give_up_unstarted; most > 0)
     most = std::max(most, 3 * config.agents.concurrency);
+  DeriveInterpreters(config);
   config.scheduler.final_eval = config.eval.has_tasks();
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;

@@ -1,5 +1,7 @@
 #include "gateway/lifecycle/episode_access.h"
 
+#include <map>
+
 #include "gateway/api/api_error.h"
 #include "gateway/episodes/episode_key.h"
 
@@ -65,6 +67,23 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller
   }
   return ApiError(401, "invalid_api_key", "",
                   "no open episode has this API key: open one with POST /ingot/v1/episodes");
+}
+
+absl::StatusOr<v1::ReadMessagesResponse> EpisodeAccess::ReadMessages(const v1::ReadMessagesRequest& request) {
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Episode> episode, FindByKey(request.episode_id(), request.api_key()));
+  v1::ReadMessagesResponse response;
+  if (core_.parts.pool == nullptr) return response;
+  v1::GetEpisodeRequest get;
+  get.set_episode_id(episode->id());
+  get.set_with_calls(true);
+  const auto stored = core_.parts.pool->GetEpisode(get);
+  if (!stored.ok()) return base::Annotate(stored.status(), "reading the messages of an episode");
+  std::map<int32_t, std::string> in_order;
+  for (const v1::Call& call : stored->calls()) in_order[call.sequence()] = call.delivered_json();
+  for (const auto& [sequence, message] : in_order) {
+    if (!message.empty()) response.add_messages_json(message);
+  }
+  return response;
 }
 
 }  // namespace ingot::gateway

@@ -1,4 +1,4 @@
-// Decides which episode a caller may use, by its key. Thread safe; it has no state and no lock. Both methods may place
+// Decides which episode a caller may use, by its key. Thread safe; it has no state and no lock. All methods may place
 // the episode first, which blocks for the pool and for other gateways: call them without a lock.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include "gateway/core.h"
 #include "gateway/episodes/open_episodes.h"
 #include "gateway/placement/placement.h"
+#include "proto/gateway.pb.h"
 
 namespace ingot::gateway {
 
@@ -22,6 +23,8 @@ class EpisodeAccess {
   // The episode that the caller may use; null = none so far, but a session may be opened for its key. 403: another
   // episode's key, or the admin key. 401: no key, or an unknown one. 404: an unknown episode. 410: it has ended.
   absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
+  // The messages of the episode's recorded calls. Errors as FindByKey, and the pool's.
+  absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request);
   // The episode, if `key` is its owner's or the admin key. Errors as FindForCall; 403 also for the call key.
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& key);
 

@@ -6,6 +6,11 @@
 
 namespace ingot::reward {
 
+std::string PythonOptions::File() const {
+  const std::string place = function.substr(0, function.rfind(':'));
+  return place.ends_with(".py") ? place : "";
+}
+
 absl::Status PythonOptions::Validate() const {
   const size_t colon = function.rfind(':');
   const bool has_both = colon != std::string::npos && colon > 0 && colon + 1 < function.size();

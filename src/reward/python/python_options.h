@@ -21,6 +21,8 @@ struct PythonOptions {
   int32_t workers = 1;
   bool files = false;  // of a verifier
 
+  // FILE.py; empty = the function is in a module.
+  std::string File() const;
   // INVALID_ARGUMENT: `function` has another form.
   absl::Status Validate() const;
 };

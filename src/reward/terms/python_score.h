@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reward/python/python_function.h"
 #include "reward/term.h"
@@ -26,6 +27,9 @@ class PythonTerm final : public RewardTerm {
   PythonTerm(const PythonScoreOptions& options, const TermParts& parts)
       : substrate_(parts.substrate), function_(options, "python") {}
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
+
+  // The names that a function may use.
+  static std::vector<std::string> Arguments() { return {"group_id", "episodes"}; }
 
  private:
   const std::shared_ptr<sandbox::Substrate> substrate_;  // outlives the function's processes

@@ -7,6 +7,7 @@
 
 #include "app/commands/command_line/command.h"
 #include "app/commands/command_line/completion.h"
+#include "app/commands/run/init.h"
 #include "app/commands/run/train.h"
 #include "app/run/process.h"
 #include "app/run/run_args.h"
@@ -33,8 +34,11 @@ Command::Run DeclareConfigSchema(CLI::App&) {
 
 Command::Run DeclareInit(CLI::App& parser) {
   const auto folder = std::make_shared<std::string>();
+  const auto reward = std::make_shared<std::string>("exact");
   parser.add_option("folder", *folder, "the folder to make")->required();
-  return [folder] { return Init(*folder); };
+  parser.add_option("--reward", *reward, "what decides: an exact answer, or a function in rewards.py")
+      ->check(CLI::IsMember({"exact", "python"}));
+  return [folder, reward] { return Init(*folder, *reward == "python" ? InitReward::kPython : InitReward::kExact); };
 }
 
 Command::Run DeclareDoctor(CLI::App& parser) {

@@ -303,8 +303,8 @@ absl::StatusOr<reward::Rule> RuleOf(const RunConfig& config) {
     INGOT_RETURN_IF_ERROR(CheckReachable(config));
     INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   }
-  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms, MakeTermParts(config.rewards, config.gateway, clients,
-                                                                      [&] { return TextPartsOf(config.model); }));
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms,
+                         MakeTermParts(config, clients, [&] { return TextPartsOf(config.model); }));
   return MakeRule(config.rewards, terms);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/str_replace.h"
 #include "app/commands/run/templates.h"
 #include "app/terminal/shell_word.h"
 #include "base/file.h"
@@ -62,10 +63,13 @@ std::string Conversations() {
 }
 
 std::string WithName(std::string_view text, const std::string& name) {
-  std::string result(text);
-  constexpr std::string_view kPlace = "@NAME@";
-  for (size_t at; (at = result.find(kPlace)) != std::string::npos;) result.replace(at, kPlace.size(), name);
-  return result;
+  return absl::StrReplaceAll(base::View(text), {{"@NAME@", name}});
+}
+
+std::string RunYaml(const std::string& name, InitReward reward) {
+  const char* const verifier = reward == InitReward::kPython ? "{kind: python, python: {function: rewards.py:score}}"
+                                                             : R"({kind: exact, expected: "${task.answer}"})";
+  return absl::StrReplaceAll(WithName(templates::kRunYaml, name), {{"@VERIFIER@", verifier}});
 }
 
 // A run's name from a folder's: letters, digits and dashes. The template quotes it: YAML would not read null and - as
@@ -83,21 +87,24 @@ std::string NameOf(const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name) {
-  return {{"run.yaml", WithName(templates::kRunYaml, name)},
-          {"agent.py", std::string(templates::kAgent)},
-          {"tasks.jsonl", Tasks(/*held_out=*/false)},
-          {"eval.jsonl", Tasks(/*held_out=*/true)},
-          {"conversations.jsonl", Conversations()},
-          {"README.md", WithName(templates::kReadme, name)},
-          {"AGENTS.md", WithName(templates::kAgents, name)},
-          {"skills/train.md", std::string(templates::kSkillTrain)},
-          {"skills/debug.md", std::string(templates::kSkillDebug)},
-          {"skills/port-an-agent.md", std::string(templates::kSkillPort)}};
+std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name, InitReward reward) {
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"run.yaml", RunYaml(name, reward)},
+      {"agent.py", std::string(templates::kAgent)},
+      {"tasks.jsonl", Tasks(/*held_out=*/false)},
+      {"eval.jsonl", Tasks(/*held_out=*/true)},
+      {"conversations.jsonl", Conversations()},
+      {"README.md", WithName(templates::kReadme, name)},
+      {"AGENTS.md", WithName(templates::kAgents, name)},
+      {"skills/train.md", std::string(templates::kSkillTrain)},
+      {"skills/debug.md", std::string(templates::kSkillDebug)},
+      {"skills/port-an-agent.md", std::string(templates::kSkillPort)}};
+  if (reward == InitReward::kPython) files.emplace_back("rewards.py", templates::kRewards);
+  return files;
 }
 
-absl::Status WriteInitFiles(const std::string& folder) {
-  const auto files = InitFiles(NameOf(folder));
+absl::Status WriteInitFiles(const std::string& folder, InitReward reward) {
+  const auto files = InitFiles(NameOf(folder), reward);
   std::error_code error;
   for (const auto& [name, content] : files) {
     if (fs::exists(fs::path(folder) / name, error)) {

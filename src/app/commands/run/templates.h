@@ -5,6 +5,6 @@
 
 namespace ingot::app::templates {
 
-extern const std::string_view kRunYaml, kAgent, kReadme, kAgents, kSkillTrain, kSkillDebug, kSkillPort;
+extern const std::string_view kRunYaml, kAgent, kRewards, kReadme, kAgents, kSkillTrain, kSkillDebug, kSkillPort;
 
 }  // namespace ingot::app::templates

@@ -176,8 +176,8 @@ int Doctor(const RunArgs& args) {
   return broken ? 1 : 0;
 }
 
-int Init(const std::string& folder) {
-  if (const absl::Status written = WriteInitFiles(folder); !written.ok()) return Fail(written);
+int Init(const std::string& folder, InitReward reward) {
+  if (const absl::Status written = WriteInitFiles(folder, reward); !written.ok()) return Fail(written);
   std::printf("%s", InitHint(folder, program_invocation_name).c_str());
   return 0;
 }

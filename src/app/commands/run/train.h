@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include "app/commands/run/init.h"
 
 #include "app/run/run_args.h"
 
@@ -13,6 +14,6 @@ int ConfigExplain(const std::string& key);
 int ConfigSchema();
 // `config` empty = the defaults, with the overrides.
 int Doctor(const RunArgs& args);
-int Init(const std::string& folder);
+int Init(const std::string& folder, InitReward reward);
 
 }  // namespace ingot::app

@@ -30,6 +30,15 @@ TEST(Init, WritesEveryFileOnceAndNamesTheRunAfterItsFolder) {
   EXPECT_THAT(base::ReadFile(folder + "/run.yaml").value(), HasSubstr("name: \"my-run\""));
 }
 
+TEST(Init, APythonRewardIsAFileThatTheConfigurationNames) {
+  const datapool::testing::TempDir dir;
+  const std::string folder = dir.path() + "/run";
+  ASSERT_TRUE(WriteInitFiles(folder, InitReward::kPython).ok());
+  EXPECT_THAT(base::ReadFile(folder + "/run.yaml").value(), HasSubstr("function: rewards.py:score"));
+  EXPECT_THAT(base::ReadFile(folder + "/rewards.py").value(), HasSubstr("def score(task, answer):"));
+  for (const auto& [name, content] : InitFiles("run")) EXPECT_NE(name, "rewards.py");
+}
+
 TEST(Init, NeverReplacesAFileAndThenWritesNone) {
   const datapool::testing::TempDir dir;
   ASSERT_TRUE(base::WriteFileDurably(dir.path() + "/tasks.jsonl", "mine").ok());
