@@ -72,10 +72,7 @@ absl::StatusOr<Outcome> RunningCommand::RunToEnd(const Limits& limits, const Can
   if (!report_.has_value() && !cut.has_value()) {
     return absl::UnavailableError("the first process of the agent's sandbox was killed");
   }
-  if (!report_.has_value()) {
-    INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillTimeoutMs / 1000);
-    report_.emplace();
-  }
+  if (!report_.has_value()) report_.emplace();
   failure = report_->failure;
   Outcome outcome;
   outcome.wall = SteadyClock::now() - start_;
@@ -138,7 +135,10 @@ void RunningCommand::Kill() {
   int ready;
   do ready = poll(&answer, 1, kKillTimeoutMs);
   while (ready < 0 && errno == EINTR);
-  if (ready == 1) TakeReport();
+  if (ready == 1) TakeReport();  // none if the sandbox's first process is dead
+  if (ready == 0) {
+    INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillTimeoutMs / 1000);
+  }
 }
 
 void RunningCommand::TakeReport() {

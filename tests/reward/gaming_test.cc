@@ -40,7 +40,7 @@ v1::Group NewGroup() {
 std::vector<TermOptions> PureTerms() {
   std::vector<TermOptions> terms;
   for (const std::string& kind : TermKinds()) {
-    if (kind == "judge" || kind == "external" || kind == "teacher") continue;
+    if (kind == "judge" || kind == "external" || kind == "teacher" || kind == "python") continue;
     TermOptions options = TermOf(kind);
     options.Of<OverlongOptions>() = {.max_tokens = 1000, .soft_tokens = 200};
     terms.push_back(options);
