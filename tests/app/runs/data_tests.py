@@ -3,6 +3,7 @@
 
 collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, regrade, export to SFT rows and ATIF, import
 cases     the filter of test cases on the shipped example
+tables    `ingot tasks import` of tables
 examples  examples/judge and examples/long2short, in a few steps
 graded_eval  the terms of a run beside the outcome of its evaluations
 recall    export by the recall of episodes
@@ -422,6 +423,46 @@ def case_retrain(ingot):
     check((folder / "first" / "pool").exists() and not (folder / "third").exists(), "a refused retraining left something")
 
 
+def case_tables(ingot):
+    """Tasks of tables: rows in order, columns by name, and errors that say which row of which file."""
+    folder = pathlib.Path(ingot.folder)
+    out = folder / "tasks.jsonl"
+
+    def rejected(*argv):
+        before = out.read_text(encoding="utf-8")
+        said = command(ingot, "tasks", "import", *argv, code=2)
+        check(out.read_text(encoding="utf-8") == before and not list(folder.glob("tasks.jsonl.*")), f"{argv} changed the file")
+        return said
+
+    (folder / "sums.csv").write_text('question,answer,level\n"2+2, then?","It is 4.\n#### 4",easy\n3+4,#### 1 007,hard\n', encoding="utf-8")
+    said = command(ingot, "tasks", "import", folder / "sums.csv", out, "--field", "prompt=question", "--field", "answer",
+                   "--extract", r"answer=#### (.*)", "--domain", "sums")
+    check(said.startswith("2 tasks in"), said)
+    check(lines(out) == [{"prompt": "2+2, then?", "answer": "4", "task_id": "row-1", "domain": "sums"},
+                         {"prompt": "3+4", "answer": "1 007", "task_id": "row-2", "domain": "sums"}], out.read_text(encoding="utf-8"))
+    check("row 1 of" in rejected(folder / "sums.csv", out, "--field", "a=b"), "a missing column")
+    said = rejected(folder / "sums.csv", out, "--extract", "level=e.*y")
+    check("row 2 of" in said and "'level' does not match e.*y: hard" in said, said)
+    check("FIELD=PATTERN" in rejected(folder / "sums.csv", out, "--extract", "answer"), "a pattern without a field")
+    check("no column 'missing'" in rejected(folder / "sums.csv", out, "--id", "missing"), "a missing column of ids")
+
+    (folder / "hub/data").mkdir(parents=True)
+    for name, rows in (("train-1.jsonl", [{"id": 7, "n": 1}]), ("train-0.jsonl", [{"id": 3, "n": 12345678901234567890}]), ("test.jsonl", [{"id": 9}])):
+        (folder / "hub/data" / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command(ingot, "tasks", "import", folder / "hub", out, "--id", "id")
+    check([row["task_id"] for row in lines(out)] == ["3", "7"] and lines(out)[0]["n"] == 12345678901234567890, "the split train")
+    command(ingot, "tasks", "import", folder / "hub", out, "--id", "id", "--split", "test", "--limit", "1")
+    check([row["task_id"] for row in lines(out)] == ["9"], "the split test")
+    check("train-0.jsonl" in rejected(folder / "hub", out, "--split", "dev"), "an unknown split lists what is there")
+
+    (folder / "twice.json").write_text('[{"id": 1}, {"id": 1}]', encoding="utf-8")
+    check("task_id" in rejected(folder / "twice.json", out, "--id", "id"), "two tasks of one id")
+    for name, text in (("cut.json", "[{"), ("words.jsonl", "1\n"), ("table.xlsx", ""), ("empty.csv", "a,b\n"), ("bytes.csv", None)):
+        (folder / name).write_bytes(b"a\n\xff\xfe\n") if text is None else (folder / name).write_text(text, encoding="utf-8")
+        check("ingot:" in rejected(folder / name, out), name)
+    check("cannot run 'no-such-python'" in rejected(folder / "sums.csv", out, "--python", "no-such-python"), "an interpreter that is missing")
+
+
 def case_cases(ingot):
     out = pathlib.Path(ingot.folder) / "problems.jsonl"
     output = command(ingot, "tasks", "cases", "examples/recipes/cases.jsonl", out, "--allow-process", "--timeout", 60)
@@ -513,5 +554,5 @@ def case_distil(ingot):
 
 
 if __name__ == "__main__":
-    main(case_collect, case_cases, case_examples, case_graded_eval, case_recall, case_choose, case_vendor, case_pinned_teacher,
+    main(case_collect, case_cases, case_tables, case_examples, case_graded_eval, case_recall, case_choose, case_vendor, case_pinned_teacher,
          case_judge, case_distil, case_retrain)

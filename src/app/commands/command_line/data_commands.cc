@@ -11,6 +11,7 @@
 #include "app/commands/data/retrain.h"
 #include "app/commands/data/tasks_cases.h"
 #include "app/commands/data/tasks_command.h"
+#include "app/commands/data/tasks_import.h"
 
 namespace ingot::app {
 namespace {
@@ -38,6 +39,26 @@ Command::Run DeclareTasksCheck(CLI::App& parser) {
   parser.add_flag("--without-images", args->without_images,
                   "try them with this machine's programs and the work folder at /app, instead of their images");
   return [args] { return CheckTasks(*args, std::cout, std::cerr); };
+}
+
+Command::Run DeclareTasksImport(CLI::App& parser) {
+  const auto args = std::make_shared<TasksImportArgs>();
+  parser
+      .add_option("source", args->source, "a .csv, .tsv, .json, .jsonl or .parquet file, or a folder of Hugging Face")
+      ->required();
+  parser.add_option("out", args->out, "the file to write: a task per line")->required();
+  parser.add_option("--field", args->fields, "a field of the tasks; default: every column (repeatable)")
+      ->type_name("FIELD[=COLUMN]")
+      ->allow_extra_args(false);
+  parser.add_option("--extract", args->extract, "keep what the pattern finds in a field's text (repeatable)")
+      ->type_name("FIELD=PATTERN")
+      ->allow_extra_args(false);
+  parser.add_option("--id", args->id, "the column of task ids; default: task_id, or the row's number");
+  parser.add_option("--domain", args->domain, "the domain of all tasks");
+  parser.add_option("--split", args->split, "of a folder's data set; default: train");
+  parser.add_option("--limit", args->limit, "the first rows alone")->check(AtLeastOne());
+  parser.add_option("--python", args->python, "the Python with pyarrow or datasets; default: the active environment's");
+  return [args] { return TasksImport(*args); };
 }
 
 Command::Run DeclareTasksRate(CLI::App& parser) {
@@ -125,6 +146,7 @@ std::vector<Command> DataCommands() {
        nullptr,
        {{"check", "try Harbor tasks: the solution must score 1, and an agent that does nothing must not",
          DeclareTasksCheck},
+        {"import", "make tasks of a CSV, JSON or Parquet file, or of a Hugging Face data set", DeclareTasksImport},
         {"rate", "write the tasks of a run with their measured pass rates", DeclareTasksRate},
         {"filter", "drop tasks that are trivial, impossible or easy to guess", DeclareTasksFilter},
         {"cases", "keep the test cases on which submissions agree, and the problems with enough of them",
