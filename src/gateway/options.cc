@@ -92,6 +92,11 @@ void Bind(base::Schema& schema, GatewayOptions& o) {
                base::NotNegative());
   schema.Field("episode_idle_s", &o.episode_idle_s, "seconds without a call until an episode fails; 0: never",
                base::NotNegative());
+  schema.Field(
+      "episode_first_call_s", &o.episode_first_call_s,
+      "seconds without a first call until an episode ends that was opened over HTTP; 0: no limit; no effect on "
+      "agents.recipes",
+      base::NotNegative());
   schema.Field("end_wait_s", &o.end_wait_s, "seconds that ending an episode waits for its aborted calls",
                base::Positive());
   schema.Choice("history_thinking", &o.history_thinking, {"template", "keep"},

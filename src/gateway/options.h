@@ -70,6 +70,7 @@ struct GatewayOptions {
   double episode_deadline_s = 0;
   double call_deadline_s = 600;
   double episode_idle_s = 3600;
+  double episode_first_call_s = 300;  // of episodes that no runner opened
   double end_wait_s = 30;
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   base::json::object template_variables = {};  // text/chat/template_variables.h
@@ -92,6 +93,8 @@ void Bind(base::Schema& schema, GatewayOptions& options);
 // The keys in the section of evaluations.
 void BindEvaluation(base::Schema& schema, GatewayOptions& options);
 
+// Episode.cause of episodes that ended because their client made no call.
+inline constexpr char kNeverCalled[] = "never_called";
 inline constexpr size_t kMaxRememberedEnds = 16384;  // ended episodes whose late calls get 410 instead of 401
 inline constexpr double kSessionIdleS = 900;         // seconds without a call until a served session ends
 inline constexpr int kRetryAfterS = 1;               // seconds that a 429 or 503 response asks the client to wait
