@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -18,6 +19,9 @@ class AdminKey {
   bool Is(const std::string& sent) const;
   // OK if `sent` may open episodes. 401: no key was sent. 403: it is another key.
   absl::Status Check(const std::string& sent) const;
+  // OK if `sent` may do `what`, which only the run's owner can reach: it is the key that the operator chose, or there is
+  // no such key. Errors as Check.
+  absl::Status CheckOwner(const std::string& sent, std::string_view what) const;
 
  private:
   const std::string key_;

@@ -35,6 +35,7 @@ struct Counters {
   std::atomic<int64_t> episodes_finished{0};
   std::atomic<int64_t> episodes_failed{0};
   std::atomic<int64_t> episodes_fenced{0};
+  std::atomic<int64_t> episodes_never_called{0};     // of those that finished or were fenced
   std::atomic<int64_t> episodes_forked{0};           // trunks
   std::atomic<int64_t> episodes_ended_elsewhere{0};  // in the pool, by another process
   std::atomic<int64_t> episodes_taken{0};            // that another gateway, or an earlier process, served

@@ -5,6 +5,31 @@
 #include <vector>
 
 namespace ingot::gateway {
+namespace {
+
+constexpr int kMostUncalled = 100;  // GatewayStatusResponse.uncalled
+
+void AddUncalled(const std::vector<OpenEpisodes::Uncalled>& uncalled, std::chrono::nanoseconds now,
+                 v1::GatewayStatusResponse& status) {
+  const auto age_ms = [now](const OpenEpisodes::Uncalled& one) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - one.since).count();
+  };
+  status.set_uncalled_episodes(static_cast<int64_t>(uncalled.size()));
+  if (!uncalled.empty()) status.set_oldest_uncalled_ms(age_ms(uncalled.front()));
+  for (const OpenEpisodes::Uncalled& one : uncalled) {
+    if (status.uncalled_size() == kMostUncalled) return;
+    const v1::Episode& record = one.episode->record();
+    v1::UncalledEpisode& listed = *status.add_uncalled();
+    listed.set_episode_id(record.episode_id());
+    listed.set_age_ms(age_ms(one));
+    listed.set_purpose(record.purpose());
+    *listed.mutable_ref() = record.ref();
+    listed.set_task_id(record.task().task_id());
+    listed.set_scaffold(record.scaffold());
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options, GatewayParts parts) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "gateway"));
@@ -118,6 +143,7 @@ v1::GatewayStatusResponse Gateway::Status() const {
   status.set_spliced_calls(core_.counters.spliced);
   for (const auto& [cause, count] : core_.counters.forks()) (*status.mutable_forks())[cause] = count;
   status.set_open_episodes(open_.size());
+  AddUncalled(open_.UncalledEpisodes(), core_.parts.clock->Now(), status);
   status.set_active_calls(answers_.active_calls());
   return status;
 }

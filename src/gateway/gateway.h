@@ -94,6 +94,11 @@ class Gateway {
   absl::StatusOr<v1::EpisodeEndResponse> EndEpisode(const v1::EpisodeEndRequest& request) {
     return ends_.EndEpisode(request);
   }
+  // Ends episodes that outside clients opened and that have made no call, as lost. Blocks like EndEpisode. Errors are in
+  // v1::Gateway.EndUncalled; with an error, earlier episodes of the request may have ended.
+  absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request) {
+    return ends_.EndUncalled(request);
+  }
   // Takes a snapshot of the episode between two calls. Blocks for calls in flight and for its runner, at most
   // end_wait_s each. 409: the agent was started elsewhere, or the runner could not take it. Errors of keys as
   // RewardEpisode.

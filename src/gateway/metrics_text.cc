@@ -70,6 +70,8 @@ std::string Gateway::MetricsText() const {
   counter("ingot_gateway_episodes_failed_total", "Episodes ended as failed.", counters.episodes_failed);
   counter("ingot_gateway_episodes_fenced_total", "Episodes ended as lost through no fault of the agent.",
           counters.episodes_fenced);
+  counter("ingot_gateway_episodes_never_called_total", "Episodes ended because their client made no call.",
+          counters.episodes_never_called);
   counter("ingot_gateway_episodes_forked_total", "Trunks ended at their fork.", counters.episodes_forked);
   counter("ingot_gateway_episodes_ended_elsewhere_total", "Episodes that another process ended in the pool.",
           counters.episodes_ended_elsewhere);
@@ -79,6 +81,10 @@ std::string Gateway::MetricsText() const {
   const v1::GatewayStatusResponse status = Status();
   gauge("ingot_gateway_open_episodes", "Episodes and sessions open now.", status.open_episodes());
   gauge("ingot_gateway_open_episodes_limit", "Limit of the above.", core_.options.max_open_episodes);
+  gauge("ingot_gateway_uncalled_episodes", "Open episodes of outside clients that have made no call yet.",
+        status.uncalled_episodes());
+  gauge("ingot_gateway_oldest_uncalled_episode_seconds", "Age of the oldest of them; 0 without one.",
+        status.oldest_uncalled_ms() / 1000);
   gauge("ingot_gateway_active_calls", "Calls in flight now.", status.active_calls());
   gauge("ingot_gateway_active_calls_limit", "Limit of the above.", core_.options.max_active_calls);
   gauge("ingot_gateway_queued_work", "Jobs that wait for a worker.", core_.workers.queued());

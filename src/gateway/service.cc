@@ -167,6 +167,14 @@ class GatewayService final : public v1::Gateway::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status EndUncalled(grpc::ServerContext* context, const v1::EndUncalledRequest* request,
+                           v1::EndUncalledResponse* response) override {
+    auto ended = gateway_.EndUncalled(*request);
+    if (!ended.ok()) return Fail(context, ended.status());
+    *response = *std::move(ended);
+    return grpc::Status::OK;
+  }
+
   grpc::Status Serves(grpc::ServerContext*, const v1::ServesRequest* request, v1::ServesResponse* response) override {
     *response = gateway_.Serves(*request);
     return grpc::Status::OK;

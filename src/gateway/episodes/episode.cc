@@ -4,6 +4,7 @@
 
 #include "gateway/api/api_error.h"
 #include "gateway/episodes/episode_limits.h"
+#include "gateway/episodes/remembered_ends.h"
 
 namespace ingot::gateway {
 namespace {
@@ -19,8 +20,10 @@ absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& 
                                ": send the request again"));
 }
 
-absl::Status EpisodeOver(const std::string& episode_id) {
-  return ApiError(410, "episode_over", "", absl::StrCat("episode ", episode_id, " has ended: open a new one"));
+absl::Status EpisodeOver(const std::string& episode_id, const std::string& why) {
+  return ApiError(410, "episode_over", "",
+                  absl::StrCat("episode ", episode_id, " has ended", why.empty() ? "" : ": ", why,
+                               why.empty() ? ": " : "; ", "open a new one"));
 }
 
 absl::Status EpisodeSealed(const std::string& episode_id) {
@@ -43,6 +46,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bo
   base::MutexLock lock(mu_);
   history_ = std::move(earlier->history);
   trunk_calls_ = std::move(earlier->trunk_calls);
+  called_ = earlier->numbers.next > earlier->numbers.first;
   numbers_ = CallNumbers(std::move(earlier->numbers));
   earned_ = EarnedRewards(record_);
   last_activity_ = clock.Now();
@@ -50,7 +54,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bo
 
 absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now) {
   base::MutexLock lock(mu_);
-  if (state_ != State::kOpen) return EpisodeOver(id());
+  if (state_ != State::kOpen) return Over();
   const int max_calls = limits_.max_calls();
   if (numbers_.made() >= max_calls && !session_) {
     return ApiError(400, kEpisodeLimit, "",
@@ -63,6 +67,7 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
     numbers_.ForgetEarlier();
   }
   in_flight_.Add(call);
+  called_ = true;
   last_activity_ = now;
   return numbers_.Begin();
 }
@@ -184,5 +189,13 @@ std::optional<std::chrono::nanoseconds> Episode::idle_since() const {
   base::MutexLock lock(mu_);
   return state_ == State::kOpen && in_flight_.empty() ? std::optional(last_activity_) : std::nullopt;
 }
+
+std::optional<std::chrono::nanoseconds> Episode::uncalled_since() const {
+  if (session_ || !record_.runner().empty()) return std::nullopt;
+  base::MutexLock lock(mu_);
+  return state_ == State::kOpen && !called_ ? std::optional(opened_) : std::nullopt;
+}
+
+absl::Status Episode::Over() const { return EpisodeOver(id(), ToldOf(end_.cause(), end_detail_)); }
 
 }  // namespace ingot::gateway

@@ -151,6 +151,7 @@ class Episode {
     // True = if its own reward was posted, the episode finishes with it instead: it was judged, and the client that
     // should have ended it is gone.
     bool finish_if_judged = false;
+    bool only_uncalled = false;                              // false = the episode may have made calls
     std::string cause = {};                                  // Episode.cause
     std::optional<v1::DefaultOutcome> unless_rewarded = {};  // EpisodeEndRequest.unless_rewarded
   };
@@ -159,7 +160,8 @@ class Episode {
   // Takes the pool's record of the episode under this gateway's token. It may have a reward whose response was lost.
   void NoteStored(const v1::Episode& stored);
   // Moves to kEnding with the requested end. Waits for another end or reward that is being stored, at most `timeout`.
-  // 409 episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward.
+  // 409 episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward. 409
+  // episode_called: only_uncalled, and it has made a call.
   struct End {
     bool already = false;   // it ended with the same outcome before: nothing is left to do
     std::string rejection;  // the episode's last error, and the number of successful requests since; empty = none
@@ -181,6 +183,9 @@ class Episode {
   std::optional<double> PassedDeadline(std::chrono::nanoseconds now) const;
   // The time of the last activity of an open episode without a call in flight; nullopt: it is not idle.
   std::optional<std::chrono::nanoseconds> idle_since() const;
+  // The time of the opening of an open episode that an outside client opened and that has made no call; nullopt: a
+  // runner or the gateway opened it, it has made a call, or it is ending.
+  std::optional<std::chrono::nanoseconds> uncalled_since() const;
 
  private:
   enum class State { kOpen, kEnding, kEnded };
@@ -192,6 +197,8 @@ class Episode {
       for (const auto& resume : requests) resume();
     }
   };
+  // The error of a request after the end began.
+  absl::Status Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The requests that may resume now.
   std::vector<std::function<void()>> TakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for calls that are being recorded and may be continued by the request; false: there was none.
@@ -218,6 +225,7 @@ class Episode {
   int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  bool called_ ABSL_GUARDED_BY(mu_) = false;                // it has made a call, here or at an earlier gateway
   std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);  // EarlierCalls::trunk_calls
   CallNumbers numbers_ ABSL_GUARDED_BY(mu_);
   CallsInFlight in_flight_ ABSL_GUARDED_BY(mu_);
@@ -235,8 +243,8 @@ std::string WithoutRejection(const std::string& detail);
 // The error for requests to an episode at another gateway: 503, so that clients retry. `where`: its role; empty =
 // unknown.
 absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& where = {});
-// The errors of requests after an episode's end (410), and of calls that its end aborts (409).
-absl::Status EpisodeOver(const std::string& episode_id);
+// The errors of requests after an episode's end (410), and of calls that its end aborts (409). `why`: EndedEpisode::told.
+absl::Status EpisodeOver(const std::string& episode_id, const std::string& why = {});
 absl::Status EpisodeSealed(const std::string& episode_id);
 
 }  // namespace ingot::gateway

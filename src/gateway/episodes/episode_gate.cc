@@ -40,7 +40,7 @@ absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeou
   if (state_ == State::kOpen && gate_.passed() == 0 && in_flight_.empty()) return numbers_.LastPlace();
   gate_.Open();
   resumed.requests = TakeWaiting();
-  if (state_ != State::kOpen) return EpisodeOver(id());
+  if (state_ != State::kOpen) return Over();
   return absl::DeadlineExceededError(
       absl::StrCat("a call of episode ", id(), " is in flight still: a snapshot is taken between two calls"));
 }

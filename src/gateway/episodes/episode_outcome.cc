@@ -50,7 +50,7 @@ void Episode::NoteAnswer(const absl::Status& status) {
 absl::StatusOr<Episode::RewardTurn> Episode::TakeRewardTurn(std::chrono::nanoseconds timeout) {
   base::MutexLock lock(mu_);
   if (state_ == State::kOpen && !turns_.Await(clock_, mu_, changed_, clock_.Now() + timeout)) return StillStoring(id());
-  if (state_ != State::kOpen) return EpisodeOver(id());
+  if (state_ != State::kOpen) return Over();
   turns_.Begin();
   return RewardTurn(this);
 }
@@ -96,6 +96,10 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chron
   ResumedRequests resumed;
   base::MutexLock lock(mu_);
   if (!turns_.Await(clock_, mu_, changed_, clock_.Now() + timeout)) return StillStoring(id());
+  if (state_ == State::kOpen && asked.only_uncalled && called_) {
+    return ApiError(409, "episode_called", "",
+                    absl::StrCat("episode ", id(), " has made a call, so it is not ended: its client is there"));
+  }
   const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_own();
   const v1::EpisodeState state = judged ? v1::EPISODE_FINISHED : asked.state;
   const std::string detail = judged ? asked.detail + "; its reward had been posted" : asked.detail;

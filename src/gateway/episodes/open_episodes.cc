@@ -1,29 +1,42 @@
 #include "gateway/episodes/open_episodes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "gateway/core.h"
 
 namespace ingot::gateway {
 
+Episode::AskedEnd NeverCalledEnd(const Episode& episode, std::string why) {
+  // Lost, like an episode whose runner is gone: the sample is tried again, and the attempt does not count as failed.
+  const bool served = episode.record().purpose() == v1::PURPOSE_SERVE;
+  return {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED,
+          .detail = std::move(why),
+          .finish_if_judged = !served,
+          .only_uncalled = true,
+          .cause = kNeverCalled};
+}
+
 OpenEpisodes::Known OpenEpisodes::Look(const std::string& episode_id) const {
   base::MutexLock lock(mu_);
   const auto found = by_id_.find(episode_id);
-  if (found != by_id_.end()) return {found->second, "", found->second->record().key_hash(), losses_};
-  const std::string* const ended = ends_.KeyHashOf(episode_id);
-  if (ended != nullptr) return {nullptr, episode_id, *ended, losses_};
-  return {nullptr, "", "", losses_};
+  if (found != by_id_.end()) return {found->second, "", "", found->second->record().key_hash(), losses_};
+  const std::string* const key_hash = ends_.KeyHashOf(episode_id);
+  if (key_hash == nullptr) return {nullptr, "", "", "", losses_};
+  const EndedEpisode* const ended = ends_.OfKey(*key_hash);
+  const bool of_it = ended != nullptr && ended->episode_id == episode_id;
+  return {nullptr, episode_id, of_it ? ended->told : "", *key_hash, losses_};
 }
 
 OpenEpisodes::Known OpenEpisodes::Look(const KeyHashes& hashes) const {
   base::MutexLock lock(mu_);
   for (const std::string& hash : {hashes.as_caller, hashes.as_owner}) {
     const auto found = by_key_.find(hash);
-    if (found != by_key_.end()) return {found->second, "", hash, losses_};
+    if (found != by_key_.end()) return {found->second, "", "", hash, losses_};
     const EndedEpisode* const ended = ends_.OfKey(hash);
-    if (ended != nullptr) return {nullptr, ended->episode_id, hash, losses_};
+    if (ended != nullptr) return {nullptr, ended->episode_id, ended->told, hash, losses_};
   }
-  return {nullptr, "", "", losses_};
+  return {nullptr, "", "", "", losses_};
 }
 
 std::shared_ptr<Episode> OpenEpisodes::FindByKey(const KeyHashes& hashes) const {
@@ -71,6 +84,19 @@ size_t OpenEpisodes::size() const {
   return by_id_.size();
 }
 
+std::vector<OpenEpisodes::Uncalled> OpenEpisodes::UncalledEpisodes() const {
+  std::vector<Uncalled> uncalled;
+  {
+    base::MutexLock lock(mu_);
+    for (const auto& [id, episode] : by_id_) {
+      const auto since = episode->uncalled_since();
+      if (since.has_value() && !episode->taken()) uncalled.push_back({episode, *since});
+    }
+  }
+  std::ranges::sort(uncalled, {}, [](const Uncalled& one) { return std::pair(one.since, one.episode->id()); });
+  return uncalled;
+}
+
 std::shared_ptr<Episode> OpenEpisodes::FindOpen(const std::string& episode_id) {
   const auto found = by_id_.find(episode_id);
   return found == by_id_.end() ? nullptr : UnlessTaken(std::shared_ptr<Episode>(found->second));
@@ -98,8 +124,9 @@ absl::StatusOr<std::shared_ptr<Episode>> OpenEpisodes::BeginOpening(const std::s
   if (auto opened_before = FindOpenByHash(key_hash)) return opened_before;
   const EndedEpisode* const ended = ends_.OfKey(key_hash);
   if (ended != nullptr) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("this opened episode ", ended->episode_id, ", which is over: open another"));
+    return absl::AlreadyExistsError(absl::StrCat("this opened episode ", ended->episode_id, ", which is over",
+                                                 ended->told.empty() ? "" : absl::StrCat(" (", ended->told, ")"),
+                                                 ": open another"));
   }
   opening_keys_.insert(key_hash);
   return nullptr;
@@ -211,18 +238,33 @@ std::optional<OpenEpisodes::DueEnd> OpenEpisodes::DueEndOf(const std::shared_ptr
   if (const auto unread = unread_ends_.find(episode->id()); unread != unread_ends_.end()) {
     return DueEnd{episode, unread->second};
   }
-  const double limit = episode->session() ? kSessionIdleS : options_.episode_idle_s;
-  const std::optional<double> deadline_s = episode->PassedDeadline(now);
-  const auto idle_since = episode->idle_since();
-  const bool late = deadline_s.has_value();
-  const bool silent = limit > 0 && idle_since.has_value() && now - *idle_since > base::FromSeconds(limit);
-  if (!late && !silent) return std::nullopt;
-  const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
-  return DueEnd{episode,
-                {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
-                 .detail = late ? absl::StrCat("its deadline of ", *deadline_s, " s has passed")
-                                : absl::StrCat("no call for longer than ", limit, " s"),
-                 .finish_if_judged = !late && !served}};
+  if (const std::optional<double> deadline_s = episode->PassedDeadline(now); deadline_s.has_value()) {
+    const bool served = episode->record().purpose() == v1::PURPOSE_SERVE;
+    return DueEnd{episode,
+                  {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
+                   .detail = absl::StrCat("its deadline of ", *deadline_s, " s has passed")}};
+  }
+  auto idle = IdleEndOf(*episode, now);
+  if (!idle.has_value()) return std::nullopt;
+  return DueEnd{episode, *std::move(idle)};
+}
+
+std::optional<Episode::AskedEnd> OpenEpisodes::IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const {
+  const auto idle_since = episode.idle_since();
+  const auto passed = [&](double limit) {
+    return limit > 0 && idle_since.has_value() && now - *idle_since > base::FromSeconds(limit);
+  };
+  const double limit = episode.session() ? kSessionIdleS : options_.episode_idle_s;
+  const bool served = episode.record().purpose() == v1::PURPOSE_SERVE;
+  if (passed(limit)) {
+    return Episode::AskedEnd{.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
+                             .detail = absl::StrCat("no call for longer than ", limit, " s"),
+                             .finish_if_judged = !served};
+  }
+  const double first = options_.episode_first_call_s;
+  if (!passed(first) || !episode.uncalled_since().has_value()) return std::nullopt;
+  return NeverCalledEnd(episode, absl::StrCat("its client made no call within ", first,
+                                              " s of the opening (gateway.episode_first_call_s)"));
 }
 
 std::vector<OpenEpisodes::DueEnd> OpenEpisodes::TakeDueEnds(std::chrono::nanoseconds now) {

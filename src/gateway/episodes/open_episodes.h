@@ -37,6 +37,9 @@
 
 namespace ingot::gateway {
 
+// The end of an episode whose client made no call. `why`: its detail, which late requests are told.
+Episode::AskedEnd NeverCalledEnd(const Episode& episode, std::string why);
+
 class OpenEpisodes {
  public:
   // `options` outlives it.
@@ -47,6 +50,7 @@ class OpenEpisodes {
   struct Known {
     std::shared_ptr<Episode> open;  // null = no open episode is here; another gateway may have taken it since
     std::string ended;              // the id of the ended episode; empty = none is remembered
+    std::string told;               // EndedEpisode::told of the ended episode
     std::string key_hash;           // of the open or ended episode
     int64_t losses = 0;             // losses() at the same moment
 
@@ -69,6 +73,12 @@ class OpenEpisodes {
   // use is not an unknown episode.
   int64_t losses() const;
   size_t size() const;  // open episodes
+  // Open episodes with Episode::uncalled_since, which is next to them, the oldest first.
+  struct Uncalled {
+    std::shared_ptr<Episode> episode;
+    std::chrono::nanoseconds since{0};
+  };
+  std::vector<Uncalled> UncalledEpisodes() const;
 
   // ---- Openings.
 
@@ -101,8 +111,8 @@ class OpenEpisodes {
     Episode::AskedEnd asked;
     int tries = 0;  // that failed
   };
-  // Ends of episodes that passed a deadline or were idle too long at `now`, and ends that failed before. ReleaseDueEnd
-  // must follow for each, when it was tried. None after Close.
+  // Ends of episodes that passed a deadline or were idle too long at `now`, before their first call or after it, and ends
+  // that failed before. ReleaseDueEnd must follow for each, when it was tried. None after Close.
   std::vector<DueEnd> TakeDueEnds(std::chrono::nanoseconds now);
   void ReleaseDueEnd(const std::string& episode_id);
   // Forgets an episode that another gateway took. Returns whether this gateway has taken it back already.
@@ -142,6 +152,8 @@ class OpenEpisodes {
   void Insert(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> OldestIdleSession() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int PlacesTaken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The end of an episode that was idle too long; nullopt = it was not.
+  std::optional<Episode::AskedEnd> IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const;
   // The end that is due for an episode; nullopt = none.
   std::optional<DueEnd> DueEndOf(const std::shared_ptr<Episode>& episode, std::chrono::nanoseconds now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "gateway/options.h"
 #include "proto/tree.pb.h"
 
 namespace ingot::gateway {
@@ -19,7 +20,14 @@ struct EndedEpisode {
   v1::EpisodeState state = v1::EPISODE_UNSPECIFIED;
   std::string detail;     // as the client that ended it sent it
   std::string rejection;  // Episode::End::rejection
+  std::string told = {};  // ToldOf
 };
+
+// What late requests are told about an end with this Episode.cause and detail: empty, unless the gateway ended the
+// episode because it made no call. Other details are for the episode's owner, and its agent may not see them.
+inline std::string ToldOf(const std::string& cause, const std::string& detail) {
+  return cause == kNeverCalled ? detail : "";
+}
 
 class RememberedEnds {
  public:

@@ -109,6 +109,8 @@ http::Reply StatusReply(const Gateway& gateway) {
   object json;
   json["open_episodes"] = status.open_episodes();
   json["calls"] = status.calls();
+  json["uncalled_episodes"] = status.uncalled_episodes();
+  json["oldest_uncalled_s"] = static_cast<double>(status.oldest_uncalled_ms()) * 1e-3;
   json["active_calls"] = status.active_calls();
   json["spliced_calls"] = status.spliced_calls();
   json["forks"] = std::move(forks);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/calls/chat_call.h"
@@ -194,7 +195,10 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Ep
        : state == v1::EPISODE_FENCED ? core_.counters.episodes_fenced
                                      : core_.counters.episodes_failed);
     desk_.Forget(episode->id());
-    open_.Remove(*episode, {episode->id(), state, WithoutRejection(end.request.detail()), end.rejection}, free_key);
+    const std::string detail = WithoutRejection(end.request.detail());
+    const std::string told = ToldOf(end.request.cause(), detail);
+    if (!told.empty()) ++core_.counters.episodes_never_called;
+    open_.Remove(*episode, {episode->id(), state, detail, end.rejection, told}, free_key);
   }
   episode->FinishEnd(status.ok());
   INGOT_RETURN_IF_ERROR(status);
@@ -205,6 +209,45 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Ep
   if (by_pool.empty()) return ResponseTo(end.rejection);  // the end is durable
   return ApiError(409, "episode_over", "",
                   absl::StrCat("the end of episode ", episode->id(), " is rejected: ", by_pool));
+}
+
+absl::StatusOr<v1::EndUncalledResponse> EpisodeEnds::EndUncalled(const v1::EndUncalledRequest& request) {
+  INGOT_RETURN_IF_ERROR(core_.admin_key.CheckOwner(request.admin_key(), "ending an episode that made no call"));
+  const bool all = request.episode_id().empty();
+  std::vector<std::shared_ptr<Episode>> uncalled;
+  if (all) {
+    for (OpenEpisodes::Uncalled& one : open_.UncalledEpisodes()) uncalled.push_back(std::move(one.episode));
+  } else {
+    INGOT_ASSIGN_OR_RETURN(uncalled.emplace_back(), FindUncalled(request.episode_id()));
+  }
+  v1::EndUncalledResponse response;
+  for (const std::shared_ptr<Episode>& episode : uncalled) {
+    const Episode::AskedEnd asked = NeverCalledEnd(*episode, "the run's owner ended it before its first call");
+    const absl::Status ended = End(episode, asked, false).status();
+    if (ended.ok()) response.set_ended(response.ended() + 1);
+    if (ended.ok() || (all && ErrorCodeOf(ended) == "episode_called")) continue;
+    if (!all) return ended;
+    return base::Annotate(ended, absl::StrCat("ended ", response.ended(), " of ", uncalled.size(), " episodes"));
+  }
+  return response;
+}
+
+absl::StatusOr<std::shared_ptr<Episode>> EpisodeEnds::FindUncalled(const std::string& episode_id) {
+  const std::string printed = base::Printable(episode_id, {.max_bytes = 80});
+  auto episode = open_.Find(episode_id);
+  if (episode == nullptr) {
+    const bool over = open_.EndOf(episode_id).has_value();
+    return ApiError(404, "episode_not_found", "episode_id",
+                    over ? absl::StrCat("episode ", printed, " has already ended")
+                         : absl::StrCat("there is no open episode '", printed, "'"));
+  }
+  if (episode->uncalled_since().has_value()) return episode;
+  const bool runners = !episode->record().runner().empty();
+  return ApiError(409, "episode_called", "episode_id",
+                  absl::StrCat("episode ", printed,
+                               runners ? " belongs to agents.recipes, whose runner ends it"
+                                       : " has made a call, or is ending: its client ends it, or "
+                                         "POST /ingot/v1/episodes/ID/end with its key"));
 }
 
 void EpisodeEnds::EndDue() {

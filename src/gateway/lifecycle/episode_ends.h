@@ -26,6 +26,8 @@ class EpisodeEnds {
   // Gateway::RewardEpisode and EndEpisode.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request, const std::function<bool()>& client_gone);
   absl::StatusOr<v1::EpisodeEndResponse> EndEpisode(const v1::EpisodeEndRequest& request);
+  // Gateway::EndUncalled.
+  absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request);
   // `free_key`: RememberedEnds::Remember.
   absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
                                              bool free_key);
@@ -34,6 +36,8 @@ class EpisodeEnds {
   void EndDue();
 
  private:
+  // An open episode that an outside client opened and that has made no call. 404, 409: v1::Gateway.EndUncalled.
+  absl::StatusOr<std::shared_ptr<Episode>> FindUncalled(const std::string& episode_id);
   // Stores the end in the pool. If the pool rejects it for good, `end` becomes the end that the pool holds, or the end
   // of a lost episode, and `rejected` the reason. An outcome that another process stored instead does not count: the
   // episode is lost.

@@ -174,7 +174,8 @@ void Placement::RecallEnd(const std::string& episode_id) {
   const auto stored = core_.parts.pool->GetEpisode(request);
   if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
   const v1::Episode& episode = stored->episode();
-  open_.RememberEnd(episode.key_hash(), {episode_id, episode.state(), WithoutRejection(episode.detail()), ""},
+  const std::string detail = WithoutRejection(episode.detail());
+  open_.RememberEnd(episode.key_hash(), {episode_id, episode.state(), detail, "", ToldOf(episode.cause(), detail)},
                     /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 
