@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gateway/fakes.h"
+#include "gateway/grpc_client.h"
 #include "proto/gateway.grpc.pb.h"
 
 namespace ingot::gateway {
@@ -24,8 +25,9 @@ struct Service : World {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(service.get());
     server = builder.BuildAndStart();
-    stub = v1::Gateway::NewStub(
-        grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+    const auto channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
+    stub = v1::Gateway::NewStub(channel);
+    client = NewGrpcClient(channel, std::chrono::seconds(20));
   }
   ~Service() {
     engine->Release();
@@ -48,6 +50,7 @@ struct Service : World {
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<v1::Gateway::Stub> stub;
+  std::unique_ptr<Client> client;
   int http_status = 0;
 };
 
@@ -56,6 +59,32 @@ Script Say(const std::string& text, bool hold = false) {
   script.text = text;
   script.hold = hold;
   return script;
+}
+
+TEST(GatewayService, ListsAndEndsEpisodesWithoutACallAsItsObjectDoes) {
+  Service world([](const auto&) { return Say("hello"); });
+  const auto one = world.Open(), two = world.Open();
+  world.clock.Advance(std::chrono::seconds(161));
+  const auto status = world.client->Status();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->uncalled_episodes(), 2);
+  EXPECT_EQ(status->oldest_uncalled_ms(), 161'000);
+  v1::EndUncalledRequest request;
+  request.set_episode_id(one.episode_id());
+  EXPECT_EQ(world.client->EndUncalled(request)->ended(), 1);
+  for (const auto& answer : {world.client->EndUncalled(request), world.gateway().EndUncalled(request)}) {
+    EXPECT_EQ(HttpStatusOf(answer.status()), 410) << answer.status();
+  }
+  request.set_episode_id("unknown");
+  EXPECT_TRUE(absl::IsNotFound(world.client->EndUncalled(request).status()));
+  std::vector<std::string> replies;
+  ASSERT_TRUE(world.Chat(two.api_key(), Body({Msg("user", "hi")}), replies).ok());
+  request.set_episode_id(two.episode_id());
+  for (const auto& answer : {world.client->EndUncalled(request), world.gateway().EndUncalled(request)}) {
+    EXPECT_EQ(HttpStatusOf(answer.status()), 409) << answer.status();
+  }
+  request.clear_episode_id();
+  EXPECT_EQ(world.client->EndUncalled(request)->ended(), 0);
 }
 
 TEST(GatewayService, ServesAnEpisodeOverGrpc) {

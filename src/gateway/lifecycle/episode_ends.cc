@@ -235,11 +235,12 @@ absl::StatusOr<v1::EndUncalledResponse> EpisodeEnds::EndUncalled(const v1::EndUn
 absl::StatusOr<std::shared_ptr<Episode>> EpisodeEnds::FindUncalled(const std::string& episode_id) {
   const std::string printed = base::Printable(episode_id, {.max_bytes = 80});
   auto episode = open_.Find(episode_id);
+  if (episode == nullptr && open_.EndOf(episode_id).has_value()) {
+    return ApiError(410, "episode_over", "episode_id", absl::StrCat("episode ", printed, " has already ended"));
+  }
   if (episode == nullptr) {
-    const bool over = open_.EndOf(episode_id).has_value();
     return ApiError(404, "episode_not_found", "episode_id",
-                    over ? absl::StrCat("episode ", printed, " has already ended")
-                         : absl::StrCat("there is no open episode '", printed, "'"));
+                    absl::StrCat("there is no open episode '", printed, "': `ingot episodes list RUN` lists them"));
   }
   if (episode->uncalled_since().has_value()) return episode;
   const bool runners = !episode->record().runner().empty();

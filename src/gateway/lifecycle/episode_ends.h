@@ -36,7 +36,7 @@ class EpisodeEnds {
   void EndDue();
 
  private:
-  // An open episode that an outside client opened and that has made no call. 404, 409: v1::Gateway.EndUncalled.
+  // An open episode that an outside client opened and that has made no call. Errors are v1::Gateway.EndUncalled's.
   absl::StatusOr<std::shared_ptr<Episode>> FindUncalled(const std::string& episode_id);
   // Stores the end in the pool. If the pool rejects it for good, `end` becomes the end that the pool holds, or the end
   // of a lost episode, and `rejected` the reason. An outcome that another process stored instead does not count: the

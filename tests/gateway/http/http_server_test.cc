@@ -263,7 +263,10 @@ TEST(HttpServer, AnswersModelsHealthAndStatusAndShowsAgentsNoMetrics) {
   EXPECT_EQ(site.Ask("GET", "/s/abc/v1/models", "").status, 200);
   EXPECT_EQ(site.Ask("GET", "/v1/models/ingot?x=1", "").status, 200);
   EXPECT_EQ(site.Ask("GET", "/healthz", "").json().at("status").as_string(), "ok");
-  EXPECT_EQ(site.Ask("GET", "/ingot/v1/status", "").json().at("active_calls").as_int64(), 0);
+  const base::json::value status = site.Ask("GET", "/ingot/v1/status", "").json();
+  EXPECT_EQ(status.at("active_calls").as_int64(), 0);
+  EXPECT_EQ(status.at("uncalled_episodes").as_int64(), 0);
+  EXPECT_EQ(status.at("oldest_uncalled_s").as_double(), 0);
   for (const char* path : {"/metrics", "/v1/metrics", "/s/abc/metrics"}) {
     EXPECT_EQ(site.Ask("GET", path, "").status, 404) << path;
   }
