@@ -31,12 +31,28 @@ object EngineJson(const std::string& name, const absl::StatusOr<v1::EngineStatus
   return fields;
 }
 
+object UncalledJson(const v1::GatewayStatusResponse& gateways) {
+  array episodes;
+  for (const v1::UncalledEpisode& one : gateways.uncalled()) {
+    episodes.push_back(object{{"id", SafeText(one.episode_id())},
+                              {"age_s", static_cast<double>(one.age_ms()) * 1e-3},
+                              {"kind", one.purpose() == v1::PURPOSE_EVAL ? "eval" : "train"},
+                              {"group", one.ref().group_id()},
+                              {"sample", one.ref().sample_index()},
+                              {"task", SafeText(one.task_id())}});
+  }
+  return {{"count", gateways.uncalled_episodes()},
+          {"oldest_s", static_cast<double>(gateways.oldest_uncalled_ms()) * 1e-3},
+          {"episodes", std::move(episodes)}};
+}
+
 }  // namespace
 
 void AddLive(const LiveState& live, const RunFacts& facts, object& run) {
   array engines;
   for (const auto& [name, status] : live.engines) engines.push_back(EngineJson(name, status));
   if (!engines.empty()) run["engines"] = std::move(engines);
+  if (live.gateways.uncalled_episodes() > 0) run["uncalled"] = UncalledJson(live.gateways);
   if (!live.scheduler.has_value()) return;
   const absl::StatusOr<v1::SchedulerStatusResponse>& scheduler = *live.scheduler;
   if (!scheduler.ok()) {

@@ -14,6 +14,7 @@ namespace ingot::view {
 namespace {
 
 constexpr int kNice = 10;
+constexpr char kEndPath[] = "/api/end_uncalled";
 
 // Headers of every answer. The page runs only its own script, and no other page may frame it.
 http::Fields Guarded() {
@@ -33,6 +34,9 @@ http::Reply PlainText(int status, std::string body) {
 int HttpStatusOf(const absl::Status& status) {
   if (absl::IsNotFound(status)) return 404;
   if (absl::IsInvalidArgument(status)) return 400;
+  // Not 401, which says that the page itself needs a key.
+  if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) return 403;
+  if (absl::IsFailedPrecondition(status)) return 409;
   return 503;
 }
 
@@ -75,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Page>> Page::Start(http::Options options, std::st
 
 std::string Page::NewLink() { return absl::StrCat(server_->url(), "/?token=", access_.NewToken()); }
 
-http::Work Page::Question(const std::string& target) {
+http::Work Page::OnThread(std::function<absl::StatusOr<std::string>()> answer) {
   return {.post =
               [this](std::function<void()> job) {
                 return thread_
@@ -87,7 +91,7 @@ http::Work Page::Question(const std::string& target) {
                     })
                     .ok();
               },
-          .answer = [this, target](const std::string&) { return ReplyOf(view_.Answer(target)); },
+          .answer = [answer = std::move(answer)](const std::string&) { return ReplyOf(answer()); },
           .busy = [] { return PlainText(503, "too many requests are waiting; try again\n"); },
           .skip_if_gone = true};
 }
@@ -109,12 +113,17 @@ http::Opening Page::Head(http::RequestHead head) {
     reply.fields.emplace_back("WWW-Authenticate", "Bearer");
     return {.rejection = std::move(reply)};
   }
+  if (head.method == "POST" && path == kEndPath) {
+    return {.exchange = http::MakeExchange(
+                OnThread([this, target, key = head.Key()] { return view_.EndUncalled(target, key); }))};
+  }
   if (!reads) {
     http::Reply reply = PlainText(405, "this page accepts only GET and HEAD\n");
     reply.fields.emplace_back("Allow", "GET, HEAD");
     return {.rejection = std::move(reply)};
   }
-  if (path.starts_with("/api/")) return {.exchange = http::MakeExchange(Question(target))};
+  if (path.starts_with("/api/"))
+    return {.exchange = http::MakeExchange(OnThread([this, target] { return view_.Answer(target); }))};
   return {.exchange = http::MakeExchange([path](const std::string&) { return FileReply(path); })};
 }
 

@@ -1,10 +1,12 @@
 // The page of a run over HTTP, on its own listener: its files (bundle.h) and the answers of a RunView. Everything needs
-// a key (access.h): without it every target is 401. The page is read-only: methods other than GET and HEAD are 405.
+// a key (access.h): without it every target is 401. The page only reads, with one exception: with the run's admin key, POST
+// /api/end_uncalled ends episodes that have made no call. Other methods than GET and HEAD are 405.
 //
 // One low-priority thread makes the answers, so that serving the page barely slows training. Start fails like
 // http::Server::Listen. Thread safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,8 +31,8 @@ class Page final : public http::Handler {
   http::Opening Head(http::RequestHead head) override;
 
  private:
-  // An answer from the run's record.
-  http::Work Question(const std::string& target);
+  // An answer that blocks, on the page's thread.
+  http::Work OnThread(std::function<absl::StatusOr<std::string>()> answer);
   Page(bool secure, std::string key, RunSource source)
       : secure_(secure), access_(std::move(key)), view_(std::move(source)) {}
 

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "datapool/client.h"
+#include "proto/gateway.pb.h"
 #include "proto/rollout.pb.h"
 #include "proto/scheduler.pb.h"
 #include "text/tokenizer/tokenizer.h"
@@ -22,6 +23,7 @@ namespace ingot::view {
 struct LiveState {
   std::optional<absl::StatusOr<v1::SchedulerStatusResponse>> scheduler;                   // nullopt = the run has none
   std::vector<std::pair<std::string, absl::StatusOr<v1::EngineStatusResponse>>> engines;  // by name
+  v1::GatewayStatusResponse gateways = {};  // the fields `uncalled*` of all gateways that answer, as if they were one
 };
 
 // Constants of a run's configuration.
@@ -41,6 +43,9 @@ struct RunSource {
   // has no pool, and the message says why; other errors say why it cannot be read.
   std::function<absl::StatusOr<std::shared_ptr<datapool::Client>>()> pool;
   std::function<LiveState()> live;  // null = the page uses only the run's files
+  // Ends the episode, or all with an empty id, if it has made no call. `key`: what the browser's user entered as the
+  // run's admin key. Returns how many ended. Blocks, on any thread. Null = the page cannot: the run has no such key.
+  std::function<absl::StatusOr<int64_t>(const std::string& episode_id, const std::string& key)> end_uncalled = nullptr;
   std::shared_ptr<const text::Tokenizer> tokenizer;
   // The advantages of a group as the trainer uses them, [sample][turn]; null or empty = they depend on the whole batch.
   std::function<std::vector<std::vector<double>>(const v1::Group&)> advantages;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_split.h"
 #include "view/accounts.h"
+#include "view/end_uncalled.h"
 #include "view/listing.h"
 #include "view/live_json.h"
 #include "view/safe_text.h"
@@ -99,6 +100,13 @@ absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
   return text;
 }
 
+absl::StatusOr<std::string> RunView::EndUncalled(std::string_view target, const std::string& key) {
+  absl::StatusOr<std::string> answer = AnswerEnd(source_.end_uncalled, target, key);
+  base::MutexLock lock(mu_);
+  answers_.clear();  // they may show the ended episodes
+  return answer;
+}
+
 absl::StatusOr<std::string> RunView::Make(std::string_view path, const Query& query) {
   const auto question = Questions().find(path);
   if (question == Questions().end()) return absl::NotFoundError("the page has no such API path");
@@ -174,6 +182,7 @@ absl::StatusOr<value> RunView::Run() {
   }
   AddPool(result);
   if (source_.live != nullptr) AddLive(source_.live(), facts, result);
+  result["can_end"] = source_.end_uncalled != nullptr;
   return result;
 }
 

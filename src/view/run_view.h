@@ -10,8 +10,9 @@
 //   /api/group?group=3&kind=train       a group's episodes side by side
 //   /api/episode?id=E                   an episode's calls and tree
 //   /api/tokens?id=E&call=2             a call's tokens
+//   POST /api/end_uncalled?id=E         with the run's admin key: ends an episode that has made no call; all=1: all
 //
-// A RunView never writes. Methods block on the pool and the roles. Thread safe. The same request within kFresh gets the
+// Methods block on the pool and the roles. Thread safe. The same request within kFresh gets the
 // same answer, so many tabs cost no more than one tab.
 #pragma once
 
@@ -41,6 +42,9 @@ class RunView {
   // The printed JSON for a target, such as "/api/window". NOT_FOUND: no such target, or what it names is not stored.
   // INVALID_ARGUMENT: a parameter is missing or malformed. Other errors come from the pool or the record's file.
   absl::StatusOr<std::string> Answer(std::string_view target);
+
+  // The answer to POST /api/end_uncalled (end_uncalled.h).
+  absl::StatusOr<std::string> EndUncalled(std::string_view target, const std::string& key);
 
   static constexpr std::chrono::milliseconds kFresh{900};
 

@@ -119,6 +119,86 @@ TEST_F(PageTest, AFaultIsOneClearError) {
   EXPECT_EQ(Ask("/api/run", kKey, "HEAD").status, 200);
 }
 
+// A page of a run with its own key, whose end of an episode is noted.
+class EndingPageTest : public PageTest {
+ protected:
+  EndingPageTest() {
+    RunSource source = run_.Source();
+    source.live = [] {
+      LiveState state;
+      state.gateways.set_uncalled_episodes(4);
+      state.gateways.set_oldest_uncalled_ms(161'000);
+      v1::UncalledEpisode& one = *state.gateways.add_uncalled();
+      one.set_episode_id("e1");
+      one.set_task_id("t\x1b[1m");
+      return state;
+    };
+    source.end_uncalled = [this](const std::string& id, const std::string& key) -> absl::StatusOr<int64_t> {
+      asked_.push_back(id);
+      if (key != kKey) return absl::PermissionDeniedError("wrong key");
+      if (id == "gone") return absl::NotFoundError("there is no open episode 'gone'");
+      if (id == "called") return absl::FailedPreconditionError("it has made a call");
+      return id.empty() ? 4 : 1;
+    };
+    http::Options options;
+    options.port = 0;
+    page_ = Page::Start(options, kKey, source).value();
+    const std::string link = page_->NewLink();
+    const std::string set = Ask(link.substr(link.find("/?")), "").headers.at("set-cookie");
+    cookie_ = set.substr(0, set.find(';'));
+  }
+  // As a browser sends it: with the page's cookie, and what its user entered as the key.
+  http::Response End(const std::string& query, const std::string& key, const std::string& method = "POST") {
+    http::Wire wire(page_->port());
+    wire.Send(method + " /api/end_uncalled" + query + " HTTP/1.1\r\nHost: localhost\r\nCookie: " + cookie_ +
+              (key.empty() ? "" : "\r\nAuthorization: Bearer " + key) + "\r\nContent-Length: 0\r\n\r\n");
+    return http::Read(wire);
+  }
+
+  std::vector<std::string> asked_;
+  std::string cookie_;
+};
+
+TEST_F(EndingPageTest, ListsEpisodesWithoutACallAndEndsThemWithTheKey) {
+  const std::string run = Ask("/api/run").body;
+  EXPECT_THAT(run, HasSubstr("\"uncalled\":{\"count\":4,\"oldest_s\":161.0,\"episodes\":[{\"id\":\"e1\""));
+  EXPECT_THAT(run, HasSubstr("\"can_end\":true"));
+  EXPECT_EQ(run.find('\x1b'), std::string::npos);
+  EXPECT_EQ(End("?id=e1", kKey).body, "{\"ended\":1}");
+  EXPECT_EQ(End("?all=1", kKey).body, "{\"ended\":4}");
+  EXPECT_EQ(asked_, (std::vector<std::string>{"e1", ""}));
+}
+
+TEST_F(EndingPageTest, EndsNothingWithoutTheKey) {
+  EXPECT_EQ(End("?id=e1", "").status, 403) << "the page's cookie only reads";
+  EXPECT_TRUE(asked_.empty());
+  const http::Response wrong = End("?id=e1", "another-key-of-some-length");
+  EXPECT_EQ(wrong.status, 403);
+  EXPECT_EQ(wrong.body, "{\"error\":\"wrong key\"}");
+  EXPECT_EQ(End("?id=e1", kKey, "GET").status, 404);
+  EXPECT_EQ(End("?id=e1", kKey, "DELETE").status, 405);
+  cookie_ = "x=1";
+  EXPECT_EQ(End("?id=e1", "another-key-of-some-length").status, 401);
+}
+
+TEST_F(EndingPageTest, AMalformedEndIsOneClearError) {
+  EXPECT_EQ(End("?id=gone", kKey).status, 404);
+  EXPECT_EQ(End("?id=called", kKey).status, 409);
+  asked_.clear();
+  for (const char* malformed : {"", "?", "?id=", "?all=", "?all=yes", "?all=1&id=e1", "?id=e1&all=0", "?episode=e1"}) {
+    EXPECT_EQ(End(malformed, kKey).status, 400) << malformed;
+  }
+  EXPECT_TRUE(asked_.empty());
+  EXPECT_EQ(End("?id=" + std::string(100'000, 'x'), kKey).status / 100, 4);
+}
+
+TEST_F(PageTest, EndsNoEpisodeOfARunWithoutAKey) {
+  EXPECT_THAT(Ask("/api/run").body, HasSubstr("\"can_end\":false"));
+  const http::Response response = Ask("/api/end_uncalled?all=1", kKey, "POST");
+  EXPECT_EQ(response.status, 404);
+  EXPECT_THAT(response.body, HasSubstr("`ingot episodes end`"));
+}
+
 TEST_F(PageTest, ManyTabsAtOnceAllGetTheirAnswer) {
   std::vector<std::thread> tabs;
   std::atomic<int> answered = 0;

@@ -1,4 +1,4 @@
-// The run's answers. All requests are GET and polling: no WebSocket, which proxies break.
+// The run's answers. All requests but one are GET and polling: no WebSocket, which proxies break.
 
 export class Rejected extends Error {}
 
@@ -8,7 +8,16 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
     if (value !== undefined && value !== "") query.set(key, String(value));
   }
   const text = query.toString();
-  const response = await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" });
+  return read<T>(await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" }));
+}
+
+// Ends an episode without a call ("id=E"), or all of them ("all=1"). Returns how many ended.
+export async function end(wanted: string, key: string): Promise<number> {
+  const headers = { Authorization: `Bearer ${key}` };
+  return (await read<{ ended: number }>(await fetch(`/api/end_uncalled?${wanted}`, { method: "POST", credentials: "same-origin", headers }))).ended;
+}
+
+async function read<T>(response: Response): Promise<T> {
   if (response.status === 401) {
     throw new Rejected("this page's key is no longer valid: `ingot view RUN` prints a new link");
   }
@@ -41,6 +50,8 @@ export interface Run {
   scheduler?: { next_step: number; finished: boolean; running_episodes: number; finished_episodes: number;
     admitted_unreleased: number; grading: number };
   agents_idle_share?: number;
+  uncalled?: { count: number; oldest_s: number; episodes: { id: string; age_s: number; kind: string; group: number; sample: number; task: string }[] };
+  can_end: boolean;
 }
 export interface Curve { steps: number[]; mean: (number | null)[]; low: (number | null)[]; high: (number | null)[] }
 export interface Sample { sample: number; attempt: number; id: string; state: string; age_s: number; reward: number; cause: string }

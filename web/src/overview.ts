@@ -2,6 +2,7 @@
 import { Curve, Row, Run, ask } from "./api";
 import { Chart, ChartSpec, kColours } from "./chart";
 import { Child, h, hash, link, number, percent, refresh, replace, seconds, table } from "./dom";
+import { Uncalled } from "./uncalled";
 import { View } from "./view";
 
 const kPoints = 400;
@@ -117,12 +118,13 @@ export class Overview implements View {
   private readonly top = h("div");
   private readonly grid = h("div", { class: "charts" });
   private readonly heading = h("div");
+  private readonly uncalled = new Uncalled();
   private charts: Chart[] = [];
   private key = "";
   private readonly dark = matchMedia("(prefers-color-scheme: dark)");
 
   constructor(place: HTMLElement) {
-    replace(place, this.top, this.heading, this.grid);
+    replace(place, this.top, this.uncalled.element, this.heading, this.grid);
     this.dark.addEventListener("change", this.recolour);
     window.addEventListener("resize", this.resize);
   }
@@ -139,6 +141,7 @@ export class Overview implements View {
       engines(run),
       run.started ? h("p", { class: "soft" }, `Started ${new Date(run.started * 1000).toLocaleString()}, ${seconds(run.now - run.started)} ago. Folder: ${run.folder}. `,
         run.last ? link(hash("step", { step: run.last.step }), "Groups of the newest step") : null) : null);
+    this.uncalled.update(run);
     const specs = chartsFor(run.names);
     const key = JSON.stringify(specs.map((spec) => spec.names));
     if (key !== this.key) {

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "gateway/grpc_client.h"
 #include "http/tls.h"
 #include "rollout/engine_set.h"
 #include "rollout/grpc_client.h"
@@ -76,6 +77,15 @@ std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways
   std::vector<v1::RoleChannel> channels;
   for (int i = 0; i < gateways; ++i) channels.push_back(registry.To(RoleName("gateway", i)));
   return channels;
+}
+
+Gateways ClientsOfGateways(RunRegistry& registry, int gateways, std::chrono::milliseconds deadline) {
+  Gateways clients;
+  for (int i = 0; i < gateways; ++i) {
+    const std::string name = RoleName("gateway", i);
+    clients.emplace_back(name, gateway::NewGrpcClient(registry.To(name), deadline));
+  }
+  return clients;
 }
 
 std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines) {

@@ -1,6 +1,7 @@
 // Where a launched run's roles listen, and clients to them.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "app/cluster/access/grpc_access.h"
 #include "app/cluster/run_registry.h"
 #include "app/run/run_config.h"
+#include "app/run/uncalled_episodes.h"
 #include "base/status.h"
 #include "rollout/client.h"
 
@@ -34,6 +36,9 @@ v1::RoleChannel ConnectPool(RunRegistry& registry, int datapools);
 
 // Channels to all gateways, in the order of their numbers.
 std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways);
+
+// Clients of all gateways, each by its name, whose calls take at most `deadline`.
+Gateways ClientsOfGateways(RunRegistry& registry, int gateways, std::chrono::milliseconds deadline);
 
 // One client over all engines (rollout/engine_set.h): the configured engines, and each engine that joins later.
 std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/run/uncalled_episodes.h"
 #include "datapool/client.h"
 #include "rollout/client.h"
 #include "scheduler/client.h"
@@ -37,6 +38,7 @@ struct RoleClients {
   std::shared_ptr<scheduler::Client> scheduler;
   std::shared_ptr<gateway::Admission> admission;  // the scheduler as the gateway calls it; MakeGateway sets it
   std::shared_ptr<agents::Episodes> episodes;     // the gateway as the agents' runner calls it
+  Gateways gateways;                              // whose episodes the run waits for
 };
 
 }  // namespace ingot::app

@@ -147,13 +147,19 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
     if (pool == nullptr) return absl::NotFoundError(no_pool);
     return pool;
   };
-  source.live = [scheduler = clients.scheduler, engines = clients.engines] {
+  source.live = [scheduler = clients.scheduler, engines = clients.engines, gateways = clients.gateways] {
     view::LiveState state;
+    state.gateways = AskUncalled(gateways).all;
     if (scheduler != nullptr) state.scheduler = scheduler->Status();
     for (const auto& [name, engine] : engines) state.engines.emplace_back(name, engine->Status());
     return state;
   };
   INGOT_ASSIGN_OR_RETURN(std::string key, gateway::ReadAdminKey(config.gateway));
+  if (!key.empty() && !clients.gateways.empty()) {
+    source.end_uncalled = [gateways = clients.gateways](const std::string& episode_id, const std::string& sent) {
+      return EndUncalled(gateways, episode_id, sent);
+    };
+  }
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
   auto page = view::Page::Start(HttpOf(config, config.page), std::move(key), std::move(source));
   if (!page.ok() && config.page.port != 0) return base::Annotate(page.status(), "http.dashboard_port");

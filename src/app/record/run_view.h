@@ -8,6 +8,7 @@
 
 #include "app/cluster/role_clients.h"
 #include "app/cluster/run_registry.h"
+#include "app/record/episodes_endpoint.h"
 #include "app/record/run_page.h"
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
@@ -21,6 +22,7 @@ namespace ingot::app {
 struct RunView {
   RoleClients clients;                          // that page and loggers call
   std::unique_ptr<loggers::Follower> follower;  // null = the configuration names no logger
+  std::unique_ptr<EpisodesEndpoint> episodes;   // null = the run has no gateway, or its file cannot be made
   std::unique_ptr<RunPage> page;                // null = not configured, or the page cannot listen. Last: it ends first
 };
 

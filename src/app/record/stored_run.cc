@@ -71,12 +71,16 @@ std::string WhyNoPool(const RunConfig& config, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides) {
+absl::StatusOr<LoadedConfig> LoadStoredConfig(const std::string& run_dir, const std::vector<std::string>& overrides) {
   const std::string config_path = run_dir + "/config.yaml";
   if (!Exists(config_path)) return NoRun(run_dir);
   INGOT_RETURN_IF_ERROR(CheckRunFormat(run_dir));
+  return LoadRunConfig(config_path, overrides);
+}
+
+absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides) {
   StoredRun run;
-  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, overrides));
+  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadStoredConfig(run_dir, overrides));
   UseKeptTemplate(run_dir, run.loaded.config->model);
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";

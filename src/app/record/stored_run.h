@@ -19,8 +19,12 @@ struct StoredRun {
   const RunConfig& config() const { return *loaded.config; }
 };
 
-// `overrides`: KEY=VALUE, over the run's own configuration. NOT_FOUND: no run folder, or one without its configuration.
-// FAILED_PRECONDITION: CheckRunFormat. Errors of the pool are OpenPool's. A run without a pool is supervised or a
+// A run's configuration, as its folder has it. NOT_FOUND: no run folder, or one without its configuration.
+// FAILED_PRECONDITION: CheckRunFormat. `overrides`: as below.
+absl::StatusOr<LoadedConfig> LoadStoredConfig(const std::string& run_dir,
+                                              const std::vector<std::string>& overrides = {});
+
+// `overrides`: KEY=VALUE, over the run's own configuration. Errors are LoadStoredConfig's, and those of the pool are OpenPool's. A run without a pool is supervised or a
 // retraining, or ended before its first episode.
 absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides = {});
 

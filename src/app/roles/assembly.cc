@@ -89,21 +89,17 @@ class GatewayEpisodes final : public agents::Episodes {
   const std::string incarnation_ = base::RandomHex(8);
 };
 
-// The sandboxes of reward functions in Python, each of which is loaded once.
-absl::Status AddFunctions(const RunConfig& config, reward::TermParts& terms) {
-  for (const reward::TermOptions& term : config.rewards.terms) {
-    if (term.kind != "python") continue;
-    if (terms.substrate == nullptr) {
-      INGOT_ASSIGN_OR_RETURN(terms.substrate, MakeRewardSubstrate(config));
-    }
-    const reward::PythonFunction function(term.Of<reward::PythonScoreOptions>(), "python");
-    std::error_code error;
-    INGOT_RETURN_IF_ERROR(base::Annotate(
-        function.Load(*terms.substrate, std::filesystem::current_path(error).string(), reward::PythonTerm::Arguments()),
-        absl::StrCat("rewards.terms (", term.Name(), ")")));
+class GatewayObject final : public gateway::Client {
+ public:
+  explicit GatewayObject(gateway::Gateway& gateway) : gateway_(gateway) {}
+  absl::StatusOr<v1::GatewayStatusResponse> Status() override { return gateway_.Status(); }
+  absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request) override {
+    return gateway_.EndUncalled(request);
   }
-  return absl::OkStatus();
-}
+
+ private:
+  gateway::Gateway& gateway_;
+};
 
 }  // namespace
 
@@ -183,6 +179,10 @@ absl::StatusOr<std::unique_ptr<gateway::Gateway>> MakeGateway(const gateway::Gat
   parts.tokenizer = text.tokenizer;
   parts.format = text.format;
   return gateway::Gateway::Create(options, std::move(parts));
+}
+
+std::shared_ptr<gateway::Client> MakeGatewayClient(gateway::Gateway& gateway) {
+  return std::make_shared<GatewayObject>(gateway);
 }
 
 std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::string admin_key) {

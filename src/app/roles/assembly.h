@@ -85,6 +85,8 @@ absl::StatusOr<std::unique_ptr<gateway::Gateway>> MakeGateway(const gateway::Gat
                                                               gateway::GatewayParts parts);
 
 // The gateway of this process as its agents' runner calls it. `gateway` outlives its calls.
+// The gateway of this process as RoleClients::gateways has it. It outlives the client.
+std::shared_ptr<gateway::Client> MakeGatewayClient(gateway::Gateway& gateway);
 std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::string admin_key);
 
 // The runner of the run's recipes, in their sandboxes, which are probed and reported. `door`: Runner::Make. Errors of

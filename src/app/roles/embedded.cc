@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(parts->http,
                          gateway::HttpServer::Start(config.http, *parts->gateway, OwnHost(config.cluster)));
 
+  clients.gateways = {{"gateway", MakeGatewayClient(*parts->gateway)}};
   clients.episodes = MakeEpisodes(*parts->gateway, gateway.admin_key);
   if (!config.agents.recipes.empty()) {
     parts->door = std::make_unique<HttpDoor>(*parts->http);

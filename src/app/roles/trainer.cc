@@ -32,6 +32,8 @@ using std::chrono::milliseconds;
 // Shorter than kRoleDeadline, because the trainer retries its requests as long as the run lasts. If all roles are
 // stopped at once, it must notice and save its weights before its supervisor's grace is over.
 constexpr milliseconds kTrainerDeadline{10000};
+// Gateways are asked only for a line on the terminal, between two questions for a batch.
+constexpr milliseconds kGatewayDeadline{1000};
 
 absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
   const RunConfig& config = context.config;
@@ -45,6 +47,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   clients.pool = PoolOf(context);
   clients.scheduler = scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
   clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  clients.gateways = ClientsOfGateways(*context.registry, config.cluster.gateways, kGatewayDeadline);
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
   // Shared with the registry's observer, which outlives this function's other objects.
   const auto engines = std::make_shared<TrainedEngines>(context, timers);

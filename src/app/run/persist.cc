@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "app/run/uncalled_episodes.h"
 #include "base/log.h"
 #include "base/retry.h"
 #include "base/waits.h"
@@ -59,9 +60,12 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
   return batch;
 }
 
-std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now) {
+std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
+                         const v1::GatewayStatusResponse& gateways) {
   std::string text =
       fmt::format("waiting for batch {} for {:.0f} s: {} episodes running", step, seconds, now.running_episodes());
+  if (const std::string uncalled = DescribeUncalled(gateways); !uncalled.empty())
+    absl::StrAppend(&text, ", ", uncalled);
   if (const int64_t dropped = now.dropped() - last.dropped(); dropped > 0) {
     text += fmt::format(
         ", {} groups were dropped because all samples of each earned the same (mean reward {:.3f}); "

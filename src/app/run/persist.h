@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "proto/gateway.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/client.h"
 #include "weights/publisher.h"
@@ -38,8 +39,10 @@ absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std:
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<void()>& waiting = {});
 
-// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch.
-std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now);
+// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch, and the
+// gateways' episodes that have made no call.
+std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
+                         const v1::GatewayStatusResponse& gateways);
 
 // Publishes until the version is live on every leased engine, of which there is at least one. CANCELLED at once in a
 // stopped run: engines that also stop may delay it, and the version is still to be saved.

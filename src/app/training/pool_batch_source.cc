@@ -29,7 +29,9 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
     if (clock.Now() - reported < kReportWaitAfter) return;
     reported = clock.Now();
     const absl::StatusOr<v1::SchedulerStatusResponse> status = clients_.scheduler->Status();
-    if (status.ok()) line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats()));
+    if (!status.ok()) return;
+    const UncalledEpisodes uncalled = AskUncalled(clients_.gateways);
+    line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats(), uncalled.all));
   };
   INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
                          WaitForBatch(*clients_.scheduler, step, retry_, waiting));

@@ -226,15 +226,21 @@ TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
 
 TEST_F(PersistTest, ALongWaitIsExplained) {
   v1::FeedStats last, now;
+  v1::GatewayStatusResponse gateways;
   last.set_dropped(10);
   now.set_dropped(10);
   now.set_running_episodes(3);
-  EXPECT_EQ(DescribeWait(7, 20, last, now), "waiting for batch 7 for 20 s: 3 episodes running");
+  EXPECT_EQ(DescribeWait(7, 20, last, now, gateways), "waiting for batch 7 for 20 s: 3 episodes running");
   now.set_dropped(50);
-  EXPECT_THAT(DescribeWait(7, 20, last, now), AllOf(HasSubstr("40 groups were dropped"), HasSubstr("mean reward 0.000"),
-                                                    HasSubstr("max_drops_per_batch")));
+  EXPECT_THAT(
+      DescribeWait(7, 20, last, now, gateways),
+      AllOf(HasSubstr("40 groups were dropped"), HasSubstr("mean reward 0.000"), HasSubstr("max_drops_per_batch")));
   now.set_failed(2);
-  EXPECT_THAT(DescribeWait(7, 20, last, now), HasSubstr("2 groups failed"));
+  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways), HasSubstr("2 groups failed"));
+  gateways.set_uncalled_episodes(4);
+  gateways.set_oldest_uncalled_ms(161'900);
+  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways),
+              HasSubstr("3 episodes running, 4 episodes have made no call yet (oldest 161 s), 40 groups"));
 }
 
 TEST_F(PersistTest, WaitingForABatchEndsWithTheRun) {

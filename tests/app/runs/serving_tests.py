@@ -2,7 +2,7 @@
 """Models that answer calls, and agents from elsewhere: serving_tests.py BINARY SOURCE_DIR CASE.
 
 Cases: serve (`ingot serve` answers, and records what it was asked), model_groups (calls on followed, pinned and external
-weights), visitors (a run trains on agents that it did not start).
+weights), visitors (a run trains on agents that it did not start), abandoned (clients open episodes and die).
 """
 import base64
 import http.client
@@ -11,7 +11,8 @@ import pathlib
 import signal
 import time
 
-from ingot_runs import GROUPS, SHORT, check, check_run, main, serving, wait_for_steps, write_secret
+from ingot_runs import GROUPS, SHORT, check, check_run, end, main, serving, wait_for_steps, write_secret
+from page_tests import Page, line_with
 
 
 def case_serve(ingot):
@@ -128,6 +129,102 @@ def case_visitors(ingot):
     check(rows("trained", "reward/mean") == [0, 1, 2], "three steps")
     evaluated = [row["eval/version"] for row in ingot.metrics("trained") if "eval/version" in row]
     check(evaluated == [2, 3], f"evaluations in the record: {evaluated}")
+
+
+class Owner:
+    """What the owner of a run without recipes does about episodes whose clients died, and what such a client sees."""
+
+    def __init__(self, ingot, folder, address, key):
+        self.ingot, self.folder, self.address, self.key = ingot, folder, address, key
+
+    def post(self, path, body, key=None):
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json",
+                                                            "Authorization": f"Bearer {key or self.key}"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"{}")
+
+    def open(self):
+        for _ in range(600):
+            status, opened = self.post("/ingot/v1/episodes", {"scaffold": "visitor"})
+            if status == 201:
+                return opened
+            time.sleep(0.1)  # no version is live yet
+        check(False, f"no episode was opened: {status} {opened}")
+
+    def listed(self):
+        done = self.ingot.call("episodes", "list", self.folder, "--json")
+        check(done.returncode == 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def end(self, *words, code=0, says=""):
+        done = self.ingot.call("episodes", "end", self.folder, *words)
+        text = done.stdout + done.stderr
+        check(done.returncode == code and says in text and text.count("\n") <= 2, f"end {words}: {done}")
+        check(self.key not in text, "the key is printed")
+
+
+def check_abandoned(ingot, command, settings, key_file):
+    """Four clients die after their openings; the run says so, and its owner ends the episodes one by one and at once."""
+    folder = pathlib.Path(ingot.folder) / settings["run.name"]
+    lines = []
+    process = ingot.start(command, settings)
+    link = line_with(process, r"page (http\S+)", lines) if command == "launch" else None
+    address = line_with(process, r" at http://(\S+?)/ingot/" if command == "launch" else r"gateway http://(\S+)", lines)
+    link = link or line_with(process, r"^page (\S+)", lines)
+    owner = Owner(ingot, folder, address, key_file.read_text().strip())
+    dead = [owner.open() for _ in range(4)]
+    check(owner.post("/ingot/v1/episodes", {"scaffold": "visitor"})[0] == 429, "four episodes are the most")
+    line_with(process, r"(4 episodes have made no call yet \(oldest \d+ s\))", lines)
+    if command == "launch":
+        status = ingot.ask("status", settings)
+        check("4 episodes have made no call yet (oldest " in status.stdout, f"ingot status: {status}")
+    listed = owner.listed()
+    ids = [one["episode"] for one in listed["episodes"]]
+    check(listed["count"] == 4 and ids == [one["episode_id"] for one in dead], f"listed are {listed}")
+    text = ingot.call("episodes", "list", folder).stdout
+    check(text.count("\n") == 5 and all(one in text for one in ids), text)
+
+    owner.end(ids[0], "--key-file", write_secret(ingot, "other.key"), code=1, says="wrong key: ending an episode")
+    owner.end(ids[0], "--key-file", folder / "none.key", code=2, says="--key-file")
+    owner.end("unknown", code=2, says="there is no open episode 'unknown'")
+    owner.end("\x1b[1m\u202e", code=2, says="is not the id of an episode")
+    owner.end(code=2, says="name episodes, or --all")
+    owner.end(ids[0], says=f"ended {ids[0]}")
+    owner.end(ids[0], code=1, says="has already ended")
+    status, said = owner.post(f"/s/{ids[0]}/v1/chat/completions", {"model": "policy", "messages": []}, dead[0]["api_key"])
+    check(status == 410 and "before its first call; open a new one" in said["error"]["message"], f"a late call: {said}")
+
+    page = Page(link).open()
+    run = page.json("/api/run")
+    check(run["uncalled"]["count"] == 3 and run["can_end"], f"the page has {run.get('uncalled')}")
+    target = f"/api/end_uncalled?id={ids[1]}"
+    check(page.ask(target, method="POST")[0] == 403, "the page ends an episode without the key")
+    status, said, _ = page.ask(target, {**page.headers, "Authorization": "Bearer " + owner.key}, "POST")
+    check((status, said) == (200, '{"ended":1}'), f"the page's end: {status} {said}")
+
+    alive = owner.open()  # its place is free again
+    ask = {"model": "policy", "messages": [{"role": "user", "content": "which?"}], "max_tokens": 4}
+    status, said = owner.post(f"/s/{alive['episode_id']}/v1/chat/completions", ask, alive["api_key"])
+    check(status == 200, f"a call: {said}")
+    owner.end(alive["episode_id"], code=1, says="has made a call")
+    owner.end("--all", says="ended 2 episodes")
+    check(owner.listed()["count"] == 0, "all are ended")
+    check(ingot.call("episodes", "list", folder).stdout == "no open episode waits for its first call\n", "the empty list")
+    end(process)
+    owner.end("--all", code=1, says="is not running")
+
+
+def case_abandoned(ingot):
+    """Episodes whose clients died before their first call are shown and can be ended, in one process and in several."""
+    config = {key: value for key, value in GROUPS.items() if key != "agents"}
+    ingot.configure("abandoned", config)
+    key_file = write_secret(ingot, "admin.key")
+    for command in ("train", "launch"):
+        check_abandoned(ingot, command, {"run.name": command, "scheduler.max_concurrent_episodes": 4,
+                                         "gateway.admin_key_file": key_file}, key_file)
+    missing = ingot.call("episodes", "list", f"{ingot.folder}/nothing")
+    check(missing.returncode == 2 and "is not a run folder" in missing.stderr, f"no such run: {missing}")
 
 
 def check_groups(ingot, name, steps):

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/cluster/role_addresses.h"
+#include "app/run/uncalled_episodes.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
@@ -53,8 +54,9 @@ std::string Describe(const v1::EngineStatusResponse& s) {
 std::string Describe(const v1::GatewayStatusResponse& s) {
   int64_t forks = 0;
   for (const auto& [cause, count] : s.forks()) forks += count;
-  return fmt::format("{} open episodes, {} calls ({} active, {} spliced, {} forks)", s.open_episodes(), s.calls(),
-                     s.active_calls(), s.spliced_calls(), forks);
+  const std::string uncalled = DescribeUncalled(s);
+  return fmt::format("{} open episodes, {} calls ({} active, {} spliced, {} forks){}{}", s.open_episodes(), s.calls(),
+                     s.active_calls(), s.spliced_calls(), forks, uncalled.empty() ? "" : "; ", uncalled);
 }
 
 // A role, and how it is asked at an address.

@@ -8,8 +8,14 @@ namespace ingot::app {
 
 absl::StatusOr<http::Answer> AskSocket(const std::string& path, const std::string& target, const std::string& who,
                                        std::chrono::milliseconds timeout) {
-  absl::StatusOr<http::Answer> answer = http::Client().Send(
-      {.url = "http://run" + target, .unix_socket = path, .timeout = timeout, .max_answer_bytes = 1 << 20});
+  return AskSocket(path, {.url = target, .timeout = timeout}, who);
+}
+
+absl::StatusOr<http::Answer> AskSocket(const std::string& path, http::ClientRequest request, const std::string& who) {
+  request.url = "http://run" + request.url;
+  request.unix_socket = path;
+  request.max_answer_bytes = 1 << 20;
+  absl::StatusOr<http::Answer> answer = http::Client().Send(request);
   if (answer.ok()) return answer;
   INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or it says why no server answers there
   const base::Fd connected(fd);
@@ -18,7 +24,7 @@ absl::StatusOr<http::Answer> AskSocket(const std::string& path, const std::strin
     return absl::UnavailableError(absl::StrCat(what, ": ", answer.status().message()));
   }
   return absl::DeadlineExceededError(
-      absl::StrCat(what, " within ", timeout.count(), " ms: ", DescribeProcess(http::ListenerOf(fd))));
+      absl::StrCat(what, " within ", request.timeout.count(), " ms: ", DescribeProcess(http::ListenerOf(fd))));
 }
 
 }  // namespace ingot::app

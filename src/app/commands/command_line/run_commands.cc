@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "app/commands/command_line/command.h"
+#include "app/commands/run/episodes.h"
 #include "app/commands/run/launch.h"
 #include "app/commands/run/node.h"
 #include "app/commands/run/train.h"
@@ -44,6 +45,22 @@ Command::Run DeclareNode(CLI::App& parser) {
   parser.add_option("--probe", args->probe, "ask the node's agent: alive, or ready (all its roles run)")
       ->check(CLI::IsMember({"alive", "ready"}));
   return [args] { return RunNode(*args); };
+}
+
+Command::Run DeclareEpisodesList(CLI::App& parser) {
+  const auto args = std::make_shared<EpisodesArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  parser.add_flag("--json", args->json, "one JSON object");
+  return [args] { return ListEpisodes(*args); };
+}
+
+Command::Run DeclareEpisodesEnd(CLI::App& parser) {
+  const auto args = std::make_shared<EpisodesArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  const auto ids = parser.add_option("episodes", args->ids, "ids of episodes, as `ingot episodes list` prints them");
+  parser.add_flag("--all", args->all, "every episode that has made no call")->excludes(ids);
+  parser.add_option("--key-file", args->key_file, "file with the admin key; default: the run's gateway.admin_key_file");
+  return [args] { return EndEpisodes(*args); };
 }
 
 void AddTokenFd(CLI::App& parser, RunArgs& args) {
@@ -120,6 +137,13 @@ std::vector<Command> RunCommands() {
        .summary = "print the state of a launched run's roles",
        .declare = DeclareStatus,
        .holds_keys = true},
+      {.name = "episodes",
+       .summary = "a run's open episodes whose clients have made no call",
+       .group = {{.name = "list", .summary = "list them, the oldest first", .declare = DeclareEpisodesList},
+                 {.name = "end",
+                  .summary = "end some or all of them, so that their samples are tried again",
+                  .declare = DeclareEpisodesEnd,
+                  .holds_keys = true}}},
   };
 }
 
