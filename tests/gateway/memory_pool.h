@@ -110,6 +110,7 @@ class MemoryPool final : public datapool::Client {
     for (const auto& [name, value] : request.signals()) (*episode.mutable_signals())[name] = value;
     for (const auto& [name, json] : request.facts()) (*episode.mutable_facts())[name] = json;
     episode.set_detail(request.detail());
+    episode.set_cause(request.cause());
     if (request.has_unless_rewarded() && !episode.has_reward() && episode.call_rewards().empty()) {
       episode.set_reward(request.unless_rewarded().reward());
       episode.set_detail(request.unless_rewarded().detail());
