@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "app/cluster/status/socket_question.h"
-#include "app/models/model_setup.h"
 #include "app/record/fresh_pool.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -178,7 +177,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
   std::function<std::string()> outdated = SaysWhatChanged(folder);  // before it is read
   INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenRunFolder(folder));
   const RunConfig& config = stored.config();
-  INGOT_ASSIGN_OR_RETURN(const TextParts text, TextPartsOf(config.model));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, stored.Text());
   view::RunSource source = SourceOf(config, folder, text.tokenizer);
   source.outdated = std::move(outdated);
   FreshPool::Pool first = std::move(stored.pool);

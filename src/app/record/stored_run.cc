@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "app/models/kept_tokenizer.h"
+#include "app/models/model_setup.h"
 #include "app/run/kept_template.h"
 #include "app/run/run_dir.h"
 #include "datapool/store.h"
@@ -69,9 +71,18 @@ std::string WhyNoPool(const RunConfig& config, const std::string& path) {
   return absl::StrCat(path, " is not there: the run ended before its first episode, or its pool was removed");
 }
 
+bool NamesModel(const std::vector<std::string>& overrides) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [](const std::string& override) { return override.starts_with("model."); });
+}
+
 }  // namespace
 
-absl::StatusOr<LoadedConfig> LoadStoredConfig(const std::string& run_dir, const std::vector<std::string>& overrides) {
+absl::StatusOr<TextParts> StoredRun::Text() const {
+  return HasKeptTokenizer(folder) && !other_model ? KeptTextParts(folder) : TextPartsOf(config().model);
+}
+
+absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides) {
   const std::string config_path = run_dir + "/config.yaml";
   if (!Exists(config_path)) return NoRun(run_dir);
   INGOT_RETURN_IF_ERROR(CheckRunFormat(run_dir));
@@ -80,7 +91,9 @@ absl::StatusOr<LoadedConfig> LoadStoredConfig(const std::string& run_dir, const 
 
 absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides) {
   StoredRun run;
-  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadStoredConfig(run_dir, overrides));
+  run.folder = run_dir;
+  run.other_model = NamesModel(overrides);
+  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, overrides));
   UseKeptTemplate(run_dir, run.loaded.config->model);
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";

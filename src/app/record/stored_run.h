@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/models/text_parts.h"
 #include "app/run/run_config.h"
 #include "base/status.h"
 #include "datapool/client.h"
@@ -12,11 +13,15 @@
 namespace ingot::app {
 
 struct StoredRun {
+  std::string folder;
   LoadedConfig loaded;
+  bool other_model = false;                // the overrides name a model or its format
   std::unique_ptr<datapool::Client> pool;  // read-only; null = the run has none
   std::string no_pool;                     // says why there is none; empty = there is one
 
   const RunConfig& config() const { return *loaded.config; }
+  // The tokenizer that the run keeps (models/kept_tokenizer.h), otherwise that of its model's folder.
+  absl::StatusOr<TextParts> Text() const;
 };
 
 // A run's configuration, as its folder has it. NOT_FOUND: no run folder, or one without its configuration.

@@ -1,5 +1,6 @@
-// RUN/chat_template.jinja: the copy of model.chat_template that a run's start makes. Roles that start later and
-// commands that read the run use the copy, so a file that changed or disappeared in the meantime does not affect them.
+// RUN/chat_template.jinja: the copy of model.chat_template that a run's start makes. Roles that start later use the copy,
+// so a file that changed or disappeared in the meantime does not affect them. Commands that read the run use
+// models/kept_tokenizer.h.
 #pragma once
 
 #include <string>

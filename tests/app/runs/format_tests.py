@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """A run folder of an earlier build still works, and one of another format is refused by name: format_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: kept (run_format_1.tar.xz.base64, next to this script), make (writes that file anew, once a format has a new number).
+Cases: kept (run_format_1.tar.xz.base64, next to this script), moved (a copy of a run, read from another folder), make (writes that
+file anew, once a format has a new number).
 """
 import base64
 import io
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import tarfile
 
 from ingot_runs import GROUPS, check, check_run, main
@@ -75,5 +78,35 @@ def case_kept(ingot):
     refused(ingot, resume, "ingot-checkpoint-")
 
 
+def case_moved(ingot):
+    """A run whose model was given by a relative path is read from another folder, as a copy, and without the model."""
+    ingot.configure("base", settings(1))
+    code, said = ingot.run("train", {})
+    check(code == 0, said)
+    base = sorted(pathlib.Path(ingot.folder, "kept/checkpoints").glob("step-*"))[-1]
+    moved = settings(1)
+    moved["run"]["name"], moved["model"] = "moved", {"path": os.path.relpath(base, ingot.source)}
+    ingot.configure("moved", moved)
+    code, said = ingot.run("train", {})
+    check(code == 0, said)
+    copy = pathlib.Path(ingot.folder, "copy of it")
+    pathlib.Path(ingot.folder, "moved").rename(copy)
+    shutil.rmtree(base)
+
+    def elsewhere(*words):
+        done = subprocess.run([ingot.binary, *map(str, words)], cwd="/", capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, f"{words}: {done.stderr}")
+        return done.stdout
+    episode = next(line for line in elsewhere("inspect", copy).splitlines() if "finished" in line).split()[0]
+    elsewhere("inspect", copy, episode)
+    elsewhere("report", copy, f"{ingot.folder}/report.html")
+    elsewhere("export", copy, f"{ingot.folder}/atif.jsonl", "--as", "atif", "--above", "-1")
+    with subprocess.Popen([ingot.binary, "view", copy, "--files"], cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as view:
+        link = view.stdout.readline()
+        view.terminate()
+    check(link.startswith("http"), link)
+
+
 if __name__ == "__main__":
-    main(case_make, case_kept)
+    main(case_make, case_kept, case_moved)

@@ -8,6 +8,7 @@
 
 #include "app/checks/start_check.h"
 #include "app/models/device.h"
+#include "app/models/kept_tokenizer.h"
 #include "app/models/snapshots.h"
 #include "app/roles/evaluate_once.h"
 #include "app/run/kept_template.h"
@@ -111,6 +112,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   base::json::object record{{"checkpoint", args.checkpoint},
                             {"model", args.model},
                             {"script", args.script},

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/models/kept_tokenizer.h"
 #include "app/models/model_setup.h"
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
@@ -140,6 +141,7 @@ absl::StatusOr<int> ImportOrError(const ImportArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Open(config.root, config.name, config.if_exists));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, text));
   datapool::StoreOptions store = config.datapool;
   store.path = dir.pool();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<datapool::Client> pool, datapool::OpenPool(store));

@@ -297,14 +297,15 @@ absl::Status CheckReachable(const RunConfig& config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<reward::Rule> RuleOf(const RunConfig& config) {
+absl::StatusOr<reward::Rule> RuleOf(const StoredRun& run) {
+  const RunConfig& config = run.config();
   RoleClients clients;
   if (AsksModels(config.rewards)) {
     INGOT_RETURN_IF_ERROR(CheckReachable(config));
     INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   }
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms,
-                         MakeTermParts(config, clients, [&] { return TextPartsOf(config.model); }));
+                         MakeTermParts(config.rewards, config.gateway, clients, [&] { return run.Text(); }));
   return MakeRule(config.rewards, terms);
 }
 
@@ -378,7 +379,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   progress.Show("reading the run");
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir, args.overrides));
   const RunConfig& config = run.config();
-  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule, RuleOf(config));
+  INGOT_ASSIGN_OR_RETURN(const reward::Rule rule, RuleOf(run));
   INGOT_ASSIGN_OR_RETURN(const Work work, WorkOf(run));
   INGOT_ASSIGN_OR_RETURN(const RegradeResult regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
   progress.Clear();

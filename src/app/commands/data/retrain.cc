@@ -19,6 +19,7 @@
 #include "app/checks/summary.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
+#include "app/models/kept_tokenizer.h"
 #include "app/models/model_setup.h"
 #include "app/record/run_view.h"
 #include "app/record/stored_run.h"
@@ -59,13 +60,15 @@ struct Inputs {
 
 // Keys that the batches depend on and that the configuration leaves out: they come from the run. The section of the
 // model is one unit: if the configuration sets one of its keys, none come from the run.
-void TakeFromRun(const RunConfig& before, LoadedConfig& loaded) {
+void TakeFromRun(const StoredRun& run, LoadedConfig& loaded) {
+  const RunConfig& before = run.config();
   const auto named = [&loaded](const std::string& key) { return loaded.schema.Origin(key) != "default"; };
   RunConfig& config = *loaded.config;
   const std::vector<std::string> keys = loaded.schema.Keys();
   if (std::none_of(keys.begin(), keys.end(),
                    [&](const std::string& key) { return key.starts_with("model.") && named(key); })) {
     ModelOptions model = before.model;
+    model.path = KeptModelPath(run.folder, model.path);
     model.lora = config.model.lora;
     model.lora_dropout = config.model.lora_dropout;
     model.lora_init = config.model.lora_init;
@@ -128,7 +131,7 @@ absl::StatusOr<Inputs> ReadInputs(const RetrainArgs& args) {
   Inputs inputs;
   INGOT_ASSIGN_OR_RETURN(inputs.loaded, LoadRunConfig(args.run.config, args.run.overrides));
   INGOT_ASSIGN_OR_RETURN(inputs.run, OpenStoredRun(args.run_dir));
-  TakeFromRun(inputs.run.config(), inputs.loaded);
+  TakeFromRun(inputs.run, inputs.loaded);
   INGOT_RETURN_IF_ERROR(CheckConfig(args.run_dir, inputs.run.config(), inputs.config()));
   INGOT_ASSIGN_OR_RETURN(inputs.stored, ReadStoredBatches(*inputs.run.pool));
   INGOT_RETURN_IF_ERROR(CheckLeft(args.run_dir, inputs.stored));
@@ -302,6 +305,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   const std::string effective = inputs.loaded.schema.EffectiveYaml();
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   INGOT_RETURN_IF_ERROR(KeepBatches(dir, args.run_dir, batches));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandLineOf(args)));
   INGOT_LOG(info, "effective configuration:\n{}", effective);

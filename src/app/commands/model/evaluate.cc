@@ -8,6 +8,7 @@
 
 #include "app/checks/start_check.h"
 #include "app/models/device.h"
+#include "app/models/kept_tokenizer.h"
 #include "app/models/snapshots.h"
 #include "app/roles/evaluate_once.h"
 #include "app/run/process.h"
@@ -109,6 +110,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
       {"checkpoint", path}, {"eval/tasks", check.data.eval_tasks}, {"eval/tasks_left_out", check.data.eval_left_out}};
   INGOT_RETURN_IF_ERROR(dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n"));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   base::Metrics metrics(config.metrics.max_labels);
   ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));

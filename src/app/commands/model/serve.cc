@@ -173,8 +173,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   }
   std::unique_ptr<ServedRecord> record;
   if (!args.record.empty()) {
-    INGOT_ASSIGN_OR_RETURN(record,
-                           ServedRecord::Open(args.record, args.model_dir, args.chat_format, args.chat_template));
+    INGOT_ASSIGN_OR_RETURN(record, ServedRecord::Open(args.record, args.model_dir, args.chat_format, args.chat_template,
+                                                      model.setup.text));
     clients.pool = record->pool();
     clients.engine = record->RecordRequests(clients.engine);
     for (auto& [name, engine] : clients.external) engine = record->RecordRequests(engine);

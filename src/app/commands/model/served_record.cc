@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "app/models/kept_tokenizer.h"
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -83,11 +84,13 @@ class ServedRecord::RecordingEngine final : public rollout::Client {
 
 absl::StatusOr<std::unique_ptr<ServedRecord>> ServedRecord::Open(const std::string& dir, const std::string& model_dir,
                                                                  const std::string& chat_format,
-                                                                 const std::string& chat_template) {
+                                                                 const std::string& chat_template,
+                                                                 const TextParts& text) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat("--record ", dir, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(base::WriteFileDurably(dir + "/config.yaml", ConfigOf(model_dir, chat_format, chat_template)));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir, model_dir, text));
   auto record = std::unique_ptr<ServedRecord>(new ServedRecord(dir));
   datapool::StoreOptions options;
   options.path = dir + "/pool";

@@ -1,7 +1,8 @@
 // The record of `ingot serve --record DIR`, for `ingot inspect DIR`, and to compare an engine's requests with the pool
 // id by id:
 //
-//   DIR/config.yaml   names the model, whose tokenizer reads the pool's ids
+//   DIR/config.yaml   names the model
+//   DIR/tokenizer     reads the pool's ids (models/kept_tokenizer.h)
 //   DIR/pool          the pool, as the gateway of a run records it
 //   DIR/engine.jsonl  a line per request that reached an engine: {"call_id", "prompt_ids"}
 //   DIR/calls.jsonl   a line per call, written from the pool when serving ends: {"call_id", "episode_id", "sequence",
@@ -12,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "app/models/text_parts.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "datapool/client.h"
@@ -21,11 +23,11 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Opens or makes the folder; calls that it holds stay. `model_dir`, `chat_format` and `chat_template` are the served
-  // model's.
+  // Opens or makes the folder; calls that it holds stay. `model_dir`, `chat_format`, `chat_template` and `text` are the
+  // served model's.
   static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir, const std::string& model_dir,
                                                             const std::string& chat_format,
-                                                            const std::string& chat_template);
+                                                            const std::string& chat_template, const TextParts& text);
 
   const std::shared_ptr<datapool::Client>& pool() const { return pool_; }
   // `engine`, with its requests written to engine.jsonl. This must outlive it.

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "app/models/model_setup.h"
 #include "app/record/stored_groups.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
@@ -55,8 +54,8 @@ class Exporter {
   }
 
   // The tokenizer that turns ids into text.
-  absl::Status ReadText(const ModelOptions& model) {
-    INGOT_ASSIGN_OR_RETURN(const TextParts parts, TextPartsOf(model));
+  absl::Status ReadText(const StoredRun& run) {
+    INGOT_ASSIGN_OR_RETURN(const TextParts parts, run.Text());
     tokenizer_ = parts.tokenizer;
     return absl::OkStatus();
   }
@@ -216,7 +215,7 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir));
   Exporter exporter(args, run.config().gateway);
   INGOT_RETURN_IF_ERROR(exporter.Open());
-  if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run.config().model));
+  if (args.as == "atif") INGOT_RETURN_IF_ERROR(exporter.ReadText(run));
   if (!args.recall.empty()) {
     INGOT_RETURN_IF_ERROR(
         VisitGroups(*run.pool, progress, [&](const v1::Group& group) { return exporter.AddRecall(group); }));

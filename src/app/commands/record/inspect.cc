@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "app/models/model_setup.h"
+#include "app/models/text_parts.h"
 #include "app/record/stored_episodes.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
@@ -40,7 +40,7 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   OpenRun run;
   INGOT_ASSIGN_OR_RETURN(run.stored, OpenStoredRun(run_dir));
   run.pool = run.stored.pool.get();
-  INGOT_ASSIGN_OR_RETURN(run.text, TextPartsOf(run.stored.config().model));
+  INGOT_ASSIGN_OR_RETURN(run.text, run.stored.Text());
   return run;
 }
 

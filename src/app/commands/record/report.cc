@@ -6,7 +6,6 @@
 #include <memory>
 #include <system_error>
 
-#include "app/models/model_setup.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
 #include "app/terminal/path_tails.h"
@@ -75,7 +74,7 @@ absl::Status ReportOrError(const ReportArgs& args) {
   if (out.empty()) {
     INGOT_ASSIGN_OR_RETURN(out, DefaultOut(run->stored.config().name, mark));
   }
-  INGOT_ASSIGN_OR_RETURN(const TextParts text, TextPartsOf(run->stored.config().model));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, run->stored.Text());
   view::ReportInput input;
   input.name = run->stored.config().name;
   input.config = run->stored.loaded.schema.EffectiveYaml();

@@ -33,6 +33,7 @@
 #include "app/cluster/status/unresponsive_roles.h"
 #include "app/cluster/supervisor.h"
 #include "app/commands/run/run_command.h"
+#include "app/models/kept_tokenizer.h"
 #include "app/models/model_setup.h"
 #include "app/record/run_metrics.h"
 #include "app/record/run_view.h"
@@ -109,7 +110,7 @@ class LocalLauncher final : public RunLauncher {
         config_(*loaded.config),
         binary_(std::move(binary)),
         warnings_(std::move(warnings)),
-        tokenizer_(model.text.tokenizer),
+        text_(model.text),
         shape_(model.shape),
         waits_(waits) {}
 
@@ -157,7 +158,7 @@ class LocalLauncher final : public RunLauncher {
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     WatchSilence(made);
     ServeStatus();
-    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), tokenizer_));
+    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), text_.tokenizer));
     if (view_.page != nullptr) std::printf("page %s\n", view_.page->NewLink().c_str());
     std::printf(
         "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
@@ -198,6 +199,7 @@ class LocalLauncher final : public RunLauncher {
     if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
     INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
     INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
+    INGOT_RETURN_IF_ERROR(KeepTokenizer(dir_->path(), config_.model.path, text_));
     INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, CommandOf("launch", args_)));
     if (TrainerAlone(config_)) return absl::OkStatus();
     INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access_));
@@ -236,7 +238,7 @@ class LocalLauncher final : public RunLauncher {
   const RunConfig& config_;
   const std::string binary_;
   const std::vector<std::string> warnings_;
-  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const TextParts text_;
   const model::ModelConfig shape_;
   const RoleWaits& waits_;  // of this process
   RpcAccess access_;
@@ -280,21 +282,23 @@ JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary) {
 
 // The run's folder, with the job's file. A job that waits in its queue does not hold the folder, so its launcher is
 // asked.
-absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
+absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, const TextParts& text,
+                                  JobPlan& job) {
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());
   if (!present.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the run '", config.name, "' is launched already: ", present, ", or choose another run.name"));
   }
-  INGOT_ASSIGN_OR_RETURN(const std::string text, job.launcher->Plan());
+  INGOT_ASSIGN_OR_RETURN(const std::string file, job.launcher->Plan());
   INGOT_ASSIGN_OR_RETURN(
       RunDir dir, RunDir::OpenForJob(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, text));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
-  INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, text));
+  INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, file));
   return dir;
 }
 
@@ -320,10 +324,10 @@ absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, 
 
 // No process holds the folder while the job is submitted: its node with the trainer takes it, maybe before the
 // submission ends.
-absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, JobPlan& job) {
+absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, const TextParts& text, JobPlan& job) {
   const RunConfig& config = *loaded.config;
   INGOT_ASSIGN_OR_RETURN(const LaunchLock lock, LaunchLock::Acquire(config.root, config.name));
-  INGOT_ASSIGN_OR_RETURN(RunDir dir, PrepareJob(args, loaded, job));
+  INGOT_ASSIGN_OR_RETURN(RunDir dir, PrepareJob(args, loaded, text, job));
   INGOT_RETURN_IF_ERROR(dir.HandOver());
   const absl::Status started = job.launcher->Start();
   if (!started.ok()) return PutReplacedBack(started, *job.launcher, dir);
@@ -366,7 +370,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   if (config.cluster.launcher == LauncherKind::kSlurm) {
     INGOT_RETURN_IF_ERROR(CheckSlurm(config.cluster.groups, RunHere));
   }
-  INGOT_RETURN_IF_ERROR(here ? plan.launcher->Start() : SubmitJob(args.run, loaded, plan));
+  INGOT_RETURN_IF_ERROR(here ? plan.launcher->Start() : SubmitJob(args.run, loaded, model.text, plan));
   return plan.launcher->Watch(StopFlag());
 }
 

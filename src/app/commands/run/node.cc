@@ -30,6 +30,7 @@
 #include "app/cluster/supervisor.h"
 #include "app/cluster/takeover.h"
 #include "app/commands/run/run_command.h"
+#include "app/models/kept_tokenizer.h"
 #include "app/models/model_setup.h"
 #include "app/record/run_metrics.h"
 #include "app/record/run_view.h"
@@ -245,6 +246,7 @@ class Agent {
     if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
     if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, command_));
     INGOT_RETURN_IF_ERROR(CheckMemory());
+    if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepTokenizer(dir_->path(), config_.model.path, text_));
     if (drives_) INGOT_RETURN_IF_ERROR(ClaimWeightStores(config_, *dir_));
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
   }
@@ -253,7 +255,7 @@ class Agent {
   absl::StatusOr<RunView> ServePage() {
     if (!drives_) return RunView();
     RunRegistry* const registry = TrainerAlone(config_) ? nullptr : registry_.get();
-    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, tokenizer_));
+    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, text_.tokenizer));
     if (served.page != nullptr) Print("page " + served.page->NewLink());
     return served;
   }
@@ -266,7 +268,7 @@ class Agent {
     ModelOptions kept = config_.model;
     UseKeptTemplate(dir_->path(), kept);
     INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(kept));
-    tokenizer_ = model.text.tokenizer;
+    text_ = model.text;
     return CheckHeldHere(config_, model.shape, roles_, absl::StrCat("node ", name_));
   }
 
@@ -434,7 +436,7 @@ class Agent {
   const std::string command_;  // that started this node, without --resume
   std::vector<RoleProcess> roles_;
   const bool drives_;
-  std::shared_ptr<const text::Tokenizer> tokenizer_;  // of a node that computes, such as the driving node
+  TextParts text_;  // of a node that computes, such as the driving node
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
   HeldPort meeting_;                             // of the ranks, where rank 0 is on this node

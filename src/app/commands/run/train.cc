@@ -15,6 +15,7 @@
 #include "app/commands/run/init.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
+#include "app/models/kept_tokenizer.h"
 #include "app/record/run_view.h"
 #include "app/roles/embedded.h"
 #include "app/run/kept_template.h"
@@ -75,6 +76,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   }
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   const std::string command = CommandOf("train", args);
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, command));
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
