@@ -15,6 +15,22 @@ std::string Place(const std::string& file, const YAML::Node& node) {
   return node.Mark().is_null() ? file : absl::StrCat(file, ":", node.Mark().line + 1);
 }
 
+// "a section with the keys a, b, c and 4 more", of all `keys` those in the section. Sections within it count as keys.
+std::string DescribeSection(const std::string& section, const std::vector<std::string>& keys) {
+  constexpr size_t kShown = 12;
+  const std::string prefix = section + ".";
+  std::vector<std::string> words;
+  for (const std::string& key : keys) {
+    if (!key.starts_with(prefix)) continue;
+    const std::string word = key.substr(prefix.size(), key.find('.', prefix.size()) - prefix.size());
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  }
+  std::string text = words.size() == 1 ? "a section with the key " : "a section with the keys ";
+  for (size_t i = 0; i < std::min(words.size(), kShown); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", words[i]);
+  if (words.size() > kShown) absl::StrAppend(&text, " and ", words.size() - kShown, " more");
+  return text;
+}
+
 }  // namespace
 
 size_t EditDistance(const std::string& a, const std::string& b) {
@@ -86,7 +102,10 @@ absl::Status Schema::LoadItem(const std::string& key, const YAML::Node& value, c
   if (const auto found = shorthands_.find(key); found != shorthands_.end() && value.IsScalar()) {
     return SetByShorthand(found->second, value, place, blamed);
   }
-  if (!value.IsMap()) return absl::InvalidArgumentError(absl::StrCat(blamed, ": expected a mapping of keys"));
+  if (!value.IsMap()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(blamed, ": expected a mapping of keys: it is ", DescribeSection(key, Keys())));
+  }
   return Load(value, key, file);
 }
 
@@ -211,6 +230,10 @@ absl::Status Schema::Set(const std::string& assignment) {
   }
   Entry* const entry = FindEntry(key);
   ListEntry* const list = FindList(key);
+  if (entry == nullptr && list == nullptr && IsSection(key)) {
+    return absl::InvalidArgumentError(absl::StrCat(origin, ": '", key, "' is ", DescribeSection(key, Keys()),
+                                                   ": set a key of it, --set ", key, ".KEY=VALUE"));
+  }
   if (entry == nullptr && list == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("--set: unknown key '", key, "'; the nearest known key is '", Nearest(key, false), "'"));

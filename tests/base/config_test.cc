@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace ingot::base {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Recipe {
   std::string name;
@@ -181,7 +184,31 @@ TEST(ConfigTest, ASectionIsSuggestedOnlyWhereOneIsAllowed) {
   Options options;
   Schema schema = Bind(options);
   EXPECT_THAT(std::string(schema.Explain("agent").status().message()), HasSubstr("nearest known key is 'agents'"));
-  EXPECT_THAT(std::string(schema.Set("trainer=1").message()), HasSubstr("nearest known key is 'trainer.on'"));
+  EXPECT_THAT(std::string(schema.Set("agent=1").message()), HasSubstr("nearest known key is 'agents."));
+}
+
+TEST(ConfigTest, ASectionGivenAValueIsNamedAsOne) {
+  Options options;
+  Schema schema = Bind(options);
+  for (const char* given : {"run=1", "run=null", "run="}) {
+    const std::string said(schema.Set(given).message());
+    EXPECT_THAT(said, StartsWith("--set run: 'run' is a section with the keys name, ")) << given;
+    EXPECT_THAT(said, HasSubstr("set a key of it, --set run.KEY=VALUE")) << given;
+    EXPECT_THAT(said, Not(HasSubstr("unknown"))) << given;
+  }
+  EXPECT_THAT(ErrorOf("run: 1"),
+              HasSubstr("run.yaml:1: run: expected a mapping of keys: it is a section with the keys name"));
+}
+
+TEST(ConfigTest, ALongSectionShowsItsFirstKeys) {
+  std::array<int64_t, 14> values = {};
+  Schema schema;
+  for (size_t i = 0; i < values.size(); ++i) schema.Field(absl::StrCat("many.k", i), &values[i], "a number");
+  EXPECT_THAT(std::string(schema.Set("many=1").message()),
+              HasSubstr("k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11 and 2 more"));
+  int64_t one = 0;
+  schema.Field("outer.inner.only", &one, "a number");
+  EXPECT_THAT(std::string(schema.Set("outer=1").message()), HasSubstr("a section with the key inner:"));
 }
 
 TEST(ConfigTest, AnErrorOfAnIllTypedValueNamesTheExpectedType) {
