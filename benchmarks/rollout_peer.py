@@ -72,7 +72,7 @@ class Ingot:
 
     def sample(self, prompt, new):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3600)
-        body = json.dumps({"model": "m", "prompt": prompt, "max_tokens": new, "temperature": 1})
+        body = json.dumps({"prompt": prompt, "max_tokens": new, "temperature": 1})
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         answer = json.loads(response.read())

@@ -2,7 +2,29 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+#include "gateway/api/api_error.h"
+
 namespace ingot::gateway {
+
+absl::Status CheckModelName(const GatewayOptions& options, const std::string& name) {
+  const bool listed = std::any_of(options.models.begin(), options.models.end(),
+                                  [&name](const ModelOptions& model) { return model.name == name; });
+  const bool served = listed || name.empty() || name == options.model_name;
+  return served || options.any_model_name ? absl::OkStatus() : UnknownModel(options, name);
+}
+
+absl::Status UnknownModel(const GatewayOptions& options, const std::string& name) {
+  constexpr size_t kShown = 20;
+  std::string names = options.model_name;
+  for (size_t i = 0; i < std::min(options.models.size(), kShown - 1); ++i) {
+    absl::StrAppend(&names, ", ", options.models[i].name);
+  }
+  if (options.models.size() >= kShown) names += ", ...";
+  return ApiError(404, "model_not_found", "model",
+                  absl::StrCat("no model here is named '", base::Printable(name, {.max_bytes = 200}), "': name one of ",
+                               names, ", or none for the first"));
+}
 
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status) {
   const int64_t version = backend.weights == v1::WEIGHTS_PINNED ? backend.version : status.version();

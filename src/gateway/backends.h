@@ -23,6 +23,11 @@ struct Backend {
   mutable std::atomic<int32_t> context_length{0};  // tokens, of the engine; 0 = not asked yet
 };
 
+// 404: no model has this name, and the options reject such names. An empty name is the first model's.
+absl::Status CheckModelName(const GatewayOptions& options, const std::string& name);
+// The 404. It lists the names of the models.
+absl::Status UnknownModel(const GatewayOptions& options, const std::string& name);
+
 // Unix nanoseconds at which the engine with this status loaded the backend's weights; nullopt = the engine does not
 // hold them, or does not report the time.
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status);

@@ -70,6 +70,9 @@ void Bind(base::Schema& schema, GatewayOptions& o) {
   schema.Field("model_name", &o.model_name, "first model of /v1/models; follows training");
   schema.List("models", &o.models,
               "more models by name; calls to models that do not follow training are not trained on");
+  schema.Field(
+      "any_model_name", &o.any_model_name,
+      "answer a request that names an unlisted model with gateway.model_name; false: a 404 that lists the names");
   schema.Section("train_sampling", o.train_sampling);
   schema.Section("eval_sampling", o.eval_sampling);
   schema.Field("max_new_tokens", &o.max_new_tokens, "greatest number of tokens sampled per call", base::Positive());

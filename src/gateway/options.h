@@ -53,7 +53,9 @@ struct ModelOptions {
 
 struct GatewayOptions {
   std::string model_name = "ingot";
-  std::vector<ModelOptions> models;  // unlisted names follow training and are recorded as sent
+  std::vector<ModelOptions> models;
+  // Unlisted names follow training, or use the stand-in, and are recorded as sent. False: they are a 404.
+  bool any_model_name = true;
   // The name in `models` that unlisted names use, in runs that do not train (`ingot collect`). Empty = none.
   std::string stand_in = {};
   SamplingPin train_sampling;  // of PURPOSE_TRAIN episodes; served episodes sample as their client asks

@@ -130,9 +130,9 @@ class Server:
         path.write_text("".join(json.dumps(line) + "\n" for line in script))
         self.record = folder / "record"
         self.metrics = folder / "metrics.sock"
-        self.process = subprocess.Popen([binary, "serve", str(model), "--port", "0", "--model", "ingot", "--script",
-                                         str(path), "--record", str(self.record), "--metrics-socket", str(self.metrics)],
-                                        stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(  # some agents name models of their vendors
+            [binary, "serve", str(model), "--port", "0", "--model", "ingot", "--any-model-name", "--script", str(path),
+             "--record", str(self.record), "--metrics-socket", str(self.metrics)], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if "http://" not in line:
             raise SystemExit(f"ingot serve did not start: {line}")

@@ -62,6 +62,37 @@ TEST(Models, SampleWhereTheirWeightsAre) {
   EXPECT_EQ(theirs[0].min_version(), 0) << "an external server counts versions of its own";
 }
 
+// `ingot serve`: a mistyped name must not be answered by another model.
+TEST(Models, OfUnknownNamesAreRejectedInTheWordsOfTheDialect) {
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  Models models;
+  models.world.with_admission = false;
+  models.world.options.any_model_name = false;
+  const std::pair<const char*, const char*> bodies[] = {
+      {"chat.completions", R"({"model":"Frozen","messages":[{"role":"user","content":"hi"}]})"},
+      {"completions", R"({"model":"Frozen","prompt":"hi"})"},
+      {"responses", R"({"model":"Frozen","input":"hi"})"},
+      {"messages", R"({"model":"Frozen","max_tokens":9,"messages":[{"role":"user","content":"hi"}]})"},
+      {"messages.count_tokens", R"({"model":"Frozen","messages":[{"role":"user","content":"hi"}]})"},
+      {"google.generateContent", R"({"model":"models/Frozen","contents":[{"parts":[{"text":"hi"}]}]})"}};
+  for (const auto& [dialect, body] : bodies) {
+    const auto rejected = models.world.Ask(dialect, "none", body);
+    EXPECT_EQ(HttpStatusOf(rejected.status), 404) << dialect;
+    EXPECT_THAT(std::string(rejected.status.message()),
+                AllOf(HasSubstr("'Frozen'"), HasSubstr("policy, frozen, judge")));
+    const Dialect::Error error = FindDialect(dialect)->ErrorOf(rejected.status);
+    EXPECT_EQ(error.http, 404);
+    const bool google = std::string_view(dialect).starts_with("google"),
+               anthropic = std::string_view(dialect).starts_with("messages");
+    EXPECT_THAT(error.body, HasSubstr(google ? "NOT_FOUND" : anthropic ? "not_found_error" : "model_not_found"));
+  }
+  EXPECT_EQ(models.world.gateway().Status().open_episodes(), 0);
+  for (const char* name : {"policy", "frozen", "judge", ""}) {
+    EXPECT_TRUE(models.Ask("none", name, {Msg("user", "hi")}).status.ok()) << name;
+  }
+}
+
 TEST(Models, ContinueEachOthersTurns) {
   Models models;
   const auto episode = models.world.Open();

@@ -80,6 +80,7 @@ void Answer::Prepare() {
 
 absl::StatusOr<GatewayRequest> Answer::Read() {
   INGOT_ASSIGN_OR_RETURN(GatewayRequest request, dialect_.Parse(raw_));
+  INGOT_RETURN_IF_ERROR(CheckModelName(core_.options, request.model));
   request.token_events = raw_.token_events;
   AddRunVariables(core_.options.template_variables, request);
   DropUnread(*core_.parts.format, request.conversation.template_variables);

@@ -12,6 +12,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/api/request_fields.h"
 #include "gateway/api/role_name.h"
+#include "gateway/backends.h"
 #include "gateway/episodes/episode_request.h"
 #include "gateway/http/http_files.h"
 #include "gateway/http/http_forward.h"
@@ -166,9 +167,7 @@ http::Reply Models(const Gateway& gateway, const HttpRequest& request) {
 http::Reply Model(const Gateway& gateway, const HttpRequest& request) {
   const std::vector<ServedModel> models = gateway.Models(request.route.name);
   if (!models.empty()) return {.body = request.route.dialect->ModelJson(models.front())};
-  return ErrorReply(*request.route.dialect,
-                    ApiError(404, "model_not_found", "model",
-                             absl::StrCat("the model served here is '", gateway.options().model_name, "'")));
+  return ErrorReply(*request.route.dialect, UnknownModel(gateway.options(), request.route.name));
 }
 
 const char* PurposeText(v1::EpisodePurpose purpose) {

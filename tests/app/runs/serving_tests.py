@@ -46,6 +46,12 @@ def case_serve(ingot):
         check(status == 200 and text.rstrip().endswith("data: [DONE]"), text)
         status, text = ask("POST", "/v1/chat/completions", "{\"messages\": ")
         check(status == 400 and "error" in json.loads(text), text)
+        status, text = ask("POST", "/v1/chat/completions", json.dumps(dict(body, model="Second")))
+        check(status == 404 and json.loads(text)["error"]["code"] == "model_not_found" and f"{checkpoint.name}, second" in text, text)
+        status, text = ask("POST", "/v1/messages", json.dumps({**body, "model": "Second", "logprobs": False}))
+        check(status == 404 and json.loads(text)["error"]["type"] == "not_found_error", text)
+        status, text = ask("POST", "/v1beta/models/Second:generateContent", '{"contents": [{"parts": [{"text": "item kt"}]}]}')
+        check(status == 404 and json.loads(text)["error"]["status"] == "NOT_FOUND", text)
     with open(f"{ingot.folder}/served/engine.jsonl") as asked, open(f"{ingot.folder}/served/calls.jsonl") as recorded:
         asked = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, asked)}
         recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
@@ -55,6 +61,11 @@ def case_serve(ingot):
     check(listed.returncode == 0 and sessions, f"the record cannot be read: {listed}")
     shown = ingot.call("inspect", f"{ingot.folder}/served", sessions[0])
     check(shown.returncode == 0 and "item kt" in shown.stdout, f"a recorded session: {shown}")
+    with serving(ingot, checkpoint, "--any-model-name") as line:
+        connection = http.client.HTTPConnection(line.split("http://")[1].split("/")[0], timeout=60)
+        connection.request("POST", "/v1/chat/completions", json.dumps(dict(body, model="gpt-5")))
+        response = connection.getresponse()
+        check(response.status == 200 and json.loads(response.read())["model"] == "gpt-5", "--any-model-name")
 
 
 def visit(url):

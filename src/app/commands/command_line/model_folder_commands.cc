@@ -115,6 +115,8 @@ Command::Run DeclareServe(CLI::App& parser) {
       ->allow_extra_args(false);
   parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
       ->allow_extra_args(false);
+  parser.add_flag("--any-model-name", args->any_model_name,
+                  "answer requests that name any other model too, with the first; default: a 404 that lists the names");
   parser
       .add_option("--rollout-port", args->rollout_port,
                   "also serve token ids over gRPC on this port, for `external` models of another run's gateway.models")

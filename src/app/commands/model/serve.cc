@@ -156,6 +156,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args, options, device));
 
+  gateway_options.any_model_name = args.any_model_name;
   gateway_options.model_name = args.model_name;
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();

@@ -17,6 +17,7 @@ struct ServeArgs {
   std::string model_name;                               // empty = the folder's name
   std::vector<std::string> also;      // NAME=DIR: more models, each with its own engine; the same tokenizer
   std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
+  bool any_model_name = false;        // the model answers requests that name an unknown one; false: 404
   // Jinja file instead of the folder's templates; empty = the folder's own.
   std::string chat_template;
   // NAME=VALUE: variables of the chat template for all requests; VALUE is read by base::WordValue.
