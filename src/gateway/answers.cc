@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "gateway/api/api_error.h"
 #include "gateway/episodes/episode_key.h"
+#include "gateway/episodes/session_key.h"
 
 namespace ingot::gateway {
 
@@ -13,7 +14,11 @@ std::shared_ptr<Answer> Answers::Start(const Caller& caller, const Dialect& dial
   auto answer = std::make_shared<Answer>(core_, dialect, std::move(raw));
   answer->SetHooks(
       {.find = [this, caller] { return access_.FindForCall(caller); },
-       .open = [this, key = caller.api_key] { return openings_.OpenSession(key); },
+       .open =
+           [this, key = caller.api_key](const GatewayRequest& request) {
+             const bool by_conversation = core_.options.session_per_conversation;
+             return openings_.OpenSession(by_conversation ? SessionKeyOf(key, request) : key);
+           },
        .reserve =
            [this](int calls) {
              base::MutexLock lock(mu_);

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+
 namespace ingot::gateway {
 namespace {
 
@@ -110,6 +112,16 @@ void Gateway::Shutdown() {
   snapshots_.Close();
   for (const auto& answer : in_flight) answer->Abort(ShuttingDown());
   answers_.AwaitAll();
+}
+
+void Gateway::EndSessions() {
+  const auto deadline = core_.parts.clock->Now() + base::FromSeconds(core_.options.end_wait_s);
+  for (const std::shared_ptr<Episode>& session : open_.Sessions()) {
+    if (core_.parts.clock->Now() >= deadline) return;
+    const auto ended = ends_.End(session, {.state = v1::EPISODE_FINISHED, .detail = "the server stopped"}, true);
+    if (!ended.ok())
+      INGOT_LOG(warn, "session {} stays open in the record: {}", session->id(), ended.status().ToString());
+  }
 }
 
 std::vector<ServedModel> Gateway::Models(const std::optional<std::string>& name) const {

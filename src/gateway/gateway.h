@@ -151,6 +151,9 @@ class Gateway {
 
   // Enforces deadlines and idle limits by the injected clock. HttpServer calls it about once a second.
   void Tick();
+  // Ends the open served sessions as finished: nobody continues them. For a server that stops, after Shutdown; gives up
+  // after end_wait_s. Blocks for the pool.
+  void EndSessions();
   // Rejects new requests, aborts requests in flight and waits for their records, at most end_wait_s. Idempotent.
   void Shutdown();
   bool shutting_down() const { return answers_.closed(); }

@@ -77,6 +77,9 @@ struct GatewayOptions {
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   base::json::object template_variables = {};  // text/chat/template_variables.h
   bool auto_episodes = false;
+  // Each conversation has its own served session (session_key.h); false = each key has one. For `ingot serve`, whose
+  // clients often send the same key.
+  bool session_per_conversation = false;
   // The key has at least 16 bytes; white space around it is ignored. Opening an episode requires it; it also rewards and
   // ends any episode, and calls no model. Empty = the key of GatewayParts, if any.
   std::string admin_key_file;

@@ -14,4 +14,16 @@ inline double SecondsOf(const v1::Episode& episode) {
   return std::max(0.0, static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9);
 }
 
+// The same, and of an open episode the seconds from its opening to the end of its last call so far.
+inline double SecondsOf(const v1::EpisodeTree& tree) {
+  v1::Episode episode;
+  episode.set_opened_unix_ns(tree.episode().opened_unix_ns());
+  int64_t end = tree.episode().ended_unix_ns();
+  if (end == 0) {
+    for (const v1::Call& call : tree.calls()) end = std::max<int64_t>(end, call.times().end_unix_ns());
+  }
+  episode.set_ended_unix_ns(end);
+  return SecondsOf(episode);
+}
+
 }  // namespace ingot::tree

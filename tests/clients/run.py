@@ -283,10 +283,10 @@ library_case(node_client, "ai_sdk_anthropic_malformed", MALFORMED, completed=5, 
 # or (to_chat) over chat. A call streamed over Messages once ended an agent of theirs, or every later request.
 for _name in ("strands", "strands_chat", "inspect", "inspect_stream", "inspect_chat"):
     library_case(agent_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
-# Over Responses Inspect first asks for a greeting, to see whether the model summarizes thoughts.
+# Over Responses Inspect first asks for a greeting, to see whether the model summarizes thoughts: a session of its own.
 for _name, _script, _malformed in (("inspect_responses", WEATHER, 0), ("inspect_responses_malformed", MALFORMED, 3)):
     library_case(agent_client, _name, [{"content": "Hello, world.", "tools": False}, *_script], completed=len(_script) + 1,
-                 spliced=len(_script) - 1, could=len(_script) - 1, forks={"new_conversation": 1}, encoded=0.4,
+                 spliced=len(_script) - 1, could=len(_script) - 1, forks={}, encoded=0.4,
                  malformed=_malformed)
 for _name in ("strands", "inspect", "inspect_stream"):
     library_case(agent_client, _name + "_malformed", MALFORMED, completed=5, spliced=4, could=4, forks={}, encoded=0.3,

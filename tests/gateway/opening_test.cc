@@ -14,6 +14,9 @@
 namespace ingot::gateway {
 namespace {
 
+using base::json::array;
+using base::json::object;
+
 Script Say(const v1::GenerateRequest&) {
   Script script;
   script.text = "ok";
@@ -75,6 +78,90 @@ TEST(Opening, ASessionWhoseEndThePoolRejectsForGoodMakesRoom) {
   world.pool.FailEnd(absl::FailedPreconditionError("it has ended"));
   EXPECT_TRUE(world.gateway().OpenEpisode({}).ok());
   EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
+}
+
+// `ingot serve`, whose clients often have one key.
+struct Served : World {
+  Served() : World(Say) {
+    with_admission = false;
+    options.session_per_conversation = true;
+  }
+  // The session in which the call is recorded.
+  std::string Ask(array messages, Headers headers = {}, const char* dialect = "chat.completions") {
+    const auto reply = World::Ask(dialect, "none", base::PrintJson(Body(std::move(messages))), std::move(headers));
+    EXPECT_TRUE(reply.status.ok()) << reply.status;
+    return pool.calls().back().episode_id();
+  }
+};
+
+TEST(Sessions, AreOfAConversationWhereClientsShareAKey) {
+  Served world;
+  const array first = {Msg("system", "be short"), Msg("user", "one")},
+              other = {Msg("system", "be short"), Msg("user", "two")};
+  const std::string one = world.Ask(first);
+  const std::string two = world.Ask(other);
+  EXPECT_NE(one, two);
+  array longer = first;
+  longer.push_back(Msg("assistant", "ok"));
+  longer.push_back(Msg("user", "go on"));
+  EXPECT_EQ(world.Ask(longer), one);
+  EXPECT_FALSE(world.pool.calls().back().parent_call_id().empty());
+  EXPECT_NE(world.Ask({Msg("system", "be long"), Msg("user", "one")}), one);
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 3);
+}
+
+TEST(Sessions, AreOfTheNameThatAClientGivesToItsConversations) {
+  Served world;
+  const auto named = [](const char* agent) {
+    Headers headers;
+    headers.Add("x-claude-code-session-id", "s");
+    if (agent != nullptr) headers.Add("x-claude-code-agent-id", agent);
+    return headers;
+  };
+  const std::string main = world.Ask({Msg("user", "one")}, named(nullptr));
+  EXPECT_EQ(world.Ask({Msg("user", "two")}, named("helper")), main);
+  EXPECT_NE(world.Ask({Msg("user", "one")}), main);
+}
+
+TEST(Sessions, TakePromptsThatAreNoConversationsTogether) {
+  Served world;
+  const auto prompt = [&world](const char* text) {
+    const auto reply = world.World::Ask("completions", "none", base::PrintJson(object{{"prompt", text}}));
+    EXPECT_TRUE(reply.status.ok()) << reply.status;
+    return world.pool.calls().back().episode_id();
+  };
+  const std::string one = prompt("a");
+  EXPECT_EQ(prompt("b"), one);
+  EXPECT_NE(world.Ask({Msg("user", "a")}), one);
+}
+
+TEST(Sessions, HoldTheTokensOfOneTogether) {
+  Served world;
+  world.options.max_tokens_per_session = 1000;
+  std::vector<std::string> sessions;
+  for (const char letter : {'a', 'b', 'c', 'd'}) {
+    sessions.push_back(world.Ask({Msg("user", std::string(400, letter))}));
+    while (world.gateway().Status().active_calls() != 0) std::this_thread::yield();
+    world.clock.Advance(std::chrono::seconds(1));
+  }
+  world.gateway().Tick();
+  while (world.gateway().Status().open_episodes() > 2) std::this_thread::yield();
+  for (size_t i = 0; i < sessions.size(); ++i) {  // those that were idle longest are over
+    EXPECT_EQ(world.pool.episode(sessions[i]).state(), i < 2 ? v1::EPISODE_FINISHED : v1::EPISODE_OPEN) << i;
+  }
+  world.gateway().Tick();
+  EXPECT_EQ(world.gateway().Status().open_episodes(), 2);
+}
+
+TEST(Sessions, EndWithTheirServer) {
+  Served world;
+  const std::string session = world.Ask({Msg("user", "one")});
+  const v1::EpisodeOpenResponse episode = world.Open();
+  world.gateway().Shutdown();
+  world.gateway().EndSessions();
+  EXPECT_EQ(world.pool.episode(session).state(), v1::EPISODE_FINISHED);
+  EXPECT_GT(world.pool.episode(session).ended_unix_ns(), 0);
+  EXPECT_EQ(world.pool.episode(episode.episode_id()).state(), v1::EPISODE_OPEN) << "it is its owner's to end";
 }
 
 v1::EpisodeOpenRequest Of(const std::string& runner, const std::string& incarnation) {

@@ -100,6 +100,27 @@ TEST(ThreadNames, AreReadFromTheBody) {
   for (const auto& [body, branch] : cases) EXPECT_EQ(ThreadOf({}, body).first, branch) << body;
 }
 
+// All threads of one client have its session, by which `ingot serve` records them.
+TEST(ThreadNames, SayWhichSessionTheyAreOf) {
+  const auto session_of = [](const HeaderList& list, const char* body_json) {
+    Headers headers;
+    for (const auto& [name, text] : list) headers.Add(name, text);
+    const value json = base::ParseJson(body_json).value();
+    Fields body(json);
+    GatewayRequest request;
+    ReadThread(headers, body, request);
+    return request.session;
+  };
+  const std::pair<const char*, const char*> session = {"x-claude-code-session-id", "s"};
+  EXPECT_EQ(session_of({session}, "{}"), "s");
+  EXPECT_EQ(session_of({session, {"x-claude-code-agent-id", "a"}}, "{}"), "s");
+  EXPECT_EQ(session_of({session, {"x-claude-code-agent-id", "b"}, {"x-claude-code-parent-agent-id", "a"}}, "{}"), "s");
+  EXPECT_EQ(session_of({{"x-session-id", "child"}, {"x-parent-session-id", "parent"}}, "{}"), "parent");
+  EXPECT_EQ(session_of({}, R"({"session_id":"o"})"), "o");
+  EXPECT_EQ(session_of({}, R"({"metadata":{"branch":"own"}})"), "own");
+  EXPECT_EQ(session_of({}, "{}"), "");
+}
+
 // From the gateway's own field over headers to the key of a cache, which several conversations may share.
 TEST(ThreadNames, HaveAnOrder) {
   HeaderList headers = {{"x-litellm-session-id", "5"}, {"x-session-affinity", "4"},

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <deque>
-#include <iterator>
+#include <map>
+#include <utility>
 
 #include "base/task_domain.h"
 #include "tree/episode_return.h"
@@ -34,18 +34,20 @@ bool EpisodeFilter::Accepts(const v1::Episode& episode) const {
 absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, size_t limit,
                                            const EpisodeFilter& filter) {
   EpisodeList list;
-  std::deque<v1::Episode> newest;
+  const auto rank = [purpose](const v1::Episode& episode) {
+    return purpose == v1::PURPOSE_SERVE ? episode.opened_unix_ns() : episode.ref().group_id();
+  };
+  std::multimap<int64_t, v1::Episode> newest;  // by rank, and of one rank in the pool's order
   INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, purpose, [&](const v1::Episode& episode) {
     if (!filter.Accepts(episode)) return;
-    newest.push_back(episode);
-    newest.back().mutable_task()->clear_payload_json();
+    newest.emplace(rank(episode), episode)->second.mutable_task()->clear_payload_json();
     if (limit == 0 || newest.size() <= limit) return;
-    newest.pop_front();
+    newest.erase(newest.begin());
     list.more = true;
   }));
-  std::stable_sort(newest.begin(), newest.end(),
-                   [](const v1::Episode& a, const v1::Episode& b) { return a.ref().group_id() > b.ref().group_id(); });
-  list.episodes.assign(std::make_move_iterator(newest.begin()), std::make_move_iterator(newest.end()));
+  for (auto& [of, episode] : newest) list.episodes.push_back(std::move(episode));
+  std::stable_sort(list.episodes.begin(), list.episodes.end(),
+                   [&rank](const v1::Episode& a, const v1::Episode& b) { return rank(a) > rank(b); });
   return list;
 }
 

@@ -35,7 +35,8 @@ struct EpisodeList {
 };
 
 // The episodes of the newest groups, those first: at most `limit` (0 = all), and within a group in the order of sample
-// and attempt. Reads all episodes of the purpose. Errors are the pool's.
+// and attempt. Served sessions have no groups: those opened last come first. Reads all episodes of the purpose. Errors
+// are the pool's.
 absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, size_t limit,
                                            const EpisodeFilter& filter);
 

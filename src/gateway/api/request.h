@@ -77,6 +77,7 @@ struct GatewayRequest {
   std::string model;          // empty = none
   std::string branch;         // the sub-agent's thread; empty = the main thread
   std::string parent_branch;  // the thread that started this one; empty = not said
+  std::string session;        // of all threads of one client, as far as it names them; empty = it names none
   std::string role;           // role within the episode, such as a player; empty = none
 
   text::Conversation conversation;

@@ -93,6 +93,7 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
     if (request.branch.empty()) continue;
     const std::string parent = get(row.parent), kind = get(row.kind);
     request.parent_branch = parent;
+    request.session = !session.empty() ? session : !parent.empty() ? parent : thread;
     const bool main = thread.empty() || thread == session;
     if (main && !kind.empty()) {
       // A sub-agent that is named only by its kind ("review", "compact") is a separate thread next to the main thread.
@@ -108,6 +109,7 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
   const base::json::object* metadata = body.Object("metadata");
   const value* branch = metadata == nullptr ? nullptr : metadata->if_contains("branch");
   if (branch != nullptr && branch->is_string()) request.branch = base::CutText(branch->get_string(), kMaxName);
+  if (request.session.empty()) request.session = request.branch;
 }
 
 }  // namespace ingot::gateway

@@ -7,7 +7,8 @@
 
 namespace ingot::gateway {
 
-// Sets request.branch and request.parent_branch. The first of these places that has a name gives it:
+// Sets request.branch, request.parent_branch, and request.session: the client's session, otherwise the parent, otherwise
+// the branch. The first of these places that has a name gives it:
 //   1. the body's metadata.branch, the gateway's own field
 //   2. headers of clients, in the order of kThreadNames
 //   3. fields of the body, in the order of kThreadNames

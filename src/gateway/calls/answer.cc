@@ -102,7 +102,7 @@ absl::Status Answer::Run() {
   }
   GatewayRequest parsed = *std::move(read);
   if (episode == nullptr) {
-    INGOT_ASSIGN_OR_RETURN(episode, hooks_.open());
+    INGOT_ASSIGN_OR_RETURN(episode, hooks_.open(parsed));
   }
   INGOT_RETURN_IF_ERROR(
       ResolveReferences([&](std::string_view call_id) { return episode->Delivered(call_id); }, parsed));

@@ -33,7 +33,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     // `find`: the caller's episode, called before the body is read; null = `open` opens a served session once the
     // request is read, and may block.
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> find;
-    std::function<absl::StatusOr<std::shared_ptr<Episode>>()> open;
+    std::function<absl::StatusOr<std::shared_ptr<Episode>>(const GatewayRequest&)> open;
     // Reserves places for this many calls in addition to the first. RESOURCE_EXHAUSTED: there are too few.
     std::function<absl::Status(int)> reserve;
     // The error that an answer of the episode should end with: this error, or a replacement. Not called for unreadable

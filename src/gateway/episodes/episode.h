@@ -68,6 +68,11 @@ class Episode {
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
   TokenBudget& tokens() { return tokens_; }
+  // Tokens in the history of its calls, shared ones once.
+  int64_t history_tokens() const {
+    base::MutexLock lock(mu_);
+    return history_.tokens();
+  }
 
   // ---- The gate. A request passes it before it makes calls. It is shut while a snapshot is taken, and in a trunk from
   // the call at which the trunk is forked (EpisodeLimits.fork_at).

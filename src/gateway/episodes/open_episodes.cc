@@ -84,17 +84,13 @@ size_t OpenEpisodes::size() const {
   return by_id_.size();
 }
 
-std::vector<OpenEpisodes::Uncalled> OpenEpisodes::UncalledEpisodes() const {
-  std::vector<Uncalled> uncalled;
-  {
-    base::MutexLock lock(mu_);
-    for (const auto& [id, episode] : by_id_) {
-      const auto since = episode->uncalled_since();
-      if (since.has_value() && !episode->taken()) uncalled.push_back({episode, *since});
-    }
+std::vector<std::shared_ptr<Episode>> OpenEpisodes::Sessions() const {
+  base::MutexLock lock(mu_);
+  std::vector<std::shared_ptr<Episode>> sessions;
+  for (const auto& [id, episode] : by_id_) {
+    if (episode->session()) sessions.push_back(episode);
   }
-  std::ranges::sort(uncalled, {}, [](const Uncalled& one) { return std::pair(one.since, one.episode->id()); });
-  return uncalled;
+  return sessions;
 }
 
 std::shared_ptr<Episode> OpenEpisodes::FindOpen(const std::string& episode_id) {
@@ -277,7 +273,28 @@ std::vector<OpenEpisodes::DueEnd> OpenEpisodes::TakeDueEnds(std::chrono::nanosec
     due.push_back(*std::move(end));
     ending_.insert(id);
   }
+  if (options_.session_per_conversation) TakeSurplusSessions(due);
   return due;
+}
+
+void OpenEpisodes::TakeSurplusSessions(std::vector<DueEnd>& due) {
+  int64_t surplus = -options_.max_tokens_per_session;
+  std::vector<std::pair<std::chrono::nanoseconds, std::shared_ptr<Episode>>> idle;
+  for (const auto& [id, episode] : by_id_) {
+    if (!episode->session()) continue;
+    surplus += episode->history_tokens();
+    const auto since = episode->idle_since();
+    if (since.has_value() && !ending_.contains(id) && !making_room_.contains(id)) idle.emplace_back(*since, episode);
+  }
+  if (surplus <= 0) return;
+  std::sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [since, episode] : idle) {
+    if (surplus <= 0) return;
+    surplus -= episode->history_tokens();
+    due.push_back(
+        {episode, {.state = v1::EPISODE_FINISHED, .detail = "closed to make room in max_tokens_per_session"}});
+    ending_.insert(episode->id());
+  }
 }
 
 void OpenEpisodes::ReleaseDueEnd(const std::string& episode_id) {

@@ -55,6 +55,19 @@ TEST_F(StoredEpisodesTest, ListsTheNewestGroupsFirst) {
   EXPECT_FALSE(all.more);
 }
 
+TEST_F(StoredEpisodesTest, ListsTheSessionsThatWereOpenedLast) {
+  int64_t opened = 100;
+  for (const char* id : {"b", "c", "a"}) {  // not in the order of their ids, which the pool's is
+    auto open = pools::Open(id, 0, 0, 0);
+    open.mutable_episode()->set_purpose(v1::PURPOSE_SERVE);
+    open.mutable_episode()->set_opened_unix_ns(++opened);
+    ASSERT_TRUE(pool_->StoreEpisode(open).ok());
+  }
+  const EpisodeList two = NewestEpisodes(*pool_, v1::PURPOSE_SERVE, 2, {}).value();
+  EXPECT_THAT(IdsOf(two), ::testing::ElementsAre("a", "c"));
+  EXPECT_TRUE(two.more);
+}
+
 TEST_F(StoredEpisodesTest, AListIsNarrowedByItsFilter) {
   ASSERT_TRUE(pool_->StoreEnd(pools::End("e3", v1::EPISODE_FINISHED, 0.75)).ok());
   ASSERT_TRUE(pool_->StoreEnd(pools::End("e4", v1::EPISODE_FINISHED, 0.25)).ok());

@@ -52,14 +52,19 @@ def case_serve(ingot):
         check(status == 404 and json.loads(text)["error"]["type"] == "not_found_error", text)
         status, text = ask("POST", "/v1beta/models/Second:generateContent", '{"contents": [{"parts": [{"text": "item kt"}]}]}')
         check(status == 404 and json.loads(text)["error"]["status"] == "NOT_FOUND", text)
+        other = dict(body, messages=[{"role": "user", "content": "another conversation, under the same key"}])
+        check(ask("POST", "/v1/chat/completions", json.dumps(other))[0] == 200, "another conversation")
     with open(f"{ingot.folder}/served/engine.jsonl") as asked, open(f"{ingot.folder}/served/calls.jsonl") as recorded:
         asked = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, asked)}
         recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
-    check(len(asked) == 3 and asked == recorded, f"the engine was asked {asked}, but recorded is {recorded}")
+    check(len(asked) == 4 and asked == recorded, f"the engine was asked {asked}, but recorded is {recorded}")
     listed = ingot.call("inspect", f"{ingot.folder}/served")
-    sessions = [line.split()[0] for line in listed.stdout.splitlines() if " serve " in line]
-    check(listed.returncode == 0 and sessions, f"the record cannot be read: {listed}")
-    shown = ingot.call("inspect", f"{ingot.folder}/served", sessions[0])
+    # Of each session its state, calls and seconds; the newest comes first.
+    sessions = [line.split() for line in listed.stdout.splitlines() if " serve " in line]
+    check(listed.returncode == 0 and [(words[5], words[6]) for words in sessions] == [("finished", "1"), ("finished", "3")],
+          f"the record's list: {listed}")
+    check(all(float(words[7]) > 0 for words in sessions), f"the seconds of sessions: {listed}")
+    shown = ingot.call("inspect", f"{ingot.folder}/served", sessions[1][0])
     check(shown.returncode == 0 and "item kt" in shown.stdout, f"a recorded session: {shown}")
     with serving(ingot, checkpoint, "--any-model-name") as line:
         connection = http.client.HTTPConnection(line.split("http://")[1].split("/")[0], timeout=60)

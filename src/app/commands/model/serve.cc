@@ -157,6 +157,8 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const ServedModel model, LoadModel(args.model_dir, args, options, device));
 
   gateway_options.any_model_name = args.any_model_name;
+  gateway_options.session_per_conversation = true;
+  gateway_options.max_open_episodes = gateway_options.max_active_calls;  // each call may begin a conversation
   gateway_options.model_name = args.model_name;
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
@@ -216,6 +218,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   while (!StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   http->Stop();
   gateway->Shutdown();
+  gateway->EndSessions();
   tokens.reset();
   if (record != nullptr) INGOT_RETURN_IF_ERROR(record->WriteCalls());
   return 0;

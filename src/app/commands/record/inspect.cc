@@ -48,7 +48,8 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
 constexpr std::pair<v1::EpisodePurpose, const char*> kKinds[] = {
     {v1::PURPOSE_TRAIN, "train"}, {v1::PURPOSE_EVAL, "eval"}, {v1::PURPOSE_SERVE, "serve"}};
 
-constexpr int kListed = 20;  // of each kind, in the printed list
+constexpr int kListed = 20;    // of each kind, in the printed list
+constexpr int kCounted = 200;  // of each kind: their calls are read, which takes time in a large pool
 
 // INVALID_ARGUMENT: it is neither LOW:HIGH, of which one may be missing, nor a number.
 absl::Status ReadRewards(const std::string& text, EpisodeFilter& filter) {
@@ -84,22 +85,34 @@ absl::StatusOr<EpisodeFilter> FilterOf(const InspectArgs& args, datapool::Client
   return filter;
 }
 
+// The calls and the seconds of an episode, as two columns. Without `count`, only the seconds of an ended episode.
+absl::StatusOr<std::string> Extent(datapool::Client& pool, const v1::Episode& episode, bool count) {
+  if (!count) return fmt::format("{:>6} {:>8.2f}", "-", tree::SecondsOf(episode));
+  v1::GetEpisodeRequest request;
+  request.set_episode_id(episode.episode_id());
+  request.set_with_calls(true);
+  INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, pool.GetEpisode(request));
+  return fmt::format("{:>6} {:>8.2f}", tree.calls_size(), tree::SecondsOf(tree));
+}
+
 absl::StatusOr<int> List(const OpenRun& run, const InspectArgs& args) {
   const int limit = args.limit.value_or(kListed);
-  std::printf("%-34s %-5s %7s %6s %7s %-9s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
-              "reward", "seconds", "task");
+  std::printf("%-34s %-5s %7s %6s %7s %-9s %6s %8s %8s  %s\n", "episode", "kind", "group", "sample", "attempt", "state",
+              "calls", "seconds", "reward", "task");
   int shown = 0;
   for (const auto& [purpose, kind] : kKinds) {
     INGOT_ASSIGN_OR_RETURN(const EpisodeFilter filter, FilterOf(args, *run.pool, purpose));
     INGOT_ASSIGN_OR_RETURN(const EpisodeList list,
                            NewestEpisodes(*run.pool, purpose, static_cast<size_t>(std::max(limit, 0)), filter));
+    int listed = 0;
     for (const v1::Episode& episode : list.episodes) {
-      std::printf("%-34s %-5s %7ld %6d %7d %-9s %8.3f %8.2f  %s\n", base::Printable(episode.episode_id()).c_str(), kind,
+      INGOT_ASSIGN_OR_RETURN(const std::string extent, Extent(*run.pool, episode, listed++ < kCounted));
+      std::printf("%-34s %-5s %7ld %6d %7d %-9s %s %8.3f  %s\n", base::Printable(episode.episode_id()).c_str(), kind,
                   static_cast<long>(episode.ref().group_id()), episode.ref().sample_index(), episode.ref().attempt(),
-                  tree::StateName(episode.state()).c_str(), tree::ReturnOf(episode), tree::SecondsOf(episode),
+                  tree::StateName(episode.state()).c_str(), extent.c_str(), tree::ReturnOf(episode),
                   base::Printable(episode.task().task_id()).c_str());
-      ++shown;
     }
+    shown += listed;
     if (list.more) std::printf("... older %s episodes; --limit shows them\n", kind);
   }
   const bool filtered = !args.reward.empty() || !args.domain.empty() || !args.scaffold.empty() || args.step.has_value();
