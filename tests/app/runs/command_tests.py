@@ -97,6 +97,20 @@ FILLED = {"RUN": "runs/trial", "runs/A": "runs/it-s-a-run", "runs/B": "runs/tria
 TINY = ["sft.max_steps=3", "scheduler.groups_per_step=2", "scheduler.group_size=2"]
 
 
+def run_next(said, place):
+    """Runs the commands that a run named at its end, as a shell in its folder runs them."""
+    commands = re.findall(r"^  (\S.+)$", said.rsplit("\nnext:\n", 1)[-1], re.M)
+    if [shlex.split(command)[1] for command in commands] != ["view", "report", "serve"]:
+        raise SystemExit(f"FAILED: a run ends with {said[-1500:]}")
+    run(["sh", "-c", commands[1]], place)
+    for command, started in ((commands[0], "http://"), (f"{commands[2]} --port 0", "serving ")):
+        with subprocess.Popen(["sh", "-c", f"exec {command}"], cwd=place, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as server:
+            line = server.stdout.readline()
+            server.kill()
+        if not line.startswith(started):
+            raise SystemExit(f"FAILED: {command} prints {line}")
+
+
 def case_init(binary, _, folder):
     pathlib.Path(folder, "bin").mkdir()
     pathlib.Path(folder, "bin", "ingot").symlink_to(binary)
@@ -105,8 +119,9 @@ def case_init(binary, _, folder):
     hint = said.strip().split(": ", 1)[1]
     if not hint.endswith(f" && {shlex.quote(binary)} train run.yaml"):
         raise SystemExit(f"FAILED: init says {said}")
-    run(["sh", "-c", f"{hint} {' '.join(TINY)} scheduler.total_steps=1"], folder, env=env)
+    said = run(["sh", "-c", f"{hint} {' '.join(TINY)} scheduler.total_steps=1"], folder, env=env)
     place = pathlib.Path(folder, "it's a run")
+    run_next(said, place)
     rows = [json.loads(line) for line in (place / "runs/it-s-a-run/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     if sum("actor/loss" in row for row in rows) != 1 or not any("eval/reward_mean" in row for row in rows):
         raise SystemExit(f"FAILED: the folder's run has {len(rows)} rows")

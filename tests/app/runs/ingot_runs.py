@@ -273,6 +273,7 @@ def finish_launched(ingot, launch, name, steps):
         for log in pathlib.Path(f"{ingot.folder}/{name}/logs").glob("*.log"):
             print(f"--- {log.name}\n{log.read_text()[-2000:]}")
     check(launch.returncode == 0, f"{name}: exit code {launch.returncode}: {output}")
+    check(re.search(rf"^  \S*ingot view {re.escape(ingot.folder)}/{name}$", output, re.M), f"{name} names no next commands: {output[-500:]}")
     return output, check_run(ingot, name, steps)
 
 

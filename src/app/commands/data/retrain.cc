@@ -323,6 +323,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   const absl::Status trained = TrainInView(inputs.loaded, dir, model.text.tokenizer, kRetrainedHasNoPool, metrics,
                                            [&] { return TrainOnBatches(job, retry, source, metrics); });
   INGOT_RETURN_IF_ERROR(WithNext(trained, dir, CommandLineOf(args)));
+  PrintNextCommands(dir.path());
   return 0;
 }
 

@@ -174,6 +174,7 @@ class LocalLauncher final : public RunLauncher {
     });
     INGOT_RETURN_IF_ERROR(WithNext(code.status(), *dir_, CommandOf("launch", args_)));
     if (view_.follower != nullptr && code.ok() && *code == 0) view_.follower->End(/*ok=*/true);
+    if (!DescribeEnd(dir_->path(), config_).empty()) PrintNextCommands(dir_->path());
     return code;
   }
 

@@ -189,6 +189,7 @@ class Agent {
                                                       Print(line);
                                                     });
     if (page.follower != nullptr && code.ok() && *code == 0) page.follower->End(/*ok=*/true);
+    if (drives_ && !DescribeEnd(dir_->path(), config_).empty()) PrintNextCommands(dir_->path());
     if (!absl::IsCancelled(code.status())) return code;
     if (drives_) return WithNext(code.status(), *dir_, NextCommand());
     Print(DescribeStop());

@@ -1,8 +1,10 @@
 #include "app/commands/run/run_command.h"
 
 #include <algorithm>
+#include <cerrno>  // program_invocation_name
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -18,19 +20,33 @@ namespace fs = std::filesystem;
 
 constexpr char kCommand[] = "command";
 
-// The step of the newest checkpoint in `root`, by its name; -1 = there is none.
-int64_t NewestStep(const std::string& root) {
+// The newest checkpoint in `root`, by its name.
+struct Newest {
+  int64_t step = -1;  // -1 = there is none
+  std::string path;
+};
+Newest NewestCheckpoint(const std::string& root) {
   constexpr std::string_view kPrefix = "step-";
-  int64_t newest = -1;
+  Newest newest;
   std::error_code error;
   for (fs::directory_iterator entry(root, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     int64_t step = -1;
     if (!name.starts_with(kPrefix)) continue;
     const auto [rest, fault] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-    if (fault == std::errc() && rest == name.data() + name.size()) newest = std::max(newest, step);
+    if (fault != std::errc() || rest != name.data() + name.size() || step <= newest.step) continue;
+    newest = {step, entry->path().string()};
   }
   return newest;
+}
+
+int64_t NewestStep(const std::string& root) { return NewestCheckpoint(root).step; }
+
+// The model that a user of the run wants: the best held-out reward's, otherwise the newest. Empty = there is none.
+std::string ModelOf(const std::string& folder) {
+  const std::string checkpoints = folder + "/checkpoints", best = checkpoints + "/best";
+  std::error_code error;
+  return fs::exists(best, error) ? best : NewestCheckpoint(checkpoints).path;
 }
 
 }  // namespace
@@ -73,6 +89,20 @@ absl::Status WithNext(const absl::Status& status, const RunDir& dir, const std::
                             : stages > 0 ? absl::StrCat("saved ", stages, " supervised steps")
                                          : "no step is saved";
   return absl::CancelledError(absl::StrCat(status.message(), "; ", saved, "; `", command, " --resume` continues"));
+}
+
+std::string NextCommands(const std::string& folder, const std::string& program) {
+  const auto line = [&program](const char* command, const std::string& path) {
+    return absl::StrCat("  ", Quoted(program), " ", command, " ", Quoted(path.starts_with('-') ? "./" + path : path),
+                        "\n");
+  };
+  const std::string model = ModelOf(folder);
+  return absl::StrCat("next:\n", line("view", folder), line("report", folder),
+                      model.empty() ? "" : line("serve", model));
+}
+
+void PrintNextCommands(const std::string& folder) {
+  std::printf("%s", NextCommands(folder, program_invocation_name).c_str());
 }
 
 }  // namespace ingot::app

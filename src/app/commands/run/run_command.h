@@ -1,5 +1,5 @@
-// How to continue a run that no process holds: with the command that started it, which its folder keeps in the file
-// `command`.
+// The commands that follow a run. One that no process holds is continued with the command that started it, which its folder
+// keeps in the file `command`.
 #pragma once
 
 #include <string>
@@ -27,5 +27,11 @@ std::string DescribeEnd(const std::string& folder, const RunConfig& config);
 
 // A CANCELLED `status` of a run that has begun also says what is saved, and which command continues it.
 absl::Status WithNext(const absl::Status& status, const RunDir& dir, const std::string& command);
+
+// Commands for a shell that show the run and serve its model, one per line below a title. `program`: as this process was
+// called.
+std::string NextCommands(const std::string& folder, const std::string& program);
+// Prints them.
+void PrintNextCommands(const std::string& folder);
 
 }  // namespace ingot::app

@@ -85,6 +85,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   ReportDevice(device, metrics);
   if (config.tasks.empty()) {
     INGOT_RETURN_IF_ERROR(WithNext(TrainWithoutAgents(loaded, dir, model, resume, metrics), dir, command));
+    PrintNextCommands(dir.path());
     return 0;
   }
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
@@ -106,6 +107,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   if (view->follower != nullptr) view->follower->End(/*ok=*/true);
   view.reset();  // before the roles that it shows
   run->Stop();
+  PrintNextCommands(dir.path());
   return *goal_met ? 0 : 1;
 }
 
