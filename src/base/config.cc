@@ -7,6 +7,7 @@
 
 #include "base/config_entry.h"
 #include "base/file.h"
+#include "base/printable.h"
 
 namespace ingot::base {
 namespace {
@@ -64,7 +65,7 @@ absl::Status Schema::LoadText(const std::string& text, const std::string& file_n
     documents = YAML::LoadAll(text);
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file_name, ":", error.mark.line + 1, ": malformed YAML: ", error.msg));
+        absl::StrCat(file_name, ":", error.mark.line + 1, ": malformed YAML: ", Shown(error.msg)));
   }
   if (documents.size() > 1) {
     return absl::InvalidArgumentError(
@@ -82,7 +83,8 @@ absl::Status Schema::Load(const YAML::Node& node, const std::string& prefix, con
     const std::string place = Place(file, item.first);
     if (!item.first.IsScalar()) return absl::InvalidArgumentError(absl::StrCat(place, ": a key must be a word"));
     const std::string key = prefix.empty() ? item.first.Scalar() : absl::StrCat(prefix, ".", item.first.Scalar());
-    if (!seen.insert(key).second) return absl::InvalidArgumentError(absl::StrCat(place, ": ", key, ": given twice"));
+    if (!seen.insert(key).second)
+      return absl::InvalidArgumentError(absl::StrCat(place, ": ", Shown(key), ": given twice"));
     INGOT_RETURN_IF_ERROR(LoadItem(key, item.second, place, file));
   }
   return absl::OkStatus();
@@ -96,7 +98,7 @@ absl::Status Schema::LoadItem(const std::string& key, const YAML::Node& value, c
   if (const auto found = renamed_.find(key); found != renamed_.end() && found->second.empty()) return absl::OkStatus();
   if (!IsSection(key)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ": unknown key '", key, "'; the nearest known key is '", Nearest(key, true), "'"));
+        absl::StrCat(place, ": unknown key '", Shown(key), "'; the nearest known key is '", Nearest(key, true), "'"));
   }
   if (value.IsNull()) return absl::OkStatus();
   if (const auto found = shorthands_.find(key); found != shorthands_.end() && value.IsScalar()) {
@@ -221,10 +223,10 @@ absl::Status Schema::LoadList(ListEntry& list, const YAML::Node& node, const std
 absl::Status Schema::Set(const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--set ", assignment, ": expected KEY=VALUE"));
+    return absl::InvalidArgumentError(absl::StrCat("--set ", Shown(assignment), ": expected KEY=VALUE"));
   }
   const std::string key = assignment.substr(0, equals);
-  const std::string origin = absl::StrCat("--set ", key);
+  const std::string origin = absl::StrCat("--set ", Shown(key));
   if (const auto word = shorthands_.find(key); word != shorthands_.end()) {
     return SetByShorthand(word->second, YAML::Node(assignment.substr(equals + 1)), origin, origin);
   }
@@ -236,13 +238,13 @@ absl::Status Schema::Set(const std::string& assignment) {
   }
   if (entry == nullptr && list == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--set: unknown key '", key, "'; the nearest known key is '", Nearest(key, false), "'"));
+        absl::StrCat("--set: unknown key '", Shown(key), "'; the nearest known key is '", Nearest(key, false), "'"));
   }
   YAML::Node value;
   try {
     value = YAML::Load(assignment.substr(equals + 1));
   } catch (const YAML::Exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(origin, ": malformed YAML: ", error.msg));
+    return absl::InvalidArgumentError(absl::StrCat(origin, ": malformed YAML: ", Shown(error.msg)));
   }
   if (value.IsNull()) value = YAML::Node("");
   if (list != nullptr) return LoadList(*list, value, origin, origin, origin);
@@ -259,7 +261,8 @@ void Schema::Renamed(const std::string& before, const std::string& now) {
   renamed_[prefix_ + before] = now.empty() ? "" : prefix_ + now;
 }
 
-std::string Schema::Nearest(const std::string& key, bool or_section) const {
+std::string Schema::Nearest(const std::string& asked, bool or_section) const {
+  const std::string key = asked.substr(0, kMostShown);  // the time grows with its size
   if (const auto found = renamed_.find(key); found != renamed_.end() && !found->second.empty()) return found->second;
   // A key in the wrong section is a likelier slip than a misspelt one. So the last words are compared too, if most of
   // their letters agree.

@@ -63,6 +63,9 @@ class Schema {
   void Field(const std::string& key, float* field, const std::string& doc, Bound bound = {});
   void Field(const std::string& key, double* field, const std::string& doc, Bound bound = {});
   void Field(const std::string& key, std::string* field, const std::string& doc);
+  // A text with a check: `demand` is empty for a text that can be the value, otherwise it says what it must be instead.
+  using TextDemand = std::function<std::string(const std::string& text)>;
+  void Field(const std::string& key, std::string* field, const std::string& doc, TextDemand demand);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
   // Each of the numbers is held to the bound.
@@ -181,7 +184,7 @@ class Schema {
   // In the order of binding, lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
   // The new name of a renamed key, else the closest known key, or section if `or_section`.
-  std::string Nearest(const std::string& key, bool or_section) const;
+  std::string Nearest(const std::string& asked, bool or_section) const;
   json::object JsonSchemaObject() const;
   static std::string ExplainList(const ListEntry& list, const std::string& prefix);
   Entry& AddField(const std::string& key, const std::string& type, const std::string& doc,

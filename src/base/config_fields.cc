@@ -11,12 +11,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "base/config_entry.h"
+#include "base/printable.h"
 
 namespace ingot::base {
 namespace {
 
 absl::Status Expected(const std::string& what, const YAML::Node& node) {
-  return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", FlowYaml(node)));
+  return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", Shown(FlowYaml(node))));
 }
 
 // A scalar without quotes: a quoted "1" is a string, not a number.
@@ -97,8 +98,8 @@ absl::Status ParseMapping(const YAML::Node& node, const std::string& expected,
   for (const auto& item : node) {
     if (!item.first.IsScalar() || !item.second.IsScalar()) return Expected(expected, node);
     if (!values.emplace(item.first.Scalar(), item.second.Scalar()).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", item.first.Scalar(), "' is given twice, again in line ", item.first.Mark().line + 1));
+      return absl::InvalidArgumentError(absl::StrCat("'", Shown(item.first.Scalar()),
+                                                     "' is given twice, again in line ", item.first.Mark().line + 1));
     }
   }
   *field = std::move(values);
@@ -121,7 +122,7 @@ absl::StatusOr<json::value> WordValue(const std::string& word) {
         absl::StrCat("'", word, "' is neither true nor false: write true or false, or \"", word, "\" for the text"));
   }
   if (value->is_bool() || value->is_number() || value->is_string()) return value;
-  return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number or a text, got ", word));
+  return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number or a text, got ", Shown(word)));
 }
 
 Schema::Entry& Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
@@ -195,6 +196,14 @@ void Schema::Field(const std::string& key, std::string* field, const std::string
   AddField(key, "string", doc, set, [field] { return Quoted(*field); });
 }
 
+void Schema::Field(const std::string& key, std::string* field, const std::string& doc, TextDemand demand) {
+  Field(key, field, doc);
+  entries_.back()->fault = [field, demand = std::move(demand)] {
+    const std::string wanted = demand(*field);
+    return wanted.empty() ? "" : absl::StrCat(" is '", Shown(*field), "': it must be ", wanted);
+  };
+}
+
 void Schema::Field(const std::string& key, std::vector<std::string>* field, const std::string& doc) {
   auto set = [field](const YAML::Node& node) -> absl::Status {
     if (!node.IsSequence()) return Expected("a list of strings", node);
@@ -256,7 +265,7 @@ void Schema::Field(const std::string& key, std::map<std::string, double>* field,
     INGOT_RETURN_IF_ERROR(ParseMapping(node, "a mapping of numbers", &texts));
     std::map<std::string, double> values;
     for (const auto& [name, text] : texts) {
-      INGOT_RETURN_IF_ERROR(Annotate(ParseReal(YAML::Node(text), &values[name]), name));
+      INGOT_RETURN_IF_ERROR(Annotate(ParseReal(YAML::Node(text), &values[name]), Shown(name)));
     }
     *field = std::move(values);
     return absl::OkStatus();
@@ -271,7 +280,7 @@ void Schema::Field(const std::string& key, std::map<std::string, double>* field,
   entry.fault = [field, bound] {
     for (const auto& [name, value] : *field) {
       if (bound.Contains(value)) continue;
-      return absl::StrCat(" has ", DecimalNode(value).Scalar(), " for '", name, "'", Demand(value, bound));
+      return absl::StrCat(" has ", DecimalNode(value).Scalar(), " for '", Shown(name), "'", Demand(value, bound));
     }
     return std::string();
   };
@@ -304,10 +313,10 @@ void Schema::Field(const std::string& key, json::object* field, const std::strin
       const std::string& name = item.first.Scalar();
       absl::StatusOr<json::value> value = json::value(item.second.Scalar());
       if (!IsText(item.second)) value = WordValue(item.second.Scalar());
-      if (!value.ok()) return Annotate(value.status(), name);
+      if (!value.ok()) return Annotate(value.status(), Shown(name));
       if (!values.emplace(name, *std::move(value)).second) {
         return absl::InvalidArgumentError(
-            absl::StrCat("'", name, "' is given twice, again in line ", item.first.Mark().line + 1));
+            absl::StrCat("'", Shown(name), "' is given twice, again in line ", item.first.Mark().line + 1));
       }
     }
     *field = std::move(values);
@@ -329,7 +338,7 @@ void Schema::Choice(const std::string& key, std::string* field, const std::vecto
     if (std::find(names.begin(), names.end(), *field) != names.end()) return std::string();
     const std::string allowed =
         names.size() == 2 ? names[0] + " or " + names[1] : "one of " + absl::StrJoin(names, ", ");
-    return absl::StrCat(" is '", *field, "': it must be ", allowed);
+    return absl::StrCat(" is '", Shown(*field), "': it must be ", allowed);
   };
 }
 

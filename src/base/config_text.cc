@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/config_entry.h"
+#include "base/printable.h"
 
 namespace ingot::base {
 namespace {
@@ -106,7 +107,7 @@ absl::StatusOr<std::string> Schema::Explain(const std::string& prefix) const {
   for (const auto& list : lists_) text += ExplainList(*list, prefix);
   if (text.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("unknown key '", prefix, "'; the nearest known key is '", Nearest(prefix, true), "'"));
+        absl::StrCat("unknown key '", Shown(prefix), "'; the nearest known key is '", Nearest(prefix, true), "'"));
   }
   return text;
 }

@@ -1,6 +1,7 @@
 #include "base/fault.h"
 
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace ingot::base {
 namespace {
@@ -14,7 +15,8 @@ std::string TextAt(const json::value& payload, std::string_view key) {
 
 }  // namespace
 
-absl::Status FaultError(const Fault& fault) {
+absl::Status FaultError(const Fault& given) {
+  const Fault fault = {Shown(given.field), CutMessage(given.what)};
   absl::Status status = absl::InvalidArgumentError(absl::StrCat(fault.field, ": ", fault.what));
   status.SetPayload(kPayload, absl::Cord(PrintJson(json::object{{"field", fault.field}, {"what", fault.what}})));
   return status;

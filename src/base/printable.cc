@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "base/utf8.h"
 
 namespace ingot::base {
@@ -77,6 +79,20 @@ std::string Printable(std::string_view text, const PrintableOptions& options) {
     text.remove_prefix(bytes);
   }
   return out;
+}
+
+std::string Shown(std::string_view text) {
+  std::string shown = Printable(text.substr(0, kMostShown + 1));  // escapes are never shorter
+  if (shown.size() <= kMostShown) return shown;
+  return absl::StrCat(Printable(text, {.max_bytes = kMostShown}), ".. (", text.size(), " bytes)");
+}
+
+std::string CutMessage(std::string_view message, size_t most) {
+  if (message.size() <= most) return std::string(message);
+  size_t end = message.size() - most * 3 / 10;
+  while (end < message.size() && IsContinuation(message[end])) ++end;
+  return absl::StrCat(CutText(message, most * 6 / 10), " .. (", message.size(), " bytes) .. ",
+                      View(message.substr(end)));
 }
 
 bool IsPrintable(std::string_view text) {

@@ -23,6 +23,16 @@ struct PrintableOptions {
 
 std::string Printable(std::string_view text, const PrintableOptions& options = {});
 
+// Text from outside, for an error message: Printable, with at most kMostShown bytes of it. A longer text ends with its
+// size: "aaaa.. (70000 bytes)".
+inline constexpr size_t kMostShown = 200;
+std::string Shown(std::string_view text);
+
+// A whole message that may quote text from outside: at most `most` bytes, 100 or more. A longer one keeps its beginning
+// and its end, which says what to do. For the places that many messages pass; it escapes nothing.
+inline constexpr size_t kMostMessage = 1000;
+std::string CutMessage(std::string_view message, size_t most = kMostMessage);
+
 // Whether Printable leaves `text` as it is.
 bool IsPrintable(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/placeholders.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "datapool/keys.h"
 #include "tree/episode_return.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr size_t kMaxIdBytes = 256;
 
-absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(what); }
+absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(base::CutMessage(what)); }
 
 // The name of a string field of the message or its submessages that is not UTF-8; empty = none. Skips maps: reflection
 // would copy each into a list first. ValidateKeysAreUtf8 checks their keys.

@@ -8,6 +8,7 @@
 
 #include "base/open_file.h"
 
+#include "base/printable.h"
 namespace ingot::dataset {
 namespace {
 
@@ -40,7 +41,9 @@ class LineReader {
 
  private:
   absl::Status At(const absl::Status& status) const {
-    return base::Annotate(status, absl::StrCat(path_, ":", number_));
+    if (status.ok()) return status;
+    const std::string what = base::CutMessage({status.message().data(), status.message().size()});
+    return absl::Status(status.code(), absl::StrCat(path_, ":", number_, ": ", what));
   }
 
   absl::Status EndLine() {

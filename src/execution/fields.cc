@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/json_text.h"
 #include "base/nearest_key.h"
+#include "base/printable.h"
 
 namespace ingot::execution {
 namespace {
@@ -75,7 +76,7 @@ absl::Status CheckKeys(const value& request, const Keys& keys) {
 
 absl::Status WrongType(std::string_view name, const value& found, std::string_view wanted) {
   return absl::InvalidArgumentError(
-      absl::StrCat("'", base::View(name), "' is ", Describe(found), ": it must be ", base::View(wanted)));
+      absl::StrCat("'", base::Shown(name), "' is ", Describe(found), ": it must be ", base::View(wanted)));
 }
 
 absl::StatusOr<std::string> TextOf(const value& json, std::string_view name) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "execution/fields.h"
 
@@ -157,7 +158,8 @@ object CaseOf(const sandbox::Outcome& outcome, std::string_view ending) {
 http::Reply JsonReply(int status, const value& json) { return {.status = status, .body = base::PrintJson(json)}; }
 
 http::Reply ErrorReply(int status, const std::string& code, const std::string& message) {
-  return JsonReply(status, object{{"error", object{{"code", code}, {"message", base::ToUtf8(message)}}}});
+  return JsonReply(status,
+                   object{{"error", object{{"code", code}, {"message", base::CutMessage(base::ToUtf8(message))}}}});
 }
 
 http::Reply ErrorReply(const absl::Status& status) {

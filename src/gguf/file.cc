@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/printable.h"
 #include "gguf/reader.h"
 
 namespace ingot::gguf {
@@ -286,7 +287,8 @@ absl::Status File::Read(const TensorInfo& info, float* to) const {
 }
 
 absl::Status File::OtherKind(const std::string& key) const {
-  return absl::InvalidArgumentError(absl::StrCat(path_, ": field '", key, "' has a value of the wrong kind"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path_, ": field '", base::Shown(key), "' has a value of the wrong kind"));
 }
 
 absl::Status File::Missing(const std::string& key) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/printable.h"
 #include "grammar/regex.h"
 #include "grammar/schema_formats.h"
 
@@ -198,7 +199,7 @@ bool IsType(const json::value& value) {
 }  // namespace
 
 absl::Status SchemaFault(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("json_schema at ", path, ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat("json_schema at ", base::Shown(path), ": ", base::CutMessage(what)));
 }
 
 std::optional<Decimal> DecimalOf(const json::value& value) {

@@ -1,4 +1,5 @@
 #include "model/config_json.h"
+#include "base/printable.h"
 
 #include <limits>
 
@@ -8,7 +9,8 @@ using base::Find;
 using base::json::value;
 
 absl::Status BadKey(std::string_view key, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("model configuration: '", base::View(key), "' ", base::View(what)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("model configuration: '", base::View(key), "' ", base::CutMessage(what)));
 }
 
 bool IsNull(const value* v) { return v == nullptr || v->is_null(); }

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "absl/strings/str_join.h"
+#include "base/printable.h"
 #include "model/rope.h"
 
 namespace ingot::model {
@@ -18,7 +19,7 @@ using gguf::TensorInfo;
 namespace json = base::json;
 
 absl::Status Bad(const File& file, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", base::View(what)));
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", base::CutMessage(what)));
 }
 
 struct IntField {

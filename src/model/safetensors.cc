@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/checksum.h"
+#include "base/printable.h"
 #include "base/written_files.h"
 #include "model/parameters.h"
 #include "model/safetensors_format.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
 
 absl::Status Bad(const std::string& path, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": not a usable safetensors file: ", base::View(what)));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not a usable safetensors file: ", base::CutMessage(what)));
 }
 
 absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, void* to, uint64_t count) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace ingot::sandbox {
 namespace {
@@ -26,7 +27,7 @@ absl::Status CheckName(std::string_view written, const std::vector<std::string>&
   spelled.reserve(known.size());
   for (const std::string& candidate : known) spelled.push_back(Spelled(candidate));
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown variable ${", name, "}: known are ", absl::StrJoin(spelled, ", "),
+      absl::StrCat("unknown variable ${", base::Shown(name), "}: known are ", absl::StrJoin(spelled, ", "),
                    ", and with json: before the name, as JSON, quoted (a literal ${ is written $${)"));
 }
 
@@ -50,8 +51,8 @@ absl::StatusOr<std::string> Lookup(const std::string& written, const Variables& 
   if (root == name) return json->second.Compact();
   const auto value = json->second.At(std::string_view(name).substr(root.size() + 1));
   if (!value.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", root, " has nothing at ${", name, "}: ", FieldNames(json->second)));
+    return absl::InvalidArgumentError(base::CutMessage(
+        absl::StrCat("the ", root, " has nothing at ${", base::Shown(name), "}: ", FieldNames(json->second))));
   }
   return as_json ? value->Compact() : AsText(*value);
 }

@@ -226,6 +226,28 @@ TEST(ConfigTest, AnErrorOfAnIllTypedValueNamesTheExpectedType) {
   EXPECT_THAT(ErrorOf("agents: {recipes: [{nam: x}]}"), HasSubstr("agents.recipes[0]"));
 }
 
+TEST(ConfigTest, ErrorsQuoteOnlyTheBeginningOfALongText) {
+  const std::string word(70'000, 'w');
+  for (const std::string& text : {"trainer: {total_steps: " + word + "}", "trainer: {" + word + ": 1}", word + ": 1",
+                                  "trainer: {total_steps: [" + word + "]}", "name: {a: " + word + "}",
+                                  "trainer: {" + word + ": 1, " + word + ": 1}",
+                                  "env: {" + word + ": 1, " + word + ": 2}", "words: " + word, "a: '" + word}) {
+    Options options;
+    const absl::Status status = Bind(options).LoadText(text, "run.yaml");
+    EXPECT_FALSE(status.ok()) << text.substr(0, 30);
+    EXPECT_LE(status.message().size(), 1000u) << text.substr(0, 30);
+  }
+  for (const std::string& assignment :
+       {word, word + "=1", "trainer.total_steps=" + word, "trainer.total_steps=[" + word}) {
+    Options options;
+    const absl::Status status = Bind(options).Set(assignment);
+    EXPECT_FALSE(status.ok()) << assignment.substr(0, 30);
+    EXPECT_LE(status.message().size(), 1000u) << assignment.substr(0, 30);
+  }
+  Options options;
+  EXPECT_LE(Bind(options).Explain(word).status().message().size(), 1000u);
+}
+
 TEST(ConfigTest, MalformedYamlAndDuplicateKeysNameTheLine) {
   EXPECT_THAT(ErrorOf("run:\n  name: [a\n"), HasSubstr("malformed YAML"));
   EXPECT_THAT(ErrorOf("run:\n  name: a\n  name: b\n"), HasSubstr("run.yaml:3: run.name: given twice"));

@@ -55,6 +55,27 @@ TEST(Printable, HasForms) {
   EXPECT_EQ(PrintableLines(""), "");
 }
 
+TEST(Printable, ErrorsShowNoMoreThanTheBeginningOfAText) {
+  EXPECT_EQ(Shown("a\nb"), "a\\nb");
+  EXPECT_EQ(Shown(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(Shown(std::string(70'000, 'x')), std::string(200, 'x') + ".. (70000 bytes)");
+  EXPECT_EQ(Shown(std::string(101, '\n')).substr(196), "\\n\\n.. (101 bytes)") << "escapes are whole";
+  EXPECT_EQ(Shown("x" + std::string(100, '\xC3') + std::string(100, '\xA4')).find(".. (201 bytes)"), 197u);
+}
+
+TEST(Printable, AMessageKeepsItsBeginningAndItsEnd) {
+  EXPECT_EQ(CutMessage(std::string(1000, 'x')), std::string(1000, 'x'));
+  const std::string cut = CutMessage("task 7: '" + std::string(70'000, 'x') + "' is no date: write one");
+  EXPECT_LE(cut.size(), kMostMessage);
+  EXPECT_TRUE(cut.starts_with("task 7: 'xx"));
+  EXPECT_NE(cut.find(" .. (70031 bytes) .. "), std::string::npos) << cut;
+  EXPECT_TRUE(cut.ends_with("xx' is no date: write one"));
+  std::string wide;
+  for (int i = 0; i < 20'000; ++i) wide += "\xE4\xBD\xA0";
+  EXPECT_TRUE(IsPrintable(CutMessage(wide))) << "it is cut between characters";
+  EXPECT_TRUE(IsPrintable(CutMessage("x" + wide)));
+}
+
 TEST(Printable, IsPrintableWhateverCame) {
   std::mt19937 random(7);
   std::vector<std::string> texts = HostileTexts();
@@ -87,16 +108,18 @@ TEST(Log, NoTextPassesForALineOfItsOwn) {
   const auto before = spdlog::default_logger();
   InitLogging("role", "info", folder + "/role.log");
   for (const std::string& text : HostileTexts()) INGOT_LOG(info, "the episode failed: {}", text);
+  INGOT_LOG(info, "the episode failed: {}", std::string(70'000, 'x'));
   spdlog::set_default_logger(before);
   std::ifstream file(folder + "/role.log", std::ios::binary);
   size_t lines = 0;
   for (std::string line; std::getline(file, line);) {
     EXPECT_TRUE(IsPrintable(line)) << line;
+    EXPECT_LE(line.size(), 11'000u);
     if (line.starts_with("    | ")) continue;
     ++lines;
     EXPECT_NE(line.find(" I role: the episode failed: "), std::string::npos) << line;
   }
-  EXPECT_EQ(lines, HostileTexts().size());
+  EXPECT_EQ(lines, HostileTexts().size() + 1);
   std::filesystem::remove_all(folder);
 }
 

@@ -132,6 +132,14 @@ TEST_F(Safetensors, RejectsMalformedFilesByName) {
   rejects(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
               "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})",
           eight, "overlap");
+  const std::string word(70'000, 'w');
+  for (const std::string& header :
+       {R"({")" + word + R"(": 3})", R"({"a": {"dtype": ")" + word + R"(", "shape": [1]}})"}) {
+    Write(header, four);
+    const absl::Status status = LoadSafetensors(path_).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_LE(status.message().size(), 1200u);
+  }
   WriteRaw("");
   EXPECT_THAT(std::string(LoadSafetensors(path_).status().message()), HasSubstr("0 bytes"));
   WriteRaw(std::string(8, '\xff'));

@@ -68,6 +68,7 @@ TEST(TemplateTest, UnclosedVariableIsAnError) { EXPECT_THAT(Rendered("ab ${task"
 
 TEST(TemplateTest, AMissingFieldListsTheFieldsOfItsParent) {
   EXPECT_EQ(Rendered("${task.c.d}", R"({"a":1,"c":{}})"), "the task has nothing at ${task.c.d}: its fields are a, c");
+  EXPECT_LE(Rendered("${task.c}", "{\"" + std::string(70'000, 'w') + "\":1}").size(), 1000u);
   EXPECT_THAT(Rendered("${task.a.5}", R"({"a":[1]})"), HasSubstr("nothing at"));
   EXPECT_THAT(Rendered("${task.a.x}", R"({"a":"text"})"), HasSubstr("nothing at"));
 }

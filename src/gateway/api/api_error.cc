@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace ingot::gateway {
 namespace {
@@ -88,11 +89,11 @@ std::string TextIn(const base::json::value& payload, std::string_view key) {
 }  // namespace
 
 absl::Status ApiError(int http, std::string_view code, std::string_view param, std::string_view message) {
-  absl::Status status(CodeOf(http), base::View(message));
+  absl::Status status(CodeOf(http), base::CutMessage(message));
   base::json::object payload;
   payload["http"] = http;
   payload["code"] = base::json::string_view(code.data(), code.size());
-  payload["param"] = base::json::string_view(param.data(), param.size());
+  payload["param"] = base::Shown(param);
   status.SetPayload(kPayload, absl::Cord(base::PrintJson(payload)));
   return status;
 }
@@ -123,7 +124,7 @@ bool ShouldRetryLater(const absl::Status& status) {
 std::string ErrorJson(const absl::Status& status) {
   const base::json::value payload = Payload(status);
   base::json::object error;
-  error["message"] = std::string(status.message());
+  error["message"] = base::CutMessage({status.message().data(), status.message().size()});
   error["type"] = TypeOf(HttpStatusOf(status));
   error["param"] = NullIfMissing(payload, "param");
   error["code"] = NullIfMissing(payload, "code");

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/checksum.h"
+#include "base/printable.h"
 #include "text/chat/chat.h"
 #include "text/output/format_spec.h"
 #include "text/output/output_format.h"
@@ -369,7 +370,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
     }
     return std::make_shared<SpecFormat>(spec, std::move(tokenizer), model_ends);
   }
-  return absl::NotFoundError(absl::StrCat("there is no chat format '", name, "'; known are ", known));
+  return absl::NotFoundError(absl::StrCat("there is no chat format '", base::Shown(name), "'; known are ", known));
 }
 
 }  // namespace ingot::text

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/printable.h"
 #include "text/chat/chat.h"
 #include "text/python_json.h"
 
@@ -10,7 +11,7 @@ namespace {
 using base::Find;
 namespace json = base::json;
 
-absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
+absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(base::CutMessage(what)); }
 
 // A field of Ingot in records: ToolCall::written_id.
 constexpr char kWrittenId[] = "written_id";

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <optional>
 
+#include "base/printable.h"
 #include "text/jinja/ast.h"
 #include "text/jinja/budget.h"
 #include "text/jinja/chars.h"
@@ -15,7 +16,7 @@ namespace {
 
 absl::Status ToStatus(const TemplateError& error) {
   std::string message = error.line > 0 ? absl::StrCat("chat template, line ", error.line, ": ") : "chat template: ";
-  absl::StrAppend(&message, error.message);
+  absl::StrAppend(&message, base::CutMessage(error.message));
   if (error.kind == TemplateError::Kind::kLimit) return absl::ResourceExhaustedError(message);
   return absl::InvalidArgumentError(message);
 }

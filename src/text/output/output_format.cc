@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "base/printable.h"
 #include "text/output/output_pattern.h"
 
 namespace ingot::text {
@@ -61,7 +62,7 @@ absl::StatusOr<const OutputFormat*> FindOutputFormat(std::string_view name) {
     if (format->name() == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return format.get();
   }
   return absl::NotFoundError(
-      absl::StrCat("no output format '", base::View(name), "'; known: ", absl::StrJoin(OutputFormatNames(), ", ")));
+      absl::StrCat("no output format '", base::Shown(name), "'; known: ", absl::StrJoin(OutputFormatNames(), ", ")));
 }
 
 std::vector<std::string> OutputFormatNames() {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "text/tokenizer/alphabet_tokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode/unicode.h"
@@ -22,7 +23,7 @@ namespace json = base::json;
 constexpr int64_t kControl = 3, kUserDefined = 4;  // values of tokenizer.ggml.token_type
 
 absl::Status Bad(const File& file, std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", base::View(what)));
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", base::CutMessage(what)));
 }
 
 // Patterns that the tokenizers themselves publish, by the names that llama.cpp gives them. GPT-2's is an empty text: the
@@ -333,8 +334,8 @@ absl::Status AddNamedTemplates(const File& file, std::map<std::string, std::stri
       return absl::ascii_isalnum(c) || c == '_' || c == '-';
     });
     if (!is_name) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path(), ": field '", key, "' has a name that is no file's: letters, digits, _ and - only"));
+      return absl::InvalidArgumentError(absl::StrCat(file.path(), ": field '", base::Shown(key),
+                                                     "' has a name that is no file's: letters, digits, _ and - only"));
     }
     INGOT_ASSIGN_OR_RETURN(const auto* text, file.Find<std::string>(key));
     files[absl::StrCat("additional_chat_templates/", name, ".jinja")] = *text;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/printable.h"
 #include "text/tokenizer/alphabet_tokenizer.h"
 #include "text/unicode/unicode.h"
 
@@ -381,11 +382,11 @@ std::string TypeOf(const json::value& component) {
 bool IsNullOrMissing(const json::value* value) { return value == nullptr || value->is_null(); }
 
 absl::Status UnsupportedComponent(std::string_view component) {
-  return absl::UnimplementedError(absl::StrCat("tokenizer.json: ", base::View(component), " is not supported"));
+  return absl::UnimplementedError(absl::StrCat("tokenizer.json: ", base::Shown(component), " is not supported"));
 }
 
 absl::Status MalformedComponent(std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: ", base::View(what)));
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: ", base::CutMessage(what)));
 }
 
 }  // namespace ingot::text

@@ -57,6 +57,11 @@ def check_command_line(ingot):
         done = ingot.call(*words)
         check(done.returncode == 2 and all(name in done.stderr for name in named), f"{words}: {done}")
         check(len(done.stderr.strip().splitlines()) == 1, f"not one line: {done.stderr}")
+    word = "w" * 70_000
+    for words in ([word], ["train", "run.yaml", word], ["train", "run.yaml", "--" + word], ["config", "explain", word],
+                  ["serve", "folder", "--port", word], ["config", "check", "configs/smoke.yaml", "--set", word + "=1"]):
+        done = ingot.call(*words)
+        check(done.returncode == 2 and 0 < len(done.stderr) <= 1_100, f"{words[0][:20]}: {done.stderr[:2_000]}")
     done = ingot.call("--version")
     check(done.returncode == 0 and done.stdout.startswith("ingot "), f"--version: {done}")
     done = ingot.call("config", "check", "configs/smoke.yaml", "run.seed=77", "--set", "run.name=bare", "http.port=1234")

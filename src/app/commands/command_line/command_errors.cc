@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
 
 // The name that `word` may stand for; empty = none is near. REQUIRES: names are not empty.
-std::string Nearest(const std::string& word, const std::vector<std::string>& names) {
+std::string Nearest(const std::string& asked, const std::vector<std::string>& names) {
+  const std::string word = asked.substr(0, base::kMostShown);  // the time grows with its size
   const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return base::EditDistance(word, a) < base::EditDistance(word, b);
   });
@@ -20,7 +22,7 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& nam
 
 // "unknown KIND 'WORD'; the nearest is 'NAME'", or without a name if `nearest` is empty.
 std::string Unknown(const std::string& kind, const std::string& word, const std::string& nearest) {
-  const std::string unknown = "unknown " + kind + " '" + word + "'";
+  const std::string unknown = "unknown " + kind + " '" + base::Shown(word) + "'";
   return nearest.empty() ? unknown : unknown + "; the nearest is '" + nearest + "'";
 }
 
@@ -53,7 +55,7 @@ std::string DescribeUnknown(const CLI::App& parser) {
       return Unknown("option", name, nearest) + (nearest.empty() ? keys : "");
     }
     if (!commands.empty()) return Unknown("command", word, Nearest(word, commands));
-    return "'" + word + "' is an extra argument";
+    return "'" + base::Shown(word) + "' is an extra argument";
   }
   return "";
 }
@@ -70,7 +72,7 @@ std::string DescribeError(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::App* part = &parser; part != nullptr && fault.empty(); part = part->get_parent()) {
     fault = DescribeUnknown(*part);
   }
-  if (fault.empty()) fault = error.what();
+  if (fault.empty()) fault = base::CutMessage(error.what());
   std::replace(fault.begin(), fault.end(), '\n', ' ');
   return "ingot" + path + ": " + fault + "; see `ingot" + path + " --help`";
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/dialects/dialects.h"
@@ -227,7 +228,7 @@ object ModelObject(const ServedModel& model) {
 
 Dialect::Error GoogleError(const absl::Status& status) {
   const int http = HttpStatusOf(status);
-  std::string message(status.message());
+  std::string message = base::CutMessage({status.message().data(), status.message().size()});
   const std::string code = ErrorCodeOf(status), param = ErrorParamOf(status);
   // Clients look for these words to know that they must compact.
   if (code == kContextLengthExceeded) {

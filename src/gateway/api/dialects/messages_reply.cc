@@ -1,6 +1,7 @@
 // The replies of POST /v1/messages.
 #include <utility>
 
+#include "base/printable.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/conversation_builder.h"
 #include "gateway/api/dialects/dialects.h"
@@ -182,7 +183,7 @@ Dialect::Error AnthropicError(const absl::Status& status) {
   Dialect::Error error;
   error.http = HttpStatusOf(status);
   if (error.http == 503) error.http = 529;
-  std::string message(status.message());
+  std::string message = base::CutMessage({status.message().data(), status.message().size()});
   // Clients look for these words to know that they must compact.
   if (ErrorCodeOf(status) == kContextLengthExceeded) message = "prompt is too long: " + message;
   object inner{{"type", ErrorType(error.http)}, {"message", std::move(message)}};

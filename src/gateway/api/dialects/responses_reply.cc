@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/printable.h"
 #include "gateway/api/api_error.h"
 #include "gateway/api/client_tools.h"
 #include "gateway/api/conversation_builder.h"
@@ -92,7 +93,7 @@ class ResponsesRenderer final : public Renderer {
     object error{{"code", !code.empty()                 ? code
                           : HttpStatusOf(status) == 429 ? "rate_limit_exceeded"
                                                         : "server_error"},
-                 {"message", std::string(status.message())}};
+                 {"message", base::CutMessage({status.message().data(), status.message().size()})}};
     constexpr char kFailed[] = "response.failed";
     return WireEvent{kFailed, EventText(kFailed, Response("failed", {{"error", std::move(error)}})), {}}.Sse();
   }
