@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/run/model_options.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/written_files.h"
@@ -13,10 +14,7 @@ namespace ingot::app {
 namespace {
 
 constexpr char kInfoFile[] = "ingot.json";
-constexpr char kAuto[] = "auto";
 constexpr char kBuiltin[] = "hermes";  // for a folder without a format
-constexpr char kTemplate[] = "template";
-constexpr char kTemplatePrefix[] = "template:";
 
 // Every delimiter of every built-in format, so a byte-level model can change its format and keep its vocabulary.
 std::vector<std::string> ByteTokenizerSpecials() {
@@ -36,7 +34,9 @@ std::string InfoJson(const std::string& chat_format) {
 }
 
 // Whether `name` is "template" or "template:NAME": the folder's own template, with the output format NAME.
-bool NamesTemplate(const std::string& name) { return name == kTemplate || name.starts_with(kTemplatePrefix); }
+bool NamesTemplate(const std::string& name) {
+  return name == kTemplateFormat || name.starts_with(kTemplateFormatPrefix);
+}
 
 // The ids at which an engine stops for this model.
 absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::st
     INGOT_ASSIGN_OR_RETURN(const std::vector<int32_t> ends, ModelEnds(model_dir));
     return text::MakeChatFormat(name, std::move(tokenizer), ends);
   }
-  const std::string output = name == kTemplate ? "" : name.substr(std::string(kTemplatePrefix).size());
+  const std::string output = name == kTemplateFormat ? "" : name.substr(std::string(kTemplateFormatPrefix).size());
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output, chat_template);
 }
 
@@ -98,7 +98,7 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
     const auto own = text::ChatTemplate::Load(model_dir);
     if (absl::IsNotFound(own.status())) return std::string(kBuiltin);
     INGOT_RETURN_IF_ERROR(own.status());
-    return std::string(kTemplate);
+    return std::string(kTemplateFormat);
   }
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path));
   absl::StatusOr<base::json::value> info = base::ParseJson(text);
@@ -122,7 +122,7 @@ absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format) {
   TextParts parts;
   const std::vector<std::string> specials = ByteTokenizerSpecials();
   parts.tokenizer = text::MakeByteTokenizer(specials);
-  const std::string name = chat_format == kAuto ? kBuiltin : chat_format;
+  const std::string name = chat_format == kAutoFormat ? kBuiltin : chat_format;
   INGOT_ASSIGN_OR_RETURN(parts.format, text::MakeChatFormat(name, parts.tokenizer));
   parts.files = {{"tokenizer.json", text::ByteTokenizerJson(specials)}, {kInfoFile, InfoJson(name)}};
   return parts;
@@ -138,15 +138,15 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   }
   INGOT_ASSIGN_OR_RETURN(parts.tokenizer, std::move(tokenizer));
   std::string name = chat_format;
-  const bool is_auto = name.empty() || name == kAuto;
+  const bool is_auto = name.empty() || name == kAutoFormat;
   if (is_auto && chat_template.empty()) {
     INGOT_ASSIGN_OR_RETURN(name, FormatNamedBy(model_dir));
   } else if (is_auto) {
-    name = kTemplate;
+    name = kTemplateFormat;
   } else if (!chat_template.empty() && !NamesTemplate(name)) {
     return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which reads no template, but ",
                                                    chat_template, " is given as the chat template: set the format to ",
-                                                   kTemplate, " or ", kAuto, ", or leave the file out"));
+                                                   kTemplateFormat, " or ", kAutoFormat, ", or leave the file out"));
   }
   auto format = MakeFormat(name, model_dir, parts.tokenizer, chat_template);
   if (!format.ok() && !chat_template.empty()) return base::Annotate(format.status(), "the chat template");

@@ -1,8 +1,31 @@
 #include "app/run/model_options.h"
 
+#include <string_view>
+
+#include "absl/strings/str_join.h"
 #include "base/config.h"
+#include "text/output/format_spec.h"
+#include "text/output/output_format.h"
 
 namespace ingot::app {
+namespace {
+
+// What a chat format must be; empty = `name` is one. Configurations of earlier versions have "" for auto.
+std::string DemandOfChatFormat(const std::string& name) {
+  if (name.empty() || name == kAutoFormat || name == kTemplateFormat) return "";
+  const bool names_output = name.starts_with(kTemplateFormatPrefix);
+  if (names_output && text::FindOutputFormat(name.substr(std::string_view(kTemplateFormatPrefix).size())).ok())
+    return "";
+  std::string wanted = kAutoFormat;
+  for (const text::FormatSpec& format : text::BuiltinFormats()) {
+    if (format.name == name) return "";
+    absl::StrAppend(&wanted, ", ", format.name);
+  }
+  return absl::StrCat(wanted, ", ", kTemplateFormat, ", or ", kTemplateFormatPrefix, "NAME, where NAME is ",
+                      absl::StrJoin(text::OutputFormatNames(), ", "));
+}
+
+}  // namespace
 
 void Bind(base::Schema& schema, ModelOptions& o) {
   schema.Field("path", &o.path, "Hugging Face model folder to start from; empty: random weights at the shape below");
@@ -11,7 +34,8 @@ void Bind(base::Schema& schema, ModelOptions& o) {
   schema.Field("chat_format", &o.chat_format,
                "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
                "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
-               "says, otherwise its template, otherwise hermes");
+               "says, otherwise its template, otherwise hermes",
+               DemandOfChatFormat);
   schema.Field(
       "chat_template", &o.chat_template,
       "Jinja file whose template replaces the templates of model.path's folder, and is saved with every checkpoint; "
@@ -49,6 +73,13 @@ absl::Status ModelOptions::Validate() const {
   if (heads % kv_heads != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.kv_heads ", kv_heads, " does not divide model.heads ", heads));
+  }
+  const bool needs_folder = chat_format == kTemplateFormat || chat_format.starts_with(kTemplateFormatPrefix);
+  if (needs_folder && path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model.chat_format is ", chat_format,
+                                                   ", but model.path is not set: name the folder whose template is "
+                                                   "used, or set model.chat_format to ",
+                                                   kAutoFormat));
   }
   if (!chat_template.empty() && path.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("model.chat_template is ", chat_template,

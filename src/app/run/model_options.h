@@ -13,10 +13,16 @@ class Schema;
 
 namespace ingot::app {
 
+// Values of model.chat_format, besides the names of built-in formats: what the folder says; its own template, whose
+// output format is found by itself or named.
+inline constexpr char kAutoFormat[] = "auto";
+inline constexpr char kTemplateFormat[] = "template";
+inline constexpr char kTemplateFormatPrefix[] = "template:";
+
 struct ModelOptions {
   std::string path;
   std::string tokenizer = "bytes";
-  std::string chat_format = "auto";  // text_parts.h
+  std::string chat_format = kAutoFormat;  // text_parts.h
   std::string chat_template;
   // Shape of random weights (a qwen3 model); the vocabulary is the tokenizer's.
   int64_t hidden_size = 128;

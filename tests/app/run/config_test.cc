@@ -12,6 +12,7 @@
 namespace ingot::app {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -92,6 +93,25 @@ TEST(RunConfig, MetricsOverTcpNeedAnAdminKey) {
   for (const char* wrong : {"metrics.port=-1", "metrics.port=65536", "metrics.max_labels=0"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(Load(kAgents, {wrong, "gateway.admin_key_file=key"}).status())) << wrong;
   }
+}
+
+TEST(RunConfig, AChatFormatIsRejectedAtItsLineWithTheChoices) {
+  const auto said = [](const std::string& format) {
+    return std::string(Load(absl::StrCat(kAgents, "model:\n  chat_format: ", format, "\n")).status().message());
+  };
+  const std::string message = said("hermess");
+  EXPECT_THAT(message,
+              ContainsRegex(".yaml:7: model.chat_format is 'hermess': it must be auto, hermes, compact, template, or "
+                            "template:NAME, where NAME is plain, "));
+  EXPECT_THAT(said("template:qwen9"), HasSubstr(":7: model.chat_format is 'template:qwen9': it must be auto"));
+  EXPECT_LE(said(std::string(70'000, 'w')).size(), 1000u);
+  EXPECT_THAT(said("template"), HasSubstr("model.chat_format is template, but model.path is not set"));
+  for (const char* format : {"auto", "hermes", "compact", "''"})
+    EXPECT_TRUE(Load(absl::StrCat(kAgents, "model:\n  chat_format: ", format, "\n")).ok()) << format << said(format);
+  for (const char* format : {"template", "template:hermes", "template:qwen3"})
+    EXPECT_TRUE(Load(absl::StrCat(kAgents, "model: {path: folder, chat_format: '", format, "'}\n")).ok()) << format;
+  EXPECT_THAT(std::string(Load(kAgents, {"model.chat_format=x"}).status().message()),
+              HasSubstr("--set model.chat_format is 'x': it must be auto"));
 }
 
 TEST(RunConfig, TheSchedulerGetsKeepSteps) {
