@@ -72,8 +72,9 @@ void Bind(base::Schema& schema, SchedulerOptions& o) {
                base::InRange(0, kMostSeconds));
   schema.Field("give_up_unstarted", &o.give_up_unstarted,
                "episodes in a row that fail in set-up (no sandbox, set-up, task, verifier, or no agent called the "
-               "model), before any finishes, after which the run ends with the last reason; at least 3 for each of "
-               "agents.concurrency; 0: never; no effect on outside agents",
+               "model) after which the run ends with the last reason; once an episode has finished, they must also "
+               "fail for scheduler.give_up_s; at least 3 for each of agents.concurrency; 0: never; no effect on "
+               "outside agents",
                base::InRange(0, kMostGroups));
   schema.Field("give_up_equal", &o.give_up_equal,
                "groups dropped in a row for equal rewards after which the run ends; 0: never; no effect with "

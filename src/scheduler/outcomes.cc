@@ -52,7 +52,7 @@ absl::StatusOr<bool> Outcomes::WriteEvalResults(JournaledRun& run) {
   while (const auto done = run.evals().NextResult()) {
     // An evaluation whose agents never started says nothing about the policy: its result is not journalled.
     if (const auto status = run.evals().Status(done->version());
-        status.ok() && status->failed() == status->total() && !run.halt().CheckUnstarted(/*all_failed=*/true).ok()) {
+        status.ok() && status->failed() == status->total() && !run.CheckUnstarted(/*all_failed=*/true).ok()) {
       break;
     }
     v1::JournalRecord record;

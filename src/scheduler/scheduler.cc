@@ -199,7 +199,7 @@ absl::Status Scheduler::ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& requ
   if (changed || first) {
     metrics_.CountEpisode(request.state());
     if (!request.cause().empty()) metrics_.CountFailure(request.cause());
-    run_.halt().EpisodeEnded(request);
+    run_.halt().EpisodeEnded(request, clock_.Now());
   }
   return DecideOutcomes();
 }
@@ -300,7 +300,7 @@ absl::StatusOr<v1::EvalStatusResponse> Scheduler::EvalStatus(int64_t version) {
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   INGOT_ASSIGN_OR_RETURN(v1::EvalStatusResponse status, run_.evals().Status(version));
-  if (!status.done()) INGOT_RETURN_IF_ERROR(run_.halt().CheckUnstarted(status.failed() == status.total()));
+  if (!status.done()) INGOT_RETURN_IF_ERROR(run_.CheckUnstarted(status.failed() == status.total()));
   return status;
 }
 

@@ -64,16 +64,42 @@ TEST(HaltRules, DroppedGroupsDoNotEndARunThatTrainsThem) {
 
 TEST(HaltRules, EpisodesThatNeverStartedEndARunInWhichNoneFinished) {
   HaltRules rules({.give_up_unstarted = 2}, 0);
-  rules.EpisodeEnded(End(v1::EPISODE_INFRASTRUCTURE_FAILED));
-  EXPECT_TRUE(rules.CheckUnstarted(false).ok());
-  EXPECT_FALSE(rules.CheckUnstarted(true).ok());
-  rules.EpisodeEnded(End(v1::EPISODE_FAILED));  // its agent made a call
-  EXPECT_TRUE(rules.CheckUnstarted(true).ok());
-  for (int i = 0; i < 2; ++i) rules.EpisodeEnded(End(v1::EPISODE_FAILED, /*before_first_call=*/true));
-  EXPECT_NE(MessageOf(rules.CheckUnstarted(false)).find("the last failure: no image"), std::string::npos);
+  rules.EpisodeEnded(End(v1::EPISODE_INFRASTRUCTURE_FAILED), seconds(0));
+  EXPECT_TRUE(rules.CheckUnstarted(false, seconds(0)).ok());
+  EXPECT_FALSE(rules.CheckUnstarted(true, seconds(0)).ok());
+  rules.EpisodeEnded(End(v1::EPISODE_FAILED), seconds(0));  // its agent made a call
+  EXPECT_TRUE(rules.CheckUnstarted(true, seconds(0)).ok());
+  for (int i = 0; i < 2; ++i) rules.EpisodeEnded(End(v1::EPISODE_FAILED, /*before_first_call=*/true), seconds(0));
+  EXPECT_NE(MessageOf(rules.CheckUnstarted(false, seconds(0))).find("the last failure: no image"), std::string::npos);
   EXPECT_FALSE(rules.CheckGroups(Policy(), 1, seconds(0)).ok());
-  rules.EpisodeEnded(End(v1::EPISODE_FINISHED));
-  EXPECT_TRUE(rules.CheckUnstarted(true).ok());
+  rules.EpisodeEnded(End(v1::EPISODE_FINISHED), seconds(0));
+  EXPECT_TRUE(rules.CheckUnstarted(true, seconds(0)).ok());
+}
+
+// A server that every set-up needs may restart, or stay away.
+TEST(HaltRules, AfterAFinishedEpisodeSetUpsMustFailForTheWholeTime) {
+  HaltRules rules({.give_up_seconds = 100, .give_up_unstarted = 2}, 0);
+  const auto fail = [&rules](int64_t at) { rules.EpisodeEnded(End(v1::EPISODE_INFRASTRUCTURE_FAILED), seconds(at)); };
+  fail(0);
+  rules.EpisodeEnded(End(v1::EPISODE_FINISHED), seconds(1));
+  fail(10);
+  EXPECT_TRUE(rules.CheckUnstarted(true, seconds(500)).ok()) << "one is not enough";
+  rules.EpisodeEnded(End(v1::EPISODE_FINISHED), seconds(20));
+  fail(30);
+  fail(40);
+  EXPECT_TRUE(rules.CheckGroups(Policy(), 1, seconds(129)).ok()) << "it may come back";
+  const std::string message = MessageOf(rules.CheckGroups(Policy(), 1, seconds(130)));
+  EXPECT_NE(message.find("in 100 s, 2 episodes in a row"), std::string::npos) << message;
+  EXPECT_NE(message.find("start the run again: no image"), std::string::npos) << message;
+  rules.EpisodeEnded(End(v1::EPISODE_FINISHED), seconds(131));
+  EXPECT_TRUE(rules.CheckGroups(Policy(), 1, seconds(999)).ok());
+}
+
+TEST(HaltRules, WithoutATimeAFinishedEpisodeKeepsTheRun) {
+  HaltRules rules({.give_up_seconds = 0, .give_up_unstarted = 1}, 0);
+  rules.EpisodeEnded(End(v1::EPISODE_FINISHED), seconds(0));
+  rules.EpisodeEnded(End(v1::EPISODE_INFRASTRUCTURE_FAILED), seconds(1));
+  EXPECT_TRUE(rules.CheckGroups(Policy(), 1, seconds(100'000)).ok());
 }
 
 TEST(HaltRules, ATermThatJudgesAgainStartsFromZero) {

@@ -485,6 +485,23 @@ TEST_F(UnstartedTest, ARunIsNotGivenUpForStopsNorAfterAnEpisodeFinished) {
   EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
 }
 
+// An outside server that every set-up asks stays away.
+TEST_F(UnstartedTest, ARunThatFinishedAnEpisodeIsGivenUpOnceSetUpsFailForTheWholeTime) {
+  options_.give_up_unstarted = 2;
+  options_.give_up_seconds = 100;
+  options_.max_infrastructure_failures = 100;
+  Start();
+  End(v1::EPISODE_FINISHED, true, false);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
+    End(v1::EPISODE_FAILED, true, true);
+    clock_.Advance(seconds(40));
+  }
+  const absl::Status given_up = Asked();
+  EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(given_up.message()), HasSubstr("start the run again: setup: no disk"));
+}
+
 TEST_F(SchedulerTest, ARewardThatIsNoNumberIsAFailedAttempt) {
   Start();
   End(MustAdmit(), v1::EPISODE_FINISHED, std::nan(""));

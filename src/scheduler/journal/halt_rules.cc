@@ -31,8 +31,11 @@ void HaltRules::RunStartedAgain() {
   if (MostEqual() > 0) equal_.groups %= MostEqual();
 }
 
-void HaltRules::EpisodeEnded(const v1::ReportEpisodeEndRequest& ended) {
-  if (ended.state() == v1::EPISODE_FINISHED) ++finished_episodes_;
+void HaltRules::EpisodeEnded(const v1::ReportEpisodeEndRequest& ended, std::chrono::nanoseconds now) {
+  if (ended.state() == v1::EPISODE_FINISHED) {
+    ++finished_episodes_;
+    unstarted_ = 0;
+  }
   if (ended.state() == v1::EPISODE_FORKED) unstarted_ = 0;  // its agent got as far as its fork
   const bool of_setup = ended.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;
   if (ended.state() != v1::EPISODE_FAILED && !of_setup) return;
@@ -40,7 +43,7 @@ void HaltRules::EpisodeEnded(const v1::ReportEpisodeEndRequest& ended) {
     unstarted_ = 0;
     return;
   }
-  ++unstarted_;
+  if (unstarted_++ == 0) unstarted_since_ = now;
   last_unstarted_ = ended.detail();
 }
 
@@ -55,7 +58,7 @@ void HaltRules::TermsAsked(const std::vector<std::string>& judged, const std::st
 
 absl::Status HaltRules::CheckGroups(const WindowedFifo& policy, int64_t tasks_left,
                                     std::chrono::nanoseconds now) const {
-  INGOT_RETURN_IF_ERROR(CheckUnstarted(/*all_failed=*/false));
+  INGOT_RETURN_IF_ERROR(CheckUnstarted(/*all_failed=*/false, now));
   INGOT_RETURN_IF_ERROR(CheckFailed(policy, now));
   INGOT_RETURN_IF_ERROR(CheckEqual(policy));
   return CheckTasksLeft(policy, tasks_left);
@@ -92,14 +95,27 @@ absl::Status HaltRules::CheckTasksLeft(const WindowedFifo& policy, int64_t tasks
                    " needs; set scheduler.total_steps to what the tasks allow, minus dropped groups, or add tasks"));
 }
 
-absl::Status HaltRules::CheckUnstarted(bool all_failed) const {
-  if (options_.give_up_unstarted <= 0 || finished_episodes_ > 0 || unstarted_ == 0) return absl::OkStatus();
+absl::Status HaltRules::CheckUnstarted(bool all_failed, std::chrono::nanoseconds now) const {
+  if (options_.give_up_unstarted <= 0 || unstarted_ == 0) return absl::OkStatus();
+  if (finished_episodes_ > 0) return CheckUnstartedAgain(now);
   if (!all_failed && unstarted_ < options_.give_up_unstarted) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the run is given up: ", unstarted_,
       " episodes in a row have failed in their set-up, and none has finished (scheduler.give_up_unstarted); fix "
       "agents.recipes or the machine; the last failure: ",
       last_unstarted_));
+}
+
+// The recipe works, so what fails may come back: a server that restarts must not end the run.
+absl::Status HaltRules::CheckUnstartedAgain(std::chrono::nanoseconds now) const {
+  const double seconds = std::chrono::duration<double>(now - unstarted_since_).count();
+  if (unstarted_ < options_.give_up_unstarted || options_.give_up_seconds <= 0 || seconds < options_.give_up_seconds)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the run is given up: in ", static_cast<int64_t>(seconds), " s, ", unstarted_,
+                   " episodes in a row have failed in their set-up, and none has finished (scheduler.give_up_s, "
+                   "scheduler.give_up_unstarted); fix what the last failure names, and start the run again: ",
+                   last_unstarted_));
 }
 
 absl::Status HaltRules::CheckTerms() const {

@@ -5,7 +5,8 @@
 //   failed        more than B groups failed and none finished for give_up_seconds             CheckGroups
 //   equal         give_up_equal groups in a row were dropped for equal rewards                CheckGroups
 //   used up       every task was used once, and the groups that remain make no batch          CheckGroups
-//   unstarted     give_up_unstarted episodes in a row failed in their set-up, none finished   CheckUnstarted, and above
+//   unstarted     give_up_unstarted episodes in a row failed in their set-up; once one has     CheckUnstarted, and above
+//                 finished, they must also have failed for give_up_seconds
 //   failed term   give_up_groups groups in a row failed because of one reward term            CheckTerms
 //
 // Counts of groups follow the journal, live and replayed, so they survive a restart. Episodes and terms are counted
@@ -45,7 +46,7 @@ class HaltRules {
   // ---- Episodes and reward terms
   // An episode was reported as ended. A failure is of the set-up if its runner says so, or if no agent has got as far
   // as a call.
-  void EpisodeEnded(const v1::ReportEpisodeEndRequest& ended);
+  void EpisodeEnded(const v1::ReportEpisodeEndRequest& ended, std::chrono::nanoseconds now);
   // A group has its outcome: `judged` are the terms that judged it. `failed`: the term that failed it, with the
   // failure; empty = none.
   void TermsAsked(const std::vector<std::string>& judged, const std::string& failed, const std::string& failure);
@@ -53,8 +54,8 @@ class HaltRules {
   // ---- Checks
   // For a batch that is not ready. `tasks_left`: that no group had, if a task may be used once only.
   absl::Status CheckGroups(const WindowedFifo& policy, int64_t tasks_left, std::chrono::nanoseconds now) const;
-  // `all_failed`: no more episodes will come, so one failure is enough.
-  absl::Status CheckUnstarted(bool all_failed) const;
+  // `all_failed`: no more episodes will come, so one failure is enough if none has finished.
+  absl::Status CheckUnstarted(bool all_failed, std::chrono::nanoseconds now) const;
   absl::Status CheckTerms() const;
   // Warns once, at a quarter of the groups that end the run. Called after each live drop.
   void WarnOfEqual() const;
@@ -63,6 +64,7 @@ class HaltRules {
   const std::string& last_failure() const { return last_failure_; }  // of a group; empty = none has failed
 
  private:
+  absl::Status CheckUnstartedAgain(std::chrono::nanoseconds now) const;
   absl::Status CheckFailed(const WindowedFifo& policy, std::chrono::nanoseconds now) const;
   absl::Status CheckEqual(const WindowedFifo& policy) const;
   absl::Status CheckTasksLeft(const WindowedFifo& policy, int64_t tasks_left) const;
@@ -83,8 +85,9 @@ class HaltRules {
     int64_t last = -1;         // id of the last of them
   };
   EqualGroups equal_;
-  // Episodes in a row that failed in their set-up, and the last reason. Ignored once an episode has finished.
+  // Episodes in a row that failed in their set-up, since one finished; the time of the first, and the last reason.
   int64_t unstarted_ = 0;
+  std::chrono::nanoseconds unstarted_since_{0};
   std::string last_unstarted_;
   int64_t finished_episodes_ = 0;
   // Reward terms that judged nothing in the last groups they were asked about.

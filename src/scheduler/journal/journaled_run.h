@@ -73,6 +73,7 @@ class JournaledRun {
   // FAILED_PRECONDITION: the checkpoint contains batches that were never made.
   absl::Status CheckCheckpoint(int64_t step) const;
   // FAILED_PRECONDITION: the rules end the run, of which the next batch is not ready.
+  absl::Status CheckUnstarted(bool all_failed) const { return halt_.CheckUnstarted(all_failed, clock_.Now()); }
   absl::Status CheckGroups() const { return halt_.CheckGroups(policy_, sampler_.left(), clock_.Now()); }
 
   const WindowedFifo& policy() const { return policy_; }
