@@ -70,7 +70,7 @@ absl::StatusOr<object> RunCases(const Batch& batch, SteadyClock::time_point end,
     INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
     INGOT_RETURN_IF_ERROR(outcome.status());
     const bool is_cut = outcome->ending == sandbox::Ending::kTimedOut && left < batch.limits.wall_time;
-    results.push_back(CaseOf(*outcome, is_cut ? "total_timeout" : EndingOf(*outcome)));
+    results.push_back(CaseOf(*outcome, is_cut ? "total_timeout" : EndingOf(outcome->ending, outcome->memory_kills)));
   }
   return object{{"cases", std::move(results)}};
 }

@@ -27,6 +27,8 @@ std::string Died(const ProcessEnd& end) {
       return end.why;
     case sandbox::Ending::kTimedOut:
       return "the cell did not stop at its time limit: the interpreter was ended, and its state is lost";
+    case sandbox::Ending::kMemoryFull:
+      return "the sandbox's memory was used up: the interpreter was killed, and its state is lost";
     case sandbox::Ending::kSignalled:
       return absl::StrCat("signal ", end.signal, " ended the interpreter, and its state is lost");
     default:

@@ -52,12 +52,14 @@ class Chunk {
 };
 
 struct ProcessEnd {
-  sandbox::Ending ending = sandbox::Ending::kExited;  // kCancelled: the session ended first
-  int exit_code = -1;                                 // kExited
-  int signal = 0;                                     // kSignalled
+  // kCancelled: the session ended first. kMemoryFull: the kernel killed the program for its sandbox's memory.
+  sandbox::Ending ending = sandbox::Ending::kExited;
+  int exit_code = -1;  // kExited
+  int signal = 0;      // kSignalled, kMemoryFull
   std::chrono::nanoseconds wall{0}, cpu{0};
   int64_t max_rss_bytes = 0;
-  std::string why = {};  // kCancelled: why the session ended
+  int64_t memory_kills = 0;  // in the sandbox while the program ran: its own processes, or those of another program
+  std::string why = {};      // kCancelled: why the session ended
 };
 
 // The output of one process from one moment on. Dropping it ends the subscription.
@@ -104,6 +106,7 @@ class Process {
   const Program program_;
   uint32_t pid_ = 0;                                 // set before the process is given out
   std::chrono::steady_clock::time_point started_{};  // the same
+  int64_t memory_kills_before_ = 0;                  // in the sandbox; the same
   mutable base::Mutex mu_;
   std::vector<std::weak_ptr<Subscription>> subscribers_ ABSL_GUARDED_BY(mu_);
   std::optional<ProcessEnd> end_ ABSL_GUARDED_BY(mu_);

@@ -172,7 +172,7 @@ ProgramWords OwnProgramWords() {
                 std::string events;
                 if (const std::string rest = texts->out.Flush(); !rest.empty()) events += Event({{"stdout", rest}});
                 if (const std::string rest = texts->err.Flush(); !rest.empty()) events += Event({{"stderr", rest}});
-                object json = {{"ending", std::string(EndingName(end.ending))},
+                object json = {{"ending", std::string(EndingOf(end.ending, end.memory_kills))},
                                {"exit_code", end.exit_code},
                                {"signal", end.signal},
                                {"wall_s", Seconds(end.wall)},

@@ -139,9 +139,9 @@ std::string_view EndingName(sandbox::Ending ending) {
   return "exited";
 }
 
-std::string_view EndingOf(const sandbox::Outcome& outcome) {
-  const bool lost_one = outcome.ending == sandbox::Ending::kExited && outcome.memory_kills > 0;
-  return EndingName(lost_one ? sandbox::Ending::kMemoryFull : outcome.ending);
+std::string_view EndingOf(sandbox::Ending ending, int64_t memory_kills) {
+  const bool lost_one = ending == sandbox::Ending::kExited && memory_kills > 0;
+  return EndingName(lost_one ? sandbox::Ending::kMemoryFull : ending);
 }
 
 object CaseOf(const sandbox::Outcome& outcome, std::string_view ending) {

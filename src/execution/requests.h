@@ -34,7 +34,8 @@ absl::StatusOr<std::string> ImageOf(const base::json::value& request);
 
 std::string_view EndingName(sandbox::Ending ending);
 // The ending of a program in a sandbox: "memory_full" also if the kernel killed another of its processes than the first.
-std::string_view EndingOf(const sandbox::Outcome& outcome);
+// `memory_kills`: as in sandbox::Outcome.
+std::string_view EndingOf(sandbox::Ending ending, int64_t memory_kills);
 // {"stdout", "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}
 base::json::object CaseOf(const sandbox::Outcome& outcome, std::string_view ending);
 

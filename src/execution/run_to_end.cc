@@ -73,6 +73,7 @@ absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, con
   outcome.wall = end->wall;
   outcome.cpu = end->cpu;
   outcome.max_rss_bytes = end->max_rss_bytes;
+  outcome.memory_kills = end->memory_kills;
   return outcome;
 }
 

@@ -52,7 +52,10 @@ absl::Status Session::Begin(std::unique_ptr<sandbox::Sandbox> sandbox) {
           {"TMPDIR", sandbox->tmp()},
           {"LANG", "C.UTF-8"}};
   for (const auto& [name, value] : options_.env) env_[name] = value;
-  sandbox_ = std::move(sandbox);
+  {
+    base::MutexLock lock(mu_);
+    sandbox_ = std::move(sandbox);
+  }
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return sandbox::ErrnoStatus(errno, "cannot make the sockets of a session");
@@ -98,6 +101,7 @@ absl::StatusOr<Session::StartedProgram> Session::Start(Program program, std::fun
           absl::StrCat("the session already runs ", options_.processes, " programs: end one first"));
     id = next_id_++;
     starting.process = started.process = std::make_shared<Process>(id, std::move(program));
+    started.process->memory_kills_before_ = MemoryKills();
     if (news != nullptr) started.subscription = started.process->Subscribe(std::move(news));
     INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kStart, id, flags, payload));
     processes_[id] = started.process;
@@ -164,6 +168,8 @@ std::shared_ptr<Process> Session::Find(uint32_t id) const {
   const auto found = processes_.find(id);
   return found == processes_.end() ? nullptr : found->second;
 }
+
+int64_t Session::MemoryKills() const { return sandbox_ == nullptr ? 0 : sandbox_->MemoryKills(); }
 
 std::shared_ptr<Process> Session::FindPid(uint32_t pid) const {
   for (const auto& process : Processes()) {

@@ -125,12 +125,12 @@ class Session : public std::enable_shared_from_this<Session> {
   void FinishAll(const std::string& why);
 
   std::shared_ptr<Process> Find(uint32_t id) const;
+  int64_t MemoryKills() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   SessionOptions options_;
   std::map<std::string, std::string> env_;
-  std::unique_ptr<sandbox::Sandbox> sandbox_;  // of the keeper thread
-  sandbox::Fd link_;                           // of the loop thread
-  sandbox::Fd far_link_;                       // the guest agent's end; of the keeper thread
+  sandbox::Fd link_;      // of the loop thread
+  sandbox::Fd far_link_;  // the guest agent's end; of the keeper thread
   sandbox::Cancellation cancel_;
   std::string incoming_;    // of the loop thread
   bool is_broken_ = false;  // of the loop thread: it ignores frames from here on
@@ -138,6 +138,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
+  // The keeper thread runs it without the lock. Null once it is going.
+  std::unique_ptr<sandbox::Sandbox> sandbox_ ABSL_GUARDED_BY(mu_);
   uint32_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<uint32_t, Starting*> starting_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, std::shared_ptr<Process>> processes_ ABSL_GUARDED_BY(mu_);

@@ -97,7 +97,12 @@ std::string EndOfSandbox(const absl::StatusOr<sandbox::Outcome>& outcome) {
 void Session::RunKeeper() {
   RunGuestAgent();
   far_link_.Reset();  // the loop sees the end
-  sandbox_.reset();
+  std::unique_ptr<sandbox::Sandbox> gone;
+  {
+    base::MutexLock lock(mu_);
+    gone = std::move(sandbox_);
+  }
+  gone.reset();
   std::vector<std::function<void()>> calls;
   {
     base::MutexLock lock(mu_);
@@ -109,16 +114,21 @@ void Session::RunKeeper() {
 
 void Session::RunGuestAgent() {
   if (ProgramFile() < 0) return End("cannot make a file in memory for the guest agent of a session");
+  sandbox::Sandbox* sandbox = nullptr;
+  {
+    base::MutexLock lock(mu_);
+    sandbox = sandbox_.get();
+  }
   const sandbox::Command command{.argv = {"guest-agent"},
                                  .env = {},
-                                 .working_dir = sandbox_->work(),
+                                 .working_dir = sandbox->work(),
                                  .stdin_text = "",
                                  .program = ProgramFile(),
                                  .channel = far_link_.get()};
   sandbox::Limits limits;
   limits.wall_time = options_.lifetime;
   limits.term_grace = nanoseconds(0);
-  const auto outcome = sandbox_->Run(command, limits, &cancel_);
+  const auto outcome = sandbox->Run(command, limits, &cancel_);
   End(EndOfSandbox(outcome));
 }
 
@@ -240,13 +250,15 @@ bool Session::TakeEnd(const FrameHeader& header, std::string_view payload) {
     process = std::move(found->second);
     processes_.erase(found);
     if (process->timed_out_) end.ending = sandbox::Ending::kTimedOut;
+    end.memory_kills = std::max<int64_t>(0, MemoryKills() - process->memory_kills_before_);
   }
   const auto status = static_cast<int>(header.number);
   if (end.ending == sandbox::Ending::kTimedOut) {
     end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   } else if (WIFSIGNALED(status)) {
-    end.ending = sandbox::Ending::kSignalled;
     end.signal = WTERMSIG(status);
+    const bool was_killed = end.signal == SIGKILL && end.memory_kills > 0;
+    end.ending = was_killed ? sandbox::Ending::kMemoryFull : sandbox::Ending::kSignalled;
   } else {
     end.exit_code = WEXITSTATUS(status);
   }

@@ -300,11 +300,11 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
                  {.first = opened_.first, .uid = uid_ != nullptr ? std::optional(uid_->uid()) : std::nullopt});
   // The kernel enforces the total of a control group.
   MemoryWatch memory(group_.has_value() ? 0 : opened_.first, TotalsOf(options_, ground_.options).memory_bytes);
-  const int64_t kills = group_.has_value() ? group_->MemoryKills() : 0;
+  const int64_t kills = MemoryKills();
   LaunchFailure failure;
   auto outcome = RunInOpenSandbox(opened_.socket, start, command, limits, cancel, {&disk, &memory}, failure);
-  if (outcome.ok() && group_.has_value()) {
-    outcome->memory_kills = group_->MemoryKills() - kills;
+  if (outcome.ok()) {
+    outcome->memory_kills = MemoryKills() - kills;
     const bool was_killed = outcome->ending == Ending::kSignalled && outcome->signal == SIGKILL;
     if (was_killed && outcome->memory_kills > 0) outcome->ending = Ending::kMemoryFull;
   }

@@ -93,6 +93,7 @@ class LocalSandbox final : public Sandbox {
   absl::Status ClearBound(const std::string& folder, const std::string& inner) override;
   absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() override;
   absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) override;
+  int64_t MemoryKills() const override { return group_.has_value() ? group_->MemoryKills() : 0; }
   absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) override;
   absl::StatusOr<Fd> NewSocket() override;
   absl::StatusOr<std::string> KeepFolders(const std::string& name,

@@ -24,7 +24,8 @@
 //      link is followed there.
 //   5. A failure of the substrate itself is a Status, never an Outcome: the episode is tried again.
 //
-// Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, but for TakeSnapshot. Run blocks for at
+// Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, but for TakeSnapshot
+// and MemoryKills. Run blocks for at
 // most the command's time limit and grace, plus the moment that killed processes need to go away.
 #pragma once
 
@@ -209,6 +210,10 @@ class Sandbox {
   // sandbox's first process died). It is a sandbox fault (sandbox/sandbox_fault.h) if an earlier command can have
   // caused it. A command that ran has an Outcome, however it ended. `cancel` may be null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
+
+  // How often the kernel killed a process of the sandbox because its memory was used up; 0 if the kernel does not report
+  // it. Thread safe with Run.
+  virtual int64_t MemoryKills() const { return 0; }
 
   // Starts a command that runs until the next Run has ended. Its output counts as disk of the sandbox. Errors as for
   // Run.

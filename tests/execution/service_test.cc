@@ -244,6 +244,16 @@ TEST_F(OwnApiTest, AControlGroupHoldsTheMemoryOfABatch) {
                                    "processes": 8, "cpus": 0.05, "wall_s": 100}})"));
   EXPECT_EQ(least.at("stdout").get_string(), "up\n") << base::PrintJson(least);
   Open(R"({"limits": {"memory_bytes": 16777216, "processes": 8}})");
+
+  const std::string session = Open(R"({"limits": {"memory_bytes": 150000000}})");
+  const std::string children = R"json({"language": "python", "code":
+      "import os\nfor i in range(5):\n  if os.fork() == 0:\n    held = b'x' * (60 << 20)\n    os._exit(0)\nprint([os.wait()[1] for i in range(5)])",
+      "limits": {"wall_s": 100})json";
+  const value together = Case(Ask("POST", session + "/execute", children + "}"));
+  EXPECT_EQ(together.at("ending").get_string(), "memory_full") << base::PrintJson(together);
+  EXPECT_THAT(Begin("POST", session + "/execute", children + R"(, "stream": true})")->Bytes(),
+              HasSubstr(R"("ending":"memory_full")"));
+  EXPECT_EQ(Case(Ask("POST", session + "/execute", R"({"command": ["true"]})")).at("ending").get_string(), "exited");
 }
 
 TEST_F(OwnApiTest, ASessionKeepsFilesAndPrograms) {

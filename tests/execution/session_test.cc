@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
+#include "execution/passing_sandbox.h"
+#include "execution/requests.h"
 #include "execution/run_to_end.h"
 #include "execution/test_session.h"
 
@@ -24,6 +26,57 @@ std::vector<std::string> Fields(const FileAnswer& answer) {
   std::vector<std::string> fields = absl::StrSplit(answer.bytes, '\0');
   if (!fields.empty()) fields.pop_back();
   return fields;
+}
+
+// Sandboxes whose kernel has killed `kills` processes so far.
+class CountingSubstrate final : public sandbox::Substrate {
+ public:
+  CountingSubstrate(std::unique_ptr<sandbox::Substrate> inner, std::shared_ptr<std::atomic<int64_t>> kills)
+      : inner_(std::move(inner)), kills_(std::move(kills)) {}
+  const sandbox::ProbeResult& probe_result() const override { return inner_->probe_result(); }
+  const sandbox::SubstrateOptions& options() const override { return inner_->options(); }
+  absl::StatusOr<std::unique_ptr<sandbox::Sandbox>> Prepare(const sandbox::SandboxOptions& options) override {
+    INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Sandbox> sandbox, inner_->Prepare(options));
+    return std::make_unique<Counting>(std::move(sandbox), kills_);
+  }
+
+ private:
+  class Counting final : public PassingSandbox {
+   public:
+    Counting(std::unique_ptr<sandbox::Sandbox> inner, std::shared_ptr<std::atomic<int64_t>> kills)
+        : PassingSandbox(std::move(inner)), kills_(std::move(kills)) {}
+    int64_t MemoryKills() const override { return *kills_; }
+
+   private:
+    const std::shared_ptr<std::atomic<int64_t>> kills_;
+  };
+
+  const std::unique_ptr<sandbox::Substrate> inner_;
+  const std::shared_ptr<std::atomic<int64_t>> kills_;
+};
+
+TEST_F(SessionTest, AProgramThatLosesAProcessToTheMemoryLimitSaysSo) {
+  const auto kills = std::make_shared<std::atomic<int64_t>>(7);  // those of earlier programs
+  substrate_ = std::make_unique<CountingSubstrate>(sandbox::SharedUidSubstrate(folder_.path()), kills);
+  const auto session = Open();
+  const auto end_of = [](const Watched& watched) { return EndingOf(watched.end->ending, watched.end->memory_kills); };
+  Watched loser = Shell(*session, "read line; exit 0");
+  Watched victim = Shell(*session, "echo up; exec sleep 1000");
+  ASSERT_TRUE(victim.Await([&] { return victim.out == "up\n"; }));
+  *kills = 8;
+  ASSERT_TRUE(session->CloseInput(*loser.started.process).ok());
+  session->Signal(*victim.started.process, SIGKILL);
+  ASSERT_TRUE(loser.AwaitEnd() && victim.AwaitEnd());
+  EXPECT_EQ(end_of(loser), "memory_full");
+  EXPECT_EQ(loser.end->exit_code, 0);
+  EXPECT_EQ(victim.end->ending, Ending::kMemoryFull);
+  EXPECT_EQ(victim.end->signal, SIGKILL);
+  Watched later = Shell(*session, "exit 0");
+  ASSERT_TRUE(later.AwaitEnd());
+  EXPECT_EQ(end_of(later), "exited") << "nothing was killed while it ran";
+  const auto outcome = RunToEnd(*session, {.argv = {"true"}}, "", 1 << 20, nullptr);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(EndingOf(outcome->ending, outcome->memory_kills), "exited");
 }
 
 TEST_F(SessionTest, ProgramsRunSideBySideAndShareTheFiles) {
