@@ -1,6 +1,7 @@
 #include "scheduler/eval_board.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ingot::scheduler {
 
@@ -143,7 +144,7 @@ v1::EvalStatusResponse EvalBoard::Summary(const Run& run) {
   summary.set_failed(run.failed);
   summary.set_total(static_cast<int32_t>(run.samples.size()));
   const int32_t over = run.finished + run.failed - run.broken;
-  summary.set_reward_mean(over == 0 ? 0 : run.reward_sum / over);
+  summary.set_reward_mean(over == 0 ? std::nan("") : run.reward_sum / over);
   return summary;
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/episode_metrics.h"
 
+#include <cmath>
 #include <set>
 #include <string_view>
 
@@ -83,14 +84,15 @@ void EpisodeMetrics::AddToken(const v1::Episode& episode, int64_t age) {
 
 double EpisodeMetrics::reward_mean() const {
   const auto it = all_.find("reward/batch_mean");
-  return it == all_.end() ? 0 : it->second.mean();
+  return it == all_.end() ? std::nan("") : it->second.mean();
 }
 
 void EpisodeMetrics::Report(StepMetrics& metrics) const {
   for (const char* always : {"response_length/mean", "response_length/max", "num_turns/mean", "num_turns/max",
-                             "async/staleness_mean", "async/staleness_max", "reward/batch_mean"}) {
+                             "async/staleness_mean", "async/staleness_max"}) {
     metrics[always] = 0;  // present even in an empty batch
   }
+  metrics["reward/batch_mean"] = reward_mean();
   Print(all_, "", metrics);
   if (by_domain_.size() > 1) {
     for (const auto& [domain, values] : by_domain_) Print(values, "@domain:" + domain, metrics);

@@ -38,6 +38,7 @@ class EpisodeMetrics {
   // Adds a trained token, `age` versions old, of an episode that was added.
   void AddToken(const v1::Episode& episode, int64_t age);
 
+  // NaN: no episode was judged.
   double reward_mean() const;
   void Report(StepMetrics& metrics) const;
 

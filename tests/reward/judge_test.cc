@@ -189,12 +189,31 @@ TEST(Judge, NoTrickScoresMoreThanAnHonestWrongAnswer) {
   EXPECT_EQ(results.back()->value, 1) << "the judge sees the response";
 }
 
-TEST(Verdict, IsTheLastCompleteObject) {
+TEST(Verdict, IsTheLastObjectThatIsOneWhereverItStands) {
   EXPECT_EQ(VerdictIn(Says("incorrect", 0) + " No: " + Says("correct", 0.75))->score, 0.75);
   EXPECT_EQ(VerdictIn("```json\n" + Says("correct", 1) + "\n```")->score, 1);
   EXPECT_EQ(VerdictIn(Says("correct", 1) + " {\"reasoning\": \"cut")->score, 1);
   EXPECT_EQ(VerdictIn(R"({"reasoning": "a } brace \" and {", "verdict": "correct", "score": 0.5})")->score, 0.5);
   EXPECT_TRUE(VerdictIn(Says("unsure", 0.2))->unsure);
+  const std::string wrong = Says("incorrect", 0), right = Says("correct", 0.75);
+  EXPECT_EQ(VerdictIn(right + R"( {"confidence": 0.2})")->score, 0.75) << "another object follows";
+  EXPECT_EQ(VerdictIn(R"({"thoughts": [1, 2], "answer": )" + right + "}")->score, 0.75) << "inside another";
+  EXPECT_EQ(VerdictIn("[" + wrong + ", " + right + "]")->score, 0.75);
+  EXPECT_EQ(VerdictIn("The set {1, 2 is open. \"It is: " + right)->score, 0.75) << "a brace and a quote stay open";
+  EXPECT_EQ(VerdictIn("{" + right)->score, 0.75);
+  EXPECT_EQ(VerdictIn(R"({"reasoning": "", "echo": )" + wrong + R"(, "verdict": "correct", "score": 1})")->score, 1)
+      << "what a verdict quotes is none";
+  EXPECT_EQ(VerdictIn(right + R"({"reasoning": "x", "verdict": "correct"})")->score, 0.75) << "it has no score";
+  EXPECT_FALSE(VerdictIn(right + Says("correct", 0.2)).ok()) << "the last one contradicts itself";
+}
+
+TEST(Verdict, IsFoundInTimeThatGrowsWithTheText) {
+  const std::string right = Says("correct", 1);
+  for (const char* part : {"{", "{\"", "{\"a\":", "{\"a\":[", "{\"a\":{},", "[{\"a\":\"", "}{"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += part;
+    EXPECT_EQ(VerdictIn(text + "\n" + right)->score, 1) << part;
+  }
 }
 
 TEST(Verdict, RejectsNonsenseAndContradictions) {

@@ -1,6 +1,7 @@
 // Evaluations: their tickets come first and pin a version; no batch holds them; each version has one.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -108,6 +109,18 @@ TEST_F(EvalTest, ASampleThatTheInfrastructureFailedIsOutOfTheMean) {
   EXPECT_TRUE(status->done());
   EXPECT_EQ(status->failed(), 1);
   EXPECT_DOUBLE_EQ(status->reward_mean(), 1);
+}
+
+TEST_F(EvalTest, AnEvaluationOfWhichNothingWasJudgedHasNoMean) {
+  options_.max_infrastructure_failures = 1;
+  options_.give_up_unstarted = 0;
+  Restart(0);
+  ASSERT_TRUE(scheduler_->StartEval(Eval(0, 1, 1)).ok());
+  End(MustAdmit(), v1::EPISODE_INFRASTRUCTURE_FAILED);
+  const auto status = scheduler_->EvalStatus(0);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_TRUE(status->done());
+  EXPECT_TRUE(std::isnan(status->reward_mean()));
 }
 
 TEST_F(EvalTest, AFailedEpisodeIsTriedAgainThenCountsAsZero) {

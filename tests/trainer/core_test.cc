@@ -9,6 +9,7 @@
 #include "makers.h"
 #include "trainer/advantages/advantage.h"
 #include "trainer/batch.h"
+#include "trainer/episode_metrics.h"
 #include "trainer/options.h"
 #include "trainer/schedule.h"
 
@@ -456,6 +457,14 @@ TEST(PrepareBatch, RewardMeanIsTheFeedsIfItHasOne) {
   batch.feed.set_dropped_fraction(0.4);
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/mean"), 0.9);
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.4);
+}
+
+TEST(EpisodeMetrics, NoEpisodeHasNoReward) {
+  StepMetrics metrics;
+  EpisodeMetrics().Report(metrics);
+  EXPECT_TRUE(std::isnan(metrics.at("reward/batch_mean")));
+  EXPECT_TRUE(std::isnan(EpisodeMetrics().reward_mean()));
+  EXPECT_EQ(metrics.at("num_turns/mean"), 0);
 }
 
 TEST(PrepareBatch, CountsGroupsOfEqualRewardsThatAreTrained) {

@@ -51,7 +51,10 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
 
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since) {
   std::string text = fmt::format("reward by step   {}", Sparkline(tally.rewards));
-  if (!tally.rewards.empty()) text += fmt::format("  {:.3f} -> {:.3f}", tally.rewards.front(), tally.rewards.back());
+  const auto is_judged = [](double reward) { return std::isfinite(reward); };
+  const auto first = std::find_if(tally.rewards.begin(), tally.rewards.end(), is_judged);
+  const auto last = std::find_if(tally.rewards.rbegin(), tally.rewards.rend(), is_judged);
+  if (first != tally.rewards.end()) text += fmt::format("  {:.3f} -> {:.3f}", *first, *last);
   int64_t tokens = 0;
   for (const auto& [age, count] : tally.staleness) tokens += count;
   text += "\nstaleness        ";

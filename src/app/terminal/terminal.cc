@@ -25,10 +25,6 @@ std::string Duration(double seconds) {
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
 }
 
-std::string Shown(const std::string& number, double value) {
-  return std::isfinite(value) ? fmt::format(fmt::runtime(number), value) : kUnknown;
-}
-
 std::string Number(double value, const char* unit = "") {
   if (!std::isfinite(value)) return kUnknown;
   if (std::abs(value) >= 10000) return fmt::format("{:.1f}k{}", value / 1000, unit);
@@ -37,13 +33,17 @@ std::string Number(double value, const char* unit = "") {
 
 }  // namespace
 
+std::string FormatNumber(const std::string& number, double value) {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(number), value) : kUnknown;
+}
+
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
                        const std::map<std::string, double>& metrics, double eta_s) {
   const int cells = total_steps > 0 ? static_cast<int>(kBarCells * (step + 1) / total_steps) : kBarCells;
   std::string bar;
   for (int i = 0; i < kBarCells; ++i) bar += i < cells ? "━" : "╌";
   const auto show = [&](const char* number, const char* name) { return FormatMetric(number, metrics, name); };
-  const auto percent = [&](const char* name) { return Shown("{:.0f}%", 100 * Get(metrics, name)); };
+  const auto percent = [&](const char* name) { return FormatNumber("{:.0f}%", 100 * Get(metrics, name)); };
   return fmt::format(
       "{} {} {:>3}/{}  reward {}  stale {}/{}  window {}+{}/{}  {} tok/s  {}  idle train {} roll {}  mismatch {}  eta "
       "{}",
@@ -56,13 +56,13 @@ std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_
 
 std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
                          const std::string& name) {
-  return Shown(number, Get(metrics, name));
+  return FormatNumber(number, Get(metrics, name));
 }
 
 std::string FormatSpeedup(const std::map<std::string, double>& metrics) {
   return fmt::format("tree {} of {} ({})", FormatMetric("{:.1f}x", metrics, "tree/speedup"),
                      FormatMetric("{:.1f}x", metrics, "tree/speedup_bound"),
-                     Shown("{:.0f}%", 100 * Get(metrics, "perf/of_bound")));
+                     FormatNumber("{:.0f}%", 100 * Get(metrics, "perf/of_bound")));
 }
 
 std::string Sparkline(const std::vector<double>& values) {
@@ -81,8 +81,8 @@ std::string Sparkline(const std::vector<double>& values) {
 std::string FormatStage(const std::string& stage, int64_t done, int64_t total, const std::string& figure, int64_t timed,
                         double seconds) {
   const double rate = timed > 0 && seconds > 0 ? static_cast<double>(timed) / seconds : std::nan("");
-  return fmt::format("{} {:>4}/{}  {}  {} steps/s  remaining {}", stage, done, total, figure, Shown("{:.3g}", rate),
-                     Duration(static_cast<double>(total - done) / rate));
+  return fmt::format("{} {:>4}/{}  {}  {} steps/s  remaining {}", stage, done, total, figure,
+                     FormatNumber("{:.3g}", rate), Duration(static_cast<double>(total - done) / rate));
 }
 
 StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock)

@@ -59,6 +59,9 @@ std::string FormatStage(const std::string& stage, int64_t done, int64_t total, c
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
                        const std::map<std::string, double>& metrics, double eta_s);
 
+// `value` in the format `number`; "-" = it is not finite: nothing was measured.
+std::string FormatNumber(const std::string& number, double value);
+
 // One metric in the fmt format `number` ("{:.1f}"), or "-".
 std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
                          const std::string& name);

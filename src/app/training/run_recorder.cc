@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/terminal/seconds.h"
+#include "app/terminal/terminal.h"
 #include "base/log.h"
 #include "view/eval_figures.h"
 
@@ -75,8 +76,8 @@ Evaluations::Report RunRecorder::OnEvaluation() {
     // A version with a row is never reported again.
     INGOT_RETURN_IF_ERROR(KeepIfBest(version, result));
     INGOT_RETURN_IF_ERROR(Write(version, fields));
-    line_.Note(fmt::format("evaluation of version {}: reward {:.3f} over {} held-out episodes", version,
-                           result.reward_mean(), result.total()));
+    line_.Note(fmt::format("evaluation of version {}: reward {} over {} held-out episodes", version,
+                           FormatNumber("{:.3f}", result.reward_mean()), result.total()));
     return absl::OkStatus();
   };
 }

@@ -3,6 +3,8 @@
 #include <re2/re2.h>
 
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -23,26 +25,45 @@ void AppendPart(const std::string& name, const std::string& text, const std::str
   absl::StrAppend(&out, "\n\n[", name, " ", nonce, "]\n", text, "\n[END OF ", name, " ", nonce, "]");
 }
 
-// The last complete object at the text's top level; empty = none. Braces inside strings do not count.
-std::string LastObject(const std::string& text) {
-  std::string last;
-  size_t begin = 0;
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = depth > 0;
-    } else if (c == '{') {
-      if (depth++ == 0) begin = i;
-    } else if (c == '}' && depth > 0 && --depth == 0) {
-      last = text.substr(begin, i + 1 - begin);
+// The object that begins at `text`, with its size; nullopt: none does. Stops at the first fault, so braces that begin no
+// object cost little.
+std::optional<std::pair<base::json::value, size_t>> ObjectAt(std::string_view text) {
+  base::json::stream_parser parser;
+  boost::system::error_code error;
+  const size_t size = parser.write_some(text.data(), text.size(), error);
+  if (error || !parser.done()) return std::nullopt;
+  return std::pair(parser.release(), size);
+}
+
+// What is missing for the value to be a verdict; empty = it is one.
+std::string LackOf(const base::json::value& value) {
+  const base::json::value* reasoning = base::Find(value, "reasoning");
+  const base::json::value* verdict = base::Find(value, "verdict");
+  const base::json::value* score = base::Find(value, "score");
+  if (reasoning == nullptr || !reasoning->is_string()) return "has no string 'reasoning'";
+  if (verdict == nullptr || !verdict->is_string()) return "has no string 'verdict'";
+  return score == nullptr || !score->is_number() ? "has no number 'score'" : "";
+}
+
+// The last verdict of the text. Otherwise what the last object lacks.
+struct Found {
+  std::optional<base::json::value> verdict = {};
+  std::string lack = "has no complete JSON object";
+};
+Found LastVerdict(std::string_view text) {
+  Found found;
+  for (size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at)) {
+    auto object = ObjectAt(text.substr(at));
+    const std::string lack = object.has_value() ? LackOf(object->first) : "";
+    if (object.has_value() && lack.empty()) {
+      found.verdict = std::move(object->first);
+      at += object->second;
+      continue;
     }
+    if (object.has_value()) found.lack = lack;
+    ++at;  // a verdict may be inside
   }
-  return last;
+  return found;
 }
 
 absl::Status Unusable(const std::string& fault) { return absl::InvalidArgumentError("the judge's answer " + fault); }
@@ -59,18 +80,12 @@ JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool ag
 }
 
 absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer) {
-  const std::string object = LastObject(answer);
-  if (object.empty()) return Unusable("has no complete JSON object");
-  const auto parsed = base::ParseJson(object);
-  if (!parsed.ok()) return Unusable(absl::StrCat("is not JSON: ", parsed.status().message()));
-  const base::json::value* reasoning = base::Find(*parsed, "reasoning");
-  const base::json::value* verdict = base::Find(*parsed, "verdict");
-  const base::json::value* score = base::Find(*parsed, "score");
-  if (reasoning == nullptr || !reasoning->is_string()) return Unusable("has no string 'reasoning'");
-  if (verdict == nullptr || !verdict->is_string()) return Unusable("has no string 'verdict'");
-  if (score == nullptr || !score->is_number()) return Unusable("has no number 'score'");
-  JudgeVerdict said{.score = score->to_number<double>(), .reasoning = std::string(reasoning->get_string())};
-  const std::string word(verdict->get_string());
+  const Found found = LastVerdict(answer);
+  if (!found.verdict.has_value()) return Unusable(found.lack);
+  const base::json::object& fields = found.verdict->get_object();
+  JudgeVerdict said{.score = fields.at("score").to_number<double>(),
+                    .reasoning = std::string(fields.at("reasoning").get_string())};
+  const std::string word(fields.at("verdict").get_string());
   if (word != "correct" && word != "incorrect" && word != "unsure") {
     return Unusable(absl::StrCat("has the verdict '", base::CutText(word, 40), "'"));
   }

@@ -25,9 +25,9 @@ struct JudgeVerdict {
   std::string reasoning;
 };
 
-// Reads the last complete JSON object of an answer: {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure",
-// "score": 0..1}. INVALID_ARGUMENT: no such object, a field is missing or wrong, or score and verdict contradict each
-// other.
+// Reads the last verdict of an answer: {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure", "score": 0..1}.
+// It may stand anywhere: between other words, braces and objects, or inside another object. Objects inside a verdict are
+// not read. INVALID_ARGUMENT: no such object, a wrong value, or score and verdict contradict each other.
 absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer);
 
 // A response without the parts that look like a verdict about itself: JSON with such fields, lines like "Score: 1", and

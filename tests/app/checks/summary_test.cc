@@ -25,6 +25,14 @@ TEST(Goal, BoundsTheFirstAndTheLastSteps) {
   EXPECT_THAT(JudgeGoal(goal, {0.2}, std::nullopt).text, HasSubstr("fewer"));
 }
 
+TEST(Summary, StepsOfWhichNothingWasJudgedHaveNoReward) {
+  RunTally tally;
+  tally.rewards = {std::nan(""), 0.25, 0.5, std::nan("")};
+  EXPECT_THAT(FormatSummary(tally, 1, 0), HasSubstr("  0.250 -> 0.500"));
+  tally.rewards = {std::nan("")};
+  EXPECT_THAT(FormatSummary(tally, 1, 0), Not(HasSubstr("->")));
+}
+
 TEST(Goal, BoundsTheLastEvaluation) {
   GoalOptions goal;
   goal.eval_above = 0.8;

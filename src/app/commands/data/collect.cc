@@ -15,6 +15,7 @@
 #include "app/run/process.h"
 #include "app/run/run_dir.h"
 #include "app/run/threads.h"
+#include "app/terminal/terminal.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -127,8 +128,8 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   bool done = false;
   const auto report = [&](const v1::EvalStatusResponse& result, datapool::Client&) {
     done = true;
-    std::printf("%d episodes, %d failed, mean outcome %.4f  pool: %s\n", result.total(), result.failed(),
-                result.reward_mean(), dir.path().c_str());
+    std::printf("%d episodes, %d failed, mean outcome %s  pool: %s\n", result.total(), result.failed(),
+                FormatNumber("{:.4f}", result.reward_mean()).c_str(), dir.path().c_str());
     record["episodes"] = result.total();
     record["failed"] = result.failed();
     record["outcome_mean"] = result.reward_mean();

@@ -14,6 +14,7 @@
 #include "app/run/process.h"
 #include "app/run/run_args.h"
 #include "app/run/threads.h"
+#include "app/terminal/terminal.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -118,9 +119,10 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(EvaluateOnce(
       "eval", config.eval, dir, *run, snapshot, [&](const v1::EvalStatusResponse& result, datapool::Client& pool) {
         evaluated = true;
-        std::printf("eval/reward_mean %.4f  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
-                    result.reward_mean(), config.eval.avg_n, result.total(), result.failed(),
-                    LeftOut(check.data.eval_tasks, check.data.eval_left_out).c_str(), dir.path().c_str());
+        std::printf("eval/reward_mean %s  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
+                    FormatNumber("{:.4f}", result.reward_mean()).c_str(), config.eval.avg_n, result.total(),
+                    result.failed(), LeftOut(check.data.eval_tasks, check.data.eval_left_out).c_str(),
+                    dir.path().c_str());
         PrintInterval(pool);
         record["eval/reward_mean"] = result.reward_mean();
         record["eval/avg_n"] = config.eval.avg_n;
