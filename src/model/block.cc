@@ -70,6 +70,16 @@ kernels::RoutedTokens RouteRows(const at::Tensor& logits, const at::Tensor& bias
   return kernels::RouteOp(logits, bias, at::where(has.unsqueeze(1), aux->recorded, own), shape);
 }
 
+// The place of a product's bias; -1 = no family has one.
+int BiasOf(Part part) {
+  const int place = static_cast<int>(part);
+  if (part >= Part::kQuery && part <= Part::kOutput)
+    return place + static_cast<int>(Part::kQueryBias) - static_cast<int>(Part::kQuery);
+  if (part >= Part::kGate && part <= Part::kDown)
+    return place + static_cast<int>(Part::kGateBias) - static_cast<int>(Part::kGate);
+  return -1;
+}
+
 // The slices of a matrix or of an adapter's B with rows [heads][plain + value]: of keys or of values, one per head.
 std::vector<at::Tensor> HeadSlices(const at::Tensor& matrix, const AttentionSpec& spec, bool values) {
   const LatentConfig& latent = spec.latent;
@@ -111,8 +121,8 @@ std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_li
   std::vector<at::Tensor> weights, biases;
   for (const Part part : parts) {
     weights.push_back(at(part));
-    const bool attention = biased && part >= Part::kQuery && part <= Part::kOutput;
-    biases.push_back(attention ? tensors_[static_cast<size_t>(part) + 4] : at::Tensor());
+    const int place = BiasOf(part);
+    biases.push_back(biased && place >= 0 ? tensors_[static_cast<size_t>(place)] : at::Tensor());
   }
   std::vector<at::Tensor> results = kernels::LinearsOp(x, weights, biases);
   size_t i = 0;
@@ -349,8 +359,9 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
 at::Tensor Block::FeedForward(const at::Tensor& normed, Communicator& communicator, Aux* aux) const {
   if (!experts_.empty()) return Experts(normed, communicator, aux);
   const at::Tensor h = communicator.Enter(Axis::kTensor, normed);
+  const bool biased = communicator.rank(Axis::kTensor) == 0;  // a bias counts once in the sum over ranks
   const std::vector<at::Tensor> gate_up = Products(h, {Part::kGate, Part::kUp});
-  return communicator.Sum(Axis::kTensor, Products(Activated(gate_up[0], gate_up[1]), {Part::kDown})[0]);
+  return communicator.Sum(Axis::kTensor, Products(Activated(gate_up[0], gate_up[1]), {Part::kDown}, biased)[0]);
 }
 
 at::Tensor Block::Forward(const at::Tensor& input, const at::Tensor& positions, const RopeTables& rope,

@@ -29,7 +29,8 @@ absl::Status CheckSupported(const value& json, const Family& family) {
   if (activation != usual) return BadKey(key, absl::StrCat("is '", activation, "', only ", usual, " is supported"));
   bool mlp_bias = false;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "mlp_bias", &mlp_bias));
-  if (mlp_bias) return BadKey("mlp_bias", "is true, which is not supported");
+  if (mlp_bias && !family.reads_mlp_bias)
+    return BadKey("mlp_bias", "is true, which is not supported by this model_type");
   bool causal = true;
   INGOT_RETURN_IF_ERROR(ReadBool(json, "is_causal", &causal));
   if (!causal) return BadKey("is_causal", "is false: only causal attention is supported");
@@ -128,6 +129,22 @@ absl::Status CheckLora(const ModelConfig& config) {
   return lora.targets.empty() ? BadKey("lora.targets", "is empty") : absl::OkStatus();
 }
 
+// Which layers have experts.
+absl::Status CheckExpertLayers(const ModelConfig& config) {
+  const ExpertsConfig& e = config.experts;
+  if (e.count == 0) return absl::OkStatus();
+  if (e.dense_layers < 0) return BadKey("first_k_dense_replace", "is negative");
+  if (e.layer_step < 1)
+    return BadKey("decoder_sparse_step", absl::StrCat("is ", e.layer_step, ": it must be 1 or more"));
+  for (const int64_t layer : e.plain_layers) {
+    if (layer >= 0 && layer < config.num_hidden_layers) continue;
+    return BadKey("mlp_only_layers", absl::StrCat("has ", layer, ", outside 0..", config.num_hidden_layers - 1));
+  }
+  if (e.dense_layers == 0 && config.expert_layers_before(config.num_hidden_layers) == 0)
+    return BadKey("mlp_only_layers", "and decoder_sparse_step leave no layer with experts");
+  return absl::OkStatus();
+}
+
 absl::Status CheckExperts(const ExpertsConfig& e, int64_t layers) {
   if (e.count == 0) return absl::OkStatus();
   if (e.count < 1 || e.count > 1 << 14)
@@ -145,12 +162,22 @@ absl::Status CheckExperts(const ExpertsConfig& e, int64_t layers) {
     return BadKey("n_group", absl::StrCat("is ", e.groups, " with topk_group ", e.groups_per_token, " of ", e.count,
                                           " experts, ", e.per_token, " per token"));
   }
-  if (e.shared_width < 0 || e.dense_layers < 0)
-    return BadKey("n_shared_experts", "or first_k_dense_replace is negative");
+  if (e.shared_width < 0) return BadKey("n_shared_experts", "is negative");
   return absl::OkStatus();
 }
 
 }  // namespace
+
+bool ModelConfig::has_experts(int64_t layer) const {
+  return experts.count > 0 && layer >= experts.dense_layers && (layer + 1) % experts.layer_step == 0 &&
+         !std::binary_search(experts.plain_layers.begin(), experts.plain_layers.end(), layer);
+}
+
+int64_t ModelConfig::expert_layers_before(int64_t layer) const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < layer; ++i) count += has_experts(i) ? 1 : 0;
+  return count;
+}
 
 absl::StatusOr<ModelConfig> ModelConfig::FromJson(const value& json) {
   if (!json.is_object()) return absl::InvalidArgumentError("model configuration: not a JSON object");
@@ -174,6 +201,7 @@ absl::StatusOr<ModelConfig> ModelConfig::FromJson(const value& json) {
   if (family->reads_attention_bias) INGOT_RETURN_IF_ERROR(ReadBool(json, "attention_bias", &bias));
   config.attention_bias = bias || family->qkv_bias;
   config.attention_out_bias = (bias && family->out_bias) || family->always_out_bias;
+  if (family->reads_mlp_bias) INGOT_RETURN_IF_ERROR(ReadBool(json, "mlp_bias", &config.mlp_bias));
   INGOT_RETURN_IF_ERROR(ReadLora(json, &config.lora));
   if (family->read != nullptr) INGOT_RETURN_IF_ERROR(family->read(json, &config));
   INGOT_RETURN_IF_ERROR(ReadString(json, "torch_dtype", &config.torch_dtype));
@@ -213,7 +241,7 @@ value ModelConfig::ToJson() const {
   o["tie_word_embeddings"] = tie_word_embeddings;
   if (family != nullptr && (family->reads_attention_bias || family->always_out_bias))
     o["attention_bias"] = attention_bias;
-  if (model_type == "llama") o["mlp_bias"] = false;
+  if (family != nullptr && family->reads_mlp_bias) o["mlp_bias"] = mlp_bias;
   if (family != nullptr) WriteWindow(*this, *family, &o);
   o["attention_dropout"] = 0.0;
   o["initializer_range"] = 0.02;
@@ -273,6 +301,10 @@ absl::Status ModelConfig::Validate() const {
                         ? attention_out_bias == (attention_bias && family->out_bias)
                         : attention_bias == family->qkv_bias && attention_out_bias == family->always_out_bias;
   if (!bias) return BadKey("attention_bias", absl::StrCat("does not fit model_type ", model_type));
+  if (mlp_bias && !family->reads_mlp_bias)
+    return BadKey("mlp_bias", absl::StrCat("does not fit model_type ", model_type));
+  if ((experts.layer_step != 1 || !experts.plain_layers.empty()) && !family->names_plain_layers)
+    return BadKey("mlp_only_layers", absl::StrCat("does not fit model_type ", model_type));
   if (qk_norm != family->qk_norm && !family->qk_norm_optional)
     return BadKey("qk_norm", absl::StrCat("does not fit model_type ", model_type));
   if (rotary_dim < 0 || rotary_dim > head_dim || rotary_dim % 2 != 0) {
@@ -283,6 +315,7 @@ absl::Status ModelConfig::Validate() const {
     return BadKey("sliding_window", "does not fit the layers");
   }
   INGOT_RETURN_IF_ERROR(CheckExperts(experts, num_hidden_layers));
+  INGOT_RETURN_IF_ERROR(CheckExpertLayers(*this));
   INGOT_RETURN_IF_ERROR(CheckLora(*this));
   if (family->check != nullptr) INGOT_RETURN_IF_ERROR(family->check(*this));
   return absl::OkStatus();

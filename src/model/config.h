@@ -36,6 +36,8 @@ struct ExpertsConfig {
   int64_t shared_width = 0;                  // of the expert that every token takes; 0 = none
   bool shared_gate = false;                  // a logit per token, whose sigmoid scales that expert's result
   int64_t dense_layers = 0;                  // the first layers, which have no experts
+  int64_t layer_step = 1;                    // layers have experts if their number, from 1, is a multiple
+  std::vector<int64_t> plain_layers = {};    // other layers without experts, from 0, ascending
   std::string scoring = "softmax";           // softmax over all; sigmoid of each; softmax_chosen: over the chosen ones
   bool normalize = false;                    // the chosen experts' weights are divided by their sum
   bool correction_bias = false;              // a bias on the scores that affects only the choice, not the weights
@@ -95,6 +97,7 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   bool attention_bias = false;  // on q, k, v (qwen2), and with `attention_out_bias` on o too
   bool attention_out_bias = false;
+  bool mlp_bias = false;            // on gate, up and down of a dense feed-forward part
   bool qk_norm = false;             // RMSNorm over head_dim of q and k, before RoPE (qwen3)
   std::string hidden_act = "silu";  // silu, gelu_pytorch_tanh, or clamped (gpt-oss)
   double query_scale = 0;           // of the scores; 0 = 1/sqrt(head_dim)
@@ -135,11 +138,10 @@ struct ModelConfig {
   bool is_recurrent(int64_t layer) const {
     return layer < static_cast<int64_t>(recurrent.layers.size()) && recurrent.layers[static_cast<size_t>(layer)];
   }
-  bool has_experts(int64_t layer) const { return experts.count > 0 && layer >= experts.dense_layers; }
+  bool has_experts(int64_t layer) const;
+  int64_t expert_layers_before(int64_t layer) const;  // layers with experts
   // The experts that a token takes in all layers together.
-  int64_t routes_per_token() const {
-    return experts.count == 0 ? 0 : (num_hidden_layers - experts.dense_layers) * experts.per_token;
-  }
+  int64_t routes_per_token() const { return expert_layers_before(num_hidden_layers) * experts.per_token; }
 
   int64_t ParameterCount() const;
 };

@@ -36,6 +36,9 @@ enum class Part : uint8_t {
   kGate,
   kUp,
   kDown,
+  kGateBias,
+  kUpBias,
+  kDownBias,
   kSinks,            // of attention's softmax, one per head
   kAttentionNorm,    // after attention
   kFeedForwardNorm,  // after the feed-forward part

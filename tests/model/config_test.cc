@@ -62,7 +62,7 @@ TEST(ModelConfig, RejectsUnsupportedKeysByName) {
       {"auto_map", R"({"AutoModelForCausalLM": "modeling.Other"})"},
       {"layer_types", R"(["full_attention", "sliding_attention"])"},
       {"sliding_window", R"(0)"},
-      {"mlp_bias", "true"},
+      {"mlp_bias", "1"},
       {"quantization_config", R"({"bits": 4})"},
       {"architectures", R"(["LlamaForSequenceClassification"])"},
       {"model_type", R"("mamba")"},
@@ -97,6 +97,13 @@ TEST(ModelConfig, RejectsUnsupportedKeysByName) {
     base::json::value json = Llama();
     json.as_object().erase(key);
     EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr(key));
+  }
+  for (const char* key : {"model_type", "hidden_act", "torch_dtype"}) {
+    base::json::value json = Llama();
+    json.as_object()[key] = std::string(70'000, 'w');
+    const absl::Status status = ModelConfig::FromJson(json).status();
+    EXPECT_FALSE(status.ok()) << key;
+    EXPECT_LE(status.message().size(), 1100u) << key;
   }
   EXPECT_FALSE(ModelConfig::FromJson(base::json::value(3)).ok());
   EXPECT_EQ(ModelConfig::FromFile("/no/such/config.json").status().code(), absl::StatusCode::kNotFound);
@@ -151,6 +158,44 @@ constexpr char kQwen3Next[] =
     "shared_expert_intermediate_size": 512, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "use_cache": true,
     "use_sliding_window": false, "vocab_size": 151936})";
 
+TEST(ModelConfig, ReadsTheBiasesOfTheFeedForwardPart) {
+  base::json::value json = Llama();
+  const auto plain = ModelConfig::FromJson(json);
+  json.as_object()["mlp_bias"] = true;
+  const auto biased = ModelConfig::FromJson(json);
+  ASSERT_TRUE(biased.ok()) << biased.status();
+  EXPECT_TRUE(biased->mlp_bias);
+  EXPECT_EQ(biased->ParameterCount() - plain->ParameterCount(), 2 * (96 + 96 + 64));
+  const auto shapes = SpecOf(*biased).Shapes();
+  EXPECT_EQ(shapes.at("model.layers.1.mlp.gate_proj.bias"), (std::vector<int64_t>{96}));
+  EXPECT_EQ(shapes.at("model.layers.1.mlp.down_proj.bias"), (std::vector<int64_t>{64}));
+  EXPECT_TRUE(biased->ToJson().at("mlp_bias").get_bool());
+  json.as_object()["model_type"] = "mistral";
+  json.as_object()["architectures"] = base::json::array{"MistralForCausalLM"};
+  json.as_object()["num_key_value_heads"] = 4;
+  EXPECT_THAT(std::string(ModelConfig::FromJson(json).status().message()), HasSubstr("mlp_bias"));
+}
+
+TEST(ModelConfig, ReadsWhichLayersHaveExperts) {
+  base::json::value json = *base::ParseJson(kQwen3Next);
+  json.as_object()["decoder_sparse_step"] = 2;
+  json.as_object()["mlp_only_layers"] = base::json::array{3, 1, 3};
+  const auto config = ModelConfig::FromJson(json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<int64_t> with;
+  for (int64_t layer = 0; layer < 10; ++layer) {
+    if (config->has_experts(layer)) with.push_back(layer);
+  }
+  EXPECT_THAT(with, ElementsAre(5, 7, 9));
+  EXPECT_EQ(config->expert_layers_before(8), 2);
+  EXPECT_EQ(config->routes_per_token(), 22 * 10);
+  const ModelSpec spec = SpecOf(*config);
+  EXPECT_EQ(spec.layers[4].feed_forward.width, config->intermediate_size);
+  EXPECT_EQ(spec.layers[5].feed_forward.experts.count, 512);
+  EXPECT_EQ(base::PrintJson(config->ToJson().at("mlp_only_layers")), "[1,3]");
+  EXPECT_EQ(ModelConfig::FromJson(config->ToJson())->experts, config->experts);
+}
+
 TEST(ModelConfig, ReadsQwen3Next) {
   const auto config = ModelConfig::FromJson(*base::ParseJson(kQwen3Next));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -178,8 +223,10 @@ TEST(ModelConfig, RejectsWhatQwen3NextDoesNotCompute) {
       {"full_attention_interval", "0"},
       {"full_attention_interval", "49"},
       {"use_sliding_window", "true"},
-      {"decoder_sparse_step", "2"},
-      {"mlp_only_layers", "[0]"},
+      {"decoder_sparse_step", "0"},
+      {"decoder_sparse_step", "49"},
+      {"mlp_only_layers", "[48]"},
+      {"mlp_only_layers", R"(["0"])"},
       {"linear_num_value_heads", "24"},
       {"linear_key_head_dim", "0"},
       {"linear_conv_kernel_dim", "65"},

@@ -19,11 +19,11 @@
 namespace ingot::model::testing {
 
 // All of them: one per family, and the ropes, windows and biases of some.
-inline const char* const kGoldens[] = {"qwen3",          "qwen3_bias",     "qwen2",         "llama",
-                                       "mistral",        "llama_llama3",   "qwen2_yarn",    "qwen3_yarn_scaled",
-                                       "mistral_linear", "mistral_window", "llama_dynamic", "gemma2",
-                                       "gemma3",         "gemma3_cap",     "qwen3_moe",     "glm4_moe",
-                                       "minimax_m2",     "gpt_oss",        "deepseek_v3",   "qwen3_next"};
+inline const char* const kGoldens[] = {
+    "qwen3",       "qwen3_bias",        "qwen2",          "llama",           "mistral",         "llama_llama3",
+    "qwen2_yarn",  "qwen3_yarn_scaled", "mistral_linear", "mistral_window",  "llama_dynamic",   "gemma2",
+    "gemma3",      "gemma3_cap",        "qwen3_moe",      "glm4_moe",        "minimax_m2",      "gpt_oss",
+    "deepseek_v3", "qwen3_next",        "llama_mlp_bias", "qwen3_moe_mixed", "qwen3_next_mixed"};
 
 inline std::string GoldenData(const std::string& name) { return INGOT_SOURCE_DIR "/tests/model/testdata/" + name; }
 

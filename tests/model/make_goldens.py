@@ -26,6 +26,7 @@ CASES = {
                    dict(head_dim=8, attention_bias=True, tie_word_embeddings=True)),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, dict(tie_word_embeddings=True)),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, dict(head_dim=6, attention_bias=True)),
+    "llama_mlp_bias": (transformers.LlamaConfig, transformers.LlamaForCausalLM, dict(mlp_bias=True)),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM, dict(sliding_window=None)),
     "llama_llama3": (transformers.LlamaConfig, transformers.LlamaForCausalLM,
                      dict(head_dim=16, rope_parameters=dict(rope_type="llama3", rope_theta=5e5, factor=8.0,
@@ -56,6 +57,9 @@ CASES = {
                     final_logit_softcapping=0.9, attn_implementation="eager")),  # other implementations drop the cap
     "qwen3_moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM,
                   dict(head_dim=8, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True)),
+    "qwen3_moe_mixed": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM,
+                        dict(num_hidden_layers=4, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
+                             decoder_sparse_step=2, mlp_only_layers=[1])),  # only the last layer has experts
     "glm4_moe": (transformers.Glm4MoeConfig, transformers.Glm4MoeForCausalLM,
                  dict(head_dim=8, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, n_group=2,
                       topk_group=1, first_k_dense_replace=1, routed_scaling_factor=1.5, use_qk_norm=True)),
@@ -74,6 +78,13 @@ CASES = {
                         num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12,
                         rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
                         layer_types=["linear_attention", "full_attention", "linear_attention"])),
+    "qwen3_next_mixed": (transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM,
+                         dict(num_hidden_layers=3, head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4,
+                              linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, num_experts=4,
+                              num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12,
+                              rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
+                              layer_types=["linear_attention", "full_attention", "linear_attention"],
+                              mlp_only_layers=[0, 1])),
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM,
                 dict(head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=5,
                      layer_types=["sliding_attention", "full_attention"],
@@ -149,7 +160,7 @@ def main(folder, names):
         write_text(out)
         (out / "generation_config.json").unlink(missing_ok=True)
         ids = torch.randint(0, COMMON["vocab_size"], (20,))
-        windowed = getattr(model.config, "sliding_window", None) is not None or name == "qwen3_next"
+        windowed = getattr(model.config, "sliding_window", None) is not None or name.startswith("qwen3_next")
         positions = torch.cat([torch.arange(12), torch.arange(3000, 3008)])  # far positions too
         if windowed:
             positions = torch.arange(20)

@@ -43,7 +43,7 @@ void MakeFamily(const std::string& name, model::ModelConfig& c) {
     return;
   }
   c.tie_word_embeddings = false;
-  c.qk_norm = name != "mistral" && name != "gpt_oss" && name != "gemma2";
+  c.qk_norm = name != "llama" && name != "mistral" && name != "gpt_oss" && name != "gemma2";
   c.model_type = name == "lora" ? "qwen3" : name;
   if (name == "lora")
     c.lora = {.rank = 3, .alpha = 6, .targets = {"down_proj", "gate_proj", "o_proj", "q_proj", "v_proj"}};
@@ -60,7 +60,12 @@ void MakeFamily(const std::string& name, model::ModelConfig& c) {
     c.attention_soft_cap = 2;
     c.logit_soft_cap = 1.5;
   }
-  if (name == "qwen3_moe") AddExperts(c);
+  if (name == "llama") c.mlp_bias = true;
+  if (name == "qwen3_moe") {
+    AddExperts(c);
+    c.num_hidden_layers = 3;
+    c.experts.plain_layers = {1};
+  }
   if (name == "glm4_moe") {
     AddExperts(c);
     c.experts.count = 6;
@@ -129,8 +134,8 @@ model::Parameters Shaken(const model::ModelConfig& config, at::ScalarType dtype,
 
 class Families : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Families,
-                         ::testing::Values("mistral", "gemma2", "gemma3_text", "qwen3_moe", "glm4_moe", "minimax_m2",
-                                           "gpt_oss", "deepseek_v3", "qwen3_next", "lora", "lora_experts",
+                         ::testing::Values("llama", "mistral", "gemma2", "gemma3_text", "qwen3_moe", "glm4_moe",
+                                           "minimax_m2", "gpt_oss", "deepseek_v3", "qwen3_next", "lora", "lora_experts",
                                            "lora_latent", "lora_hybrid"));
 
 TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {

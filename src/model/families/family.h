@@ -30,8 +30,9 @@ struct Family {
   int64_t default_head_dim = 0;   // 0 = hidden_size / num_attention_heads
   bool kv_heads_required = true;  // false = num_attention_heads if the file does not say
   bool qkv_bias = false;          // always on, even if the file says otherwise
-  bool reads_attention_bias = false;
+  bool reads_attention_bias = false, reads_mlp_bias = false;
   bool qk_norm = false, qk_norm_optional = false;
+  bool names_plain_layers = false;  // decoder_sparse_step and mlp_only_layers
   bool tied_by_default = false;
   double default_rope_theta = 10000;
   double default_local_rope_theta = 0;  // > 0: windowed layers have their own RoPE

@@ -8,6 +8,7 @@ const Family kLlama = {.model_type = "llama",
                        .architecture = "LlamaForCausalLM",
                        .kv_heads_required = false,
                        .reads_attention_bias = true,
+                       .reads_mlp_bias = true,
                        .layer = DenseLayer};
 
 }  // namespace ingot::model

@@ -18,13 +18,7 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadInt(json, "moe_intermediate_size", false, &e.width));
   INGOT_RETURN_IF_ERROR(ReadBool(json, "norm_topk_prob", &e.normalize));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "router_aux_loss_coef", &e.balance_coefficient));
-  int64_t step = 1;
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "decoder_sparse_step", false, &step));
-  if (step != 1) return BadKey("decoder_sparse_step", "other than 1 is not supported");
-  const base::json::value* dense = base::Find(json, "mlp_only_layers");
-  if (IsNull(dense)) return absl::OkStatus();
-  if (!dense->is_array() || !dense->get_array().empty()) return BadKey("mlp_only_layers", "must be an empty list");
-  return absl::OkStatus();
+  return ReadPlainLayers(json, &e);
 }
 
 void Write(const ModelConfig& config, base::json::object* json) {
@@ -35,8 +29,7 @@ void Write(const ModelConfig& config, base::json::object* json) {
   o["moe_intermediate_size"] = e.width;
   o["norm_topk_prob"] = e.normalize;
   o["router_aux_loss_coef"] = e.balance_coefficient;
-  o["decoder_sparse_step"] = 1;
-  o["mlp_only_layers"] = base::json::array();
+  WritePlainLayers(e, json);
 }
 
 }  // namespace
@@ -46,6 +39,7 @@ const Family kQwen3Moe = {.model_type = "qwen3_moe",
                           .architecture = "Qwen3MoeForCausalLM",
                           .reads_attention_bias = true,
                           .qk_norm = true,
+                          .names_plain_layers = true,
                           .window = Window::kSwitched,
                           .layer = ExpertLayer,
                           .read = Read,

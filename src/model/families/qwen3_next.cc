@@ -52,7 +52,11 @@ LayerSpec RecurrentLayer(const ModelConfig& config, int64_t index) {
 
 LayerSpec Layer(const ModelConfig& config, int64_t index) {
   LayerSpec layer = config.is_recurrent(index) ? RecurrentLayer(config, index) : AttentionLayer(config, index);
-  AddExperts(config, LayerPrefix(index), kNames, &layer);
+  if (config.has_experts(index)) {
+    AddExperts(config, LayerPrefix(index), kNames, &layer);
+  } else {
+    AddGatedFeedForward(config, LayerPrefix(index), config.intermediate_size, &layer);
+  }
   return layer;
 }
 
@@ -93,14 +97,7 @@ absl::Status ReadExperts(const base::json::value& json, ExpertsConfig* e) {
   INGOT_RETURN_IF_ERROR(ReadInt(json, "shared_expert_intermediate_size", false, &e->shared_width));
   INGOT_RETURN_IF_ERROR(ReadBool(json, "norm_topk_prob", &e->normalize));
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "router_aux_loss_coef", &e->balance_coefficient));
-  int64_t step = 1;
-  INGOT_RETURN_IF_ERROR(ReadInt(json, "decoder_sparse_step", false, &step));
-  if (step != 1) return BadKey("decoder_sparse_step", "other than 1 is not supported");
-  const base::json::value* dense = base::Find(json, "mlp_only_layers");
-  if (!IsNull(dense) && (!dense->is_array() || !dense->get_array().empty())) {
-    return BadKey("mlp_only_layers", "must be an empty list");
-  }
-  return absl::OkStatus();
+  return ReadPlainLayers(json, e);
 }
 
 absl::Status Read(const base::json::value& json, ModelConfig* config) {
@@ -137,8 +134,7 @@ void Write(const ModelConfig& config, base::json::object* json) {
   o["shared_expert_intermediate_size"] = e.shared_width;
   o["norm_topk_prob"] = e.normalize;
   o["router_aux_loss_coef"] = e.balance_coefficient;
-  o["decoder_sparse_step"] = 1;
-  o["mlp_only_layers"] = base::json::array();
+  WritePlainLayers(e, json);
 }
 
 absl::Status Check(const ModelConfig& config) {
@@ -179,6 +175,7 @@ const Family kQwen3Next = {.model_type = "qwen3_next",
                            .default_head_dim = 256,
                            .reads_attention_bias = true,
                            .qk_norm = true,
+                           .names_plain_layers = true,
                            .partial_rotary = true,
                            .rotary_share = 0.25,
                            .skipped_prefix = "mtp.",

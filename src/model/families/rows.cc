@@ -1,6 +1,8 @@
 #include "model/families/rows.h"
 
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "model/config_json.h"
 
@@ -55,6 +57,10 @@ void AddGatedFeedForward(const ModelConfig& config, const std::string& prefix, i
   layer->tensors.push_back({Part::kUp, prefix + "mlp.up_proj.weight", {width, hidden}, Init::kNormal, Shard::kRows});
   layer->tensors.push_back(
       {Part::kDown, prefix + "mlp.down_proj.weight", {hidden, width}, Init::kResidual, Shard::kColumns});
+  if (!config.mlp_bias) return;
+  layer->tensors.push_back({Part::kGateBias, prefix + "mlp.gate_proj.bias", {width}, Init::kZeros, Shard::kRows});
+  layer->tensors.push_back({Part::kUpBias, prefix + "mlp.up_proj.bias", {width}, Init::kZeros, Shard::kRows});
+  layer->tensors.push_back({Part::kDownBias, prefix + "mlp.down_proj.bias", {hidden}, Init::kZeros, Shard::kNone});
 }
 
 LayerSpec AttentionLayer(const ModelConfig& config, int64_t index) {
@@ -121,6 +127,28 @@ LayerSpec ExpertLayer(const ModelConfig& config, int64_t index) {
   LayerSpec layer = AttentionLayer(config, index);
   AddExperts(config, LayerPrefix(index), kMlpExperts, &layer);
   return layer;
+}
+
+absl::Status ReadPlainLayers(const base::json::value& json, ExpertsConfig* experts) {
+  INGOT_RETURN_IF_ERROR(ReadInt(json, "decoder_sparse_step", false, &experts->layer_step));
+  const base::json::value* layers = base::Find(json, "mlp_only_layers");
+  if (IsNull(layers)) return absl::OkStatus();
+  if (!layers->is_array()) return BadKey("mlp_only_layers", "must be a list of layers' numbers");
+  std::set<int64_t> sorted;
+  for (const base::json::value& layer : layers->get_array()) {
+    const auto number = AsInt(layer);
+    if (!number.has_value()) return BadKey("mlp_only_layers", "must be a list of layers' numbers");
+    sorted.insert(*number);
+  }
+  experts->plain_layers.assign(sorted.begin(), sorted.end());
+  return absl::OkStatus();
+}
+
+void WritePlainLayers(const ExpertsConfig& experts, base::json::object* json) {
+  (*json)["decoder_sparse_step"] = experts.layer_step;
+  base::json::array layers;
+  for (const int64_t layer : experts.plain_layers) layers.emplace_back(layer);
+  (*json)["mlp_only_layers"] = std::move(layers);
 }
 
 absl::Status ReadGroupedExperts(const base::json::value& json, ExpertsConfig* experts) {

@@ -36,7 +36,8 @@ class RecordedRoutes {
   int64_t conflicts() const { return conflicts_; }
 
  private:
-  const int64_t per_token_, dense_layers_;
+  const int64_t per_token_;
+  std::vector<int64_t> places_;  // by layer, of its first route among a row's routes
   const bool replay_;
   std::vector<const uint16_t*> of_rows_;  // by row, the routes of all layers; null = none
   int64_t rows_with_routes_ = 0, conflicts_ = 0;
