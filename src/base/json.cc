@@ -1,8 +1,10 @@
 #include "base/json.h"
+#include "base/big_integer.h"
 
 #include <simdjson.h>
 
 #include <algorithm>
+#include <boost/json/basic_parser_impl.hpp>
 #include <charconv>
 #include <cmath>
 #include <vector>
@@ -62,6 +64,10 @@ void PrintArray(const json::array& array, bool sort_keys, std::string& out) {
 }
 
 void Print(const json::value& value, bool sort_keys, std::string& out) {
+  if (const std::string_view digits = BigInteger(value); !digits.empty()) {
+    out += digits;
+    return;
+  }
   switch (value.kind()) {
     case json::kind::object:
       return PrintObject(value.get_object(), sort_keys, out);
@@ -136,7 +142,107 @@ bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::val
   return true;
 }
 
+constexpr char kBigInteger[] = "\xff";  // the key of its digits
+
+// Boost's own handler, but for integers beyond 64 bits.
+class ExactHandler {
+ public:
+  using error_code = boost::system::error_code;
+  static constexpr size_t max_object_size = json::object::max_size(), max_array_size = json::array::max_size();
+  static constexpr size_t max_key_size = json::string::max_size(), max_string_size = json::string::max_size();
+
+  explicit ExactHandler(json::storage_ptr storage) : stack_(std::move(storage)) {}
+  json::value Release() { return stack_.release(); }
+
+  bool on_document_begin(error_code&) { return true; }
+  bool on_document_end(error_code&) { return true; }
+  bool on_object_begin(error_code&) { return true; }
+  bool on_object_end(size_t size, error_code&) {
+    stack_.push_object(size);
+    return true;
+  }
+  bool on_array_begin(error_code&) { return true; }
+  bool on_array_end(size_t size, error_code&) {
+    stack_.push_array(size);
+    return true;
+  }
+  bool on_key_part(json::string_view text, size_t, error_code&) { return Chars(text); }
+  bool on_key(json::string_view text, size_t, error_code&) {
+    stack_.push_key(text);
+    return true;
+  }
+  bool on_string_part(json::string_view text, size_t, error_code&) { return Chars(text); }
+  bool on_string(json::string_view text, size_t, error_code&) {
+    stack_.push_string(text);
+    return true;
+  }
+  bool on_number_part(json::string_view text, error_code&) {
+    number_ += View(text);
+    return true;
+  }
+  bool on_int64(int64_t value, json::string_view, error_code&) {
+    number_.clear();
+    stack_.push_int64(value);
+    return true;
+  }
+  bool on_uint64(uint64_t value, json::string_view, error_code&) {
+    number_.clear();
+    stack_.push_uint64(value);
+    return true;
+  }
+  bool on_double(double value, json::string_view text, error_code&) {
+    number_ += View(text);
+    if (number_.find_first_of(".eE") == std::string::npos) {
+      stack_.push_key(kBigInteger);
+      stack_.push_string(number_);
+      stack_.push_object(1);
+    } else {
+      stack_.push_double(value);
+    }
+    number_.clear();
+    return true;
+  }
+  bool on_bool(bool value, error_code&) {
+    stack_.push_bool(value);
+    return true;
+  }
+  bool on_null(error_code&) {
+    stack_.push_null();
+    return true;
+  }
+  bool on_comment_part(json::string_view, error_code&) { return true; }
+  bool on_comment(json::string_view, error_code&) { return true; }
+
+ private:
+  bool Chars(json::string_view text) {
+    stack_.push_chars(text);
+    return true;
+  }
+
+  json::value_stack stack_;
+  std::string number_;  // of a number so far
+};
+
 }  // namespace
+
+absl::StatusOr<json::value> ParseJsonExactly(std::string_view text, json::storage_ptr storage) {
+  if (json::value value(nullptr, storage); ReadFast(text, storage, value)) return value;
+  boost::system::error_code error;
+  json::parse_options options;
+  options.max_depth = kMaxDepth;
+  json::basic_parser<ExactHandler> parser(options, storage);
+  const size_t used = parser.write_some(false, text.data(), text.size(), error);
+  if (error || text.find_first_not_of(" \t\r\n", used) != std::string_view::npos)
+    return ParseJson(text, std::move(storage));  // it names the place of the fault
+  return parser.handler().Release();
+}
+
+std::string_view BigInteger(const json::value& value) {
+  if (!value.is_object() || value.get_object().size() != 1) return {};
+  const json::key_value_pair& field = *value.get_object().begin();
+  return field.key() == kBigInteger && field.value().is_string() ? View(json::string_view(field.value().get_string()))
+                                                                 : std::string_view();
+}
 
 absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage) {
   if (json::value value(nullptr, storage); ReadFast(text, storage, value)) return value;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/big_integer.h"
 #include "tree/episode_return.h"
 
 namespace ingot::dataset {
@@ -68,7 +69,7 @@ json::object MetricsOf(const v1::Call& call, const tree::CallPath& path) {
 json::object AgentStep(const v1::Call& call, const tree::CallPath& path, const DecodeIds& decode) {
   json::object step{{"source", "agent"}, {"model_name", call.model()}, {"llm_call_count", 1}};
   if (call.times().arrival_unix_ns() > 0) step["timestamp"] = Timestamp(call.times().arrival_unix_ns());
-  const auto message = base::ParseJson(call.delivered_json().empty() ? "{}" : call.delivered_json());
+  const auto message = base::ParseJsonExactly(call.delivered_json().empty() ? "{}" : call.delivered_json());
   const json::value delivered = message.ok() ? *message : json::value(json::object());
   step["message"] = call.delivered_json().empty() ? decode(path.sampled) : TextOf(delivered, "content");
   if (std::string thought = TextOf(delivered, "reasoning_content"); !thought.empty()) {
@@ -81,7 +82,7 @@ json::object AgentStep(const v1::Call& call, const tree::CallPath& path, const D
       const json::value* function = base::Find(one, "function");
       if (function == nullptr) continue;
       const std::string text = TextOf(*function, "arguments");
-      const auto arguments = base::ParseJson(text);
+      const auto arguments = base::ParseJsonExactly(text);
       json::object tool_call{{"tool_call_id", TextOf(one, "id")}, {"function_name", TextOf(*function, "name")}};
       const bool object = arguments.ok() && arguments->is_object();
       tool_call["arguments"] = object ? *arguments : json::value(json::object());

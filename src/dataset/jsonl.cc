@@ -6,9 +6,10 @@
 #include <cstring>
 #include <vector>
 
+#include "base/big_integer.h"
 #include "base/open_file.h"
-
 #include "base/printable.h"
+
 namespace ingot::dataset {
 namespace {
 
@@ -51,7 +52,7 @@ class LineReader {
     if (number_ == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
     if (text.ends_with('\r')) text.remove_suffix(1);
     if (text.find_first_not_of(" \t\r") != std::string_view::npos) {
-      const auto value = base::ParseJson(text);
+      const auto value = base::ParseJsonExactly(text);
       if (!value.ok()) return At(value.status());
       if (!value->is_object()) return At(absl::InvalidArgumentError("the line is JSON but not an object"));
       INGOT_RETURN_IF_ERROR(At(line_(number_, text, *value)));

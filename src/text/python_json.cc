@@ -1,4 +1,5 @@
 #include "text/python_json.h"
+#include "base/big_integer.h"
 
 #include <charconv>
 #include <cmath>
@@ -91,6 +92,10 @@ namespace json = base::json;
 
 // base::ParseJson limits the depth, and so the recursion.
 void Append(const json::value& value, std::string& out) {
+  if (const std::string_view digits = base::BigInteger(value); !digits.empty()) {
+    out += digits;
+    return;
+  }
   switch (value.kind()) {
     case json::kind::object: {
       out += '{';

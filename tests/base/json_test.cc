@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/big_integer.h"
 
 #include <gtest/gtest.h>
 
@@ -42,6 +43,27 @@ TEST(JsonTest, PrintsAllButDoublesAsBoostDoes) {
     AppendJsonString(text, appended);
     EXPECT_EQ(appended, "x" + json::serialize(json::value(text)));
   }
+}
+
+TEST(JsonTest, IntegersOfAnySizeKeepTheirDigitsIfAsked) {
+  const std::string text =
+      R"({"b":[18446744073709551616,-9223372036854775809,18446744073709551615,-9223372036854775808],"a":{"x":340282366920938463463374607431768211456},"s":"18446744073709551616","d":1e30,"z":100000000000000000000.0})";
+  const auto value = ParseJsonExactly(text);
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(
+      PrintJson(*value),
+      R"({"b":[18446744073709551616,-9223372036854775809,18446744073709551615,-9223372036854775808],"a":{"x":340282366920938463463374607431768211456},"s":"18446744073709551616","d":1e+30,"z":1e+20})");
+  EXPECT_TRUE(CanonicalJson(*value).starts_with(R"({"a":{"x":340282366920938463463374607431768211456},"b":[1844)"));
+  EXPECT_EQ(BigInteger(value->at("b").at(1)), "-9223372036854775809");
+  EXPECT_EQ(BigInteger(value->at("b").at(2)), "");
+  EXPECT_EQ(BigInteger(value->at("s")), "");
+  EXPECT_EQ(PrintJson(*ParseJsonExactly(" 99999999999999999999\n")), "99999999999999999999");
+  const std::string many(5000, '7');  // in the parts of which the parser makes its numbers
+  EXPECT_EQ(PrintJson(*ParseJsonExactly("[" + many + "]")), "[" + many + "]");
+  EXPECT_EQ(BigInteger(*ParseJsonExactly(R"({"\u00ff": "1"})")), "") << "text from outside has no such key";
+  EXPECT_FALSE(ParseJsonExactly("{\"\xff\": \"1\"}").ok());
+  for (const char* wrong : {"18446744073709551616 x", "[18446744073709551616", "018446744073709551616"})
+    EXPECT_EQ(ParseJsonExactly(wrong).status(), ParseJson(wrong).status()) << wrong;
 }
 
 TEST(JsonTest, CanonicalFormSortsKeysAtEveryDepth) {

@@ -63,6 +63,60 @@ TEST(MessagesRequest, BecomesAConversation) {
   EXPECT_EQ(request->max_tokens, 64);
 }
 
+TEST(DialectRequests, ErrorsQuoteOnlyTheBeginningOfALongText) {
+  const std::string word(70'000, 'w');
+  const std::pair<const char*, const char*> bodies[] = {
+      {"chat.completions", R"({"model":"m","messages":[{"role":"W","content":"a"}]})"},
+      {"chat.completions", R"({"model":"m","messages":[{"role":"user","content":[{"type":"W"}]}]})"},
+      {"chat.completions", R"({"model":"m","messages":[{"role":"user","content":"a"}],"tools":[{"type":"W"}]})"},
+      {"chat.completions",
+       R"({"model":"m","messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"function","function":{"name":"W"}}})"},
+      {"chat.completions", R"({"model":"m","messages":[{"role":"user","content":"a"}],"temperature":"W"})"},
+      {"chat.completions",
+       R"({"model":"m","messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"a-W":1}})"},
+      {"chat.completions",
+       R"({"model":"m","messages":[{"role":"user","content":"a"}],"response_format":{"type":"W"}})"},
+      {"chat.completions", R"({"model":"m","messages":[{"role":"user","content":"a"}],"logit_bias":{"W":1}})"},
+      {"completions", R"({"model":"m","prompt":"a","echo":"W"})"},
+      {"messages", R"({"model":"m","max_tokens":1,"messages":[{"role":"W","content":"a"}]})"},
+      {"messages", R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"W"}]}]})"},
+      {"messages",
+       R"({"model":"m","max_tokens":1,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"W"}})"},
+      {"responses", R"({"model":"m","input":[{"type":"W"}]})"},
+      {"responses", R"({"model":"m","input":"a","tools":[{"type":"W"}]})"},
+      {"google.generateContent", R"({"contents":[{"role":"W","parts":[{"text":"a"}]}]})"},
+      {"google.generateContent", R"({"contents":[{"parts":[{"W":"a"}]}]})"}};
+  for (const auto& [dialect, body] : bodies) {
+    std::string text = body;
+    text.replace(text.find('W'), 1, word);
+    const absl::Status status = Parse(dialect, text).status();
+    EXPECT_FALSE(status.ok()) << body;
+    EXPECT_LE(status.message().size(), 1000u) << body;
+    EXPECT_LE(ErrorJson(status).size(), 2000u) << body;
+  }
+}
+
+// As Python's json, whose integers have no largest value.
+TEST(DialectRequests, KeepTheDigitsOfIntegersBeyond64Bits) {
+  const auto messages = Parse("messages", R"({"model":"m","max_tokens":4,"messages":[{"role":"user","content":"a"},
+      {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"id":18446744073709551616}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"b"}]}],
+      "tools":[{"name":"f","input_schema":{"type":"object","properties":{"id":{"enum":[-9223372036854775809]}}}}]})");
+  ASSERT_TRUE(messages.ok()) << messages.status();
+  EXPECT_EQ(messages->conversation.messages[1].tool_calls[0].arguments_json, R"({"id": 18446744073709551616})");
+  EXPECT_THAT(base::PrintJson(messages->conversation.tools.at(0)),
+              testing::HasSubstr(R"({"type":"object","properties":{"id":{"enum":[-9223372036854775809]}}})"));
+  const auto chat = Parse("chat.completions", R"({"model":"m","messages":[{"role":"user","content":"a"}],
+      "chat_template_kwargs":{"seen":18446744073709551616}})");
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_EQ(base::PrintJson(chat->conversation.template_variables), R"({"seen":18446744073709551616})");
+  EXPECT_FALSE(
+      Parse("chat.completions", R"({"model":"m","messages":[{"role":"user","content":18446744073709551616}]})").ok());
+  EXPECT_FALSE(Parse("chat.completions", R"({"model":"m","max_tokens":18446744073709551616,
+      "messages":[{"role":"user","content":"a"}]})")
+                   .ok());
+}
+
 // As the vendor does: neighbours of one role are one turn. Results of tools stay messages of their own.
 TEST(MessagesRequest, JoinsNeighboursOfOneRole) {
   const auto request = Parse("messages", R"({"model":"m","max_tokens":1,"messages":[

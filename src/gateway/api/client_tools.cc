@@ -1,5 +1,6 @@
 #include "gateway/api/client_tools.h"
 
+#include "base/big_integer.h"
 #include "gateway/api/api_error.h"
 #include "text/output/readable_object.h"
 #include "text/python_json.h"
@@ -85,7 +86,7 @@ ToolDeclaration DeclarationOf(const ClientTool& tool) {
 
 object AskedOf(const ClientTool& tool, const std::string& arguments_json) {
   object asked = base::json::parse(tool.blank).as_object();
-  const auto arguments = base::ParseJson(arguments_json);
+  const auto arguments = base::ParseJsonExactly(arguments_json);
   if (!arguments.ok() || !arguments->is_object()) return asked;
   if (tool.kind == ToolKind::kApplyPatch) return arguments->get_object();
   for (const auto& [name, field] : arguments->get_object()) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/big_integer.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
 #include "gateway/api/api_error.h"
@@ -138,7 +139,7 @@ absl::StatusOr<value> ParseBody(std::string_view body) {
   }
   // The tree is read once and dropped, so it is allocated in one block; the request copies its fields.
   const auto read = [](std::string_view text) {
-    return base::ParseJson(text, base::json::make_shared_resource<base::json::monotonic_resource>(text.size()));
+    return base::ParseJsonExactly(text, base::json::make_shared_resource<base::json::monotonic_resource>(text.size()));
   };
   auto parsed = read(body);
   if (!parsed.ok()) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/big_integer.h"
 #include "base/checksum.h"
 #include "base/json.h"
 #include "gateway/json_limit.h"
@@ -16,7 +17,7 @@ constexpr std::string_view kNothingSaid = "[System: Empty message content saniti
 // An error means that the text is compared as it is written.
 absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
-  return base::ParseJson(text);
+  return base::ParseJsonExactly(text);
 }
 
 // JSON, or a Python literal of it.

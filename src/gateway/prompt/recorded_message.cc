@@ -1,5 +1,6 @@
 #include "gateway/prompt/recorded_message.h"
 
+#include "base/big_integer.h"
 #include "base/json.h"
 
 namespace ingot::gateway {
@@ -20,7 +21,7 @@ std::string DeliveredJson(const DeliveredMessage& delivered) {
 }
 
 absl::StatusOr<DeliveredMessage> ReadDelivered(std::string_view json) {
-  INGOT_ASSIGN_OR_RETURN(const base::json::value value, base::ParseJson(json));
+  INGOT_ASSIGN_OR_RETURN(const base::json::value value, base::ParseJsonExactly(json));
   DeliveredMessage delivered;
   INGOT_ASSIGN_OR_RETURN(delivered.message, text::MessageFromJson(value));
   delivered.message.extra.erase(kStopString);

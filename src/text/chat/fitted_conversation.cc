@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/big_integer.h"
 #include "text/output/output_format.h"
 #include "text/output/python_literal.h"
 #include "text/output/readable_object.h"
@@ -103,7 +104,7 @@ std::string WrittenCalls(const Message& message, const OutputFormat& format) {
   if (written.ok()) return *std::move(written);
   std::string text = message.content;
   for (const ToolCall& call : calls) {
-    const json::object object{{"name", call.name}, {"arguments", *base::ParseJson(call.arguments_json)}};
+    const json::object object{{"name", call.name}, {"arguments", *base::ParseJsonExactly(call.arguments_json)}};
     JoinText(text, PythonJson(object));
   }
   return text;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/big_integer.h"
 #include "base/checksum.h"
 
 namespace ingot::text {
@@ -61,8 +62,8 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
   jinja::DictBuilder function(2);
   function.Set(Word().name, Given(call.name, source));
   const std::string_view text = call.arguments_json.empty() ? std::string_view("{}") : call.arguments_json;
-  const auto arguments =
-      dialect.arguments_as_text ? absl::StatusOr<base::json::value>(absl::UnknownError("")) : base::ParseJson(text);
+  const auto arguments = dialect.arguments_as_text ? absl::StatusOr<base::json::value>(absl::UnknownError(""))
+                                                   : base::ParseJsonExactly(text);
   const bool object = arguments.ok() && arguments->is_object();
   function.Set(Word().arguments, object ? jinja::FromJson(*arguments, source) : Given(text, source));
   jinja::DictBuilder dict(3);

@@ -1,4 +1,6 @@
 #include "text/chat/template_variables.h"
+#include "base/big_integer.h"
+#include "base/printable.h"
 
 #include <algorithm>
 #include <array>
@@ -33,16 +35,18 @@ absl::Status CheckTemplateVariables(const base::json::object& variables) {
     const std::string_view name(variable.key().data(), variable.key().size());
     if (!IsName(name)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", base::View(name), "' is not a variable name: use letters, digits and _, no digit first"));
+          absl::StrCat("'", base::Shown(name), "' is not a variable name: use letters, digits and _, no digit first"));
     }
     if (std::ranges::find(kReserved, name) != kReserved.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", base::View(name), "' is set by the renderer of chat templates: leave it out"));
     }
     const base::json::value& value = variable.value();
-    if (!value.is_bool() && !value.is_number() && !value.is_string()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the value of '", base::View(name), "' must be a bool, a number or a text, not ", base::PrintJson(value)));
+    const bool is_number = value.is_number() || !base::BigInteger(value).empty();
+    if (!value.is_bool() && !is_number && !value.is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat("the value of '", base::Shown(name),
+                                                     "' must be a bool, a number or a text, not ",
+                                                     base::Shown(base::PrintJson(value))));
     }
   }
   return absl::OkStatus();

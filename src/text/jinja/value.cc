@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/big_integer.h"
 #include "text/jinja/budget.h"
 
 namespace ingot::text::jinja {
@@ -98,13 +99,13 @@ namespace {
 
 class LargeInteger final : public Object {
  public:
-  explicit LargeInteger(uint64_t value) : value_(value) {}
+  explicit LargeInteger(std::string digits) : digits_(std::move(digits)) {}
   const char* type_name() const override { return "int"; }
-  std::string Repr() const override { return absl::StrCat(value_); }
+  std::string Repr() const override { return digits_; }
   std::optional<std::string> Digits() const override { return Repr(); }
 
  private:
-  const uint64_t value_;
+  const std::string digits_;
 };
 
 }  // namespace
@@ -124,7 +125,7 @@ Value FromJson(const base::json::value& json, int32_t source) {
     case kind::int64:
       return Value(json.get_int64());
     case kind::uint64:
-      return Value(std::make_shared<LargeInteger>(json.get_uint64()));
+      return Value(std::make_shared<LargeInteger>(absl::StrCat(json.get_uint64())));
     case kind::double_:
       return Value(json.get_double());
     case kind::string:
@@ -136,6 +137,8 @@ Value FromJson(const base::json::value& json, int32_t source) {
       return MakeList(std::move(items));
     }
     case kind::object: {
+      if (const std::string_view digits = base::BigInteger(json); !digits.empty())
+        return Value(std::make_shared<LargeInteger>(std::string(digits)));
       DictBuilder dict(json.get_object().size());
       for (const auto& field : json.get_object()) {
         dict.Set(text(std::string_view(field.key().data(), field.key().size())), FromJson(field.value(), source));

@@ -157,8 +157,9 @@ inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind:
 int Depth(const Value& value);
 inline constexpr int kMaxDepth = 250;
 
-// A JSON value as a Value. Its texts, keys included, are marked with `source`; not marked if that is negative. A uint64
-// beyond int64 keeps its digits: it prints like in Python, also as JSON, but allows no arithmetic.
+// A JSON value as a Value. Its texts, keys included, are marked with `source`; not marked if that is negative. An
+// integer beyond int64 keeps its digits (base::ParseJsonExactly): it prints like in Python, also as JSON, but allows no
+// arithmetic.
 Value FromJson(const base::json::value& json, int32_t source);
 
 // --- Python's operations on values (value_ops.cc, printing.cc). They fail with the text of Python's TypeError. ---

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/big_integer.h"
 #include "text/output/output_format.h"
 #include "text/output/output_pattern.h"
 #include "text/output/output_shape.h"
@@ -159,7 +160,7 @@ absl::StatusOr<std::string> OutputFormat::WriteCalls(std::string_view content, s
   for (size_t i = 0; i < calls.size(); ++i) {
     const Program& program = section == nullptr ? row_.write_call : section->call;
     INGOT_RETURN_IF_ERROR(CheckName(row_, calls[i].name, program));
-    const auto arguments = base::ParseJson(calls[i].arguments_json);
+    const auto arguments = base::ParseJsonExactly(calls[i].arguments_json);
     if (!arguments.ok() || !arguments->is_object()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the arguments of call ", i, " (", calls[i].name, ") are not a JSON object"));

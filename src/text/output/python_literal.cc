@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/big_integer.h"
 #include "base/utf8.h"
 #include "text/python_json.h"
 #include "text/tokenizer/tokenizer.h"
@@ -246,7 +247,9 @@ class PythonReader {
 };
 
 void AppendPython(const json::value& value, std::string& out) {
-  if (value.is_object()) {
+  if (const std::string_view digits = base::BigInteger(value); !digits.empty()) {
+    out += digits;
+  } else if (value.is_object()) {
     out += '{';
     bool first = true;
     for (const auto& field : value.get_object()) {

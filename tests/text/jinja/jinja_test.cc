@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/big_integer.h"
 #include "base/json.h"
 #include "test_paths.h"
 #include "text/jinja/template.h"
@@ -19,7 +20,7 @@ using testing::StartsWith;
 
 RenderOptions With(const std::string& json, int32_t source = 0) {
   RenderOptions options;
-  const base::json::value variables = *base::ParseJson(json);
+  const base::json::value variables = *base::ParseJsonExactly(json);
   for (const auto& field : variables.get_object()) {
     options.variables.emplace_back(std::string(field.key()), FromJson(field.value(), source));
   }
@@ -47,6 +48,14 @@ TEST(JinjaTest, IntegersBeyondInt64KeepTheirDigits) {
                  "length }}",
                  variables),
             "True True False False True 20");
+  EXPECT_EQ(
+      Text("{{ n }} {{ m }} {{ d | tojson }} {{ d }} {{ l }} {{ n is number }}{{ n is integer }}{{ n is mapping }} {{ "
+           "n == n }} {{ '%s' % m }} {{ n | string }} {{ n | tojson }}",
+           R"({"n": 18446744073709551616, "m": -9223372036854775809, "l": [-123456789012345678901234567890],
+                     "d": {"id": 340282366920938463463374607431768211456}})"),
+      "18446744073709551616 -9223372036854775809 {\"id\": 340282366920938463463374607431768211456} {'id': "
+      "340282366920938463463374607431768211456} [-123456789012345678901234567890] TrueTrueFalse True "
+      "-9223372036854775809 18446744073709551616 18446744073709551616");
 }
 
 // Python's jinja2 rendered every case (tests/text/peer/make_jinja_cases.py); a null text means that jinja2 raises.
@@ -82,6 +91,17 @@ TEST(JinjaTest, ErrorsNameTheLine) {
   EXPECT_THAT(Text("x\n{{ 'a }}"), HasSubstr("line 2"));
   EXPECT_THAT(Text("{% macro m() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ m() }}"), HasSubstr("line 2: ZeroDivision"));
   EXPECT_THAT(Text("\xff"), HasSubstr("UTF-8"));
+}
+
+TEST(JinjaTest, ErrorsQuoteOnlyTheBeginningOfALongText) {
+  const std::string variables = "{\"w\": \"" + std::string(70'000, 'w') + "\", \"d\": {}}";
+  for (const char* source : {"{{ raise_exception(w) }}", "{{ d[w].x }}", "{{ w + 1 }}", "{{ w | int('a') + w }}"}) {
+    const std::string text = Text(source, variables);
+    EXPECT_THAT(text, StartsWith("chat template, line 1: ")) << source;
+    EXPECT_LE(text.size(), 1100u) << source;
+  }
+  EXPECT_LE(Text("{{ " + std::string(70'000, 'w') + "() }}").size(), 1100u);
+  EXPECT_LE(Text("{% " + std::string(70'000, 'w') + " %}").size(), 1100u);
 }
 
 TEST(JinjaTest, StrftimeReadsTheGivenClock) {
