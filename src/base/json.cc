@@ -151,7 +151,7 @@ class ExactHandler {
   static constexpr size_t max_object_size = json::object::max_size(), max_array_size = json::array::max_size();
   static constexpr size_t max_key_size = json::string::max_size(), max_string_size = json::string::max_size();
 
-  explicit ExactHandler(json::storage_ptr storage) : stack_(std::move(storage)) {}
+  explicit ExactHandler(json::storage_ptr storage) { stack_.reset(std::move(storage)); }
   json::value Release() { return stack_.release(); }
 
   bool on_document_begin(error_code&) { return true; }
