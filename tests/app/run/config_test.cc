@@ -12,7 +12,6 @@
 namespace ingot::app {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -101,9 +100,9 @@ TEST(RunConfig, AChatFormatIsRejectedAtItsLineWithTheChoices) {
   };
   const std::string message = said("hermess");
   EXPECT_THAT(message,
-              ContainsRegex(".yaml:7: model.chat_format is 'hermess': it must be auto, hermes, compact, template, or "
-                            "template:NAME, where NAME is plain, "));
-  EXPECT_THAT(said("template:qwen9"), HasSubstr(":7: model.chat_format is 'template:qwen9': it must be auto"));
+              HasSubstr(".yaml:8: model.chat_format is 'hermess': it must be auto, hermes, compact, template, or "
+                        "template:NAME, where NAME is "));
+  EXPECT_THAT(said("template:qwen9"), HasSubstr(":8: model.chat_format is 'template:qwen9': it must be auto"));
   EXPECT_LE(said(std::string(70'000, 'w')).size(), 1000u);
   EXPECT_THAT(said("template"), HasSubstr("model.chat_format is template, but model.path is not set"));
   for (const char* format : {"auto", "hermes", "compact", "''"})
