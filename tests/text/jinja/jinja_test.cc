@@ -95,7 +95,7 @@ TEST(JinjaTest, ErrorsNameTheLine) {
 
 TEST(JinjaTest, ErrorsQuoteOnlyTheBeginningOfALongText) {
   const std::string variables = "{\"w\": \"" + std::string(70'000, 'w') + "\", \"d\": {}}";
-  for (const char* source : {"{{ raise_exception(w) }}", "{{ d[w].x }}", "{{ w + 1 }}", "{{ w | int('a') + w }}"}) {
+  for (const char* source : {"{{ raise_exception(w) }}", "{{ d[w].x }}", "{{ w + 1 }}"}) {
     const std::string text = Text(source, variables);
     EXPECT_THAT(text, StartsWith("chat template, line 1: ")) << source;
     EXPECT_LE(text.size(), 1100u) << source;
