@@ -184,7 +184,7 @@ TEST(ConfigTest, ASectionIsSuggestedOnlyWhereOneIsAllowed) {
   Options options;
   Schema schema = Bind(options);
   EXPECT_THAT(std::string(schema.Explain("agent").status().message()), HasSubstr("nearest known key is 'agents'"));
-  EXPECT_THAT(std::string(schema.Set("agent=1").message()), HasSubstr("nearest known key is 'agents."));
+  EXPECT_THAT(std::string(schema.Set("trainers=1").message()), HasSubstr("nearest known key is 'trainer.on'"));
 }
 
 TEST(ConfigTest, ASectionGivenAValueIsNamedAsOne) {
