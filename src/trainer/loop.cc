@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/work.h"
 
 namespace ingot::trainer {
 namespace {
@@ -122,6 +123,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
 }
 
 absl::StatusOr<weights::PublishStats> TrainLoop::PublishCurrent(std::chrono::nanoseconds* copied) {
+  const base::WorkPart shown(absl::StrCat("publishing version ", trainer_.version()));
   INGOT_ASSIGN_OR_RETURN(auto snapshot, options_.take != nullptr ? options_.take() : trainer_.TakeSnapshot());
   if (copied != nullptr) *copied = clock_.Now();
   return sink_.Publish(std::move(snapshot), options_.retain != nullptr && options_.retain(trainer_.version()));

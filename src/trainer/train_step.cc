@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/work.h"
 #include "trainer/pass/tensor_memory.h"
 #include "trainer/run_memory.h"
 #include "trainer/schedule.h"
@@ -53,6 +54,7 @@ bool Trainer::ResetsOptimizer() const {
 }
 
 absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
+  const base::WorkPart shown(absl::StrCat("step ", batch.step));
   UseThreads();
   const auto start = clock_.Now();
   if (batch.step != version()) {
@@ -134,6 +136,7 @@ absl::StatusOr<Trainer::Outcome> Trainer::RunStep(PreparedBatch& batch, const tr
 }
 
 void Trainer::Update(BatchGradient& gradient, BoundedUpdate& update, StepMetrics& metrics, Outcome& outcome) {
+  const base::WorkPart shown("update of the weights");
   const double grad_norm = policy_.optimizer().GradNorm();
   const std::string fault = gradient.FindFault(outcome.tally, grad_norm);
   if (!fault.empty()) {
@@ -165,6 +168,7 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
 }
 
 absl::Status Trainer::MoveReference() {
+  const base::WorkPart shown("reference policy");
   return ShareError(ranks_, policy_.reference().MoveIfDue(parameters(), version()));
 }
 

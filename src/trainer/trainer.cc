@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "base/work.h"
 #include "kernels/torch/threads.h"
 #include "trainer/pass/gradient_faults.h"
 #include "trainer/policy/owned_model.h"
@@ -194,6 +195,7 @@ absl::StatusOr<CheckpointInfo> Trainer::SaveCheckpoint(const std::string& root,
 absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t step,
                                              const std::map<std::string, std::string>& extra_files) {
   if (stage_) return stage_->Save(root, step, extra_files);
+  const base::WorkPart shown(absl::StrCat("writing checkpoint ", step));
   INGOT_RETURN_IF_ERROR(orders_.Save(root, step));
   CheckpointContents contents;
   if (policy_.publishes_in_parts()) {

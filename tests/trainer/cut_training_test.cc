@@ -6,10 +6,13 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "base/work.h"
 #include "makers.h"
 #include "tiny_model.h"
 #include "trainer/pass/forest_pass.h"
+#include "trainer/pass/part_run.h"
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 #include "tree/documents.h"
@@ -174,6 +177,48 @@ INSTANTIATE_TEST_SUITE_P(Types, CutTraining, ::testing::Values(at::kDouble, at::
                          [](const auto& info) { return info.param == at::kDouble ? "fp64" : "fp32"; });
 
 // One step through the trainer itself: the weights after it agree, whatever the cut and the options for memory.
+// What a person sees of a pass, at the end of each part: its direction, the part, and the rows of the whole pass.
+TEST(CutTraining, SaysWhichPartRunsAndHowManyRowsAreDone) {
+  const model::ModelConfig config = TinyConfig();
+  const model::Transformer model = TrainableModel(config, TinyParameters(config, 1, at::kFloat));
+  const PreparedBatch batch = Prepared(5, config.vocab_size);
+  const tree::PackedForest forest = *PackBatch(batch);
+  for (const bool recompute : {false, true}) {
+    PassOptions pass;
+    pass.part_tokens = 16;
+    pass.recompute_prefix = recompute;
+    const auto parts = static_cast<int64_t>(tree::CutForest(forest, pass.part_tokens).size());
+    std::vector<std::string> seen;
+    base::WorkPart step("step 4");
+    pass.read_policy = [&](const auto&...) { seen.push_back(base::Work::OfProcess().Describe()); };
+    pass.part_done = [&] { seen.push_back(base::Work::OfProcess().Describe()); };
+    const Trained trained = Train(model, batch, forest, pass);
+    ASSERT_GT(parts, 3);
+    EXPECT_TRUE(seen.front().starts_with("step 4 for 0 s: logits of part ")) << seen.front();
+    EXPECT_NE(seen.front().find(absl::StrCat(" of ", parts, ", 0 of ", trained.result.head_rows, " rows")),
+              std::string::npos)
+        << seen.front();
+    EXPECT_EQ(seen.back(), "step 4 for 0 s") << "no part is open between two of them";
+  }
+}
+
+// The rows of the last part end at the rows of the pass, however layers divide them.
+TEST(CutTraining, CountsEveryRowOnceInEachDirection) {
+  const model::ModelConfig config = TinyConfig();
+  const model::Transformer model = TrainableModel(config, TinyParameters(config, 1, at::kFloat));
+  const PreparedBatch batch = Prepared(5, config.vocab_size);
+  const tree::PackedForest forest = *PackBatch(batch);
+  const std::vector<tree::ForestPart> parts = tree::CutForest(forest, int64_t{1} << 30);
+  ASSERT_EQ(parts.size(), 1u);
+  std::vector<PathRows> path(1);
+  PartRun run(model, forest, parts, 0, path);
+  base::WorkPart forward("forward"), backward("backward");
+  const at::Tensor x = run.Forward(PartRun::History::kAll, &forward);
+  EXPECT_EQ(forward.done(), static_cast<int64_t>(forest.size()));
+  run.Backward(at::zeros_like(x), &backward);
+  EXPECT_EQ(backward.done(), static_cast<int64_t>(forest.size()));
+}
+
 TEST(CutTrainStep, MovesTheWeightsAlike) {
   const model::ModelConfig config = TinyConfig();
   const model::Parameters parameters = TinyParameters(config, 3, at::kDouble);

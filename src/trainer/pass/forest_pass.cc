@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/work.h"
 #include "trainer/pass/head_pass.h"
 #include "trainer/pass/part_run.h"
 #include "trainer/pass/window_pairs.h"
@@ -28,6 +29,9 @@ class Pass {
     if (forest_.entries.empty()) return {};
     parts_ = tree::CutForest(forest_, options_.part_tokens);
     result_.parts = static_cast<int64_t>(parts_.size());
+    for (size_t i = 0; i < parts_.size(); ++i) forward_.total += (RunsTwice(i) ? 2 : 1) * int64_t{parts_[i].size()};
+    backward_.total = static_cast<int64_t>(forest_.size());
+    logits_.total = head_.rows();
     result_.head_rows = head_.rows();
     path_.resize(parts_.size());
     std::vector<WaitingPart> waiting;
@@ -49,30 +53,51 @@ class Pass {
     at::Tensor grad;  // by its output; undefined = its head did not run yet
   };
 
+  // With recompute_prefix, a part that later parts see.
+  bool RunsTwice(size_t i) const {
+    return loss_ != nullptr && options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i));
+  }
+
+  // Runs `run` on part i, shown as the pass's `what` over its rows so far.
+  template <typename Run>
+  auto Show(const char* what, size_t i, base::WorkAmount& rows, Run run) {
+    base::WorkPart shown(absl::StrCat(what, " of part ", i + 1, " of ", parts_.size()), rows);
+    auto result = run(&shown);
+    rows.done = shown.done();
+    return result;
+  }
+
+  at::Tensor Forward(size_t i, PartRun& run, PartRun::History history) {
+    return Show("forward", i, forward_, [&](base::WorkPart* shown) { return run.Forward(history, shown); });
+  }
+
   WaitingPart Start(size_t i) {
     WaitingPart part{i,
                      std::make_unique<PartRun>(model_, forest_, parts_, i, path_, options_.numerics, options_.weights,
                                                loss_ == nullptr ? nullptr : options_.experts, options_.routes),
                      {}};
     if (loss_ == nullptr) {
-      Head(parts_[i], part.run->Forward(PartRun::History::kNone));
-    } else if (options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i))) {
-      part.run->Forward(PartRun::History::kNone);
+      Head(i, Forward(i, *part.run, PartRun::History::kNone));
+    } else if (RunsTwice(i)) {
+      Forward(i, *part.run, PartRun::History::kNone);
       result_.repeated_rows += parts_[i].size();
       result_.repeated_pairs += parts_[i].visible_pairs;
       const auto depths = std::span(forest_.positions)
                               .subspan(static_cast<size_t>(parts_[i].begin), static_cast<size_t>(parts_[i].size()));
       result_.repeated_window_pairs += WindowPairs(depths, model_.config().sliding_window);
     } else {
-      part.grad = Head(parts_[i], part.run->Forward(HistoryToHold()));
+      part.grad = Head(i, Forward(i, *part.run, HistoryToHold()));
     }
     return part;
   }
 
   void Finish(WaitingPart& part) {
     if (loss_ != nullptr) {
-      if (!part.grad.defined()) part.grad = Head(parts_[part.index], part.run->Forward(HistoryToHold()));
-      part.run->Backward(std::move(part.grad));
+      if (!part.grad.defined()) part.grad = Head(part.index, Forward(part.index, *part.run, HistoryToHold()));
+      Show("backward", part.index, backward_, [&](base::WorkPart* shown) {
+        part.run->Backward(std::move(part.grad), shown);
+        return 0;
+      });
       if (options_.part_done) options_.part_done();
     }
     path_[part.index] = {};
@@ -82,9 +107,10 @@ class Pass {
     return options_.checkpoint_layers ? PartRun::History::kInputs : PartRun::History::kAll;
   }
 
-  at::Tensor Head(const tree::ForestPart& part, const at::Tensor& x) {
+  at::Tensor Head(size_t i, const at::Tensor& x) {
+    const tree::ForestPart& part = parts_[i];
     if (options_.weights != nullptr && head_.Reads(part.begin, part.end)) options_.weights->NeedHead();
-    return head_.Run(part.begin, part.end, x);
+    return Show("logits", i, logits_, [&](base::WorkPart* shown) { return head_.Run(part.begin, part.end, x, shown); });
   }
 
   const model::Transformer& model_;
@@ -94,6 +120,7 @@ class Pass {
   HeadPass head_;
   std::vector<tree::ForestPart> parts_;
   std::vector<PathRows> path_;
+  base::WorkAmount forward_{.unit = "rows"}, backward_{.unit = "rows"}, logits_{.unit = "rows"};
   PassResult result_;
 };
 

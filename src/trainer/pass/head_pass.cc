@@ -82,7 +82,7 @@ size_t HeadPass::PlaceOf(int32_t row) const {
   return static_cast<size_t>(std::lower_bound(rows_.begin(), rows_.end(), row) - rows_.begin());
 }
 
-at::Tensor HeadPass::Run(int32_t begin_row, int32_t end_row, const at::Tensor& x) {
+at::Tensor HeadPass::Run(int32_t begin_row, int32_t end_row, const at::Tensor& x, base::WorkPart* shown) {
   const size_t first = PlaceOf(begin_row), last = PlaceOf(end_row);
   if (first == last) return loss_ == nullptr ? at::Tensor() : at::zeros_like(x);
   std::vector<int64_t> local(rows_.begin() + static_cast<std::ptrdiff_t>(first),
@@ -114,6 +114,7 @@ at::Tensor HeadPass::Run(int32_t begin_row, int32_t end_row, const at::Tensor& x
         } else {
           gradient = Chunk(piece, from, to, {});  // the only chunk of its group
         }
+        if (shown != nullptr) shown->Advance(static_cast<int64_t>(to - from));
       }
       if (loss_ == nullptr) continue;
       at::Tensor by_piece = by_normed.slice(0, at(begin), at(end));

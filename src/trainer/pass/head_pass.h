@@ -17,6 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "base/work.h"
 #include "kernels/torch/softmax.h"
 #include "model/transformer.h"
 #include "trainer/objectives/step_loss.h"
@@ -57,8 +58,8 @@ class HeadPass {
 
   // Runs the entries of the forest's rows [begin, end), whose output is x [end - begin, hidden]. With a loss, returns
   // the gradient by x [end - begin, hidden] and adds to the .grad of the head and the last norm; else an undefined
-  // tensor.
-  at::Tensor Run(int32_t begin, int32_t end, const at::Tensor& x);
+  // tensor. `shown` advances by the rows whose logits are computed; null = nothing is shown.
+  at::Tensor Run(int32_t begin, int32_t end, const at::Tensor& x, base::WorkPart* shown = nullptr);
 
   HeadResult& result() { return result_; }
 

@@ -196,7 +196,13 @@ PartRun::Tape PartRun::RunLayer(int64_t layer, const at::Tensor& x, bool history
   return tape;
 }
 
-at::Tensor PartRun::Forward(History history) {
+void PartRun::ShowLayer(int64_t before, base::WorkPart* shown) const {
+  if (shown == nullptr) return;
+  const int64_t layers = model_.config().num_hidden_layers, rows = part_.size();
+  shown->Advance(rows * (before + 1) / layers - rows * before / layers);
+}
+
+at::Tensor PartRun::Forward(History history, base::WorkPart* shown) {
   inputs_.clear();
   tapes_.clear();
   if (weights_ != nullptr) weights_->NeedEmbedding();
@@ -207,6 +213,7 @@ at::Tensor PartRun::Forward(History history) {
     Tape tape = RunLayer(layer, x, history == History::kAll);
     x = tape.y.detach();
     if (history == History::kAll) tapes_.push_back(std::move(tape));
+    ShowLayer(layer, shown);
   }
   return x;
 }
@@ -279,7 +286,7 @@ void PartRun::RecurrenceBackward(int64_t layer, Tape& tape) {
   torch::autograd::backward({input.x, input.step, input.rate, tape.gate}, {by.x, by.step, by.rate, tape.passed.grad()});
 }
 
-void PartRun::Backward(at::Tensor grad) {
+void PartRun::Backward(at::Tensor grad, base::WorkPart* shown) {
   const bool again = tapes_.empty();
   for (int64_t layer = model_.config().num_hidden_layers; layer-- > 0;) {
     if (weights_ != nullptr) weights_->NeedLayer(layer);
@@ -309,6 +316,7 @@ void PartRun::Backward(at::Tensor grad) {
       for (auto* tensors : {&self.k, &self.v, &self.grad_k, &self.grad_v}) (*tensors)[at_layer].reset();
       self.states[at_layer] = self.grad_states[at_layer] = {};
     }
+    ShowLayer(model_.config().num_hidden_layers - 1 - layer, shown);
   }
   model_.AddEmbedGradient(tokens_, grad);
 }

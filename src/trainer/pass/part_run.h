@@ -27,6 +27,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/work.h"
 #include "kernels/numerics.h"
 #include "kernels/torch/gated_delta.h"
 #include "kernels/torch/tree_attention.h"
@@ -63,13 +64,13 @@ class PartRun {
           LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr, const RecordedRoutes* routes = nullptr);
 
   // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
-  // filled.
-  at::Tensor Forward(History history);
+  // filled. `shown` advances by the part's rows, layer by layer; null = nothing is shown. The same goes for Backward.
+  at::Tensor Forward(History history, base::WorkPart* shown = nullptr);
 
   // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
   // [size, hidden] is the gradient by Forward's result, without the share of later parts. Adds to the parameters' .grad
   // and to the path's gradients. Frees everything that Forward held.
-  void Backward(at::Tensor grad);
+  void Backward(at::Tensor grad, base::WorkPart* shown = nullptr);
 
  private:
   class Attention;
@@ -81,6 +82,8 @@ class PartRun {
   // The states that this part's rows begin with, by crossing.
   kernels::DeltaStates Given(int64_t layer, const kernels::DeltaShape& shape, const at::Tensor& x) const;
   kernels::TreeAttentionOptions OptionsOf(const model::AttentionSpec& spec, const at::Tensor& sinks) const;
+  // Shows that one more layer is done, after `before` others.
+  void ShowLayer(int64_t before, base::WorkPart* shown) const;
 
   const model::Transformer& model_;
   const tree::ForestPart& part_;

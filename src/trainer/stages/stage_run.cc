@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "base/work.h"
 #include "kernels/torch/threads.h"
 #include "trainer/objectives/step_loss.h"
 #include "trainer/pass/tensor_memory.h"
@@ -80,6 +81,7 @@ absl::StatusOr<std::string> StageRun::Update(const PreparedBatch& batch, const t
     grad_norm = policy.optimizer().GradNorm();
     fault = gradient.FindFault(tally, grad_norm);
     if (!fault.empty()) return absl::OkStatus();
+    const base::WorkPart updating("update of the weights");
     policy.BeginUpdate();
     policy.optimizer().Step(learning_rate, grad_norm);
     skipped_.NoteSound(step);
@@ -94,6 +96,7 @@ absl::StatusOr<std::string> StageRun::Update(const PreparedBatch& batch, const t
 absl::StatusOr<StepMetrics> StageRun::Step(const std::vector<tree::CallPath>& calls, int64_t step,
                                            double learning_rate) {
   const auto& [options, ranks, policy, orders, exchanges, bound, clock] = context_;
+  const base::WorkPart shown(absl::StrCat(name_, " step ", step));
   UseThreads();
   const auto start = clock.Now();
   const absl::StatusOr<PreparedBatch> batch = Prepare(calls);
@@ -131,6 +134,7 @@ absl::StatusOr<StepMetrics> StageRun::Step(const std::vector<tree::CallPath>& ca
 
 absl::StatusOr<CheckpointInfo> StageRun::Save(const std::string& root, int64_t step,
                                               const std::map<std::string, std::string>& extra_files) {
+  const base::WorkPart shown(absl::StrCat("writing checkpoint ", step, " of ", name_));
   INGOT_RETURN_IF_ERROR(context_.orders.Save(root, step));
   Policy& policy = context_.policy;
   INGOT_RETURN_IF_ERROR(AtTorchEdge("checkpoint", [&] {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/work.h"
 #include "trainer/pass/gradient_faults.h"
 #include "trainer/pass/step_bound.h"
 #include "trainer/torch_edge.h"
@@ -52,6 +53,7 @@ StepTally BatchGradient::Accumulate(const PolicyReader& reader, bool variance) {
 }
 
 void BatchGradient::Score(StepTally& tally) {
+  const base::WorkPart shown("scores before the gradient");
   const ProcessSeconds start = ClockNow();
   const double gathered = policy_.gather_seconds();
   StepTally::Plain& plain = tally.plain;
@@ -84,6 +86,7 @@ BatchGradient::Slots BatchGradient::RunSlots(const tree::PackedForest& forest, S
 }
 
 UpdateVariance BatchGradient::MeasureGroups() {
+  const base::WorkPart shown("variance of the update");
   UpdateVariance variance(batch_, options_.seed, policy_.version());
   for (const int32_t group : variance.groups()) {
     std::vector<int32_t> calls = forest_.call_indices;
@@ -102,6 +105,7 @@ UpdateVariance BatchGradient::MeasureGroups() {
 }
 
 void BatchGradient::AddShare(const PolicyReader& reader, StepTally& tally) {
+  const base::WorkPart shown("gradient");
   const model::ModelConfig& config = policy_.config();
   PassOptions options = Pass();
   if (config.experts.count > 0) {
@@ -134,6 +138,7 @@ void BatchGradient::AddShare(const PolicyReader& reader, StepTally& tally) {
 
 std::string BatchGradient::FindFault(const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
+  const base::WorkPart shown("search for numbers that are not finite");
   std::string tensors = NonFiniteTensors(policy_.model(), policy_.optimizer().Gradients());
   // Each call separately: in a merged forest a non-finite number reaches rows that must not see it.
   std::vector<int32_t> own = forest_.call_indices;

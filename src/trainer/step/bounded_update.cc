@@ -1,6 +1,7 @@
 #include "trainer/step/bounded_update.h"
 
 #include "base/log.h"
+#include "base/work.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::trainer {
@@ -21,6 +22,7 @@ PolicyReader BoundedUpdate::Reader() { return region_ ? region_->Reader() : Poli
 
 absl::Status BoundedUpdate::Remember() {
   if (!region_) return absl::OkStatus();
+  const base::WorkPart shown("step KL: the policy before the update");
   const auto start = clock_.Now();
   INGOT_RETURN_IF_ERROR(region_->Remember(policy_.model(), policy_.pass()));
   metrics_["perf/step_kl_seconds"] += Seconds(clock_.Now() - start);
@@ -28,6 +30,7 @@ absl::Status BoundedUpdate::Remember() {
 }
 
 PolicyShift BoundedUpdate::Measure() {
+  const base::WorkPart shown("step KL: the policy after the update");
   const PolicyShift shift = exchanges_.Sum(region_->Measure(policy_.model(), policy_.pass()));
   policy_.ReleaseLayer();  // other ranks' parameters may change now
   return shift;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/work.h"
 #include "trainer/pass/forest_pass.h"
 #include "trainer/pass/recorded_routes.h"
 #include "tree/cut.h"
@@ -43,11 +44,18 @@ absl::Status ProbeRun::ScoreMerged(const std::vector<tree::CallPath>& calls, con
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<tree::CallPath>> ProbeRun::AwaitCalls() {
+  const base::WorkPart shown("probe: the engine samples it");
+  return calls_.get();
+}
+
 absl::Status ProbeRun::Score(LogprobGap& mismatch) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> calls, calls_.get());
+  INGOT_ASSIGN_OR_RETURN(const std::vector<tree::CallPath> calls, AwaitCalls());
   for (const tree::CallPath& call : calls) INGOT_RETURN_IF_ERROR(CheckCall(call, policy_.Limits(), true));
-  for (const std::vector<int32_t>& indices : ProbeLayout(options_, calls)) {
-    INGOT_RETURN_IF_ERROR(ScoreMerged(calls, indices, mismatch));
+  const std::vector<std::vector<int32_t>> layout = ProbeLayout(options_, calls);
+  for (size_t i = 0; i < layout.size(); ++i) {
+    const base::WorkPart shown(absl::StrCat("probe, pass ", i + 1, " of ", layout.size()));
+    INGOT_RETURN_IF_ERROR(ScoreMerged(calls, layout[i], mismatch));
   }
   return absl::OkStatus();
 }

@@ -24,6 +24,7 @@ class ProbeRun {
   void Finish(LogprobGap& mismatch);
 
  private:
+  absl::StatusOr<std::vector<tree::CallPath>> AwaitCalls();
   absl::Status Score(LogprobGap& mismatch);
   // Scores the merged forest of some of the calls.
   absl::Status ScoreMerged(const std::vector<tree::CallPath>& calls, const std::vector<int32_t>& indices,
