@@ -209,6 +209,15 @@ StepRates StepRates::Best(const StepRates& other) const {
   return best;
 }
 
+StepRates StepRates::Scaled(double factor) const {
+  StepRates scaled;
+  for (ProcessSeconds StepRates::* rate :
+       {&StepRates::per_flop, &StepRates::per_head_flop, &StepRates::per_pair, &StepRates::per_window_pair}) {
+    scaled.*rate = {factor * (this->*rate).wall, factor * (this->*rate).cpu};
+  }
+  return scaled;
+}
+
 StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
                              int64_t head_rows, int64_t stream) {
   const at::AutoGradMode history(true);

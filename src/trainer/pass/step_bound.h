@@ -79,6 +79,8 @@ struct StepRates {
 
   // The smaller of both, rate by rate.
   StepRates Best(const StepRates& other) const;
+  // All seconds times `factor`.
+  StepRates Scaled(double factor) const;
 
   // Measures forward and backward: the products of `rows` rows in one layer of each kind, the logits of `head_rows`
   // rows, and causal attention over `stream` rows in one layer of each kind. An expert gets its share of the rows. Uses

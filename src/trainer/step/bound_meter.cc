@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/work.h"
 #include "kernels/torch/typed.h"
 #include "trainer/pass/head_pass.h"
 #include "trainer/pass/tensor_memory.h"
@@ -15,6 +16,7 @@ namespace ingot::trainer {
 bool BoundMeter::Known() const { return rates_ && rates_->threads == at::get_num_threads(); }
 
 void BoundMeter::Measure() {
+  const base::WorkPart shown("measuring the rates of the bound");
   // Enough rows for a rate, independent of the batch, and no more than a part of the step may have.
   constexpr int64_t kRows = 1024, kStream = 2048;
   const int64_t rows = std::min(kRows, options_.micro_batch_tokens);
@@ -36,14 +38,20 @@ double BoundMeter::BoundOf(const StepWork& work, const StepTally& tally) const {
   return BoundSeconds(policy_.config(), work.WithScoring(tally.plain.scorings), rates_->best).wall / ranks;
 }
 
-void BoundMeter::Report(const StepTally& tally, StepMetrics& metrics) {
-  if (!Leads(ranks_)) return;
+void BoundMeter::MeasureFor(const StepTally& tally) {
   constexpr int kMostMeasured = 5;
   const StepTally::Plain& plain = tally.plain;
+  if (!Known()) Measure();
+  if (BoundOf(plain.work, tally) > plain.pass_seconds && rates_->times < kMostMeasured) Measure();
+  const double bound = BoundOf(plain.work, tally);
+  if (bound > plain.pass_seconds) rates_->best = rates_->best.Scaled(plain.pass_seconds / bound);
+}
+
+void BoundMeter::Report(const StepTally& tally, StepMetrics& metrics) {
+  if (!Leads(ranks_)) return;
+  const StepTally::Plain& plain = tally.plain;
   const absl::Status measured = AtTorchEdge("the rates of the bound", [&] {
-    if (!Known()) Measure();
-    // A step faster than its bound: other processes used the processors while the rates were measured.
-    if (BoundOf(plain.work, tally) > plain.pass_seconds && rates_->times < kMostMeasured) Measure();
+    MeasureFor(tally);
     return absl::OkStatus();
   });
   if (!measured.ok()) {

@@ -1,6 +1,7 @@
 // Compares the time of a step's passes with their bound (pass/step_bound.h). Works on rank 0 only. Its rates are those
 // of this machine; they are measured once, and again while a step beats its bound, which shows that other processes
-// used the processors during the measurement.
+// used the processors during the measurement. A step that still beats it proves that the machine is faster than all
+// measurements: its own rates count from then on, and no step is faster than its bound.
 #pragma once
 
 #include <optional>
@@ -33,6 +34,8 @@ class BoundMeter {
 
   bool Known() const;  // with the current number of threads
   void Measure();
+  // Measures the rates if they are not known or too slow for this step; takes the step's own rates if they still are.
+  void MeasureFor(const StepTally& tally);
   double BoundOf(const StepWork& work, const StepTally& tally) const;
 
   const TrainerOptions& options_;

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "../tiny_model.h"
 #include "trainer/parallel/divide.h"
 #include "trainer/pass/memory.h"
 #include "trainer/pass/window_pairs.h"
+#include "trainer/step/bound_meter.h"
 
 namespace ingot::trainer {
 namespace {
@@ -55,6 +57,30 @@ model::ModelConfig Deepseek() {
   c.experts = {.count = 4, .per_token = 2, .width = 5, .shared_width = 5, .dense_layers = 1, .scoring = "sigmoid"};
   c.experts.correction_bias = true;
   return c;
+}
+
+// Merging cannot gain more than its bound: "tree 10.3x of 8.0x (128%)" came from rates that were measured too slow.
+TEST(BoundMeter, AStepFasterThanEveryMeasurementIsItsOwnBound) {
+  TrainerOptions options;
+  const model::ModelConfig config = TinyConfig();
+  const Policy policy(options, TrainableModel(config, TinyParameters(config, 1, at::kFloat)), nullptr);
+  BoundMeter meter(options, policy, nullptr);
+  StepTally tally;
+  tally.plain.work = SequenceWork(config, 100);
+  tally.plain.unmerged = SequenceWork(config, 100);
+  tally.plain.unmerged.Add(SequenceWork(config, 100));
+  for (int step = 0; step < 8; ++step) {
+    tally.plain.pass_seconds = 1e-9;
+    StepMetrics metrics;
+    meter.Report(tally, metrics);
+    EXPECT_NEAR(metrics.at("perf/of_bound"), 1, 1e-6) << step;
+    EXPECT_NEAR(metrics.at("tree/speedup"), metrics.at("tree/speedup_bound"), 1e-6) << step;
+    EXPECT_NEAR(metrics.at("tree/speedup_bound"), 2, 1e-6) << step;
+  }
+  tally.plain.pass_seconds = 2e-9;  // a later step, half as fast
+  StepMetrics metrics;
+  meter.Report(tally, metrics);
+  EXPECT_NEAR(metrics.at("perf/of_bound"), 0.5, 1e-6);
 }
 
 TEST(Flops, OfLocalAndGlobalLayers) {
