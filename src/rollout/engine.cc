@@ -169,6 +169,13 @@ absl::StatusOr<v1::EngineStatusResponse> Engine::Status() {
   status.set_waiting(status.waiting() + static_cast<int32_t>(inbox_.size()));
   if (tokenizer_ != nullptr) status.set_tokenizer_fingerprint(tokenizer_->fingerprint());
   status.set_alive_seconds(duration<double>(clock_.Now() - started_).count());
+  if (prefill_.requests > 0) {
+    v1::PrefillProgress& prefill = *status.mutable_prefill();
+    prefill.set_requests(prefill_.requests);
+    prefill.set_tokens(prefill_.tokens);
+    prefill.set_prefilled(prefill_.prefilled);
+    prefill.set_oldest_seconds(duration<double>(clock_.Now() - prefill_.oldest).count());
+  }
   status.set_version(versions_.newest_number());
   status.clear_held_versions();
   status.clear_held_checksums();
@@ -428,6 +435,7 @@ void Engine::Report() {
   status_.set_prompt_tokens(stats.prompt_tokens);
   status_.set_cached_prompt_tokens(stats.cached_prompt_tokens);
   status_.set_context_length(options_.context_length);
+  prefill_ = core_.prefill();
 }
 
 }  // namespace ingot::rollout

@@ -158,7 +158,8 @@ class Engine final : public Client, public weights::Sink {
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // requests accepted and not ended
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
+  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step, like the next one
+  Prefill prefill_ ABSL_GUARDED_BY(mu_);
   // The newest version until it samples a token; nullopt after that, and before the first swap.
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // the end of its pause

@@ -47,6 +47,19 @@ bool EngineCore::CanStep() const {
   return std::any_of(waiting_.begin(), waiting_.end(), [](const SequencePtr& s) { return s->pinned != nullptr; });
 }
 
+Prefill EngineCore::prefill() const {
+  Prefill prefill;
+  const auto add = [&](const Sequence& sequence) {
+    if (sequence.computed + 1 >= sequence.computable()) return;  // its next row is its last, as while it samples
+    prefill.oldest = prefill.requests++ == 0 ? sequence.arrived : std::min(prefill.oldest, sequence.arrived);
+    prefill.tokens += static_cast<int64_t>(sequence.computable());
+    prefill.prefilled += static_cast<int64_t>(sequence.computed);
+  };
+  for (const SequencePtr& sequence : running_) add(*sequence);
+  for (const SequencePtr& sequence : waiting_) add(*sequence);
+  return prefill;
+}
+
 void EngineCore::Step(std::vector<Emission>* out) {
   Reap(out);
   DropUnusedSalts();

@@ -16,6 +16,8 @@
 // Single-threaded: one step thread calls everything. Does not depend on torch.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -51,6 +53,13 @@ struct CoreStats {
   uint64_t newest_sampled_salt = 0;  // of the newest version, as of its last sampled token; 0 = none sampled
 };
 
+// v1::PrefillProgress on the engine's clock.
+struct Prefill {
+  int32_t requests = 0;
+  int64_t tokens = 0, prefilled = 0;
+  std::chrono::nanoseconds oldest{0};  // arrival of the oldest request
+};
+
 class EngineCore {
  public:
   // `options` are valid, with context_length resolved. `runner` and `clock` must outlive the core.
@@ -76,6 +85,8 @@ class EngineCore {
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
   int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  // Of the requests that cannot sample yet; requests 0 = there are none.
+  Prefill prefill() const;
   const KvBlocks& blocks() const { return blocks_; }
   const CoreStats& stats() const { return stats_; }
 

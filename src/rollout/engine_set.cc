@@ -31,6 +31,13 @@ bool IsLater(const v1::SwapTimes& a, const v1::SwapTimes& b) {
   return a.version() != b.version() ? a.version() < b.version() : UntilFirstToken(a) > UntilFirstToken(b);
 }
 
+void AddPrefill(const v1::PrefillProgress& one, v1::PrefillProgress& sum) {
+  sum.set_requests(sum.requests() + one.requests());
+  sum.set_tokens(sum.tokens() + one.tokens());
+  sum.set_prefilled(sum.prefilled() + one.prefilled());
+  sum.set_oldest_seconds(std::max(sum.oldest_seconds(), one.oldest_seconds()));
+}
+
 }  // namespace
 
 // The state shared by the set and its requests. A request may outlive the set, and its last owner may be a thread of an
@@ -281,6 +288,7 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
       sum->set_cached_prompt_tokens(sum->cached_prompt_tokens() + one->cached_prompt_tokens());
       sum->set_busy_seconds(sum->busy_seconds() + one->busy_seconds());
       sum->set_alive_seconds(sum->alive_seconds() + one->alive_seconds());
+      if (one->has_prefill()) AddPrefill(one->prefill(), *sum->mutable_prefill());
     }
   }
   if (!sum.has_value()) return error;

@@ -68,6 +68,7 @@ class World {
     sequence->limit = std::min<size_t>(prompt.size() + max_new, options.context_length);
     sequence->order = id;
     sequence->deadline = deadline;
+    sequence->arrived = clock.Now();
     sequence->gate = std::make_shared<ChunkGate>([this, id](absl::StatusOr<v1::GenerateChunk> chunk) {
       Result& result = results[id];
       EXPECT_FALSE(result.ended) << "a chunk after the last";
@@ -179,6 +180,30 @@ TEST(EngineCoreTest, NoForwardPassExceedsTheTokenBudget) {
   for (int i = 0; i < 10; ++i) world.Add(Prompt(i, 30), 10);
   world.Drain();
   EXPECT_EQ(most, 8u);
+}
+
+TEST(EngineCoreTest, SaysHowFarThePrefillOfWaitingRequestsIs) {
+  World world(Options(64, /*batch_tokens=*/16));
+  EXPECT_EQ(world.core.prefill().requests, 0);
+  const nanoseconds first = world.clock.Now();
+  world.Add(Prompt(1, 40), 2);
+  world.SetVersion(1);
+  world.clock.Advance(milliseconds(5));
+  world.Add(Prompt(2, 20), 2);
+  for (const int64_t prefilled : {0, 16, 32}) {
+    const Prefill prefill = world.core.prefill();
+    EXPECT_EQ(prefill.requests, 2);
+    EXPECT_EQ(prefill.tokens, 60);
+    EXPECT_EQ(prefill.prefilled, prefilled);
+    EXPECT_EQ(prefill.oldest, first);
+    world.Step();
+  }
+  EXPECT_EQ(world.core.prefill().requests, 1) << "the first one samples";
+  EXPECT_EQ(world.core.prefill().tokens, 20);
+  EXPECT_EQ(world.core.prefill().prefilled, 8);
+  EXPECT_EQ(world.core.prefill().oldest, first + milliseconds(5));
+  world.Drain();
+  EXPECT_EQ(world.core.prefill().requests, 0);
 }
 
 TEST(EngineCoreTest, DecodingRequestsAdvanceInEveryStepBesideAPrefill) {

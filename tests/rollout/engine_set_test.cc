@@ -46,6 +46,7 @@ class FakeEngine final : public Client {
     status.add_held_loaded_unix_ns(version * 1000);
     status.set_running(1);
     if (first_token.version() > 0) *status.mutable_first_token() = first_token;
+    if (prefill.requests() > 0) *status.mutable_prefill() = prefill;
     return status;
   }
   void Deliver(absl::StatusOr<v1::GenerateChunk> chunk) {
@@ -60,7 +61,8 @@ class FakeEngine final : public Client {
 
   absl::Status rejection;
   int64_t version = 5;
-  v1::SwapTimes first_token;  // of no version = none yet
+  v1::PrefillProgress prefill;  // requests 0 = none
+  v1::SwapTimes first_token;    // of no version = none yet
   int asked = 0;
   std::vector<std::vector<int32_t>> prompts;  // of the requests, in order
   std::atomic<int> open{0};                   // live handles
@@ -245,6 +247,18 @@ TEST_F(EngineSetTest, StatusAddsUpTheEnginesThatAnswer) {
   EXPECT_THAT(set_->Status()->held_versions(), testing::ElementsAre(4));
   EXPECT_THAT(set_->Status()->held_loaded_unix_ns(), testing::ElementsAre(4000));
   EXPECT_EQ(set_->Status()->running(), 2);
+  EXPECT_FALSE(set_->Status()->has_prefill());
+  b_->prefill.set_requests(2);
+  b_->prefill.set_tokens(60);
+  b_->prefill.set_prefilled(16);
+  b_->prefill.set_oldest_seconds(9);
+  EXPECT_EQ(set_->Status()->prefill().prefilled(), 16);
+  a_->prefill = b_->prefill;
+  a_->prefill.set_oldest_seconds(3);
+  EXPECT_EQ(set_->Status()->prefill().requests(), 4);
+  EXPECT_EQ(set_->Status()->prefill().tokens(), 120);
+  EXPECT_EQ(set_->Status()->prefill().prefilled(), 32);
+  EXPECT_EQ(set_->Status()->prefill().oldest_seconds(), 9);
   b_->rejection = absl::UnavailableError("gone");
   EXPECT_EQ(set_->Status()->version(), 5);
   EXPECT_EQ(set_->Status()->running(), 1);

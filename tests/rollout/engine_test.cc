@@ -36,6 +36,26 @@ TEST(EngineTest, AnswersARequestWithTimesAndCounts) {
   EXPECT_EQ(status.context_length(), 200);
 }
 
+TEST(EngineTest, SaysHowFarALongPrefillIs) {
+  base::ManualClock clock;
+  Rig rig(Options(), FakeSnapshot(1, 1001), {}, clock);
+  EXPECT_FALSE(rig.engine->Status()->has_prefill());
+  rig.gate.Close();
+  Collect result;
+  auto request = rig.engine->Generate(Ask(std::vector<int32_t>(100, 3), 2), result.OnChunk());
+  rig.gate.AwaitHeld();
+  clock.Advance(std::chrono::seconds(150));
+  rig.gate.Let(2);  // forward passes of max_batch_tokens (32) rows
+  rig.gate.AwaitHeld();
+  const v1::EngineStatusResponse status = *rig.engine->Status();
+  EXPECT_EQ(status.prefill().requests(), 1);
+  EXPECT_EQ(status.prefill().tokens(), 100);
+  EXPECT_EQ(status.prefill().prefilled(), 64);
+  EXPECT_EQ(status.prefill().oldest_seconds(), 150);
+  rig.gate.Open();
+  ASSERT_EQ(result.Wait(), absl::OkStatus());
+}
+
 TEST(EngineTest, BadRequestsAreRejectedBeforeTheyAreQueued) {
   Rig rig(Options(), FakeSnapshot(1, 1));
   const auto fault = [&](const v1::GenerateRequest& request) {

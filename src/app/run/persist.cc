@@ -60,12 +60,19 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
   return batch;
 }
 
+std::string DescribePrefill(const v1::EngineStatusResponse& engines) {
+  if (!engines.has_prefill()) return "";
+  const v1::PrefillProgress& prefill = engines.prefill();
+  return fmt::format("prefill {} of {} tokens of {} request{}, the oldest for {:.0f} s", prefill.prefilled(),
+                     prefill.tokens(), prefill.requests(), prefill.requests() == 1 ? "" : "s",
+                     prefill.oldest_seconds());
+}
+
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
-                         const v1::GatewayStatusResponse& gateways) {
+                         const absl::StatusOr<v1::EngineStatusResponse>& engines) {
   std::string text =
       fmt::format("waiting for batch {} for {:.0f} s: {} episodes running", step, seconds, now.running_episodes());
-  if (const std::string uncalled = DescribeUncalled(gateways); !uncalled.empty())
-    absl::StrAppend(&text, ", ", uncalled);
+  if (engines.ok() && engines->has_prefill()) text += ", " + DescribePrefill(*engines);
   if (const int64_t dropped = now.dropped() - last.dropped(); dropped > 0) {
     text += fmt::format(
         ", {} groups were dropped because all samples of each earned the same (mean reward {:.3f}); "

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "proto/gateway.pb.h"
+#include "proto/rollout.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/client.h"
 #include "weights/publisher.h"
@@ -39,10 +39,13 @@ absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std:
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<void()>& waiting = {});
 
-// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch, and the
-// gateways' episodes that have made no call.
+// "prefill 34816 of 401200 tokens of 2 requests, the oldest for 150 s"; empty = no request waits for its prefill.
+std::string DescribePrefill(const v1::EngineStatusResponse& engines);
+
+// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch, and from the
+// engines' state if they answer.
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
-                         const v1::GatewayStatusResponse& gateways);
+                         const absl::StatusOr<v1::EngineStatusResponse>& engines);
 
 // Publishes until the version is live on every leased engine, of which there is at least one. CANCELLED at once in a
 // stopped run: engines that also stop may delay it, and the version is still to be saved.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/terminal/seconds.h"
+#include "base/work.h"
 #include "tree/forest.h"
 
 namespace ingot::app {
@@ -30,14 +31,15 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
     reported = clock.Now();
     const absl::StatusOr<v1::SchedulerStatusResponse> status = clients_.scheduler->Status();
     if (!status.ok()) return;
-    const UncalledEpisodes uncalled = AskUncalled(clients_.gateways);
-    line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats(), uncalled.all));
+    line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats(), clients_.engine->Status()));
   };
   INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
                          WaitForBatch(*clients_.scheduler, step, retry_, waiting));
   trainer::TrainBatch batch;
   batch.step = step;
   batch.feed = feed_ = response.stats();
+  base::WorkPart reading(absl::StrCat("reading batch ", step),
+                         {.total = response.batch().group_ids_size(), .unit = "groups"});
   for (const int64_t id : response.batch().group_ids()) {
     v1::GetGroupRequest request;
     request.set_group_id(id);
@@ -48,6 +50,7 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
           batch.groups.push_back(std::move(group));
           return absl::OkStatus();
         }));
+    reading.Advance(1);
   }
   CollectContexts(batch.groups);
   return batch;

@@ -230,17 +230,28 @@ TEST_F(PersistTest, ALongWaitIsExplained) {
   last.set_dropped(10);
   now.set_dropped(10);
   now.set_running_episodes(3);
-  EXPECT_EQ(DescribeWait(7, 20, last, now, gateways), "waiting for batch 7 for 20 s: 3 episodes running");
+  v1::EngineStatusResponse engines;
+  EXPECT_EQ(DescribeWait(7, 20, last, now, engines), "waiting for batch 7 for 20 s: 3 episodes running");
   now.set_dropped(50);
   EXPECT_THAT(
-      DescribeWait(7, 20, last, now, gateways),
+      DescribeWait(7, 20, last, now, engines),
       AllOf(HasSubstr("40 groups were dropped"), HasSubstr("mean reward 0.000"), HasSubstr("max_drops_per_batch")));
   now.set_failed(2);
-  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways), HasSubstr("2 groups failed"));
-  gateways.set_uncalled_episodes(4);
-  gateways.set_oldest_uncalled_ms(161'900);
-  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways),
-              HasSubstr("3 episodes running, 4 episodes have made no call yet (oldest 161 s), 40 groups"));
+  EXPECT_THAT(DescribeWait(7, 20, last, now, absl::UnavailableError("gone")), HasSubstr("2 groups failed"));
+}
+
+TEST_F(PersistTest, AWaitForAPrefillSaysHowFarItIs) {
+  v1::FeedStats feed;
+  feed.set_running_episodes(2);
+  v1::EngineStatusResponse engines;
+  v1::PrefillProgress& prefill = *engines.mutable_prefill();
+  prefill.set_requests(2);
+  prefill.set_tokens(401200);
+  prefill.set_prefilled(34816);
+  prefill.set_oldest_seconds(150.4);
+  EXPECT_EQ(DescribeWait(0, 160, feed, feed, engines),
+            "waiting for batch 0 for 160 s: 2 episodes running, prefill 34816 of 401200 tokens of 2 requests, the "
+            "oldest for 150 s");
 }
 
 TEST_F(PersistTest, WaitingForABatchEndsWithTheRun) {
