@@ -27,6 +27,13 @@ object EngineJson(const std::string& name, const absl::StatusOr<v1::EngineStatus
   fields["cached_prompt_tokens"] = status->cached_prompt_tokens();
   fields["busy_seconds"] = status->busy_seconds();
   fields["alive_seconds"] = status->alive_seconds();
+  if (status->has_prefill()) {
+    const v1::PrefillProgress& prefill = status->prefill();
+    fields["prefill"] = object{{"requests", prefill.requests()},
+                               {"tokens", prefill.tokens()},
+                               {"prefilled", prefill.prefilled()},
+                               {"oldest_seconds", prefill.oldest_seconds()}};
+  }
   fields["idle_share"] = std::clamp(1 - status->busy_seconds() / alive, 0.0, 1.0);
   return fields;
 }
@@ -49,6 +56,7 @@ object UncalledJson(const v1::GatewayStatusResponse& gateways) {
 }  // namespace
 
 void AddLive(const LiveState& live, const RunFacts& facts, object& run) {
+  if (!live.trainer.empty()) run["trainer"] = SafeText(live.trainer);
   array engines;
   for (const auto& [name, status] : live.engines) engines.push_back(EngineJson(name, status));
   if (!engines.empty()) run["engines"] = std::move(engines);

@@ -6,7 +6,7 @@
 
 namespace ingot::view {
 
-// Adds "engines", "scheduler" or "scheduler_error", and "agents_idle_share", as far as the run has such roles.
+// Adds "trainer" (what it computes), "engines", "scheduler" or "scheduler_error", and "agents_idle_share", as far as the run has such roles.
 void AddLive(const LiveState& live, const RunFacts& facts, base::json::object& run);
 
 }  // namespace ingot::view

@@ -85,6 +85,24 @@ TEST_F(RunViewTest, ASupervisedRunHasItsCurvesAndNoEpisodes) {
   EXPECT_THAT(Ask(view, "/api/time"), HasSubstr("\"steps\":0"));
 }
 
+TEST_F(RunViewTest, SaysWhatTheTrainerComputesAndHowFarTheEnginesPrefillIs) {
+  RunSource source = run_.Source();
+  LiveState live;
+  source.live = [&live] { return live; };
+  RunView view(source, clock_);
+  EXPECT_THAT(Ask(view, "/api/run"), Not(HasSubstr("\"trainer\":")));
+  live.trainer = "step 4 for 35 s: gradient";
+  v1::EngineStatusResponse engine;
+  live.engines.emplace_back("rollout-0", engine);
+  EXPECT_THAT(Ask(view, "/api/run"), HasSubstr("\"trainer\":\"step 4 for 35 s: gradient\""));
+  EXPECT_THAT(Ask(view, "/api/run"), Not(HasSubstr("prefill")));
+  engine.mutable_prefill()->set_requests(2);
+  engine.mutable_prefill()->set_tokens(401200);
+  engine.mutable_prefill()->set_prefilled(34816);
+  live.engines = {{"rollout-0", engine}};
+  EXPECT_THAT(Ask(view, "/api/run"), HasSubstr("\"prefill\":{\"requests\":2,\"tokens\":401200,\"prefilled\":34816,"));
+}
+
 TEST_F(RunViewTest, TheWarmStartsCurvesStandBesideThoseOfTheRun) {
   WriteRecord("metrics.jsonl", "{\"step\": 0, \"time\": 9, \"perf/step_seconds\": 2, \"dpo/accuracy\": 0.5}\n");
   WriteRecord("warm_start/metrics.jsonl", kSteps);

@@ -36,6 +36,7 @@ export interface Row { step: number; time: number; values: Record<string, number
 export interface Engine {
   name: string; error?: string; version: number; running: number; waiting: number; kv_used: number; kv_total: number;
   sampled_tokens: number; prompt_tokens: number; cached_prompt_tokens: number; idle_share: number; alive_seconds: number;
+  prefill?: { requests: number; tokens: number; prefilled: number; oldest_seconds: number };
 }
 export interface Run {
   name: string; folder: string; live: boolean; rows: number; broken_rows: number; names: string[]; now: number;
@@ -46,6 +47,7 @@ export interface Run {
   last?: Row; evaluated?: Row; supervised?: Row; update_variance?: { step: number; value: number };
   efficiency?: { steps: number; value: number; low: number; high: number; tokens_per_second: number;
     reward_per_million: number };
+  trainer?: string;
   engines?: Engine[];
   scheduler?: { next_step: number; finished: boolean; running_episodes: number; finished_episodes: number;
     admitted_unreleased: number; grading: number };

@@ -101,12 +101,16 @@ function facts(run: Run): HTMLElement {
 
 function engines(run: Run): Child {
   if (!run.engines) return null;
+  const prefills = run.engines.filter((engine) => engine.prefill).map((engine) => h("p", {}, `${engine.name}: prefill ` +
+    `${number(engine.prefill!.prefilled, 0)} of ${number(engine.prefill!.tokens, 0)} tokens of ${engine.prefill!.requests} requests, ` +
+    `the oldest for ${seconds(engine.prefill!.oldest_seconds)}`));
   return [h("h2", {}, "Roles"), table("Engines, since their start", ["engine", "#version", "#running", "#waiting", "#KV blocks",
     "#sampled tokens", "#prompt tokens from the cache", "#idle"],
     run.engines.map((engine) => engine.error ? [engine.name, h("span", { class: "error" }, engine.error), "", "", "", "", "", ""] :
-      [engine.name, engine.version, engine.running, engine.waiting, `${engine.kv_used} / ${engine.kv_total}`,
+      [engine.name, engine.version < 0 ? "none yet" : engine.version, engine.running, engine.waiting, `${engine.kv_used} / ${engine.kv_total}`,
         number(engine.sampled_tokens), percent(engine.cached_prompt_tokens / Math.max(1, engine.prompt_tokens)),
         percent(engine.idle_share)])),
+  prefills,
   run.scheduler ? h("p", {}, `Agents: ${run.scheduler.running_episodes} episodes run`,
     run.facts.concurrency ? ` in ${run.facts.concurrency} places (${percent(run.agents_idle_share)} idle now)` : "",
     `; ${number(run.scheduler.finished_episodes)} finished since this process started; ${run.scheduler.grading} groups are graded.`) : null,
@@ -138,6 +142,7 @@ export class Overview implements View {
       run.supervised && (run.facts.supervised || !run.rows) ? supervisedFacts(run.supervised) : null,
       run.facts.supervised ? (run.supervised ? null : h("p", {}, "The record has no step yet.")) : run.rows ? facts(run) :
         h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
+      run.trainer ? h("p", {}, `Trainer: ${run.trainer}`) : null,
       engines(run),
       run.started ? h("p", { class: "soft" }, `Started ${new Date(run.started * 1000).toLocaleString()}, ${seconds(run.now - run.started)} ago. Folder: ${run.folder}. `,
         run.last ? link(hash("step", { step: run.last.step }), "Groups of the newest step") : null) : null);

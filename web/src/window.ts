@@ -30,7 +30,7 @@ export class WindowView implements View {
     const range = state.window > state.budget ? "any finished group" : `finished groups of the ${state.window}`;
     refresh(this.place, h("h2", {}, "The window"),
       h("p", {}, `Head: group ${state.head}. A batch may take ${range} from there on. ${used} of ${state.budget} slots are used. ` +
-        `Live version: ${state.live_version}. So far ${state.trained} groups were trained, ${state.dropped} dropped, ${state.failed} failed.`),
+        `Live version: ${state.live_version < 0 ? "none yet" : state.live_version}. So far ${state.trained} groups were trained, ${state.dropped} dropped, ${state.failed} failed.`),
       used ? h("div", { class: "cells", role: "list", "aria-label": "groups in the order of admission" },
         [...held, ...state.groups.map(cell)].map((one) => h("span", { role: "listitem" }, one))) :
         h("p", { class: "soft" }, "No group holds a slot: none is admitted yet, or all are trained."),

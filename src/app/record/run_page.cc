@@ -139,16 +139,17 @@ RunPage::~RunPage() { links_.reset(); }
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& config, const RunDir& dir,
                                                             const RoleClients& clients,
                                                             std::shared_ptr<const text::Tokenizer> tokenizer,
-                                                            const std::string& no_pool) {
+                                                            const std::string& no_pool,
+                                                            std::function<std::string()> trainer) {
   if (!config.page.enabled) return nullptr;
   view::RunSource source = SourceOf(config, dir.path(), std::move(tokenizer));
   source.pool = [pool = clients.pool, no_pool]() -> absl::StatusOr<std::shared_ptr<datapool::Client>> {
     if (pool == nullptr) return absl::NotFoundError(no_pool);
     return pool;
   };
-  source.live = [scheduler = clients.scheduler, engines = clients.engines, gateways = clients.gateways] {
+  source.live = [scheduler = clients.scheduler, engines = clients.engines, trainer = std::move(trainer)] {
     view::LiveState state;
-    state.gateways = AskUncalled(gateways).all;
+    state.trainer = trainer();
     if (scheduler != nullptr) state.scheduler = scheduler->Status();
     for (const auto& [name, engine] : engines) state.engines.emplace_back(name, engine->Status());
     return state;

@@ -4,6 +4,7 @@
 // with a new link to the page. `ingot view RUN` asks there first.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,12 +24,14 @@ class RunPage {
   ~RunPage();
   std::string NewLink() { return page_->NewLink(); }
 
-  // The page calls the pool, the scheduler and the engines of `clients`; `no_pool` says why there is no pool. Null
+  // The page calls the pool, the scheduler and the engines of `clients`; `no_pool` says why there is no pool.
+  // `trainer`: as LiveState::trainer. Null
   // without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir,
                                                             const RoleClients& clients,
                                                             std::shared_ptr<const text::Tokenizer> tokenizer,
-                                                            const std::string& no_pool);
+                                                            const std::string& no_pool,
+                                                            std::function<std::string()> trainer);
   // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS comes from
   // `options`, or else from the run's configuration. The error names the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);

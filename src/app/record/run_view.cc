@@ -7,7 +7,7 @@
 #include "app/cluster/role_addresses.h"
 #include "app/record/run_loggers.h"
 #include "app/record/run_metrics.h"
-#include "base/log.h"
+#include "base/work.h"
 #include "datapool/grpc_client.h"
 #include "rollout/grpc_client.h"
 #include "scheduler/grpc_client.h"
@@ -31,29 +31,28 @@ absl::StatusOr<RoleClients> ConnectRoles(const ClusterOptions& cluster, RunRegis
 
 }  // namespace
 
+std::string OwnWork() { return base::Work::OfProcess().Describe(); }
+
 absl::StatusOr<RunView> ServeRunView(const LoadedConfig& loaded, const RunDir& dir, RoleClients clients,
                                      const std::shared_ptr<const text::Tokenizer>& tokenizer,
-                                     const std::string& no_pool) {
+                                     const std::string& no_pool, std::function<std::string()> trainer) {
   RunView view;
   view.clients = std::move(clients);
-  if (!view.clients.gateways.empty()) {
-    auto episodes = EpisodesEndpoint::Start(dir.path(), view.clients.gateways);
-    if (episodes.ok()) view.episodes = *std::move(episodes);
-    if (!episodes.ok()) INGOT_LOG(warn, "`ingot episodes` finds no run: {}", std::string(episodes.status().message()));
-  }
-  INGOT_ASSIGN_OR_RETURN(view.page, RunPage::OfRunning(*loaded.config, dir, view.clients, tokenizer, no_pool));
+  INGOT_ASSIGN_OR_RETURN(view.page,
+                         RunPage::OfRunning(*loaded.config, dir, view.clients, tokenizer, no_pool, std::move(trainer)));
   INGOT_ASSIGN_OR_RETURN(view.follower,
                          FollowRun(*loaded.config, dir, loaded.schema.EffectiveYaml(), view.clients.pool.get()));
   return view;
 }
 
 absl::StatusOr<RunView> ServeLaunchedView(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
-                                          const std::shared_ptr<const text::Tokenizer>& tokenizer) {
+                                          const std::shared_ptr<const text::Tokenizer>& tokenizer,
+                                          std::function<std::string()> trainer) {
   RoleClients clients;
   if (registry != nullptr) {
     INGOT_ASSIGN_OR_RETURN(clients, ConnectRoles(loaded.config->cluster, *registry));
   }
-  return ServeRunView(loaded, dir, std::move(clients), tokenizer);
+  return ServeRunView(loaded, dir, std::move(clients), tokenizer, kSupervisedHasNoPool, std::move(trainer));
 }
 
 absl::Status TrainInView(const LoadedConfig& loaded, const RunDir& dir,

@@ -26,16 +26,22 @@ struct RunView {
   std::unique_ptr<RunPage> page;                // null = not configured, or the page cannot listen. Last: it ends first
 };
 
+// What this process computes: its trainer, if it has one.
+std::string OwnWork();
+
 // Serves the page and starts the loggers, which continue where an earlier start of the run ended. Without a pool among
-// the clients, `no_pool` says why there is none. Errors are of RunPage::OfRunning and FollowRun.
+// the clients, `no_pool` says why there is none. `trainer`: as LiveState::trainer. Errors are of RunPage::OfRunning
+// and FollowRun.
 absl::StatusOr<RunView> ServeRunView(const LoadedConfig& loaded, const RunDir& dir, RoleClients clients,
                                      const std::shared_ptr<const text::Tokenizer>& tokenizer,
-                                     const std::string& no_pool = kSupervisedHasNoPool);
+                                     const std::string& no_pool = kSupervisedHasNoPool,
+                                     std::function<std::string()> trainer = OwnWork);
 
 // The same for a run whose roles are separate processes. `registry`: null = the run is supervised, with only a trainer.
-// This follows the registry, which outlives the view; its errors too.
+// This follows the registry, which outlives the view; its errors too. `trainer`: as LiveState::trainer; thread safe.
 absl::StatusOr<RunView> ServeLaunchedView(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
-                                          const std::shared_ptr<const text::Tokenizer>& tokenizer);
+                                          const std::shared_ptr<const text::Tokenizer>& tokenizer,
+                                          std::function<std::string()> trainer);
 
 // Calls `train`, a training in this process without other roles, with the metrics, page and loggers of a run. Prints the
 // link to the page.

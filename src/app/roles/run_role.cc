@@ -28,6 +28,7 @@
 #include "app/run/threads.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/work.h"
 #include "trainer/pass/tensor_memory.h"
 
 namespace ingot::app {
@@ -42,7 +43,11 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
   // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they are alive.
   const bool follows = role == "trainer" && index > 0;
   const int port = follows ? 0 : MetricsPort(config, role, index);
-  return ServeMetrics(config, dir, name, port, text, [&waits] { return PrintWaits(waits.Reported()); });
+  return ServeMetrics(config, dir, name, port, text, [&waits] {
+    ReportedWaits reported = waits.Reported();
+    reported.computes = base::Work::OfProcess().Describe();
+    return PrintWaits(reported);
+  });
 }
 
 absl::Status NoToken(const std::string& role) {

@@ -86,13 +86,19 @@ std::string FormatStage(const std::string& stage, int64_t done, int64_t total, c
 }
 
 StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock)
-    : out_(out), run_name_(std::move(run_name)), total_steps_(total_steps), screen_(ScreenOf(out)), clock_(clock) {}
+    : out_(out),
+      run_name_(std::move(run_name)),
+      total_steps_(total_steps),
+      screen_(ScreenOf(out)),
+      clock_(clock) {}
 
 StepLine::~StepLine() {
+  const base::MutexLock lock(mu_);
   if (progress_stands_) std::fputs("\n", out_);
 }
 
 void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s) {
+  const base::MutexLock lock(mu_);
   if (first_elapsed_s_ < 0) {
     first_elapsed_s_ = elapsed_s;
     first_step_ = step;
@@ -104,7 +110,10 @@ void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, 
   Print("\033[36m", FormatStep(run_name_, step, total_steps_, metrics, eta));
 }
 
-void StepLine::Note(const std::string& text) { Print("\033[1m", text); }
+void StepLine::Note(const std::string& text) {
+  const base::MutexLock lock(mu_);
+  Print("\033[1m", text);
+}
 
 void StepLine::Print(const char* colour, const std::string& text) {
   constexpr char kClearLine[] = "\r\033[K";
@@ -114,13 +123,22 @@ void StepLine::Print(const char* colour, const std::string& text) {
   progress_stands_ = false;
 }
 
+void StepLine::Replace(const std::string& text) {
+  std::fprintf(out_, "\r\033[K%s", Row(out_, base::Printable(text)).c_str());
+  std::fflush(out_);
+  progress_stands_ = true;
+}
+
+void StepLine::Working(const std::function<std::string()>& text) {
+  const base::MutexLock lock(mu_);
+  const std::string line = text();
+  if (line.empty()) return;
+  screen_.replaces ? Replace(line) : Print("", line);
+}
+
 void StepLine::Progress(const std::string& text) {
-  if (screen_.replaces) {
-    std::fprintf(out_, "\r\033[K%s", Row(out_, base::Printable(text)).c_str());
-    std::fflush(out_);
-    progress_stands_ = true;
-    return;
-  }
+  const base::MutexLock lock(mu_);
+  if (screen_.replaces) return Replace(text);
   const auto now = clock_.Now();
   if (!plain_progress_at_.has_value()) plain_progress_at_ = now;
   if (now - *plain_progress_at_ < kPlainProgressEvery) return;

@@ -1,10 +1,11 @@
 // The lines of a run on the terminal: one per step, in color where the terminal supports it (screen.h), plain
-// elsewhere. Not thread safe.
+// elsewhere. Thread safe.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "app/terminal/screen.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace ingot::app {
 
@@ -24,29 +26,36 @@ class StepLine {
   StepLine& operator=(const StepLine&) = delete;
 
   // Prints a finished step with its metrics (docs/reference/metrics.md), `elapsed_s` after the run's start.
-  void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s);
+  void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Prints one line that scrolls, such as the start of a stage or the end of an evaluation. Text from outside in it is
   // escaped (base/printable.h), line ends too.
-  void Note(const std::string& text);
+  void Note(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Prints the progress of a stage. On a terminal that replaces lines it replaces the previous progress, and the next
   // line replaces it; elsewhere it is a separate line, at most one in kPlainProgressEvery.
-  void Progress(const std::string& text);
+  void Progress(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
   static constexpr std::chrono::seconds kPlainProgressEvery{30};
 
+  // The same for what runs now, without a limit on its lines. `text` is called while no other line can be printed, so
+  // that it is still true when it is printed; it returns an empty text for no line.
+  void Working(const std::function<std::string()>& text) ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
-  void Print(const char* colour, const std::string& text);
+  void Print(const char* colour, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Replace(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   std::FILE* const out_;
   const std::string run_name_;
   const int64_t total_steps_;
   const Screen screen_;
-  double first_elapsed_s_ = -1;
-  int64_t first_step_ = 0;
   const base::Clock& clock_;
-  bool progress_stands_ = false;                               // on the cursor's line of the terminal
-  std::optional<std::chrono::nanoseconds> plain_progress_at_;  // of the last line printed or left out first
+  base::Mutex mu_;
+  double first_elapsed_s_ ABSL_GUARDED_BY(mu_) = -1;
+  int64_t first_step_ ABSL_GUARDED_BY(mu_) = 0;
+  bool progress_stands_ ABSL_GUARDED_BY(mu_) = false;  // on the cursor's line of the terminal
+  // Of the last line printed or left out first.
+  std::optional<std::chrono::nanoseconds> plain_progress_at_ ABSL_GUARDED_BY(mu_);
 };
 
 // The progress of a supervised stage: "supervised  120/480  nll 1.2345  12.3 steps/s  remaining 30s". `done`: steps of

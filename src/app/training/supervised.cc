@@ -11,6 +11,7 @@
 #include "app/terminal/progress.h"
 #include "app/terminal/seconds.h"
 #include "app/terminal/terminal.h"
+#include "app/terminal/work_lines.h"
 #include "base/log.h"
 #include "base/run_log.h"
 #include "dataset/conversations.h"
@@ -208,6 +209,8 @@ absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir) {
 absl::Status TrainSupervised(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Ranks* ranks,
                              bool resume, base::Metrics& metrics, const std::atomic<bool>& stop) {
   StepLine line(stdout, config.name, 0);
+  WorkLines work(line);
+  work.Start();
   INGOT_RETURN_IF_ERROR(BroadcastStart(ranks, ""));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer, NewTrainer(config, model, ranks));
   StageRecord record;

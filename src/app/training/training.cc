@@ -12,6 +12,7 @@
 #include "app/run/persist.h"
 #include "app/terminal/seconds.h"
 #include "app/terminal/terminal.h"
+#include "app/terminal/work_lines.h"
 #include "app/training/best_model.h"
 #include "app/training/evaluation.h"
 #include "app/training/pinned_versions.h"
@@ -90,6 +91,8 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   const base::Clock& clock = base::Clock::Real();
   const std::chrono::nanoseconds start = clock.Now();
   StepLine line(stdout, config.name, config.trainer.total_steps);
+  WorkLines work(line);
+  work.Start();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
                          StartOrResume(config, dir, model, parts.ranks, resume, line, stop));
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());

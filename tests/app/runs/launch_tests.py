@@ -101,6 +101,13 @@ def case_launch(ingot):
     check([line.split()[0] for line in answer.stdout.splitlines()][:5] ==
           ["datapool", "rewards", "scheduler", "rollout-0", "gateway"], f"ingot status: {answer.stdout}")
     check(re.search(r"^rewards .* [1-9]\d* groups judged", answer.stdout, re.M), f"ingot status: {answer.stdout}")
+    for role in ("trainer", "agents"):
+        check(re.search(rf"^{role} +- +runs", answer.stdout, re.M), f"ingot status: {answer.stdout}")
+    states = {one["name"]: one for one in json.loads(ingot.call(*ingot.argv("status", settings)[1:], "--json").stdout)}
+    for role in ("trainer", "agents", "gateway"):
+        process = role_process(launch, role)
+        check(states[role].get("pid") == process, f"ingot status --json: process {process}: {states}")
+        check(str(process) not in answer.stdout, f"process {process} in ingot status: {answer.stdout}")
     alone = ingot.ask("datapool", {"run.name": "launched"})
     check(alone.returncode == 2 and "cluster.token_file" in alone.stderr, f"a role without a token: {alone}")
     rejected = ingot.ask("status", {**settings, "cluster.token_file": write_secret(ingot, "stranger")})
@@ -113,6 +120,7 @@ def case_launch(ingot):
         os.kill(role_process(launch, role), signal.SIGTERM)
     output, rows = finish_launched(ingot, launch, "launched", steps)
     print(output)
+    check(re.search(r"`ingot status \S+ .*--set run.name=launched\b.*` prints their state", output), f"no command: {output}")
     check(all("reward/term/length" in row for row in rows), "a group was not judged by the stage")
     rewarded = [record["rewarded"].get("groupId", "0") for record in ingot.journal("launched") if "rewarded" in record]
     check(len(rewarded) == len(set(rewarded)), f"groups rewarded twice: {rewarded}")

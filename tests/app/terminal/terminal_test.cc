@@ -116,6 +116,18 @@ TEST(Progress, OnATerminalIsOneLineThatTheNextLineReplaces) {
   EXPECT_EQ(text, "\r\033[K1 of 3\r\033[K2 of 3\r\033[K\033[1mdone\033[0m\r\n\r\033[Kagain\r\n");
 }
 
+TEST(Working, OnATerminalIsReplacedAndElsewhereIsALineOfItsOwn) {
+  const auto use = [](StepLine& line) {
+    line.Working([] { return "step 0 for 10 s"; });
+    line.Working([] { return ""; });
+    line.Working([] { return "step 0 for 20 s"; });
+    line.Note("done");
+  };
+  EXPECT_EQ(Printed(true, base::Clock::Real(), use),
+            "\r\033[Kstep 0 for 10 s\r\033[Kstep 0 for 20 s\r\033[K\033[1mdone\033[0m\r\n");
+  EXPECT_EQ(Printed(false, base::Clock::Real(), use), "step 0 for 10 s\nstep 0 for 20 s\ndone\n");
+}
+
 TEST(Progress, OnATerminalIsNoLongerThanItsWidth) {
   std::string bar;
   for (int i = 0; i < 50; ++i) bar += "━";

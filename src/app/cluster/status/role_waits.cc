@@ -15,15 +15,17 @@ std::string ReportedWaits::All() const {
 }
 
 std::string PrintWaits(const ReportedWaits& waits) {
-  return absl::StrCat(base::Printable(waits.faults), "\n", base::Printable(waits.work), "\n");
+  return absl::StrCat(base::Printable(waits.faults), "\n", base::Printable(waits.work), "\n",
+                      base::Printable(waits.computes), "\n");
 }
 
 ReportedWaits ParseWaits(std::string_view text) {
-  const size_t first = std::min(text.find('\n'), text.size());
-  const size_t second = std::min(text.find('\n', std::min(first + 1, text.size())), text.size());
   ReportedWaits waits;
-  waits.faults = std::string(text.substr(0, first));
-  if (first + 1 < second) waits.work = std::string(text.substr(first + 1, second - first - 1));
+  for (std::string* const field : {&waits.faults, &waits.work, &waits.computes}) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    *field = std::string(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
   return waits;
 }
 

@@ -1,4 +1,5 @@
 // Reports what a role waits for: the waits of its process (base/waits.h), and its rpcs to other roles (run_registry.h).
+// Its socket's answer also says what it computes (base/work.h).
 //
 //   a thread of the role ──every kPause──▶ its log, its entry in the registry
 //   launcher or node's agent ──GET /waits──▶ RUN/sockets/metrics-NAME.sock    (unresponsive_roles.h)
@@ -21,14 +22,15 @@
 
 namespace ingot::app {
 
-// What a role waits for, joined by commas. Empty = nothing.
+// What a role waits for, joined by commas, and what it computes. Empty = nothing.
 struct ReportedWaits {
-  std::string faults;  // WaitKind::kFault, and rpcs
-  std::string work;    // WaitKind::kWork
+  std::string faults;         // WaitKind::kFault, and rpcs
+  std::string work;           // WaitKind::kWork
+  std::string computes = {};  // base::Work::Describe
 
   bool operator==(const ReportedWaits&) const = default;
-  bool empty() const { return faults.empty() && work.empty(); }
-  std::string All() const;
+  bool empty() const { return faults.empty() && work.empty(); }  // waits for nothing
+  std::string All() const;                                       // the waits
 };
 
 // The answer of a role's socket: a line for each field.

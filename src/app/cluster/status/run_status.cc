@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "app/cluster/role_addresses.h"
-#include "app/run/uncalled_episodes.h"
+#include "app/run/persist.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"
@@ -46,9 +46,11 @@ std::string Describe(const v1::RewardsStatusResponse& s) {
 }
 
 std::string Describe(const v1::EngineStatusResponse& s) {
-  return fmt::format("version {}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%",
-                     s.version(), s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
-                     100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9));
+  const std::string version = s.version() < 0 ? "no version yet" : absl::StrCat("version ", s.version());
+  const std::string prefill = DescribePrefill(s);
+  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}", version,
+                     s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
+                     100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9), prefill.empty() ? "" : ", ", prefill);
 }
 
 std::string Describe(const v1::GatewayStatusResponse& s) {
@@ -125,7 +127,12 @@ std::vector<RoleStatus> AskRoles(const absl::StatusOr<std::vector<RolePlace>>& p
       continue;
     }
     threads.Post([&role = roles[i], &question = questions[i], &place = *place] {
-      role = {.name = place.name, .address = place.address, .state = question.ask(place.address), .waits = place.waits};
+      role = {.name = place.name,
+              .address = place.address,
+              .state = question.ask(place.address),
+              .waits = place.waits,
+              .computes = {},
+              .pid = place.pid};
     });
   }
   threads.Shutdown();

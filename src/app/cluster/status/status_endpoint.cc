@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "app/cluster/status/socket_question.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
 
 namespace ingot::app {
 namespace {
 
-constexpr char kPath[] = "/status";
+constexpr char kPath[] = "/status", kJsonPath[] = "/status.json";
 
 http::Reply Text(int status, std::string body) {
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = std::move(body)};
@@ -22,12 +23,27 @@ std::string FormatRoles(const std::vector<RoleStatus>& roles) {
   std::string lines;
   for (const RoleStatus& role : roles) {
     std::string state = role.state.ok() ? *role.state : absl::StrCat("NOT REACHED: ", role.state.status().message());
+    if (!role.computes.empty()) absl::StrAppend(&state, state.empty() ? "" : "; ", role.computes);
     if (!role.waits.empty()) {
       absl::StrAppend(&state, state.empty() ? "" : "; ", "waits for ", role.waits);
     }
     lines += fmt::format("{:<10} {:<22} {}\n", role.name, role.address, base::Printable(state));
   }
   return lines;
+}
+
+std::string JsonOfRoles(const std::vector<RoleStatus>& roles) {
+  base::json::array all;
+  for (const RoleStatus& role : roles) {
+    base::json::object fields{{"name", role.name}, {"address", role.address}};
+    if (role.pid > 0) fields["pid"] = role.pid;
+    const char* const answer = role.state.ok() ? "state" : "error";
+    fields[answer] = base::Printable(role.state.ok() ? *role.state : std::string(role.state.status().message()));
+    if (!role.computes.empty()) fields["computes"] = base::Printable(role.computes);
+    if (!role.waits.empty()) fields["waits"] = base::Printable(role.waits);
+    all.push_back(std::move(fields));
+  }
+  return base::PrintJson(all) + "\n";
 }
 
 std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& unresponsive) {
@@ -46,15 +62,15 @@ std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const st
   return roles;
 }
 
-std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, std::string>& waits) {
-  for (const auto& [name, text] : waits) {
+std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, ReportedWaits>& waits) {
+  for (const auto& [name, reported] : waits) {
     const auto is_it = [&](const RoleStatus& role) { return role.name == name; };
-    const auto found = std::find_if(roles.begin(), roles.end(), is_it);
+    auto found = std::find_if(roles.begin(), roles.end(), is_it);
     if (found == roles.end()) {
-      roles.push_back({.name = name, .address = "-", .state = "", .waits = text});
-    } else {
-      found->waits = text;
+      found = roles.insert(roles.end(), {.name = name, .address = "-", .state = ""});
     }
+    if (!reported.empty()) found->waits = reported.All();
+    found->computes = reported.computes;
   }
   return roles;
 }
@@ -76,12 +92,13 @@ absl::StatusOr<std::unique_ptr<StatusEndpoint>> StatusEndpoint::Start(const std:
 }
 
 http::Opening StatusEndpoint::Head(http::RequestHead head) {
-  if (head.target != kPath || head.method != "GET") {
+  const bool json = head.target == kJsonPath;
+  if ((head.target != kPath && !json) || head.method != "GET") {
     return {.rejection = Text(404, "GET /status\n")};
   }
-  const auto answer = [this](const std::string&) {
+  const auto answer = [this, json](const std::string&) {
     const std::vector<RoleStatus> roles = ask_();
-    return Text(AllAnswer(roles) ? 200 : 503, FormatRoles(roles));
+    return Text(AllAnswer(roles) ? 200 : 503, json ? JsonOfRoles(roles) : FormatRoles(roles));
   };
   return {.exchange = http::MakeExchange(
               http::Work{.post = [this](std::function<void()> job) { return thread_.TryPost(std::move(job)).ok(); },
@@ -89,8 +106,8 @@ http::Opening StatusEndpoint::Head(http::RequestHead head) {
                          .busy = [] { return Text(503, "too many requests for the state\n"); }})};
 }
 
-absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path) {
-  INGOT_ASSIGN_OR_RETURN(http::Answer answer, AskSocket(path, kPath, "the launcher"));
+absl::StatusOr<LaunchedStatus> AskLauncher(const std::string& path, bool json) {
+  INGOT_ASSIGN_OR_RETURN(http::Answer answer, AskSocket(path, json ? kJsonPath : kPath, "the launcher"));
   return LaunchedStatus{answer.status == 200, std::move(answer.body)};
 }
 

@@ -176,11 +176,11 @@ std::vector<RoleStatus> UnresponsiveRoles::Unresponsive() {
   return statuses;
 }
 
-std::map<std::string, std::string> UnresponsiveRoles::Waits() {
-  std::map<std::string, std::string> all;
+std::map<std::string, ReportedWaits> UnresponsiveRoles::Waits() {
+  std::map<std::string, ReportedWaits> all;
   base::MutexLock lock(mu_);
   for (const auto& [name, waits] : waits_) {
-    if (!waits.empty() && !unresponsive_.contains(name)) all[name] = waits.All();
+    if (waits != ReportedWaits() && !unresponsive_.contains(name)) all[name] = waits;
   }
   return all;
 }

@@ -55,8 +55,8 @@ class UnresponsiveRoles {
 
   // A line for each role that is unresponsive, with what is wrong as an error. Thread safe.
   std::vector<RoleStatus> Unresponsive();
-  // What each role waits for by its last answer, by name; roles that do not wait are left out. Thread safe.
-  std::map<std::string, std::string> Waits();
+  // What each role waits for and computes by its last answer, by name; idle roles are left out. Thread safe.
+  std::map<std::string, ReportedWaits> Waits();
 
  private:
   struct Question {

@@ -69,9 +69,10 @@ void AddTokenFd(CLI::App& parser, RunArgs& args) {
 }
 
 Command::Run DeclareStatus(CLI::App& parser) {
-  const auto args = std::make_shared<RunArgs>();
-  AddRunArgs(parser, *args);
-  AddTokenFd(parser, *args);
+  const auto args = std::make_shared<StatusArgs>();
+  AddRunArgs(parser, args->run);
+  AddTokenFd(parser, args->run);
+  parser.add_flag("--json", args->json, "one JSON array, with the roles' process ids");
   return [args] { return ShowStatus(*args); };
 }
 

@@ -32,6 +32,7 @@
 #include "app/terminal/seconds.h"
 #include "app/terminal/shell_word.h"
 #include "app/terminal/terminal.h"
+#include "app/terminal/work_lines.h"
 #include "app/training/grading.h"
 #include "app/training/run_record.h"
 #include "app/training/run_recorder.h"
@@ -241,6 +242,8 @@ absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::B
                             base::Metrics& metrics) {
   const RunConfig& config = *job.loaded.config;
   StepLine line(stdout, config.name, job.end);
+  WorkLines work(line);
+  work.Start();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
                          StartOrResume(config, job.dir, job.model, /*ranks=*/nullptr, job.resume, line, *retry.stop));
   INGOT_RETURN_IF_ERROR(job.dir.DropReplaced());

@@ -1,6 +1,8 @@
 // `ingot launch` starts a run by the launcher that its configuration names; `ingot status` prints its state.
 #include "app/commands/run/launch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -50,6 +52,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/retry.h"
+#include "http/unix_socket.h"
 
 namespace ingot::app {
 namespace {
@@ -158,11 +161,11 @@ class LocalLauncher final : public RunLauncher {
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     WatchSilence(made);
     ServeStatus();
-    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), text_.tokenizer));
+    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), tokenizer_,
+                                                    [this] { return unresponsive_->Waits()["trainer"].computes; }));
     if (view_.page != nullptr) std::printf("page %s\n", view_.page->NewLink().c_str());
-    std::printf(
-        "%s: %d processes; logs %s%s\n", config_.name.c_str(), static_cast<int>(made.size()), dir_->logs().c_str(),
-        registry_ == nullptr ? "" : absl::StrCat("; `ingot status ", args_.config, "` prints their state").c_str());
+    std::printf("%s: %d processes; logs %s; `%s` prints their state\n", config_.name.c_str(),
+                static_cast<int>(made.size()), dir_->logs().c_str(), CommandOf("status", args_).c_str());
     return absl::OkStatus();
   }
 
@@ -208,9 +211,8 @@ class LocalLauncher final : public RunLauncher {
   }
 
   void WatchSilence(const std::vector<RoleSpec>& made) {
-    std::vector<RoleSocket> sockets;
-    for (const RoleSpec& spec : made) sockets.push_back({spec.name, MetricsSocket(*dir_, spec.name)});
-    unresponsive_ = std::make_unique<UnresponsiveRoles>([sockets] { return sockets; },
+    for (const RoleSpec& spec : made) sockets_.push_back({spec.name, MetricsSocket(*dir_, spec.name)});
+    unresponsive_ = std::make_unique<UnresponsiveRoles>([this] { return sockets_; },
                                                         [this](const std::string& line) {
                                                           INGOT_LOG(warn, "{}", line);
                                                           PrintLine(config_, line);
@@ -219,7 +221,6 @@ class LocalLauncher final : public RunLauncher {
   }
 
   void ServeStatus() {
-    if (registry_ == nullptr) return;
     auto started = StatusEndpoint::Start(absl::StrCat(dir_->sockets(), "/", kLaunchSocket), [this] { return Roles(); });
     if (!started.ok()) INGOT_LOG(warn, "`ingot status` will not answer: {}", std::string(started.status().message()));
     if (started.ok()) status_ = *std::move(started);
@@ -228,10 +229,29 @@ class LocalLauncher final : public RunLauncher {
   // The registry itself may be silent, so its last known addresses are used. The answer also names roles that become
   // silent while they are asked.
   std::vector<RoleStatus> Roles() {
-    std::vector<RoleStatus> roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
-    std::map<std::string, std::string> waits = unresponsive_->Waits();
-    if (const ReportedWaits own = waits_.Reported(); !own.empty()) waits["launch"] = own.All();
-    return WithWaits(WithUnresponsive(std::move(roles), unresponsive_->Unresponsive()), waits);
+    std::vector<RoleStatus> roles;
+    if (registry_ != nullptr) {
+      roles = AskRoles(registry_->LastPlaces(), registry_->Describe(), config_.cluster, access_);
+    }
+    roles = WithUnresponsive(std::move(roles), unresponsive_->Unresponsive());
+    AddOthers(roles);
+    std::map<std::string, ReportedWaits> waits = unresponsive_->Waits();
+    if (const ReportedWaits own = waits_.Reported(); !own.empty()) waits["launch"] = own;
+    return WithWaits(std::move(roles), waits);
+  }
+
+  // The roles that serve no rpcs: trainer and agents. A role that has no process is about to start, or done.
+  void AddOthers(std::vector<RoleStatus>& roles) {
+    for (const RoleSocket& role : sockets_) {
+      const auto is_it = [&](const RoleStatus& status) { return status.name == role.name; };
+      if (std::any_of(roles.begin(), roles.end(), is_it)) continue;
+      RoleStatus& status = roles.emplace_back(role.name, "-", "has no process now");
+      const absl::StatusOr<int> fd = http::ConnectUnix(role.path);
+      if (!fd.ok()) continue;
+      status.state = "runs";
+      status.pid = http::ListenerOf(*fd);
+      close(*fd);
+    }
   }
 
   const RunArgs& args_;
@@ -250,8 +270,9 @@ class LocalLauncher final : public RunLauncher {
   HeldPort meeting_;                             // of the trainer's ranks
   std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways
   std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
-  RunView view_;  // before the registry whose channels it uses
+  std::vector<RoleSocket> sockets_;  // of all roles
   std::unique_ptr<UnresponsiveRoles> unresponsive_;
+  RunView view_;                            // before the registry whose channels it uses
   std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
   bool stopping_ = false;
 };
@@ -401,7 +422,7 @@ std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const
       "/logs show its state", more);
 }
 
-absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
+absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args, bool json) {
   const Underway asking("status: asking the roles");
   RunSecrets secrets;
   if (args.token_fd >= 0) {
@@ -414,8 +435,9 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
   }
   // A launcher of this machine knows which roles are silent, and why. It is asked while the roles are.
   const std::string folder = absl::StrCat(config.root, "/", config.name);
-  std::future<absl::StatusOr<LaunchedStatus>> asked = std::async(
-      std::launch::async, [&folder] { return AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket)); });
+  std::future<absl::StatusOr<LaunchedStatus>> asked = std::async(std::launch::async, [&folder, json] {
+    return AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket), json);
+  });
   if (!secrets.token.empty()) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config.cluster, std::move(secrets.token)));
     const bool local = config.cluster.registry.kind == RegistryKind::kLocal;
@@ -436,7 +458,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args) {
     if (std::all_of(roles.begin(), roles.end(), is_unresponsive)) {
       return absl::UnavailableError(DescribeNoRun(loaded, args));
     }
-    return LaunchedStatus{.all_answer = AllAnswer(roles), .lines = FormatRoles(roles)};
+    return LaunchedStatus{.all_answer = AllAnswer(roles), .lines = json ? JsonOfRoles(roles) : FormatRoles(roles)};
   }
   const absl::StatusOr<LaunchedStatus> launched = asked.get();
   if (launched.ok()) return *launched;
@@ -453,8 +475,8 @@ int Launch(const LaunchArgs& args) {
   return code.ok() ? *code : Fail(code.status());
 }
 
-int ShowStatus(const RunArgs& args) {
-  const absl::StatusOr<LaunchedStatus> status = StatusOrError(args);
+int ShowStatus(const StatusArgs& args) {
+  const absl::StatusOr<LaunchedStatus> status = StatusOrError(args.run, args.json);
   if (!status.ok()) return Fail(status.status());
   std::printf("%s", status->lines.c_str());
   return status->all_answer ? 0 : 1;

@@ -10,6 +10,11 @@ struct LaunchArgs {
   bool dry_run = false;  // prints what would be started
 };
 int Launch(const LaunchArgs& args);
-int ShowStatus(const RunArgs& args);
+
+struct StatusArgs {
+  RunArgs run;
+  bool json = false;
+};
+int ShowStatus(const StatusArgs& args);
 
 }  // namespace ingot::app

@@ -82,7 +82,7 @@ std::string SocketOf(const RunDir& dir, const std::string& name) {
 
 // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER), trainer (waits for batch 7)"
 std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& unresponsive,
-                           const std::map<std::string, std::string>& waits) {
+                           const std::map<std::string, ReportedWaits>& waits) {
   std::string text;
   for (const RoleState& state : states) {
     const bool is_unresponsive = std::any_of(unresponsive.begin(), unresponsive.end(),
@@ -93,8 +93,9 @@ std::string DescribeStates(const std::vector<RoleState>& states, const std::vect
                     : state.pid < 0   ? " (NOT RUNNING)"
                     : is_unresponsive ? " (NO ANSWER)"
                                       : "");
-    if (const auto wait = waits.find(state.name); wait != waits.end() && state.pid > 0) {
-      absl::StrAppend(&text, " (waits for ", wait->second, ")");
+    const auto wait = waits.find(state.name);  // what a role computes changes too often for the registry
+    if (wait != waits.end() && !wait->second.empty() && state.pid > 0) {
+      absl::StrAppend(&text, " (waits for ", wait->second.All(), ")");
     }
   }
   return text;
@@ -117,8 +118,7 @@ class Board {
     for (const RoleState& state : states_) {
       const bool well = state.done || state.pid > 0;
       absl::StatusOr<std::string> text = absl::UnavailableError("not running; its agent restarts it");
-      if (well)
-        text = state.done ? "done" : absl::StrCat("process ", state.pid, ", restarted ", state.restarts, " times");
+      if (well) text = state.done ? "done" : absl::StrCat("runs, restarted ", state.restarts, " times");
       statuses.push_back({state.name, "-", std::move(text)});
     }
     return statuses;
@@ -256,7 +256,9 @@ class Agent {
   absl::StatusOr<RunView> ServePage() {
     if (!drives_) return RunView();
     RunRegistry* const registry = TrainerAlone(config_) ? nullptr : registry_.get();
-    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, text_.tokenizer));
+    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, tokenizer_, [this] {
+                             return unresponsive_ == nullptr ? "" : unresponsive_->Waits()["trainer"].computes;
+                           }));
     if (served.page != nullptr) Print("page " + served.page->NewLink());
     return served;
   }

@@ -59,9 +59,9 @@ TEST_F(RoleWaitsTest, JoinsRpcsWithTheOtherWaitsAndKeepsWorkApart) {
   EXPECT_EQ(reported, "a disk, datapool (AppendCall), batch 3") << "told after Forget";
 }
 
-TEST(ReportedWaitsTest, AreTwoLinesWhateverTheyHold) {
-  for (const ReportedWaits& waits :
-       {ReportedWaits{"a", "b"}, ReportedWaits{"", "b"}, ReportedWaits{"a", ""}, ReportedWaits{}}) {
+TEST(ReportedWaitsTest, AreThreeLinesWhateverTheyHold) {
+  for (const ReportedWaits& waits : {ReportedWaits{"a", "b"}, ReportedWaits{"", "b"}, ReportedWaits{"a", ""},
+                                     ReportedWaits{"", "", "c"}, ReportedWaits{"a", "b", "c"}, ReportedWaits{}}) {
     EXPECT_EQ(ParseWaits(PrintWaits(waits)), waits);
   }
   EXPECT_EQ(ParseWaits(PrintWaits({"a\nb", "c"})).work, "c");

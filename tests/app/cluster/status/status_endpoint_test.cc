@@ -73,12 +73,40 @@ TEST_F(StatusOfLauncher, ShowsForWhomRolesWait) {
   const RoleStatus answers{"gateway", "127.0.0.1:2", "1 call", "the registry's word"},
       late{"datapool", "127.0.0.1:1", absl::UnavailableError("late")};
   EXPECT_EQ(
-      FormatRoles(WithWaits({late, answers}, {{"gateway", "datapool"}, {"trainer", "batch 3"}, {"datapool", "etcd"}})),
+      FormatRoles(WithWaits({late, answers},
+                            {{"gateway", {"datapool", ""}}, {"trainer", {"", "batch 3"}}, {"datapool", {"etcd", ""}}})),
       "datapool   127.0.0.1:1            NOT REACHED: late; waits for etcd\n"
       "gateway    127.0.0.1:2            1 call; waits for datapool\n"
       "trainer    -                      waits for batch 3\n");
   EXPECT_EQ(FormatRoles(WithWaits({answers}, {})),
             "gateway    127.0.0.1:2            1 call; waits for the registry's word\n");
+}
+
+TEST_F(StatusOfLauncher, ShowsWhatRolesCompute) {
+  const ReportedWaits step{"", "", "step 4 for 35 s: gradient"};
+  const std::vector<RoleStatus> roles =
+      WithWaits({{"agents", "-", "runs"}, {"trainer", "-", "runs"}}, {{"trainer", step}});
+  EXPECT_EQ(FormatRoles(roles),
+            "agents     -                      runs\n"
+            "trainer    -                      runs; step 4 for 35 s: gradient\n");
+}
+
+TEST_F(StatusOfLauncher, HasProcessIdsOnlyAsJson) {
+  RoleStatus trainer{"trainer", "-", "runs"};
+  trainer.pid = 4711;
+  trainer.waits = "batch 3";
+  const std::vector<RoleStatus> roles = {trainer, {"gateway", "127.0.0.1:2", absl::UnavailableError("late\n")}};
+  EXPECT_THAT(FormatRoles(roles), Not(HasSubstr("4711")));
+  const std::string json = R"([{"name":"trainer","address":"-","pid":4711,"state":"runs","waits":"batch 3"},)"
+                           R"({"name":"gateway","address":"127.0.0.1:2","error":"late\\n"}])"
+                           "\n";
+  EXPECT_EQ(JsonOfRoles(roles), json);
+  const auto endpoint = StatusEndpoint::Start(path_, [&] { return roles; });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const absl::StatusOr<LaunchedStatus> status = AskLauncher(path_, /*json=*/true);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->lines, json);
+  EXPECT_FALSE(status->all_answer);
 }
 
 TEST_F(StatusOfLauncher, NamesALauncherThatGivesNoAnswer) {

@@ -111,7 +111,7 @@ TEST_F(UnresponsiveRolesTest, ReportsForWhomARoleWaitsOncePerChange) {
   AnswerWaits({"datapool (AppendCall)", "batch 3"});
   Look();
   EXPECT_THAT(reported_, ElementsAre("trainer waits for datapool (AppendCall)"));
-  EXPECT_THAT(roles_.Waits(), ElementsAre(std::pair("trainer", "datapool (AppendCall), batch 3")));
+  EXPECT_THAT(roles_.Waits(), ElementsAre(std::pair("trainer", ReportedWaits{"datapool (AppendCall)", "batch 3"})));
   Look();
   AnswerWaits({"datapool (AppendCall)", "batch 4"});
   Look();
@@ -121,6 +121,16 @@ TEST_F(UnresponsiveRolesTest, ReportsForWhomARoleWaitsOncePerChange) {
   Look();
   EXPECT_THAT(reported_, ElementsAre("trainer waits for datapool (AppendCall)", "trainer waits for nothing now"));
   EXPECT_THAT(roles_.Waits(), IsEmpty());
+}
+
+TEST_F(UnresponsiveRolesTest, KnowsWhatARoleComputesAndReportsNothingOfIt) {
+  Listen();
+  Look();
+  const ReportedWaits step{"", "", "step 4 for 35 s: gradient"};
+  AnswerWaits(step);
+  Look();
+  EXPECT_THAT(roles_.Waits(), ElementsAre(std::pair("trainer", step)));
+  EXPECT_THAT(reported_, IsEmpty());
 }
 
 TEST_F(UnresponsiveRolesTest, AnUnresponsiveRoleIsShownAsSuchAndNotWithItsLastWaits) {
