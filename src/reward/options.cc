@@ -75,6 +75,20 @@ double TermSchedule::At(int64_t version, int64_t total_steps) const {
   return until > from ? (until - t) / (until - from) : 0;
 }
 
+bool RewardOptions::gives_rewards() const {
+  return terms.empty() || std::any_of(terms.begin(), terms.end(), [](const TermOptions& term) {
+           return term.weight != 0 && !GivesTokenValues(term.kind);
+         });
+}
+
+std::vector<std::string> RewardOptions::token_terms() const {
+  std::vector<std::string> names;
+  for (const TermOptions& term : terms) {
+    if (term.weight != 0 && GivesTokenValues(term.kind)) names.push_back(term.Name());
+  }
+  return names;
+}
+
 bool RewardOptions::outcome_alone() const {
   if (terms.empty()) return true;
   const TermSchedule& schedule = terms[0].schedule;

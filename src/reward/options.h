@@ -62,6 +62,10 @@ struct RewardOptions {
 
   // True = the reward is the posted outcome, and no server is asked.
   bool outcome_alone() const;
+  // False = the terms give values to tokens only, as `teacher` does: every reward is 0, and is not what the run learns.
+  bool gives_rewards() const;
+  // The names of the terms that give values to tokens, by which groups of equal rewards teach too.
+  std::vector<std::string> token_terms() const;
   // INVALID_ARGUMENT names the option, its value and the allowed values. It also rejects names used twice, and weights
   // that cancel each other in otherwise equal terms.
   absl::Status Validate() const;

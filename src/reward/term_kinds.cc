@@ -104,6 +104,8 @@ const std::vector<std::string>& TermKinds() {
   return *names;
 }
 
+bool GivesTokenValues(const std::string& kind) { return kind == "teacher"; }
+
 void BindKinds(base::Schema& schema, TermOptions& term) {
   for (const Kind& kind : kKinds) {
     if (kind.bind == nullptr) continue;

@@ -15,6 +15,9 @@ namespace ingot::reward {
 // Their names, in the order of the table.
 const std::vector<std::string>& TermKinds();
 
+// Whether terms of the kind give a value to each token and no reward. Such a term measures "reverse_kl".
+bool GivesTokenValues(const std::string& kind);
+
 // INVALID_ARGUMENT names the option, its value and the allowed values.
 absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options, const TermParts& parts = {});
 

@@ -56,6 +56,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
   const double calls = static_cast<double>(tree.calls_size());
   ForEach(episode, [&](Values& values) {
     values["reward/batch_mean"].Add(tree::ReturnOf(episode));
+    if (episode.has_reward()) values["reward/outcome"].Add(tree::ReturnOf<v1::Episode>(episode));
     for (const v1::TermValue& term : episode.grade().terms()) {
       values["reward/term/" + term.term()].Add(tree::ValueOf(term));
       for (const auto& [measure, number] : term.measures()) {

@@ -13,6 +13,7 @@ namespace ingot::trainer {
 // Means over the batch's finished training episodes, of these numbers per episode:
 //
 //   reward/batch_mean            return
+//   reward/outcome               reward that was posted, calls included, before any term; of episodes with one
 //   reward/term/NAME             value of a reward term before its weight, calls included; of judged episodes
 //   response_length/{mean,max}   sampled tokens that followed the run's weights
 //   num_turns/{mean,max}         calls

@@ -476,6 +476,20 @@ TEST(PrepareBatch, CountsGroupsOfEqualRewardsThatAreTrained) {
   EXPECT_EQ(PrepareBatch(batch, {}, 10, 0)->metrics.at("reward/frac_zero_std"), 0.75);
 }
 
+TEST(PrepareBatch, TheOutcomeIsWhatWasPostedWhateverTheTermsMakeOfIt) {
+  v1::EpisodeTree right = MakeEpisode("a", 1.0, {Turn({1}, {3})}), wrong = MakeEpisode("b", 0.0, {Turn({1}, {4})});
+  for (v1::EpisodeTree* const tree : {&right, &wrong}) {
+    v1::TermValue& teacher = *tree->mutable_episode()->mutable_grade()->add_terms();
+    teacher.set_term("teacher");
+    (*teacher.mutable_measures())["reverse_kl"] = 0.25;
+  }
+  const auto prepared = PrepareBatch(OneGroup({right, wrong}), {}, 10, 0);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_EQ(prepared->metrics.at("reward/outcome"), 0.5);
+  EXPECT_EQ(prepared->metrics.at("reward/batch_mean"), 0);
+  EXPECT_EQ(prepared->metrics.at("reward/term/teacher/reverse_kl"), 0.25);
+}
+
 TEST(PrepareBatch, RewardsOfCallsCountInTheBatchsMean) {
   v1::EpisodeTree tree = MakeEpisode("a", 0.0, {Turn({1}, {3})});
   (*tree.mutable_episode()->mutable_call_rewards())["a/0"] = 3.0;

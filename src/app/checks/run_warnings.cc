@@ -70,7 +70,7 @@ Found StageWithoutSteps(const RunConfig& config, const DataFacts&) {
 }
 
 Found GroupsOfOne(const RunConfig& config, const DataFacts&) {
-  if (config.tasks.empty() || config.scheduler.group_size > 1) return std::nullopt;
+  if (config.tasks.empty() || config.scheduler.group_size > 1 || !config.rewards.gives_rewards()) return std::nullopt;
   const std::string& normalization = config.trainer.advantage_normalization;
   if (normalization != "group" && normalization != "terms") return std::nullopt;
   return fmt::format(
@@ -198,11 +198,13 @@ constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
 
 // A share that warns if it is large over the whole run.
 struct Share {
-  const char* metric;  // docs/reference/metrics.md
-  double most;         // a larger mean is a warning
-  const char* means;   // "{:.0f} % of MEANS"
+  std::string_view metric;  // docs/reference/metrics.md
+  double most;              // a larger mean is a warning
+  const char* means;        // "{:.0f} % of MEANS"
   const char* way_on;
 };
+
+constexpr std::string_view kEqualGroups = "reward/frac_zero_std";
 
 constexpr Share kShares[] = {
     {"agent/malformed_ratio", 0.5, "the calls hold a tool call that its output format cannot read",
@@ -213,16 +215,17 @@ constexpr Share kShares[] = {
      "look at agents.recipes[].answer_from and at what the agent prints (ingot inspect RUN)"},
     {"agent/crash", 0.5, "the episodes' agents crashed", "look at the reasons (ingot inspect RUN)"},
     {"agent/timeout", 0.5, "the episodes' agents ran out of time", "raise agents.recipes[].timeout_s"},
-    {"reward/frac_zero_std", 0.9, "the groups have the same reward in all samples, so they teach nothing",
+    {kEqualGroups, 0.9, "the groups have the same reward in all samples, so they teach nothing",
      "choose easier or harder tasks, or raise scheduler.group_size"},
     {"trainer/skipped", 0.1, "the steps were skipped",
      "see the log for the reasons; where loss or gradient was not finite, lower trainer.learning_rate"},
 };
 
-std::vector<std::string> ShareWarnings(const RunTally& tally) {
+std::vector<std::string> ShareWarnings(const RunConfig& config, const RunTally& tally) {
   std::vector<std::string> warnings;
   for (const Share& share : kShares) {
-    const auto found = tally.means.find(share.metric);
+    if (share.metric == kEqualGroups && !config.rewards.token_terms().empty()) continue;  // their tokens teach
+    const auto found = tally.means.find(std::string(share.metric));
     if (found == tally.means.end() || !(found->second.value() > share.most)) continue;
     warnings.push_back(
         fmt::format("{:.0f} % of {} ({}): {}", 100 * found->second.value(), share.means, share.metric, share.way_on));
@@ -291,21 +294,51 @@ std::vector<double> Finite(const std::vector<double>& rewards) {
 
 constexpr size_t kFewestSteps = 8;  // to judge the curve
 
-Found FallingReward(const RunConfig&, const RunTally& tally) {
-  const std::vector<double> rewards = Finite(tally.rewards);
-  if (rewards.size() < kFewestSteps) return std::nullopt;
-  const size_t quarter = rewards.size() / 4;
-  const Part first = PartOf(rewards, 0, quarter), last = PartOf(rewards, rewards.size() - quarter, rewards.size());
-  const double fall = first.mean - last.mean;
-  const double noise = std::sqrt(first.error * first.error + last.error * last.error);
-  if (!(fall > 3 * noise) || !(fall > 0.02 * std::max(1.0, std::abs(first.mean)))) return std::nullopt;
-  return fmt::format(
-      "the reward fell from {:.3f} (first {} steps) to {:.3f} (last {}): lower trainer.learning_rate, and look at "
-      "actor/entropy, actor/grad_norm and at episodes of the last steps (ingot inspect RUN)",
-      first.mean, first.steps, last.mean, last.steps);
+// The first and the last quarter of a curve.
+struct Trend {
+  Part first, last;
+
+  // Whether the curve moves by more than its noise in the direction of `sign`.
+  bool Moves(double sign) const {
+    const double way = sign * (last.mean - first.mean);
+    const double noise = std::sqrt(first.error * first.error + last.error * last.error);
+    return way > 3 * noise && way > 0.02 * std::max(1.0, std::abs(first.mean));
+  }
+};
+
+// nullopt = too few steps.
+std::optional<Trend> TrendOf(const std::vector<double>& values) {
+  const std::vector<double> finite = Finite(values);
+  if (finite.size() < kFewestSteps) return std::nullopt;
+  const size_t quarter = finite.size() / 4;
+  return Trend{PartOf(finite, 0, quarter), PartOf(finite, finite.size() - quarter, finite.size())};
 }
 
-Found ConstantReward(const RunConfig&, const RunTally& tally) {
+Found FallingReward(const RunConfig&, const RunTally& tally) {
+  const std::optional<Trend> trend = TrendOf(tally.rewards);
+  if (!trend.has_value() || !trend->Moves(-1)) return std::nullopt;
+  return fmt::format(
+      "the {} fell from {:.3f} (first {} steps) to {:.3f} (last {}): lower trainer.learning_rate, and look at "
+      "actor/entropy, actor/grad_norm and at episodes of the last steps (ingot inspect RUN)",
+      tally.reward.name, trend->first.mean, trend->first.steps, trend->last.mean, trend->last.steps);
+}
+
+// The policy moves away from a teacher.
+Found RisingKl(const RunConfig&, const RunTally& tally) {
+  for (const Curve& curve : tally.curves) {
+    const std::optional<Trend> trend = TrendOf(curve.values);
+    if (!trend.has_value() || !trend->Moves(1)) continue;
+    return fmt::format(
+        "the {} ({}) rose from {:.3f} (first {} steps) to {:.3f} (last {}): the policy moves away from its teacher; "
+        "lower trainer.learning_rate, or raise the term's weight if other terms outweigh it",
+        curve.figure.name, curve.figure.metric, trend->first.mean, trend->first.steps, trend->last.mean,
+        trend->last.steps);
+  }
+  return std::nullopt;
+}
+
+Found ConstantReward(const RunConfig& config, const RunTally& tally) {
+  if (!config.rewards.gives_rewards()) return std::nullopt;  // the tokens teach, whatever the verifier says
   const std::vector<double> rewards = Finite(tally.rewards);
   if (rewards.size() < kFewestSteps) return std::nullopt;
   const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
@@ -317,7 +350,7 @@ Found ConstantReward(const RunConfig&, const RunTally& tally) {
 }
 
 constexpr Found (*kAtEnd[])(const RunConfig&, const RunTally&) = {
-    FallingReward, ConstantReward, ManyClipped, StepsTakenBack, Mismatch,
+    FallingReward, RisingKl, ConstantReward, ManyClipped, StepsTakenBack, Mismatch,
 };
 
 }  // namespace
@@ -332,7 +365,7 @@ std::vector<std::string> StartWarnings(const RunConfig& config, const DataFacts&
 }
 
 std::vector<std::string> EndWarnings(const RunConfig& config, const RunTally& tally) {
-  std::vector<std::string> warnings = ShareWarnings(tally);
+  std::vector<std::string> warnings = ShareWarnings(config, tally);
   for (const auto find : kAtEnd) {
     if (Found warning = find(config, tally)) warnings.push_back(*std::move(warning));
   }

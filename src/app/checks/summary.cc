@@ -20,9 +20,34 @@ double MeanOf(std::vector<double>::const_iterator begin, std::vector<double>::co
   return begin == end ? std::nan("") : sum / static_cast<double>(end - begin);
 }
 
+// "  0.260 -> 0.650", from the first to the last value.
+std::string Ends(const std::vector<double>& values) {
+  return values.empty() ? "" : fmt::format("  {:.3f} -> {:.3f}", values.front(), values.back());
+}
+
+// The same shape with 1 as its highest value.
+std::vector<double> Scaled(std::vector<double> values) {
+  double most = 0;
+  for (const double value : values) most = std::isfinite(value) ? std::max(most, value) : most;
+  for (double& value : values) value /= most > 0 ? most : 1;
+  return values;
+}
+
 }  // namespace
 
-GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated) {
+Figures FiguresOf(const reward::RewardOptions& rewards) {
+  Figures figures = kReward;
+  if (!rewards.gives_rewards()) figures = {{"outcome", "reward/outcome"}};
+  const std::vector<std::string> teachers = rewards.token_terms();
+  for (const std::string& term : teachers) {
+    figures.push_back({teachers.size() == 1 ? "reverse KL" : absl::StrCat("reverse KL of ", term),
+                       absl::StrCat("reward/term/", term, "/reverse_kl")});
+  }
+  return figures;
+}
+
+GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated,
+                      const std::string& name) {
   if (!goal.of_steps() && !goal.of_evaluation()) return {};
   const auto steps = static_cast<int64_t>(rewards.size());
   if (steps < std::max(goal.first_steps, goal.last_steps)) {
@@ -36,7 +61,7 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
     if (goal.first_steps > 0 && !(first < goal.first_reward_below)) verdict.met = false;
     if (goal.last_steps > 0 && !(last > goal.last_reward_above)) verdict.met = false;
     results.push_back(
-        fmt::format("mean reward of the first {} steps {:.3f} (below {}), of the last {} steps {:.3f} (above {})",
+        fmt::format("mean {} of the first {} steps {:.3f} (below {}), of the last {} steps {:.3f} (above {})", name,
                     goal.first_steps, first, goal.first_reward_below, goal.last_steps, last, goal.last_reward_above));
   }
   if (goal.of_evaluation()) {
@@ -50,11 +75,11 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
 }
 
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since) {
-  std::string text = fmt::format("reward by step   {}", Sparkline(tally.rewards));
-  const auto is_judged = [](double reward) { return std::isfinite(reward); };
-  const auto first = std::find_if(tally.rewards.begin(), tally.rewards.end(), is_judged);
-  const auto last = std::find_if(tally.rewards.rbegin(), tally.rewards.rend(), is_judged);
-  if (first != tally.rewards.end()) text += fmt::format("  {:.3f} -> {:.3f}", *first, *last);
+  std::string text =
+      fmt::format("{:<16} {}{}", tally.reward.name + " by step", Sparkline(tally.rewards), Ends(tally.rewards));
+  for (const Curve& curve : tally.curves) {
+    text += fmt::format("\n{:<16} {}{}", curve.figure.name, Sparkline(Scaled(curve.values)), Ends(curve.values));
+  }
   int64_t tokens = 0;
   for (const auto& [age, count] : tally.staleness) tokens += count;
   text += "\nstaleness        ";

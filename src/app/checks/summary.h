@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "app/run/run_config.h"
+#include "app/terminal/terminal.h"
 #include "proto/tree.pb.h"
+#include "reward/options.h"
 
 namespace ingot::app {
 
@@ -19,9 +21,21 @@ struct MetricMean {
   double value() const { return steps == 0 ? 0 : sum / static_cast<double>(steps); }
 };
 
+// What the terminal and the summary show of a run's learning. The first is the reward, or, of a run whose terms give no
+// reward, the verifier's outcome; then the reverse KL of each teacher.
+Figures FiguresOf(const reward::RewardOptions& rewards);
+
+// A figure by step.
+struct Curve {
+  Figure figure;
+  std::vector<double> values;
+};
+
 // Sums over the run's steps.
 struct RunTally {
-  std::vector<double> rewards;           // reward/mean, by step
+  Figure reward = kReward.front();       // the first of the run's figures
+  std::vector<double> rewards;           // its values, by step
+  std::vector<Curve> curves;             // the other figures
   std::map<int64_t, int64_t> staleness;  // trained tokens by age in versions
   double trainer_idle_seconds = 0;
   double rollout_idle_seconds = 0;
@@ -39,7 +53,9 @@ struct GoalVerdict {
 // The goal is met if the mean of the first goal.first_steps rewards is below its bound and the mean of the last
 // goal.last_steps above, and if the newest evaluation's reward is above goal.eval_above. NaN, or no evaluation, never
 // meets a goal.
-GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated);
+// `name`: of the rewards.
+GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated,
+                      const std::string& name = "reward");
 
 // `since`: the first step of this process. Everything except the rewards covers only the steps from there on.
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);

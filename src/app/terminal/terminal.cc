@@ -38,16 +38,18 @@ std::string FormatNumber(const std::string& number, double value) {
 }
 
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
-                       const std::map<std::string, double>& metrics, double eta_s) {
+                       const std::map<std::string, double>& metrics, double eta_s, const Figures& figures) {
   const int cells = total_steps > 0 ? static_cast<int>(kBarCells * (step + 1) / total_steps) : kBarCells;
   std::string bar;
   for (int i = 0; i < kBarCells; ++i) bar += i < cells ? "━" : "╌";
   const auto show = [&](const char* number, const char* name) { return FormatMetric(number, metrics, name); };
-  const auto percent = [&](const char* name) { return FormatNumber("{:.0f}%", 100 * Get(metrics, name)); };
+  std::string learns;
+  for (const Figure& figure : figures) learns += figure.name + " " + show("{:.3f}", figure.metric.c_str()) + "  ";
+  const auto percent = [&](const char* name) { return Shown("{:.0f}%", 100 * Get(metrics, name)); };
   return fmt::format(
-      "{} {} {:>3}/{}  reward {}  stale {}/{}  window {}+{}/{}  {} tok/s  {}  idle train {} roll {}  mismatch {}  eta "
+      "{} {} {:>3}/{}  {}stale {}/{}  window {}+{}/{}  {} tok/s  {}  idle train {} roll {}  mismatch {}  eta "
       "{}",
-      run_name, bar, step + 1, total_steps, show("{:.3f}", "reward/mean"), show("{:.1f}", "async/staleness_mean"),
+      run_name, bar, step + 1, total_steps, learns, show("{:.1f}", "async/staleness_mean"),
       show("{:.0f}", "async/staleness_max"), show("{:.0f}", "scheduler/head"), show("{:.0f}", "scheduler/window"),
       show("{:.0f}", "scheduler/budget"), Number(Get(metrics, "perf/tokens_per_second")), FormatSpeedup(metrics),
       percent("trainer/idle_ratio"), percent("rollout/idle_ratio"), show("{:.1e}", "mismatch/logprob_abs_diff_max"),
@@ -85,10 +87,11 @@ std::string FormatStage(const std::string& stage, int64_t done, int64_t total, c
                      FormatNumber("{:.3g}", rate), Duration(static_cast<double>(total - done) / rate));
 }
 
-StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock)
+StepLine::StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock, Figures figures)
     : out_(out),
       run_name_(std::move(run_name)),
       total_steps_(total_steps),
+      figures_(std::move(figures)),
       screen_(ScreenOf(out)),
       clock_(clock) {}
 
@@ -107,7 +110,7 @@ void StepLine::Step(int64_t step, const std::map<std::string, double>& metrics, 
   const double eta = done > 0 ? (elapsed_s - first_elapsed_s_) / static_cast<double>(done) *
                                     static_cast<double>(total_steps_ - step - 1)
                               : std::nan("");
-  Print("\033[36m", FormatStep(run_name_, step, total_steps_, metrics, eta));
+  Print("\033[36m", FormatStep(run_name_, step, total_steps_, metrics, eta, figures_));
 }
 
 void StepLine::Note(const std::string& text) {

@@ -17,10 +17,21 @@
 
 namespace ingot::app {
 
+// A metric that shows whether a run learns, with its short name.
+struct Figure {
+  std::string name;    // "reward"
+  std::string metric;  // docs/reference/metrics.md
+
+  bool operator==(const Figure&) const = default;
+};
+using Figures = std::vector<Figure>;
+inline const Figures kReward = {{"reward", "reward/mean"}};
+
 class StepLine {
  public:
-  // `out` is borrowed; `clock` outlives it.
-  StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock = base::Clock::Real());
+  // `out` is borrowed; `clock` outlives it. `figures`: of each step's line.
+  StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock = base::Clock::Real(),
+           Figures figures = kReward);
   ~StepLine();  // the last progress line stays on the terminal
   StepLine(const StepLine&) = delete;
   StepLine& operator=(const StepLine&) = delete;
@@ -48,6 +59,7 @@ class StepLine {
   std::FILE* const out_;
   const std::string run_name_;
   const int64_t total_steps_;
+  const Figures figures_;
   const Screen screen_;
   const base::Clock& clock_;
   base::Mutex mu_;
@@ -66,7 +78,7 @@ std::string FormatStage(const std::string& stage, int64_t done, int64_t total, c
 // StepLine's text for a step, without escape codes: for plain output and tests. "-" = not known, such as the engine's
 // idle share if it restarted since the step before.
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
-                       const std::map<std::string, double>& metrics, double eta_s);
+                       const std::map<std::string, double>& metrics, double eta_s, const Figures& figures = kReward);
 
 // `value` in the format `number`; "-" = it is not finite: nothing was measured.
 std::string FormatNumber(const std::string& number, double value);

@@ -8,8 +8,18 @@
 
 namespace ingot::app {
 
-RecordedRows ReadRecord(const std::string& path) {
+namespace {
+
+double NumberOf(const base::json::value& line, const std::string& name) {
+  const base::json::value* const found = base::Find(line, name);
+  return found != nullptr && found->is_number() ? found->to_number<double>() : std::nan("");
+}
+
+}  // namespace
+
+RecordedRows ReadRecord(const std::string& path, const Figures& figures) {
   RecordedRows earlier;
+  for (size_t i = 1; i < figures.size(); ++i) earlier.curves.push_back({figures[i], {}});
   std::ifstream file(path);
   std::string text;
   while (std::getline(file, text)) {
@@ -17,13 +27,11 @@ RecordedRows ReadRecord(const std::string& path) {
     if (!line.ok()) continue;
     const base::json::value* evaluated = base::Find(*line, "eval/version");
     if (evaluated != nullptr && evaluated->is_int64()) {
-      const base::json::value* mean = base::Find(*line, "eval/reward_mean");
-      const bool number = mean != nullptr && mean->is_number();
-      earlier.evaluated[evaluated->get_int64()] = number ? mean->to_number<double>() : std::nan("");
+      earlier.evaluated[evaluated->get_int64()] = NumberOf(*line, "eval/reward_mean");
     }
-    const base::json::value* reward = base::Find(*line, "reward/mean");
-    if (reward == nullptr) continue;
-    earlier.rewards.push_back(reward->is_number() ? reward->to_number<double>() : std::nan(""));
+    if (base::Find(*line, "reward/mean") == nullptr) continue;  // not a step
+    earlier.rewards.push_back(NumberOf(*line, figures.front().metric));
+    for (Curve& curve : earlier.curves) curve.values.push_back(NumberOf(*line, curve.figure.metric));
   }
   return earlier;
 }

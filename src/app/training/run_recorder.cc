@@ -134,7 +134,12 @@ void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::s
   // The time before the first step, such as a warm start's, is not part of it.
   const double seconds = last_step_at_ < 0 ? get("perf/step_seconds") : now - last_step_at_;
   last_step_at_ = now;
-  tally_.rewards.push_back(get("reward/mean"));
+  const auto figure = [&metrics](const Figure& one) {
+    const auto found = metrics.find(one.metric);
+    return found == metrics.end() ? std::nan("") : found->second;
+  };
+  tally_.rewards.push_back(figure(tally_.reward));
+  for (Curve& curve : tally_.curves) curve.values.push_back(figure(curve.figure));
   for (const auto& [age, tokens] : report.staleness_histogram) tally_.staleness[age] += tokens;
   tally_.step_seconds += seconds;
   tally_.trainer_idle_seconds += seconds * get("trainer/idle_ratio");

@@ -72,7 +72,7 @@ GoalVerdict VerdictOf(const RunConfig& config, const RunDir& dir, const RunTally
   const std::map<int64_t, double> evaluated = ReadRecord(dir.metrics()).evaluated;
   const auto newest = evaluated.find(version);
   return JudgeGoal(config.goal, tally.rewards,
-                   newest == evaluated.end() ? std::nullopt : std::optional<double>(newest->second));
+                   newest == evaluated.end() ? std::nullopt : std::optional<double>(newest->second), tally.reward.name);
 }
 
 }  // namespace
@@ -90,7 +90,8 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
                                  const std::atomic<bool>& stop) {
   const base::Clock& clock = base::Clock::Real();
   const std::chrono::nanoseconds start = clock.Now();
-  StepLine line(stdout, config.name, config.trainer.total_steps);
+  const Figures figures = FiguresOf(config.rewards);
+  StepLine line(stdout, config.name, config.trainer.total_steps, clock, figures);
   WorkLines work(line);
   work.Start();
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
@@ -102,9 +103,11 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   const RetryPolicy retry{.stop = &stop};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          OpenRecord(config, dir, resume, first_step, metrics, retry));
-  const RecordedRows earlier = ReadRecord(dir.metrics());
+  const RecordedRows earlier = ReadRecord(dir.metrics(), figures);
   RunTally tally;
+  tally.reward = figures.front();
   tally.rewards = earlier.rewards;
+  tally.curves = earlier.curves;
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
                          Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
                                              *parts.clients.scheduler, parts.publisher));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -274,6 +275,44 @@ TEST(EndWarnings, EachNamesItsFigureAndAWayOn) {
     for (const char* words : one.words) EXPECT_THAT(warnings[0], HasSubstr(words)) << one.name;
     EXPECT_EQ(warnings[0].find('\n'), std::string::npos) << one.name;
   }
+}
+
+// A run that a teacher alone teaches, and that learns: its rewards are 0, and so is the spread of each group.
+RunConfig Distillation() {
+  RunConfig config = SoundRun();
+  config.rewards.terms.resize(1);
+  config.rewards.terms[0].kind = "teacher";
+  return config;
+}
+
+RunTally DistillationTally() {
+  RunTally tally = SoundTally();
+  tally.reward = {"outcome", "reward/outcome"};
+  tally.curves = {{{"reverse KL", "reward/term/teacher/reverse_kl"}, {}}};
+  for (size_t i = 0; i < tally.rewards.size(); ++i) tally.curves[0].values.push_back(2 - 0.04 * static_cast<double>(i));
+  tally.means["reward/frac_zero_std"] = {1, 1};
+  return tally;
+}
+
+TEST(EndWarnings, ATeacherAloneNeedsNoRewardAndNoSpread) {
+  EXPECT_THAT(EndWarnings(Distillation(), DistillationTally()), IsEmpty());
+  RunTally tally = DistillationTally();
+  tally.rewards.assign(14, 0);
+  EXPECT_THAT(EndWarnings(Distillation(), tally), IsEmpty()) << "the tokens teach, whatever the verifier says";
+  RunConfig alone = Distillation();
+  alone.scheduler.group_size = 1;
+  EXPECT_THAT(StartWarnings(alone, SoundData()), IsEmpty());
+}
+
+TEST(EndWarnings, OfATeacherNameWhatIsWrong) {
+  RunTally tally = DistillationTally();
+  std::reverse(tally.curves[0].values.begin(), tally.curves[0].values.end());
+  EXPECT_THAT(EndWarnings(Distillation(), tally),
+              ElementsAre(AllOf(HasSubstr("reverse KL (reward/term/teacher/reverse_kl) rose from 0.62"),
+                                HasSubstr("trainer.learning_rate"))));
+  tally = DistillationTally();
+  std::reverse(tally.rewards.begin(), tally.rewards.end());
+  EXPECT_THAT(EndWarnings(Distillation(), tally), ElementsAre(HasSubstr("the outcome fell from ")));
 }
 
 TEST(EndWarnings, ExactNumericsToleratesNoMismatchAndBf16More) {

@@ -53,5 +53,44 @@ TEST(Goal, OfStepsAndEvaluationNeedsBoth) {
   EXPECT_FALSE(JudgeGoal(goal, {0.4}, 0.6).met);
 }
 
+TEST(Goal, NamesItsFigure) {
+  const GoalOptions goal{.last_steps = 1, .last_reward_above = 0.5};
+  EXPECT_THAT(JudgeGoal(goal, {0.6}, std::nullopt, "outcome").text, HasSubstr("mean outcome of the first"));
+}
+
+reward::TermOptions Term(const std::string& kind, const std::string& name = "", double weight = 1) {
+  reward::TermOptions term;
+  term.kind = kind;
+  term.name = name;
+  term.weight = weight;
+  return term;
+}
+
+TEST(Figures, AreTheRewardOrOfATeacherAloneTheOutcomeAndTheReverseKl) {
+  reward::RewardOptions rewards;
+  EXPECT_EQ(FiguresOf(rewards), kReward);
+  rewards.terms = {Term("outcome"), Term("length")};
+  EXPECT_EQ(FiguresOf(rewards), kReward);
+  const Figure kl{"reverse KL", "reward/term/teacher/reverse_kl"};
+  rewards.terms = {Term("teacher")};
+  EXPECT_EQ(FiguresOf(rewards), (Figures{{"outcome", "reward/outcome"}, kl}));
+  rewards.terms = {Term("outcome"), Term("teacher")};
+  EXPECT_EQ(FiguresOf(rewards), (Figures{kReward.front(), kl}));
+  rewards.terms = {Term("outcome", "", 0), Term("teacher", "math"), Term("teacher", "code")};
+  EXPECT_EQ(FiguresOf(rewards), (Figures{{"outcome", "reward/outcome"},
+                                         {"reverse KL of math", "reward/term/math/reverse_kl"},
+                                         {"reverse KL of code", "reward/term/code/reverse_kl"}}));
+}
+
+TEST(Summary, ShowsEachFigureFromItsFirstToItsLastStep) {
+  RunTally tally;
+  tally.rewards = {0.25, 0.5};
+  EXPECT_THAT(FormatSummary(tally, 10), HasSubstr("reward by step   ▃▅  0.250 -> 0.500\nstaleness"));
+  tally.reward = {"outcome", "reward/outcome"};
+  tally.curves = {{{"reverse KL", "reward/term/teacher/reverse_kl"}, {1.6, 0.4}}};
+  EXPECT_THAT(FormatSummary(tally, 10),
+              HasSubstr("outcome by step  ▃▅  0.250 -> 0.500\nreverse KL       █▃  1.600 -> 0.400\nstaleness"));
+}
+
 }  // namespace
 }  // namespace ingot::app

@@ -530,6 +530,9 @@ def case_distil(ingot):
         kl = [row["reward/term/teacher/reverse_kl"] for row in rows]
         print("reverse KL by step:", " ".join(f"{value:.3f}" for value in kl))
         check(len(kl) == 50 and sum(kl[-5:]) < 0.7 * sum(kl[:5]), kl)
+        shown = f"  outcome {rows[-1]['reward/outcome']:.3f}  reverse KL {kl[-1]:.3f}  "
+        check(shown in output and "  reward 0.000" not in output, f"not '{shown}' in {output}")
+        check("outcome by step " in output and "mean reward was" not in output and "teach nothing" not in output, output)
         check(all(row["batch/groups_filtered"] == 0 and row["batch/loss_tokens"] > 0 for row in rows), "groups were filtered")
         # Regrade asks the same teacher about the stored ids.
         regraded = json.loads(command(ingot, "regrade", folder / "student", "--json"))

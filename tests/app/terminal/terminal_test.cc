@@ -37,6 +37,13 @@ TEST(StepLine, PrintsKnownMetrics) {
   EXPECT_THAT(line, HasSubstr("idle train 50% roll 12%  mismatch 0.0e+00  eta 1m01s"));
 }
 
+TEST(StepLine, PrintsTheFiguresThatItIsGiven) {
+  const std::string line = FormatStep("run", 1, 4, {{"reward/mean", 0}, {"reward/outcome", 0.26}, {"kl", 1.5}}, 61,
+                                      {{"outcome", "reward/outcome"}, {"reverse KL", "kl"}});
+  EXPECT_THAT(line, HasSubstr("  2/4  outcome 0.260  reverse KL 1.500  stale "));
+  EXPECT_THAT(line, Not(HasSubstr("reward")));
+}
+
 TEST(StepLine, PrintsADashForUnknownMetrics) {
   const std::string line = FormatStep("run", 0, 4, {{"reward/mean", std::nan("")}}, std::nan(""));
   EXPECT_THAT(line, HasSubstr("reward - "));
