@@ -216,10 +216,12 @@ void EgressProxy::Accept() {
       return serving_.size() >= kMostConnections;
     }();
     // With all connections taken, more wait in the socket's queue. The stop wakes this thread.
-    if (is_full || !Await(listener_.get(), POLLIN, stop_, SteadyClock::now() + kPause)) {
-      if (is_full) Await(stop_.fd(), POLLIN, stop_, SteadyClock::now() + kPause);
+    if (is_full) {
+      ++pauses_;
+      Await(stop_.fd(), POLLIN, stop_, SteadyClock::now() + kPause);
       continue;
     }
+    if (!Await(listener_.get(), POLLIN, stop_, SteadyClock::now() + kPause)) continue;
     auto client = std::make_shared<Fd>(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!client->valid()) continue;
     base::MutexLock lock(mu_);

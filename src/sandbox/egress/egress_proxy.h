@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ class EgressProxy {
   std::vector<std::string> Rejected() const;
   // Listed hosts that the proxy could not connect to, each once with the reason, at most 16.
   std::vector<std::string> Unreached() const;
+  // Times that the proxy accepted nobody, since all connections were taken. Each lasts a tenth of a second at most.
+  int64_t pauses() const { return pauses_; }
 
  private:
   EgressProxy(Fd listener, EgressList hosts) : listener_(std::move(listener)), hosts_(std::move(hosts)) {}
@@ -52,6 +55,7 @@ class EgressProxy {
   const Fd listener_;
   const EgressList hosts_;
   Cancellation stop_;
+  std::atomic<int64_t> pauses_{0};
   mutable base::Mutex mu_;
   std::vector<std::string> rejected_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> unreached_ ABSL_GUARDED_BY(mu_);

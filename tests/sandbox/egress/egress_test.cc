@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sandbox/egress/egress_head.h"
@@ -218,12 +220,22 @@ TEST_F(EgressProxyTest, AListedHostThatDoesNotAnswerIsNamed) {
   EXPECT_TRUE(proxy_->Rejected().empty());
 }
 
-TEST_F(EgressProxyTest, AHeadWithoutAnEndClosesTheConnection) {
-  Start({});
+TEST_F(EgressProxyTest, AHeadThatIsTooLongClosesTheConnection) {
+  const LoopbackServer server("x");
+  Start({server.host()});
+  const std::string field = absl::StrCat("A: ", std::string(4000, 'x'), "\r\n");
+  std::string fields;
+  const auto ask = [&] { return absl::StrCat("GET http://", server.host(), "/ HTTP/1.1\r\n", fields, "\r\n"); };
+  for (int i = 0; i < 3; ++i) fields += field;
+  EXPECT_THAT(Ask(ask()), StartsWith("HTTP/1.1 200")) << "12 KB";
+  // Much above the bound of 16 KiB, so that no single read holds its end and what is allowed. It has an end, and would be
+  // answered without the bound.
+  for (int i = 0; i < 40; ++i) fields += field;
+  const std::string head = ask();
   const Fd fd = Connect();
-  const std::string part(4096, 'x');
-  for (int i = 0; i < 5; ++i) send(fd.get(), part.data(), part.size(), MSG_NOSIGNAL);
+  send(fd.get(), head.data(), head.size(), MSG_NOSIGNAL);  // the proxy may close before it has all
   EXPECT_EQ(Receive(fd), "");
+  EXPECT_EQ(server.connections(), 1);
 }
 
 TEST_F(EgressProxyTest, MoreClientsThanConnectionsAreServedOneAfterAnother) {
@@ -233,8 +245,15 @@ TEST_F(EgressProxyTest, MoreClientsThanConnectionsAreServedOneAfterAnother) {
   for (int i = 0; i < 64; ++i) silent.push_back(Connect());  // each takes a connection, and sends no head
   const Fd late = Connect();
   Send(late, absl::StrCat("GET http://", server.host(), "/ HTTP/1.1\r\n\r\n"));
+  // The second pause from here begins after the late client was there: the proxy left it in the queue. Without the bound
+  // there is none.
+  const int64_t before = proxy_->pauses();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (proxy_->pauses() < before + 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  ASSERT_GE(proxy_->pauses(), before + 2) << "no client has to wait for a connection";
   pollfd answered{late.get(), POLLIN, 0};
-  EXPECT_EQ(poll(&answered, 1, 300), 0) << "it waits until one of the others ends";
+  EXPECT_EQ(poll(&answered, 1, 0), 0) << "it waits until one of the others ends";
+  EXPECT_EQ(server.connections(), 0);
   silent.clear();
   EXPECT_THAT(Receive(late), StartsWith("HTTP/1.1 200"));
 }
