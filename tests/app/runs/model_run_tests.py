@@ -4,14 +4,17 @@
 Exits with 0 if every check holds. Trains an adapter by RL over a frozen base, takes it out as a PEFT folder, folds it in, and serves two adapters beside their base.
 """
 import array
+import base64
 import http.client
 import json
+import math
 import pathlib
 import random
 import shutil
 import threading
 
-from ingot_runs import SHORT, check, main, serving
+from ingot_runs import SHORT, check, main, serving, write_asking_config
+from stored_trees import StoredTree
 
 ADAPTER = "adapter_model.safetensors"
 
@@ -321,10 +324,50 @@ def check_replay(ingot, settings):
     check(code == 2 and "trainer.expert_balance is set, but the model (qwen3) has no experts" in output, output)
 
 
+def log_softmax(logits, of):
+    greatest = max(logits)
+    return logits[of] - greatest - math.log(sum(math.exp(one - greatest) for one in logits))
+
+
+def check_calls(ingot, run, folder, other):
+    """The calls of an evaluation were sampled by the model of `folder`, and not by that of `other`."""
+    trees = [StoredTree(line) for line in ingot.inspect(run, "--json").splitlines()]
+    calls = [(tree, call) for tree in trees for call in tree.calls]
+    check(len(calls) == 4 and all(tree.ids(call["sampledKeys"]) for tree, call in calls), f"{run} has {len(calls)} calls")
+    farthest = 0
+    for tree, call in calls:
+        path, first = tree.path(call), len(tree.context(call))
+        words = ("--ids", ",".join(map(str, path)), "--all")
+        own, others = (model(ingot, "logits", "--model", str(one), *words)["logits"] for one in (folder, other))
+        recorded = [number for key in call["sampledKeys"] for number in tree.segments[base64.b64decode(key).hex()]["logprobs"]]
+        check(len(recorded) == len(path) - first, f"{run}: {len(recorded)} log-probs")
+        for i, logprob in enumerate(recorded):
+            gap = abs(log_softmax(own[first - 1 + i], path[first + i]) - logprob)
+            check(gap < 1e-3, f"{run}: token {i} of {call['callId']} is {gap} away from the model of {folder}")
+            farthest = max(farthest, abs(log_softmax(others[first - 1 + i], path[first + i]) - logprob))
+    check(farthest > 1e-2, f"{run}: its tokens are as likely by {other}: {farthest}")
+
+
+def check_eval(ingot, base, trained, merged):
+    """ingot eval with the configuration of an adapter run: a folder with adapters has them, and a base none."""
+    before, folder = ingot.config, write_asking_config(ingot, agent_seconds=0)
+    (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
+    settings = {"run.name": "judged", "eval.tasks": folder / "eval.jsonl", "eval.avg_n": 2, "model.path": base, "trainer.lora.rank": 4,
+                "trainer.lora.alpha": 8}
+    for checkpoint, other in ((base, trained), (trained, base), (merged, base)):
+        code, output = ingot.run(("eval", checkpoint), settings, timeout=120)
+        check(code == 0 and "avg@2, 4 episodes, 0 failed" in output, f"eval {checkpoint}: {code}: {output}")
+        check_calls(ingot, f"judged-eval/{checkpoint.name}", checkpoint, other)
+    code, output = ingot.run(("eval", trained), {**settings, "trainer.lora.rank": 2, "run.name": "other-rank"}, timeout=120)
+    check(code == 0, f"the configuration's own rank matters to eval: {output}")
+    ingot.config = before
+
+
 def case_lora(ingot):
     base, trained = train(ingot)
     adapter = pathlib.Path(ingot.folder) / "adapter"
     check_folders(ingot, base, trained, adapter)
+    check_eval(ingot, base, trained, adapter.with_name("merged"))
     check_logits_types(ingot, base)
     check_init(ingot, base, adapter)
     check_serving(ingot, base, adapter)
