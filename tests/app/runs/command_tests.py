@@ -304,9 +304,9 @@ def rejected_on_a_full_disk(binary, commands, folder):
 
 
 def case_reports(binary, _, folder):
-    for place in ("one", "two"):
+    for place, more in (("one", []), ("two", ["rewards.terms=[{kind: outcome}, {kind: length, weight: 0.1}]"])):
         run([binary, "init", f"{place}/trial"], folder)
-        run([binary, "train", "run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false"], f"{folder}/{place}/trial")
+        run([binary, "train", "run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false", *more], f"{folder}/{place}/trial")
     one, two = "one/trial/runs/trial", "two/trial/runs/trial"
     rejected_on_a_full_disk(binary, [["inspect", one, "--json"], ["inspect", one, "--journal"], ["inspect", one], ["compare", one, two]], folder)
     listed = {}
@@ -316,13 +316,23 @@ def case_reports(binary, _, folder):
     (every, silent), (same, _), (cut, reported) = listed.values()
     if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out older episodes (train" not in reported:
         raise SystemExit(f"FAILED: records of a list: {listed}")
-    names = [line.split()[0] for line in run([binary, "compare", one, two, "--html", "both.html"], folder).splitlines()]
+    compared = run([binary, "compare", one, two, "--html", "both.html"], folder)
+    names = [line.split()[0] for line in compared.splitlines()]
     both = pathlib.Path(folder, "both.html").read_text(encoding="utf-8")
     if any(name not in names or name not in both for name in (one, two)):
         raise SystemExit(f"FAILED: compare names {names}")
+    if not all(words in compared for words in (f"{two}: 1 key differs from {one}\n", "  rewards.terms: [{", f"the rewards of {two} and {one} have different terms")):
+        raise SystemExit(f"FAILED: compare does not say how the runs differ: {compared}")
+    intervals = re.findall(r"\((\S+) to (\S+)\)", next(line for line in compared.splitlines() if line.startswith(one)))
+    if not intervals or any(not 0 <= float(low) <= float(high) <= 1 for low, high in intervals):
+        raise SystemExit(f"FAILED: intervals of rewards in [0, 1]: {intervals} in {compared}")
     for _ in range(2):
         run([binary, "report", one], folder)
     first = pathlib.Path(folder, "trial.html").read_bytes()
+    for page in (first.decode(), both):
+        charts = re.findall(r"<svg.*?</svg>", page, re.S)
+        if not charts or any(len(re.findall(r'<text class="axis"[^>]*>[-+.0-9e]+</text>', chart)) < 2 for chart in charts):
+            raise SystemExit(f"FAILED: a chart without numbers on both axes, of {len(charts)}")
     done = subprocess.run([binary, "report", two], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 2 or "'trial.html' already exists" not in done.stderr or pathlib.Path(folder, "trial.html").read_bytes() != first:
         raise SystemExit(f"FAILED: the report of another run: {done.returncode}, {done.stderr}")

@@ -8,6 +8,7 @@ evaluation of a checkpoint).
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import time
@@ -237,6 +238,8 @@ def case_evaluate(ingot):
     for step in (1, 2, 1):
         code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # an evaluation needs no memory for training
         check(code == 0 and "avg@3, 6 episodes" in output, f"{code}: {output}")
+        mean, low, high = re.search(r"eval/reward_mean (\S+) .*\n95% interval over 2 tasks: (\S+) to (\S+)", output).groups()
+        check(0 <= float(low) <= float(mean) <= float(high) <= 1, output)
     for step in (1, 2):
         result = json.loads((folder / f"t-eval/step-{step:08d}/evaluation.json").read_text())
         check(result["eval/episodes"] == 6 and result["checkpoint"].endswith(f"t/checkpoints/step-{step:08d}"), result)
