@@ -1,6 +1,7 @@
 #include "app/checks/nodes_check.h"
 
 #include "app/cluster/launchers/kubernetes.h"
+#include "app/cluster/launchers/slurm.h"
 #include "app/cluster/run_roles.h"
 
 namespace ingot::app {
@@ -10,6 +11,34 @@ int NodesOf(const ClusterOptions& cluster) {
   for (const NodeGroup& group : cluster.groups) nodes += group.nodes;
   return nodes;
 }
+
+namespace {
+
+// The host of HOST:PORT or [HOST]:PORT.
+std::string HostOfEndpoint(const std::string& endpoint) {
+  const std::string host = endpoint.substr(0, endpoint.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+// INVALID_ARGUMENT: an address that each machine has for itself. Pods get their own cluster.host from their launcher.
+absl::Status CheckSharedAddresses(const ClusterOptions& cluster) {
+  const int nodes = NodesOf(cluster);
+  if (nodes < 2) return absl::OkStatus();
+  if (cluster.launcher == LauncherKind::kSlurm && IsLoopback(cluster.host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.host is ", cluster.host, ", which each of the ", nodes,
+                     " nodes has for itself: set cluster.host=auto, each machine's own name"));
+  }
+  for (const std::string& endpoint : cluster.registry.endpoints) {
+    if (!IsLoopback(HostOfEndpoint(endpoint))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.registry.endpoints has ", endpoint, ", which each of the ", nodes,
+                     " nodes has for itself: name etcd's members as all nodes reach them"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status CheckSharedToken(const RunConfig& config) {
   if (!config.cluster.token_file.empty() || TrainerAlone(config)) return absl::OkStatus();
@@ -21,12 +50,19 @@ absl::Status CheckSharedToken(const RunConfig& config) {
 absl::Status CheckNodes(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   INGOT_RETURN_IF_ERROR(CheckGroups(config));
-  if (cluster.launcher == LauncherKind::kKubernetes) return RenderKubernetes(config, "").status();
-  const bool slurm = cluster.launcher == LauncherKind::kSlurm;
-  if (slurm && cluster.groups.empty()) {
+  if (cluster.launcher == LauncherKind::kKubernetes) {
+    INGOT_RETURN_IF_ERROR(RenderKubernetes(config, "").status());
+    return CheckSharedAddresses(cluster);
+  }
+  if (cluster.launcher == LauncherKind::kLocal) {
+    return NodesOf(cluster) > 1 ? CheckSharedToken(config) : absl::OkStatus();
+  }
+  if (cluster.groups.empty()) {
     return absl::InvalidArgumentError("cluster.launcher is slurm: cluster.groups must say which nodes run which roles");
   }
-  return slurm || NodesOf(cluster) > 1 ? CheckSharedToken(config) : absl::OkStatus();
+  for (const NodeGroup& group : cluster.groups) INGOT_RETURN_IF_ERROR(SlurmResources(group).status());
+  INGOT_RETURN_IF_ERROR(CheckSharedToken(config));
+  return CheckSharedAddresses(cluster);
 }
 
 absl::Status CheckLaunchedHere(const RunConfig& config) {
@@ -43,6 +79,27 @@ absl::Status CheckLaunchedHere(const RunConfig& config) {
                    groups,
                    "), set cluster.launcher to slurm or kubernetes, or run all "
                    "roles here with --set cluster.groups=[]"));
+}
+
+std::vector<std::string> NotesOfNodes(const RunConfig& config) {
+  const ClusterOptions& cluster = config.cluster;
+  std::vector<std::string> notes;
+  if (cluster.launcher == LauncherKind::kLocal) {
+    if (const absl::Status here = CheckLaunchedHere(config); !here.ok()) notes.emplace_back(here.message());
+    if (NodesOf(cluster) > 1 && IsLoopback(cluster.host)) {
+      notes.push_back(absl::StrCat("cluster.host is ", cluster.host,
+                                   ": all nodes are on one machine; on several, add --set cluster.host=ADDRESS to each "
+                                   "`ingot node`"));
+    }
+  }
+  if (cluster.launcher != LauncherKind::kSlurm) return notes;
+  for (const NodeGroup& group : cluster.groups) {
+    if (AsksForCpus(group, cluster.slurm)) continue;
+    notes.push_back(absl::StrCat("cluster.groups ('", group.name,
+                                 "') asks Slurm for no CPUs, and a node's roles get one where the partition does not "
+                                 "give whole nodes: add resources: {cpu: N}"));
+  }
+  return notes;
 }
 
 }  // namespace ingot::app

@@ -43,8 +43,6 @@ int RolePort(const ClusterOptions& cluster, const std::string& role, int index) 
   return cluster.rollout_port == 0 ? 0 : cluster.rollout_port + index;
 }
 
-std::string OwnHost(const ClusterOptions& cluster) { return cluster.host == "auto" ? MachineName() : cluster.host; }
-
 std::string AtHost(const ClusterOptions& cluster, int port) { return absl::StrCat(OwnHost(cluster), ":", port); }
 
 int MetricsPort(const RunConfig& config, const std::string& role, int index) {

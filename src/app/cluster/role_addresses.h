@@ -19,9 +19,7 @@ namespace ingot::app {
 
 // The configured port of a role's gRPC service; 0 = a free one.
 int RolePort(const ClusterOptions& cluster, const std::string& role, int index);
-// cluster.host; `auto` is this machine's name.
-std::string OwnHost(const ClusterOptions& cluster);
-// HOST:PORT of that host.
+// HOST:PORT of OwnHost.
 std::string AtHost(const ClusterOptions& cluster, int port);
 
 // The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,

@@ -102,6 +102,8 @@ std::string MachineName() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
+std::string OwnHost(const ClusterOptions& cluster) { return cluster.host == "auto" ? MachineName() : cluster.host; }
+
 std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s) {
   return absl::StrCat(DescribeHolder(holder), " is now ", name, ", because this process was silent for longer than ",
                       ttl_s, " s (cluster.registry.ttl_s); this process ends, with everything that it started");

@@ -58,6 +58,8 @@ std::string DescribeTaken(const std::string& name, const std::string& holder, do
 
 // This machine's name. "unknown" = the system does not report a name.
 std::string MachineName();
+// cluster.host; `auto` is this machine's name.
+std::string OwnHost(const ClusterOptions& cluster);
 
 class RunRegistry {
  public:

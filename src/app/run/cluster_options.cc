@@ -84,6 +84,14 @@ void BindRoles(base::Schema& schema, ClusterOptions& o) {
                "allows a cluster.host that other machines reach without TLS: for private networks");
 }
 
+// Addresses of roles are HOST:PORT, and the ranks' sockets are IPv4's.
+absl::Status CheckHost(const char* key, const std::string& host) {
+  if (host.find(':') == std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " is '", host,
+      "', and roles do not listen at IPv6 addresses: give an IPv4 address or a host name, without a port"));
+}
+
 absl::Status CheckRegistry(const RegistryConfig& registry) {
   const bool etcd = registry.kind == RegistryKind::kEtcd;
   if (etcd && registry.endpoints.empty()) {
@@ -132,7 +140,8 @@ void Bind(base::Schema& schema, NodeGroup& o) {
   schema.Field("slurm", &o.slurm,
                "options of sbatch for these nodes, e.g. --gres=gpu:8; with any the job is heterogeneous");
   schema.Field("resources", &o.resources,
-               "of one node's pod, as Kubernetes counts them, such as {cpu: 8, memory: 64Gi, nvidia.com/gpu: 8}");
+               "of one node, such as {cpu: 8, memory: 64Gi, nvidia.com/gpu: 8}: Kubernetes gives them to its pod, and "
+               "Slurm is asked for them");
 }
 
 void Bind(base::Schema& schema, KubernetesOptions& o) {
@@ -162,6 +171,8 @@ void Bind(base::Schema& schema, ClusterOptions& o) {
 
 absl::Status ClusterOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::Annotate(base::CheckBounds(*this), "cluster"));
+  INGOT_RETURN_IF_ERROR(CheckHost("cluster.host", host));
+  INGOT_RETURN_IF_ERROR(CheckHost("cluster.trainer_host", trainer_host));
   if (min_trainer_ranks > trainer_ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("cluster.min_trainer_ranks must be in [1, ", trainer_ranks, "], cluster.trainer_ranks"));

@@ -188,6 +188,16 @@ TEST(RunConfig, MinTrainerRanksIsAtMostTrainerRanks) {
   EXPECT_THAT(fault("cluster.min_trainer_ranks=4"), HasSubstr("cluster.min_trainer_ranks must be in [1, 3]"));
 }
 
+TEST(RunConfig, RolesDoNotListenAtIpv6Addresses) {
+  for (const char* host : {"::1", "[::1]", "fd00::2", "10.0.0.5:80"}) {
+    for (const char* key : {"cluster.host", "cluster.trainer_host"}) {
+      const auto loaded = Load(kAgents, {absl::StrCat(key, "='", host, "'")});
+      EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(absl::StrCat(key, " is '", host, "'"))) << host;
+    }
+  }
+  EXPECT_TRUE(Load(kAgents, {"cluster.host=10.0.0.5"}).ok());
+}
+
 TEST(RunConfig, AgentsMayComeFromElsewhere) {
   const std::string tasks = "data:\n  tasks: tasks.jsonl\n";
   const auto loaded = Load(tasks);

@@ -192,13 +192,13 @@ def case_cluster(binary, source, folder):
     page, loader = (source / "docs/guide/cluster.md").read_text(encoding="utf-8"), yaml12()
     smoke = yaml.load((source / "configs/smoke.yaml").read_text(encoding="utf-8"), loader)
     parts = [yaml.load(part, loader) for part in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)]
-    launched = 0
+    launched, of_slurm = 0, ["--set", "cluster.launcher=slurm", "--set", "cluster.host=auto"]
     for index, part in enumerate(parts):
         path = pathlib.Path(folder, f"part-{index}.yaml")
         path.write_text(json.dumps(merged(smoke, part)), encoding="utf-8")
         run([binary, "config", "check", path], source)
         nodes = "groups" in part["cluster"] and "launcher" not in part["cluster"]
-        plan = run([binary, "launch", path, "--dry-run", *(["--set", "cluster.launcher=slurm"] if nodes else [])], source)
+        plan = run([binary, "launch", path, "--dry-run", *(of_slurm if nodes else [])], source)
         launched += "--group" in plan or "\nkind: " in plan
     if len(parts) < 3 or launched < 2:
         raise SystemExit(f"FAILED: {len(parts)} parts of configurations, of which {launched} are of several nodes")
@@ -210,12 +210,15 @@ def case_cluster(binary, source, folder):
     if sorted((name, int(node or 0)) for name, node in started) != sorted(wanted):
         raise SystemExit(f"FAILED: docs/guide/cluster.md starts {started}, and {nodes} has {wanted}")
     run([binary, "config", "check", nodes], source)
-    run([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm"], source)
+    rejected([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm"], source, "cluster.host is 127.0.0.1")
+    rejected([binary, "launch", nodes, "--dry-run", *of_slurm], source, "cluster.registry.endpoints has 127.0.0.1:2379")
+    of_slurm += ["--set", "cluster.registry.endpoints=['10.0.0.1:2379']"]
+    run([binary, "launch", nodes, "--dry-run", *of_slurm], source)
     run([binary, "launch", nodes, "--dry-run", "--set", "cluster.groups=[]"], source)
     rejected([binary, "launch", nodes, "--dry-run"], source, "names 3 nodes", "ingot node")
     for wrong, words in (("cluster.token_file=", "cluster.token_file"), ("cluster.rollout_engines=3", "room for 2 of role rollout")):
         rejected([binary, "config", "check", nodes, wrong], source, words)
-        rejected([binary, "launch", nodes, "--dry-run", "--set", "cluster.launcher=slurm", "--set", wrong], source, words)
+        rejected([binary, "launch", nodes, "--dry-run", *of_slurm, "--set", wrong], source, words)
     return f"{len(parts)} parts of configurations of docs/guide/cluster.md, and {nodes}, are checked and planned"
 
 

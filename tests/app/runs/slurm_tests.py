@@ -148,7 +148,7 @@ def settings(ingot, name):
               {"name": "control", "roles": ["datapool", "scheduler", "gateway", "trainer", "agents"]}]
     return {**SHORT, "run.name": name, "scheduler.total_steps": 12, "cluster.launcher": "slurm",
             "cluster.rollout_engines": 2, "cluster.groups": json.dumps(groups), "cluster.token_file": write_secret(ingot, "token"),
-            "cluster.slurm": "['--time=01:00:00']"}
+            "cluster.slurm": "['--time=01:00:00']", "cluster.host": "auto", "cluster.tls.allow_plaintext": "true"}
 
 
 def output_of(ingot, name):
@@ -252,7 +252,7 @@ def case_slurm_limit(ingot, cluster):
 
 def mixed(ingot, name):
     groups = json.loads(settings(ingot, name)["cluster.groups"])
-    groups[0]["slurm"], groups[1]["slurm"] = ["--mem=500"], ["--mem=1500", "--cpus-per-task=2"]
+    groups[0]["slurm"], groups[1]["resources"] = ["--mem=500"], {"memory": "1500Mi", "cpu": "2"}
     return settings(ingot, name) | {"cluster.groups": json.dumps(groups)}
 
 

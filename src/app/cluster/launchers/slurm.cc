@@ -4,10 +4,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "app/cluster/run_roles.h"
@@ -24,9 +26,39 @@ void AppendOptions(const std::vector<std::string>& options, std::string& text) {
   for (const std::string& option : options) absl::StrAppend(&text, "#SBATCH ", option, "\n");
 }
 
+// The options of sbatch for the group's nodes alone. What it names itself comes last, and wins.
+std::vector<std::string> OwnOptions(const NodeGroup& group) {
+  std::vector<std::string> own = SlurmResources(group).value_or(std::vector<std::string>());
+  own.insert(own.end(), group.slurm.begin(), group.slurm.end());
+  return own;
+}
+
 // Whether the groups ask for different nodes, so that the job is heterogeneous.
 bool Mixed(const std::vector<NodeGroup>& groups) {
-  return std::any_of(groups.begin(), groups.end(), [](const auto& group) { return !group.slurm.empty(); });
+  return std::any_of(groups.begin(), groups.end(),
+                     [&](const auto& group) { return OwnOptions(group) != OwnOptions(groups.front()); });
+}
+
+// The number of CPUs that the last such option asks for; empty = none does.
+std::string CpusOf(const std::vector<std::string>& options) {
+  std::string cpus;
+  for (const std::string& option : options) {
+    for (const std::string prefix : {"--cpus-per-task=", "--cpus-per-task ", "-c"}) {
+      if (!option.starts_with(prefix)) continue;
+      cpus = option.substr(prefix.size());
+      absl::StripAsciiWhitespace(&cpus);
+      break;
+    }
+  }
+  return cpus;
+}
+
+// " --cpus-per-task=N": srun does not take the number over from sbatch.
+std::string CpusOfStep(const NodeGroup& group, std::vector<std::string> options) {
+  const std::vector<std::string> own = OwnOptions(group);
+  options.insert(options.end(), own.begin(), own.end());
+  const std::string cpus = CpusOf(options);
+  return cpus.empty() ? "" : absl::StrCat(" --cpus-per-task=", cpus);
 }
 
 // Where the script writes its exit code.
@@ -65,7 +97,53 @@ std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
   return reasons.empty() ? state : absl::StrCat(state, " (", absl::StrJoin(reasons, ", "), ")");
 }
 
+// Slurm's form of a Kubernetes quantity such as 64Gi; nullopt = it has none. Both count in powers of two.
+std::optional<std::string> SlurmMemory(const std::string& memory) {
+  const size_t digits = std::min(memory.find_first_not_of("0123456789"), memory.size());
+  const std::string unit = memory.substr(digits);
+  if (digits == 0) return std::nullopt;
+  for (const char* prefix : {"K", "M", "G", "T"}) {
+    if (unit == prefix || unit == absl::StrCat(prefix, "i")) return absl::StrCat(memory.substr(0, digits), prefix);
+  }
+  return std::nullopt;
+}
+
+bool IsNumber(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> SlurmResources(const NodeGroup& group) {
+  std::vector<std::string> options;
+  for (const auto& [name, value] : group.resources) {
+    const auto reject = [&, &name = name, &value = value](const char* expected) {
+      return absl::InvalidArgumentError(absl::StrCat("cluster.groups ('", group.name, "'): resources has ", name, ": ",
+                                                     value, ", and Slurm is asked for ", expected));
+    };
+    if (name == "memory") {
+      const std::optional<std::string> memory = SlurmMemory(value);
+      if (!memory) return reject("memory such as 64Gi");
+      options.push_back("--mem=" + *memory);
+    } else if (name == "cpu") {
+      if (!IsNumber(value)) return reject("whole CPUs");
+      options.push_back("--cpus-per-task=" + value);
+    } else if (name.ends_with("/gpu")) {
+      if (!IsNumber(value)) return reject("whole GPUs");
+      options.push_back("--gres=gpu:" + value);
+    } else {
+      return reject("cpu, memory and nvidia.com/gpu: list other options of sbatch in the group's slurm");
+    }
+  }
+  return options;
+}
+
+bool AsksForCpus(const NodeGroup& group, const std::vector<std::string>& options) {
+  std::vector<std::string> all = options;
+  const std::vector<std::string> own = OwnOptions(group);
+  all.insert(all.end(), own.begin(), own.end());
+  return !CpusOf(all).empty() || std::find(all.begin(), all.end(), "--exclusive") != all.end();
+}
 
 std::string RenderSlurm(const SlurmScript& script) {
   const std::vector<NodeGroup>& groups = script.groups;
@@ -82,18 +160,19 @@ std::string RenderSlurm(const SlurmScript& script) {
       absl::StrAppend(&text, i == 0 ? "" : "#SBATCH hetjob\n", "#SBATCH --nodes=", group.nodes,
                       "\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n");
       AppendOptions(script.options, text);
-      AppendOptions(group.slurm, text);
+      AppendOptions(OwnOptions(group), text);
     }
     absl::StrAppend(&steps, "srun ", mixed ? absl::StrCat("--het-group=", i) : absl::StrCat("--relative=", nodes),
-                    " --nodes=", group.nodes, " --ntasks=", group.nodes,
-                    " --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 -W0 --label \\\n  ", Quoted(script.binary),
-                    " node ", Quoted(script.folder + "/config.yaml"), " --group ", Quoted(group.name), " --resume &\n",
-                    Trains(group) ? "deciding=$!\n" : "");
+                    " --nodes=", group.nodes, " --ntasks=", group.nodes, " --ntasks-per-node=1",
+                    CpusOfStep(group, script.options), " --no-kill --kill-on-bad-exit=0 -W0 --label \\\n  ",
+                    Quoted(script.binary), " node ", Quoted(script.folder + "/config.yaml"), " --group ",
+                    Quoted(group.name), " --resume &\n", Trains(group) ? "deciding=$!\n" : "");
     nodes += group.nodes;
   }
   if (!mixed) {
     absl::StrAppend(&text, "#SBATCH --nodes=", nodes, "\n#SBATCH --ntasks-per-node=1\n#SBATCH --no-kill\n");
     AppendOptions(script.options, text);
+    if (!groups.empty()) AppendOptions(OwnOptions(groups.front()), text);
   }
   const std::string exit_file = Quoted(ExitFile(script));
   absl::StrAppend(&text, "\nrm -f ", exit_file, "\n", steps, R"(

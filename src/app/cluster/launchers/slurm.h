@@ -30,7 +30,13 @@ struct SlurmScript {
   double drain_s = 600;              // the job is asked to stop this long plus half a minute before its time limit
 };
 
-// The text of the script.
+// The options of sbatch that ask for a group's `resources`: cpu, memory, and GPUs such as nvidia.com/gpu. INVALID_ARGUMENT
+// names a resource that Slurm cannot be asked for.
+absl::StatusOr<std::vector<std::string>> SlurmResources(const NodeGroup& group);
+// Whether the group's resources or options, or the `options` of all groups, say how many CPUs a node gives.
+bool AsksForCpus(const NodeGroup& group, const std::vector<std::string>& options);
+
+// The text of the script. REQUIRES: SlurmResources of each group.
 std::string RenderSlurm(const SlurmScript& script);
 
 // FAILED_PRECONDITION: the groups make a heterogeneous job, which this Slurm does not accept.

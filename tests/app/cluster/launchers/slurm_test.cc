@@ -65,6 +65,48 @@ TEST(SlurmScript, GroupsWithOptionsOfTheirOwnAreAHeterogeneousJob) {
   EXPECT_THAT(text, HasSubstr("srun --het-group=1 --nodes=1"));
 }
 
+TEST(SlurmScript, AsksForTheResourcesOfItsGroups) {
+  SlurmScript script = Script();
+  script.groups[0].resources = {{"cpu", "16"}, {"memory", "64Gi"}, {"nvidia.com/gpu", "8"}};
+  script.groups[1].slurm = {"--cpus-per-task=4"};
+  const std::string text = RenderSlurm(script);
+  EXPECT_THAT(text, HasSubstr("#SBATCH --cpus-per-task=16\n#SBATCH --mem=64G\n#SBATCH --gres=gpu:8\n#SBATCH hetjob\n"));
+  // srun would give the step one CPU.
+  EXPECT_THAT(text, HasSubstr("--het-group=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 "));
+  EXPECT_THAT(text, HasSubstr("--het-group=1 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=4 "));
+  // Nodes of one kind: no heterogeneous job.
+  script.groups[1].slurm.clear();
+  script.groups[1].resources = script.groups[0].resources;
+  const std::string alike = RenderSlurm(script);
+  EXPECT_THAT(alike, Not(HasSubstr("hetjob")));
+  EXPECT_THAT(alike, HasSubstr("#SBATCH --time=01:00:00\n#SBATCH --cpus-per-task=16\n#SBATCH --mem=64G\n"));
+  EXPECT_THAT(alike, HasSubstr("--relative=2 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 "));
+  script.options = {"-c 2"};
+  for (NodeGroup& group : script.groups) group.resources.clear();
+  EXPECT_THAT(RenderSlurm(script), HasSubstr("--ntasks-per-node=1 --cpus-per-task=2 "));
+}
+
+TEST(SlurmResources, TakesWhatSlurmCanCount) {
+  const auto options = [](const std::string& name, const std::string& value) {
+    NodeGroup group;
+    group.name = "engines";
+    group.resources = {{name, value}};
+    return SlurmResources(group);
+  };
+  EXPECT_THAT(*options("memory", "500Mi"), ElementsAre("--mem=500M"));
+  EXPECT_THAT(*options("memory", "2T"), ElementsAre("--mem=2T"));
+  EXPECT_THAT(*options("amd.com/gpu", "4"), ElementsAre("--gres=gpu:4"));
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{{"memory", "1e9"},
+                                                                                              {"memory", "Gi"},
+                                                                                              {"memory", ""},
+                                                                                              {"cpu", "0.5"},
+                                                                                              {"cpu", ""},
+                                                                                              {"nvidia.com/gpu", "x"},
+                                                                                              {"disk", "1"}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(options(name, value).status())) << name << " " << value;
+  }
+}
+
 TEST(SlurmScript, IsAScriptThatAShellCanRead) {
   std::string pattern = std::filesystem::temp_directory_path().string() + "/ingot-sbatch-XXXXXX";
   const std::string folder = ::mkdtemp(pattern.data());
