@@ -301,9 +301,10 @@ class TorchRunner final : public ModelRunner {
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };
 
-// The cache is allocated at once. A cache that does not fit would use up the machine's memory before any error.
-absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, at::Device device) {
-  if (!device.is_cpu()) return absl::OkStatus();  // the device's allocation fails by itself
+}  // namespace
+
+absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device) {
+  if (device != "cpu") return absl::OkStatus();  // the device's allocation fails by itself
   const auto needed = static_cast<double>(CacheBytes(config, options));
   const double of_token = needed / static_cast<double>(options.kv_cache_tokens);
   const auto available = static_cast<double>(base::AvailableMemory());
@@ -321,8 +322,6 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
       options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token), states));
 }
 
-}  // namespace
-
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options) {
   const model::ModelSpec spec = model::SpecOf(config);
   const auto element = static_cast<int64_t>(c10::elementSize(CacheType(config)));
@@ -336,7 +335,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
   INGOT_RETURN_IF_ERROR(options.Validate());
   try {
     INGOT_RETURN_IF_ERROR(config.CheckDevice(device));
-    INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, at::Device(device)));
+    INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
     return std::make_unique<TorchRunner>(config, options, at::Device(device));
   } catch (const std::exception& error) {
     const absl::Status status = FromException(error, "starting the rollout engine");

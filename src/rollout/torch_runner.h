@@ -16,6 +16,10 @@ namespace ingot::rollout {
 // Bytes of the KV cache: kv_cache_tokens times ModelSpec::cache_elements numbers of 4 bytes (2 for bf16; fp16 models
 // attend in fp32), and the states that recurrent layers hold per block (ModelSpec::state_bytes).
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
+// RESOURCE_EXHAUSTED, with the numbers: the cache does not fit into the memory that is free. It is allocated at once, and
+// would use up the machine's memory before any error. `device` is torch's name; for others than the CPU it is OK, since
+// their allocation fails by itself.
+absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device);
 
 // `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache.
 //   INVALID_ARGUMENT    the configuration does not describe a model

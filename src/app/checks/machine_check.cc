@@ -10,6 +10,7 @@
 #include "app/checks/nodes_check.h"
 #include "app/cluster/access/grpc_access.h"
 #include "app/cluster/access/run_secrets.h"
+#include "app/cluster/run_registry.h"
 #include "app/cluster/run_roles.h"
 #include "app/models/device.h"
 #include "app/run/run_dir.h"
@@ -41,7 +42,7 @@ absl::Status CheckClusterHost(const ClusterOptions& cluster) {
   RpcAccess access;
   access.allow_plaintext = cluster.allow_plaintext;
   access.certificate = cluster.tls_certificate;  // only whether there is one
-  return base::Annotate(CheckReach(cluster.host, access), "cluster");
+  return base::Annotate(CheckReach(OwnHost(cluster), access), "cluster");
 }
 
 }  // namespace
@@ -58,8 +59,9 @@ absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_RETURN_IF_ERROR(CheckRoot(config.root));
+  INGOT_RETURN_IF_ERROR(gateway::CheckTlsFiles(config.http));
   INGOT_RETURN_IF_ERROR(base::Annotate(gateway::ReadAdminKey(config.gateway).status(), "gateway"));
-  if (!IsLoopback(config.cluster.host)) {
+  if (config.cluster.host != "auto" && !IsLoopback(config.cluster.host)) {
     return std::vector<std::string>{absl::StrCat("the files of cluster.token_file and cluster.tls are not checked: ",
                                                  config.cluster.host, " may be another machine")};
   }

@@ -8,15 +8,14 @@
 #include <iterator>
 #include <utility>
 
+#include "app/checks/supervised_examples.h"
 #include "app/terminal/progress.h"
 #include "app/terminal/seconds.h"
 #include "app/terminal/terminal.h"
 #include "app/terminal/work_lines.h"
 #include "base/log.h"
 #include "base/run_log.h"
-#include "dataset/conversations.h"
 #include "dataset/preferences.h"
-#include "dataset/sft.h"
 #include "model/peft.h"
 #include "trainer/checkpoints/stage_checkpoints.h"
 #include "trainer/run_memory.h"
@@ -24,11 +23,6 @@
 
 namespace ingot::app {
 namespace {
-
-struct Examples {
-  std::vector<tree::CallPath> calls;
-  size_t count = 0;  // conversations or pairs
-};
 
 // Reports how many turns of the file are rendered with concessions to the chat template (text/chat/concession.h).
 void ReportConcessions(const std::string& path, const text::ConcessionCounts& counts, const StageRecord& record) {
@@ -48,46 +42,14 @@ void ReportConcessions(const std::string& path, const text::ConcessionCounts& co
   if (!kinds.empty()) record.note(fmt::format("{}: turns with concessions to the chat template: {}", path, kinds));
 }
 
-// INVALID_ARGUMENT: recorded ids are from another tokenizer.
-absl::Status CheckTokenizer(const dataset::SftConversation& from, const TextParts& text) {
-  const std::string& ours = text.tokenizer->fingerprint();
-  if (!from.recorded.has_value() || from.recorded->tokenizer.empty() || from.recorded->tokenizer == ours) {
-    return absl::OkStatus();
+// What a stage's file is like, before the stage begins.
+void ReportExamples(const SupervisedExamples& examples, const RunConfig& config, const StageRecord& record) {
+  ReportConcessions(config.sft_data, examples.sft.concessions, record);
+  ReportConcessions(config.dpo_data, examples.dpo.concessions, record);
+  if (const int64_t alike = dataset::CountAlike(examples.dpo.calls); alike > 0) {
+    INGOT_LOG(warn, "{}: both sides of {} of {} pairs are the same tokens, so they teach nothing", config.dpo_data,
+              alike, examples.dpo.count);
   }
-  return absl::InvalidArgumentError(absl::StrCat(from.place, ": its ids are from the tokenizer ",
-                                                 from.recorded->tokenizer, ", and the run's is ", ours,
-                                                 ": export from a run with the same tokenizer"));
-}
-
-absl::StatusOr<Examples> ReadConversations(const std::string& path, const TextParts& text,
-                                           const dataset::SftOptions& options, const StageRecord& record) {
-  if (path.empty()) return Examples();
-  const text::ChatFormat& format = *text.format;
-  INGOT_ASSIGN_OR_RETURN(const auto conversations, dataset::LoadConversations(path));
-  for (const dataset::SftConversation& one : conversations) INGOT_RETURN_IF_ERROR(CheckTokenizer(one, text));
-  text::ConcessionCounts concessions = {};
-  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakeSftExamples(conversations, format, options, &concessions));
-  ReportConcessions(path, concessions, record);
-  return Examples{std::move(calls), conversations.size()};
-}
-
-absl::StatusOr<Examples> ReadPairs(const std::string& path, const TextParts& text, const dataset::SftOptions& options,
-                                   const StageRecord& record) {
-  if (path.empty()) return Examples();
-  const text::ChatFormat& format = *text.format;
-  INGOT_ASSIGN_OR_RETURN(const auto pairs, dataset::LoadPreferences(path));
-  for (const dataset::PreferencePair& pair : pairs) {
-    INGOT_RETURN_IF_ERROR(CheckTokenizer(pair.chosen, text));
-    INGOT_RETURN_IF_ERROR(CheckTokenizer(pair.rejected, text));
-  }
-  text::ConcessionCounts concessions = {};
-  INGOT_ASSIGN_OR_RETURN(auto calls, dataset::MakePreferenceExamples(pairs, format, options, &concessions));
-  ReportConcessions(path, concessions, record);
-  if (const int64_t alike = dataset::CountAlike(calls); alike > 0) {
-    INGOT_LOG(warn, "{}: both sides of {} of {} pairs are the same tokens, so they teach nothing", path, alike,
-              pairs.size());
-  }
-  return Examples{std::move(calls), pairs.size()};
 }
 
 // Reports a stage's steps: its progress and five lines per stage on the terminal, every step in the record.
@@ -157,14 +119,10 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
 
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop) {
-  // Examples are rendered as the gateway renders the requests of this run.
-  dataset::SftOptions options;
-  options.template_variables = config.gateway.template_variables;
   // Reads both files first, so that an error in the second is not found after hours of the first.
-  INGOT_ASSIGN_OR_RETURN(const Examples conversations, ReadConversations(config.sft_data, model.text, options, record));
-  INGOT_ASSIGN_OR_RETURN(const Examples pairs, ReadPairs(config.dpo_data, model.text, options, record));
-  INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(conversations.calls), config.sft_data));
-  INGOT_RETURN_IF_ERROR(base::Annotate(trainer.CheckExamples(pairs.calls), config.dpo_data));
+  INGOT_ASSIGN_OR_RETURN(const SupervisedExamples examples, ReadSupervisedExamples(config, model.text, model.shape));
+  const StageExamples &conversations = examples.sft, &pairs = examples.dpo;
+  ReportExamples(examples, config, record);
   if (record.on_start) INGOT_RETURN_IF_ERROR(record.on_start());
   base::RunLogOptions log_options;
   log_options.directory = record.folder;

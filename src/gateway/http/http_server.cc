@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "http/site_check.h"
+#include "http/tls.h"
 
 namespace ingot::gateway {
 namespace {
@@ -28,6 +29,11 @@ std::string ReachedAt(const http::Server& server, const http::Options& options, 
 }  // namespace
 
 absl::Status CheckListening(const http::Options& options) { return NameKeys(http::CheckHost(options)); }
+
+absl::Status CheckTlsFiles(const http::Options& options) {
+  if (options.tls_certificate.empty()) return absl::OkStatus();
+  return NameKeys(http::NewTlsContext(options.tls_certificate, options.tls_key).status());
+}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Options& options, Gateway& gateway,
                                                               const std::string& own_host) {

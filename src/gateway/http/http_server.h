@@ -16,6 +16,8 @@ namespace ingot::gateway {
 
 // Whether the gateway may listen as the options say. Errors name the configuration's keys.
 absl::Status CheckListening(const http::Options& options);
+// Whether its certificate and key can be read, and belong together. Errors are those of HttpServer::Start.
+absl::Status CheckTlsFiles(const http::Options& options);
 
 class HttpServer {
  public:

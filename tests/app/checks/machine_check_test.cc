@@ -44,6 +44,8 @@ TEST(MachineCheck, NamesTheKeyThatTheStartWouldReject) {
               c.http.allow_plaintext = true;
             }),
             "");
+  EXPECT_THAT(Fault([](RunConfig& c) { c.http.tls_certificate = c.http.tls_key = "/no/such.pem"; }),
+              HasSubstr("/no/such.pem"));
   EXPECT_THAT(Fault([](RunConfig& c) { c.gateway.admin_key_file = "/no/such/file"; }), HasSubstr("admin_key_file"));
   EXPECT_THAT(Fault([](RunConfig& c) { c.cluster.token_file = "/no/such/file"; }), HasSubstr("cluster.token_file"));
   EXPECT_THAT(Fault([](RunConfig& c) { c.cluster.host = "192.0.2.2"; }), HasSubstr("cluster.tls.certificate"));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/checks/supervised_examples.h"
 #include "reward/terms/judge.h"
 
 namespace ingot::app {
@@ -75,6 +76,34 @@ TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
   config_.trainer.optimizer.learning_rate = 1e3;
   EXPECT_EQ(DescribeCheck(*Check()),
             "ok: 2 tasks, 1 held-out task, 1 conversation, outside agents, context of 256 tokens; 1 warning");
+}
+
+TEST_F(StartChecked, ExamplesFitTheModel) {
+  const TextParts text = *MakeTextParts("compact");
+  model::ModelConfig shape;
+  shape.vocab_size = text.tokenizer->vocab_size();
+  shape.max_position_embeddings = 64;
+  const auto error = [&] { return std::string(ReadSupervisedExamples(config_, text, shape).status().message()); };
+  const auto conversation = [](size_t bytes) {
+    return R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": ")" +
+           std::string(bytes, 'x') + "\"}]}";
+  };
+  config_.sft_data = File("sft.jsonl", conversation(10) + "\n" + conversation(10));
+  ASSERT_EQ(error(), "");
+  EXPECT_EQ(ReadSupervisedExamples(config_, text, shape)->sft.count, 2);
+  config_.sft_data = File("sft.jsonl", conversation(10) + "\n" + conversation(100));
+  EXPECT_THAT(error(),
+              AllOf(StartsWith("data.sft: "), HasSubstr("sft.jsonl:2, message 1"), HasSubstr("more than the 64")));
+  shape.max_position_embeddings = 512;
+  EXPECT_EQ(error(), "");
+  shape.vocab_size = 40;  // the bytes of letters are outside
+  EXPECT_THAT(error(), AllOf(StartsWith("data.sft: "), HasSubstr("outside the vocabulary of 40")));
+  shape.vocab_size = text.tokenizer->vocab_size();
+  config_.sft_data.clear();
+  const std::string side = R"([{"role": "assistant", "content": ")" + std::string(600, 'x') + "\"}]";
+  config_.dpo_data = File("dpo.jsonl", R"({"prompt": [{"role": "user", "content": "q"}], "chosen": )" + side +
+                                           R"(, "rejected": [{"role": "assistant", "content": "y"}]})");
+  EXPECT_THAT(error(), AllOf(StartsWith("data.dpo: "), HasSubstr("dpo.jsonl:1"), HasSubstr("more than the 512")));
 }
 
 TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {

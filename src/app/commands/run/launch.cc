@@ -15,11 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/checks/machine_check.h"
 #include "app/checks/machine_memory.h"
-#include "app/checks/model_keys.h"
 #include "app/checks/nodes_check.h"
 #include "app/checks/port_check.h"
+#include "app/checks/run_check.h"
 #include "app/checks/start_check.h"
 #include "app/cluster/access/grpc_access.h"
 #include "app/cluster/access/run_secrets.h"
@@ -364,13 +363,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
   const RunConfig& config = *loaded.config;
   const bool here = config.cluster.launcher == LauncherKind::kLocal;
-  if (here) INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfLaunch(config)));
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model));
-  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
-  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
-  INGOT_RETURN_IF_ERROR(CheckNodes(config));
-  if (here) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
-  if (!args.dry_run) INGOT_RETURN_IF_ERROR(CheckMachine(config).status());
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, args.dry_run ? AskedBy::kDryRun : AskedBy::kLaunch));
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine prints the rest
   RoleWaits waits;
@@ -380,7 +373,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   waits.Start();
   JobPlan plan;
   if (here) {
-    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.warnings, model, waits);
+    plan.launcher = std::make_unique<LocalLauncher>(args.run, loaded, binary, check.start.warnings, check.model, waits);
   } else {
     plan = PlanJob(loaded, binary);
   }

@@ -7,11 +7,8 @@
 #include <optional>
 
 #include "app/checks/doctor.h"
-#include "app/checks/machine_check.h"
-#include "app/checks/model_keys.h"
-#include "app/checks/nodes_check.h"
 #include "app/checks/port_check.h"
-#include "app/checks/start_check.h"
+#include "app/checks/run_check.h"
 #include "app/commands/run/init.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/device.h"
@@ -28,7 +25,6 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "trainer/pass/tensor_memory.h"
-#include "trainer/run_memory.h"
 
 namespace ingot::app {
 namespace {
@@ -58,17 +54,14 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
-  INGOT_RETURN_IF_ERROR(CheckMachine(config).status());
-  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
-  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
-  INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, AskedBy::kTrain));
+  const ModelSetup& model = check.model;
   INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
                          RunDir::Open(config.root, config.name, args.resume ? IfExists::kResume : config.if_exists));
   const bool resume = dir.existed();
   base::InitLogging("ingot", config.log_level, dir.logs() + "/ingot.log");
-  for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);
+  for (const std::string& warning : check.start.warnings) INGOT_LOG(warn, "warning: {}", warning);
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   if (config.tasks.empty()) {
     INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(dir));
@@ -82,7 +75,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
   base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(device, metrics);
+  ReportDevice(check.device, metrics);
   if (config.tasks.empty()) {
     INGOT_RETURN_IF_ERROR(WithNext(TrainWithoutAgents(loaded, dir, model, resume, metrics), dir, command));
     PrintNextCommands(dir.path());
@@ -90,8 +83,6 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   }
   INGOT_RETURN_IF_ERROR(CheckPortsFree(config));
   INGOT_ASSIGN_OR_RETURN(const scheduler::ResumePoint resume_point, ResumePointOf(dir, resume));
-  // Before the engine's cache is made, which may take all memory.
-  INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedRun> run,
                          EmbeddedRun::Start(config, dir, model, resume_point, metrics));
   std::printf("%s: %s\ngateway %s  metrics %s  run folder %s\n", config.name.c_str(),
@@ -114,20 +105,15 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 absl::Status CheckConfig(const RunArgs& args) {
   std::optional<Underway> reading("config check: reading " + args.config);
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
-  INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(loaded.config->model));
   reading.reset();
-  INGOT_RETURN_IF_ERROR(CheckModelKeys(*loaded.config, model.shape));
-  INGOT_ASSIGN_OR_RETURN(const StartCheck check,
-                         CheckStart(*loaded.config, model.text, model.shape.max_position_embeddings));
-  INGOT_RETURN_IF_ERROR(CheckNodes(*loaded.config));
-  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> unchecked, CheckMachine(*loaded.config));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(*loaded.config, AskedBy::kConfigCheck));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.
-  for (const std::string& warning : check.warnings)
+  for (const std::string& warning : check.start.warnings)
     std::fprintf(stderr, "warning: %s\n", base::Printable(warning).c_str());
-  for (const std::string& left : unchecked) std::fprintf(stderr, "note: %s\n", left.c_str());
-  std::fprintf(stderr, "%s\n", DescribeCheck(check).c_str());
+  for (const std::string& note : check.notes) std::fprintf(stderr, "note: %s\n", base::Printable(note).c_str());
+  std::fprintf(stderr, "%s\n", DescribeCheck(check.start).c_str());
   return absl::OkStatus();
 }
 

@@ -1,0 +1,70 @@
+#include "app/checks/run_check.h"
+
+#include <utility>
+
+#include "app/checks/machine_check.h"
+#include "app/checks/machine_memory.h"
+#include "app/checks/model_keys.h"
+#include "app/checks/nodes_check.h"
+#include "app/checks/supervised_examples.h"
+#include "app/run/threads.h"
+#include "rollout/torch_runner.h"
+#include "trainer/run_memory.h"
+
+namespace ingot::app {
+namespace {
+
+// Whether the keys are for one process, as `ingot train` is.
+bool IsForOneProcess(const ClusterOptions& cluster) {
+  return cluster.trainer_ranks == 1 && cluster.launcher == LauncherKind::kLocal && cluster.groups.empty();
+}
+
+// Whether `ingot launch` starts every role on this machine.
+bool RunsAllHere(const ClusterOptions& cluster) {
+  return cluster.launcher == LauncherKind::kLocal && NodesOf(cluster) < 2;
+}
+
+// What this machine must have. A launcher of jobs needs little of it, but reads its keys.
+absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
+  RunConfig here = config;
+  if (train) here.cluster.groups.clear();
+  INGOT_ASSIGN_OR_RETURN(check.notes, CheckMachine(here));
+  if (train) {
+    INGOT_ASSIGN_OR_RETURN(check.device, OpenDevice(config.device));
+    return absl::OkStatus();
+  }
+  return RunsAllHere(config.cluster) ? CheckThreads(ThreadsOfLaunch(config)) : absl::OkStatus();
+}
+
+// Whether the memory of this machine holds the run's one process: before its weights and its cache, which may take all.
+absl::Status CheckOneProcessFits(const RunConfig& config, const ModelSetup& model) {
+  INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
+  return config.tasks.empty() ? absl::OkStatus() : rollout::CheckCacheFits(model.shape, config.rollout, model.device);
+}
+
+}  // namespace
+
+absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, AskedBy asked_by) {
+  const bool asked = asked_by == AskedBy::kConfigCheck;
+  const bool train = asked_by == AskedBy::kTrain || (asked && IsForOneProcess(config.cluster));
+  RunCheck check;
+  if (asked_by != AskedBy::kDryRun) INGOT_RETURN_IF_ERROR(CheckHere(config, train, check));
+  INGOT_ASSIGN_OR_RETURN(check.model, SetUpModel(config.model, check.device.torch_name));
+  INGOT_RETURN_IF_ERROR(CheckModelKeys(config, check.model.shape));
+  INGOT_ASSIGN_OR_RETURN(check.start, CheckStart(config, check.model.text, check.model.shape.max_position_embeddings));
+  INGOT_RETURN_IF_ERROR(ReadSupervisedExamples(config, check.model.text, check.model.shape).status());
+  if (train) {
+    INGOT_RETURN_IF_ERROR(CheckOneProcessFits(config, check.model));
+    return check;
+  }
+  INGOT_RETURN_IF_ERROR(CheckNodes(config));
+  if (!asked && config.cluster.launcher == LauncherKind::kLocal) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
+  // A launcher looks again once an earlier one of the run has ended.
+  if (asked && RunsAllHere(config.cluster)) {
+    INGOT_RETURN_IF_ERROR(CheckHeldHere(config, check.model.shape, AllRoles(config), "this machine"));
+  }
+  for (std::string& note : NotesOfNodes(config)) check.notes.push_back(std::move(note));
+  return check;
+}
+
+}  // namespace ingot::app

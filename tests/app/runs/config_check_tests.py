@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""`ingot config check` and the start of a run judge alike: config_check_tests.py BINARY SOURCE_DIR agree.
+
+Every configuration under configs/, with the mutations of a table. What the check rejects, `ingot train` rejects with the same
+words, before it makes a folder. What it accepts starts here, down to the addresses of its gateway.
+"""
+import concurrent.futures
+import json
+import pathlib
+import re
+import subprocess
+
+from ingot_runs import check, main, write_secret
+
+# Only for the test: no configuration takes a port, and configs/multi-node.yaml is started as one process.
+ALL = {"http.port": 0, "run.if_exists": "replace"}
+NUMBER = r"[0-9.]+(e[+-]?[0-9]+)?"  # of the memory that is free now
+OF = {"configs/smoke.yaml": {}, "configs/multi-node.yaml": {"cluster.groups": "[]", "cluster.registry.kind": "local", "cluster.registry.endpoints": "[]"}}
+MORE = 2  # mutations of each configuration besides configs/smoke.yaml, which gets all
+
+
+def mutations(ingot):
+    """(name, settings, words of the error). Words None: this machine decides, and both must say the same."""
+    folder = pathlib.Path(ingot.folder)
+    long = folder / "long.jsonl"
+    answer = {"role": "assistant", "content": "x" * 100000}
+    long.write_text(json.dumps({"messages": [{"role": "user", "content": "q"}, answer]}) + "\n")
+    pairs = folder / "pairs.jsonl"
+    pairs.write_text(json.dumps({"prompt": [{"role": "user", "content": "q"}], "chosen": [answer], "rejected": [{**answer, "content": "y"}]}) + "\n")
+    empty = folder / "empty.jsonl"
+    empty.write_text("")
+    judge = "{kind: judge, judge: {url: 'http://127.0.0.1:9/v1', model: m, key_file: /no/such/key, rubrics: [good]}}"
+    return [
+        ("http.host", {"http.host": "0.0.0.0"}, "gateway.tls"),
+        ("plain", {"http.host": "0.0.0.0", "gateway.tls.allow_plaintext": "true"}, ""),
+        ("no host", {"http.host": "not a host"}, "not an IP address"),
+        ("device", {"device": "cuda"}, None),
+        ("run.name", {"run.name": "a/b"}, "run.name"),
+        ("run.root", {"run.root": "/proc/nowhere"}, "run.root"),
+        ("admin key", {"gateway.admin_key_file": "/no/such/key"}, "admin_key_file"),
+        ("token", {"cluster.token_file": "/no/such/token"}, "cluster.token_file"),
+        ("gateway's certificate", {"gateway.tls.certificate": "/no/such.pem", "gateway.tls.key": "/no/such.key"}, "/no/such.pem"),
+        ("roles' certificate", {"cluster.tls.certificate": "/no/such.pem", "cluster.tls.key": "/no/such.key"}, "/no/such.pem"),
+        ("cluster.host", {"cluster.host": "192.0.2.2"}, "cluster.tls.certificate"),
+        ("IPv6", {"cluster.host": "'::1'"}, "cluster.host is '::1'"),
+        ("curriculum", {"scheduler.sampling.order": "curriculum", "scheduler.sampling.pass_rate_field": "''"}, "scheduler.sampling"),
+        ("pass rates", {"scheduler.sampling.order": "curriculum", "scheduler.sampling.pass_rate_field": "solved"}, "solved"),
+        ("domains", {"scheduler.sampling.domains": "{nowhere: 1}"}, "nowhere"),
+        ("judge's key", {"rewards.terms": f"[{{kind: outcome}}, {judge}]"}, "/no/such/key"),
+        ("tasks", {"data.tasks": "/no/such/tasks.jsonl"}, "data.tasks"),
+        ("no tasks", {"data.tasks": empty}, "empty.jsonl"),
+        ("held-out tasks", {"eval.tasks": "/no/such/tasks.jsonl"}, "eval.tasks"),
+        ("long conversation", {"data.sft": long, "sft.max_steps": 1}, "data.sft: "),
+        ("long pair", {"data.dpo": pairs, "dpo.epochs": 1}, "data.dpo: "),
+        ("model", {"model.path": "/no/such/model"}, "/no/such/model"),
+        ("context", {"model.context_length": 4}, "model.context_length"),
+        ("memory", {"trainer.memory_limit_mb": 1}, "trainer.micro_batch_tokens"),
+        ("cache", {"rollout.kv_cache_tokens": 1 << 30}, "rollout.kv_cache_tokens"),
+        ("experts", {"trainer.expert_balance": 0.1}, "trainer.expert_balance"),
+        ("work folders", {"agents.work_root": f"{empty}/work"}, "agents.work_root"),
+        ("agent", {"agents.recipes": json.dumps([{"name": "a", "command": ["no-such-agent"], "verifier": {"kind": "agent_posted"}}])}, "no-such-agent"),
+        ("as it is", {}, ""),
+    ]
+
+
+def argv(ingot, config, command, settings):
+    words = [ingot.binary, *command, config]
+    for key, value in {"run.root": f"{ingot.folder}/runs", **ALL, **OF.get(config, {}), **settings}.items():
+        words += ["--set", f"{key}={value}"]
+    return words
+
+
+def last_line(text):
+    lines = [line for line in text.strip().splitlines() if not line.startswith(("warning: ", "note: "))]
+    return lines[-1] if lines else ""
+
+
+def checked(ingot, config, settings):
+    """The error of `ingot config check`; "" = it accepts."""
+    done = subprocess.run(argv(ingot, config, ("config", "check"), settings), cwd=ingot.source, capture_output=True, text=True, timeout=60)
+    return "" if done.returncode == 0 else last_line(done.stderr)
+
+
+def started(ingot, config, settings):
+    """The error of `ingot train`; "" = it got to its gateway, and was ended."""
+    words = argv(ingot, config, ("train",), settings)
+    with subprocess.Popen(words, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        lines = []
+        for line in process.stdout:
+            if line.startswith("gateway http"):
+                process.kill()
+                return ""
+            lines.append(line)
+        code = process.wait()
+    return last_line("".join(lines)) or f"exit code {code}"
+
+
+def judge(ingot, config, name, settings, words, start):
+    """What is wrong; "" = nothing."""
+    error = checked(ingot, config, settings)
+    where = f"{config}, {name}"
+    if config == "configs/smoke.yaml" and words is not None:
+        if bool(words) != bool(error) or words not in error:
+            return f"{where}: the check says '{error}'"
+    if not error and not start:
+        return ""
+    begun = started(ingot, config, settings)
+    return "" if re.sub(NUMBER, "N", begun) == re.sub(NUMBER, "N", error) else f"{where}: the check says '{error}', and the start '{begun}'"
+
+
+def case_agree(ingot):
+    """What `ingot config check` rejects and accepts, and the start."""
+    OF["configs/multi-node.yaml"]["cluster.token_file"] = write_secret(ingot, "token")
+    few = pathlib.Path(ingot.folder, "few.jsonl")  # quickly read
+    with open(pathlib.Path(ingot.source, "examples/smoke/sft.jsonl"), encoding="utf-8") as conversations:
+        few.write_text("".join(line for line, _ in zip(conversations, range(20))), encoding="utf-8")
+    for config in ("configs/smoke.yaml", "configs/multi-node.yaml"):
+        OF[config]["data.sft"] = few
+    table, configs = mutations(ingot), sorted(pathlib.Path(ingot.source).glob("configs/**/*.yaml"))
+    names = [str(path.relative_to(ingot.source)) for path in configs]
+    jobs = [("configs/smoke.yaml", *one, one[0] == "as it is") for one in table]
+    for number, config in enumerate(name for name in names if name != "configs/smoke.yaml"):
+        for i in range(MORE):
+            jobs.append((config, *table[(number * MORE + i) % len(table)], False))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        faults = [fault for fault in pool.map(lambda job: judge(ingot, *job), jobs) if fault]
+    check(not faults, "\n".join(faults))
+    check(len(names) >= 7 and len(jobs) >= 40, f"{len(jobs)} mutations of {names}")
+    left = list(pathlib.Path(ingot.folder, "runs").glob("*/checkpoints"))
+    check(not left, f"a rejected run has left {left}")
+    print(f"{len(jobs)} configurations are judged alike by the check and the start")
+
+
+if __name__ == "__main__":
+    main(case_agree)
