@@ -91,6 +91,7 @@ test-agents: build
 # The page of real runs in a headless Chromium, driven by playwright-core from npm.
 test-page: build
 	@scripts/setup.sh page
+	npm --prefix web test
 	python3 tests/page/run.py $(BUILD)/ingot . build/page-screenshots
 
 # A run's record in real servers of MLflow and Trackio and in an offline run of W&B, from PyPI, and in an OpenTelemetry

@@ -3,7 +3,7 @@
 import { Session, check } from "./session.mjs";
 import { keepsFocus, keyboard, narrow, plain, rules } from "./reading.mjs";
 import { hostileText, longEpisode } from "./texts.mjs";
-import { branches, drill, links, lost, overview, straggler, tabs, tenTabs, terms } from "./views.mjs";
+import { branches, drill, links, lost, onePoint, overview, straggler, tabs, tenTabs, terms } from "./views.mjs";
 
 const [kind, link, folder, json] = process.argv.slice(2);
 const session = new Session(link, folder);
@@ -39,6 +39,7 @@ const kWalks = {
   },
   async files() {
     await overview(session, kind);
+    await onePoint(session);
     await drill(session, kind);
     await tabs(session, kind);
     await terms(session, kind);

@@ -47,6 +47,10 @@ export class Session {
     await this.drawn(page);
   }
 
+  async openSections(page = this.page) {
+    await page.evaluate(() => document.querySelectorAll("details.section").forEach((one) => { one.open = true; }));
+  }
+
   async drawn(page = this.page) {
     await page.waitForSelector("main[aria-busy=false]");
   }

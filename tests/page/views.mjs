@@ -8,7 +8,9 @@ export async function overview(session, kind) {
   await page.waitForSelector(".chart canvas");
   await session.drawn();
   check(!page.url().includes("token"), "the token stays in the address");
-  check((await page.locator(".chart").count()) >= 10, "fewer than ten charts");
+  await folds(session);
+  await session.openSections();
+  await page.waitForFunction(() => document.querySelectorAll(".chart").length >= 10);
   await page.waitForTimeout(300);  // the curves are drawn in the next frames
   await session.shot(`overview-${kind}`);
   if (kind === "files") return;
@@ -19,6 +21,46 @@ export async function overview(session, kind) {
   const before = await told();
   await page.waitForFunction(([steps, curve]) => document.querySelector(".fact b").textContent !== steps &&
     document.querySelector(".chart .u-legend").textContent !== curve, before, { timeout: 90000 });
+}
+
+// The reward is drawn at once and large; the other sections are closed, and each stays as it was left.
+async function folds(session) {
+  const { page } = session;
+  const state = () => page.locator("details.section").evaluateAll((all) =>
+    Object.fromEntries(all.map((one) => [one.querySelector("h2").textContent, one.open ? one.querySelectorAll(".chart").length : 0])));
+  const again = async () => {
+    await page.reload();
+    await page.waitForSelector(".chart canvas");
+    return state();
+  };
+  check((await page.locator(".charts.large .chart h3").first().textContent()) === "Reward", "the reward is not the first chart");
+  check(Object.values(await state()).every((charts) => charts === 0), "a section is open that nobody opened");
+  await page.locator("summary:has-text('Trainer')").click();
+  await page.waitForSelector(".chart:has(h3:text-is('Entropy, nats')) canvas");
+  const left = await again();
+  check(left.Trainer > 0 && left.Rollout === 0, `after a reload the sections are ${JSON.stringify(left)}`);
+  await page.locator("summary:has-text('Trainer')").click();
+  check((await again()).Trainer === 0, "a closed section is open again after a reload");
+}
+
+// Curves of one step: their values, and no axes.
+export async function onePoint(session) {
+  const { page } = session;
+  await page.route("**/api/curves*", async (route) => {
+    const answer = await (await route.fetch()).json();
+    for (const curve of Object.values(answer.curves)) for (const column of Object.values(curve)) column.splice(1);
+    await route.fulfill({ json: answer });
+  });
+  await session.open("#/window");
+  await session.open("#/overview");
+  await page.waitForSelector(".chart .single");
+  check((await page.locator(".chart canvas").count()) === 0, "a chart of one point has axes");
+  const text = await page.locator(".chart").first().innerText();
+  check(/Only step 0 has a value.*reward\/mean [\d.-]+/s.test(text), `a chart of one point says '${text}'`);
+  await session.shot("one-point");
+  await session.accessible("charts of one point");
+  await page.unroute("**/api/curves*");
+  await session.open("#/window");
 }
 
 // From a point of a curve to the tokens of a call: to the groups by keyboard, then by clicks; and by the mouse alone.
@@ -70,6 +112,7 @@ export async function drill(session, kind) {
 export async function terms(session, kind) {
   const { page } = session;
   await session.open("#/overview");
+  await session.openSections();
   for (const title of ["Reward by term, before weights", "Evaluation by reward term, before weights"]) {
     for (const part of [", 1 to 8 of 10", ", 9 to 10 of 10"]) await page.waitForSelector(`.chart h3:text-is("${title}${part}")`, { timeout: 90000 });
   }

@@ -1,18 +1,12 @@
 // One chart of several curves over the steps, by uPlot. A click on a point, or Enter on the focused chart, opens the groups of
-// that step; the arrow keys move between steps.
+// that step; the arrow keys move between steps. A single step is shown as its values: it has no axes.
 import uPlot from "uplot";
 import { Curve } from "./api";
-import { h, hash, number, replace } from "./dom";
+import { ChartSpec, kColours } from "./chart_spec";
+import { h, hash, link, number, replace, swatch } from "./dom";
 
-export interface ChartSpec {
-  title: string;
-  names: string[];
-  labels?: string[];  // of the curves, shorter than their names
-  opens: "step" | "eval" | null;
-}
-
+const kHeight = 210, kLargeHeight = 320;  // pixels
 const kWholeSteps = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
-export const kColours = ["#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5", "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"];
 
 function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -58,9 +52,11 @@ export class Chart {
   private readonly told = h("p", { class: "unseen", role: "status" });  // the values that the arrow keys reach
 
   private readonly labels: string[];
+  private readonly height: number;
 
-  constructor(readonly spec: ChartSpec) {
+  constructor(readonly spec: ChartSpec, large = false) {
     this.labels = spec.labels ?? spec.names;
+    this.height = large ? kLargeHeight : kHeight;
     this.place = h("div", { class: "plot" });
     this.element = h("div", { class: "chart", role: "group", tabindex: 0, "aria-label": spec.title,
       onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title), this.place, this.told);
@@ -71,16 +67,20 @@ export class Chart {
     this.data = aligned(own);
     const last = own.map((curve, i) => `${this.labels[i]} ${number(curve.mean[curve.mean.length - 1])}`);
     this.element.setAttribute("aria-label", `${this.spec.title}: ${last.join(", ")}; arrow keys move, Enter opens the groups`);
-    if (this.plot) this.plot.setData(this.data);
+    if (this.plot && this.data[0].length > 1) this.plot.setData(this.data);
     else this.draw();
   }
 
   draw(): void {
     this.plot?.destroy();
+    this.plot = null;
+    if (this.data[0].length < 2) return this.single();
+    replace(this.place);
+    this.place.style.minHeight = `${this.height}px`;
     const soft = css("--soft"), line = css("--line");
     const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     this.plot = new uPlot({
-      width: Math.max(this.place.clientWidth, 200), height: 210, legend: { live: true },
+      width: Math.max(this.place.clientWidth, 200), height: this.height, legend: { live: true },
       scales: { x: { time: false }, y: { range: valueRange } },
       cursor: { points: { size: 7 } },
       axes: [{ ...axis, incrs: kWholeSteps }, { ...axis, size: axisWidth, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
@@ -95,11 +95,26 @@ export class Chart {
   }
 
   resize(): void {
-    this.plot?.setSize({ width: Math.max(this.place.clientWidth, 200), height: 210 });
+    this.plot?.setSize({ width: Math.max(this.place.clientWidth, 200), height: this.height });
   }
 
   destroy(): void {
     this.plot?.destroy();
+  }
+
+  // The values of the only step, or that there is none yet.
+  private single(): void {
+    const step = this.data[0][0];
+    this.place.style.minHeight = "0";
+    if (step === undefined) return replace(this.place, h("p", { class: "soft" }, "No value yet."));
+    const address = this.addressOf(step);
+    replace(this.place, h("p", { class: "soft" }, "Only ", address ? link(address, `step ${step}`) : `step ${step}`, " has a value."),
+      h("ul", { class: "single" }, this.labels.map((label, i) => h("li", {}, swatch(kColours[i % kColours.length], `${label} `), h("b", {}, number(this.data[i + 1][0]))))));
+  }
+
+  private addressOf(step: number): string | null {
+    if (!this.spec.opens) return null;
+    return this.spec.opens === "step" ? hash("step", { step }) : hash("episodes", { kind: "eval", version: step });
   }
 
   // The last value of a column: the legend shows it while the pointer is elsewhere.
@@ -109,8 +124,8 @@ export class Chart {
 
   private open(index: number): void {
     const step = this.data[0][index];
-    if (step === undefined || !this.spec.opens) return;
-    location.hash = this.spec.opens === "step" ? hash("step", { step }) : hash("episodes", { kind: "eval", version: step });
+    const address = step === undefined ? null : this.addressOf(step);
+    if (address) location.hash = address;
   }
 
   private key(event: KeyboardEvent): void {

@@ -107,3 +107,8 @@ export function table(caption: string, columns: string[], rows: Child[][]): HTML
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((child, i) => cell("td", child, i)))),
         rows.length ? null : h("tr", {}, h("td", { colspan: columns.length, class: "soft" }, "none")))));
 }
+
+// A color of a legend, and its meaning. `colour`: of CSS, or the name of one of the page's own.
+export function swatch(colour: string, meaning: string): HTMLElement {
+  return h("span", {}, h("span", { class: "swatch", "style.background": colour.startsWith("--") ? `var(${colour})` : colour }), meaning);
+}

@@ -4,6 +4,7 @@ import { h, refresh, replace } from "./dom";
 import { EpisodeView } from "./episode";
 import { Episodes, GroupView, StepView } from "./episodes";
 import { Overview } from "./overview";
+import { describeRun } from "./run_state";
 import { TimeView } from "./time";
 import { TokensView } from "./tokens";
 import { View } from "./view";
@@ -39,13 +40,6 @@ function say(text: string, bad = false): void {
   state.className = bad ? "bad" : "";
 }
 
-function describe(run: Run): string {
-  if (!run.live) return "from the run's files";
-  if (run.facts.supervised) return run.supervised ? `running · step ${run.supervised.step + 1}` : "running";
-  if (run.scheduler?.finished) return "all batches are made";
-  return run.scheduler ? `running · step ${run.scheduler.next_step}` : "running";
-}
-
 async function update(): Promise<void> {
   const mine = round;
   try {
@@ -58,7 +52,7 @@ async function update(): Promise<void> {
     document.title = `${view.title} · ${run.name}`;
     drawn = !absent;
     failures = 0;
-    say(describe(run));
+    say(describeRun(run));
     refresh(trouble, absent ? h("p", {}, `There are no episodes to show: ${absent}.`) : null);
   } catch (error) {
     if (mine !== round) return;

@@ -1,8 +1,7 @@
 // Where every second and every token went.
 import { Part, Run, Time, ask } from "./api";
-import { h, number, percent, refresh, seconds, table } from "./dom";
+import { h, number, percent, refresh, seconds, swatch, table } from "./dom";
 import { View } from "./view";
-import { swatch } from "./window";
 
 const kColours = ["#c08a17", "#8a5ab5", "#2f74b5", "#3a9aa0", "#7a9a3a", "#c2571a", "#b53a5c", "#8f8a82", "#b3261e", "#5a6a7a", "#d0a0c0", "#404040"];
 

@@ -1,10 +1,9 @@
 // The tokens of a call, colored by log-prob, advantage or version. Only the visible lines are in the document, so that a
 // call of 200,000 tokens opens and scrolls like a short call.
 import { EpisodeTree, Run, Tokens, ask } from "./api";
-import { h, hash, link, number, replace, seconds } from "./dom";
+import { h, hash, link, number, replace, seconds, swatch } from "./dom";
 import { beginning, describeCall, message, rewards } from "./message";
 import { View } from "./view";
-import { swatch } from "./window";
 
 const kLine = 20;       // pixels
 const kCharacters = 110;

@@ -1,6 +1,6 @@
 // The window as a picture: from the head on, one cell for each group that holds a slot.
 import { Run, WindowGroup, WindowState, ask } from "./api";
-import { h, hash, link, refresh, seconds, table } from "./dom";
+import { h, hash, link, refresh, seconds, swatch, table } from "./dom";
 import { View } from "./view";
 
 function describe(group: WindowGroup): string {
@@ -48,8 +48,4 @@ export class WindowView implements View {
           .map(({ group, sample }) => [link(hash("episode", { id: sample.id }), sample.id.slice(0, 12)), link(hash("group", { group: group.group }), group.group), sample.sample,
             sample.attempt, seconds(sample.age_s)])));
   }
-}
-
-export function swatch(colour: string, meaning: string): HTMLElement {
-  return h("span", {}, h("span", { class: "swatch", "style.background": colour.startsWith("--") ? `var(${colour})` : colour }), meaning);
 }

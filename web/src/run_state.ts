@@ -1,0 +1,16 @@
+// What the page says of a run as a whole. Pure.
+import { Run } from "./api";
+
+// Whether the run has made all its steps.
+export function isFinished(run: Run): boolean {
+  const { total_steps: total, supervised } = run.facts;
+  return !supervised && total > 0 && run.last !== undefined && run.last.step + 1 >= total;
+}
+
+export function describeRun(run: Run): string {
+  if (isFinished(run)) return `finished · ${run.last!.step + 1} steps`;
+  if (!run.live) return run.last ? `from the run's files · step ${run.last.step + 1} of ${run.facts.total_steps}` : "from the run's files";
+  if (run.facts.supervised) return run.supervised ? `running · step ${run.supervised.step + 1}` : "running";
+  if (run.scheduler?.finished) return "all batches are made";
+  return run.scheduler ? `running · step ${run.scheduler.next_step}` : "running";
+}

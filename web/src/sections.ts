@@ -1,0 +1,73 @@
+// Which charts a run's record gets, by subject. Pure.
+import { ChartSpec, kColours } from "./chart_spec";
+
+const kMostAlike = 64;  // curves of one kind that is not a reward term, such as domains
+
+export interface Section { title: string; charts: ChartSpec[] }
+
+// All curves whose names begin with `prefix`, in as many charts as needed to give each curve its own color.
+function every(title: string, prefix: string, found: string[], opens: ChartSpec["opens"] = "step", most = Infinity): ChartSpec[] {
+  const shown = found.slice(0, most), charts: ChartSpec[] = [];
+  for (let i = 0; i < shown.length; i += kColours.length) {
+    const some = shown.slice(i, i + kColours.length);
+    const part = shown.length > kColours.length ? `, ${i + 1} to ${i + some.length} of ${found.length}` : "";
+    charts.push({ title: title + part, names: some, labels: some.map((name) => name.slice(prefix.length)), opens });
+  }
+  return charts;
+}
+
+const whole = (rest: string) => !/[/@]/.test(rest);  // neither a measure of a term nor a part of the episodes
+
+// The sections of charts for the metrics that the record has. The first one is what a run is for: its reward and evaluation,
+// or the loss of a run that has only supervised stages. A section without charts is left out.
+export function sectionsFor(names: string[]): Section[] {
+  const has = new Set(names);
+  const like = (prefix: string, wanted: (rest: string) => boolean = () => true) =>
+    names.filter((name) => name.startsWith(prefix) && wanted(name.slice(prefix.length)));
+  const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step"): ChartSpec =>
+    ({ title, names: wanted.filter((name) => has.has(name)), opens });
+  const supervised = [chart("Supervised loss", ["sft/loss", "sft/nll", "dpo/loss"], null),
+    chart("Accuracy of preferences", ["dpo/accuracy"], null),
+    chart("Margin of preferences", ["dpo/margin_mean"], null),
+    chart("Supervised gradient norm", ["sft/grad_norm", "dpo/grad_norm"], null),
+    chart("Supervised tokens per second", ["sft/tokens_per_second", "dpo/tokens_per_second"], null)];
+  const sections: Section[] = [
+    { title: "Reward and evaluation", charts: [
+      chart("Reward", ["reward/mean", "reward/batch_mean"]),
+      chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval")] },
+    { title: "Rewards by term and domain", charts: [
+      ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),
+      ...every("Reward by domain", "reward/batch_mean@domain:", like("reward/batch_mean@domain:"), "step", kMostAlike),
+      ...every("Measures of reward terms", "reward/term/", like("reward/term/", (rest) => rest.includes("/") && !rest.includes("@")), "step", kMostAlike),
+      ...every("Signals", "signal/", like("signal/", (rest) => !rest.includes("@")), "step", kMostAlike)] },
+    { title: "Evaluations by term, set, and domain", charts: [
+      ...every("Evaluation by reward term, before weights", "eval/term/", like("eval/term/"), "eval"),
+      ...every("Evaluation, pass@k", "eval/", like("eval/pass@", (rest) => !rest.includes("@")), "eval"),
+      ...every("Evaluation by set", "eval/reward_mean@set:", like("eval/reward_mean@set:"), "eval", kMostAlike),
+      ...every("Evaluation by domain", "eval/reward_mean@domain:", like("eval/reward_mean@domain:"), "eval", kMostAlike)] },
+    { title: "Trainer", charts: [
+      chart("Entropy, nats", ["actor/entropy"]),
+      chart("Clipped tokens, share", ["actor/clipfrac_low", "actor/clipfrac_high"]),
+      chart("Importance ratio", ["cispo/ratio_mean", "cispo/ratio_max"]),
+      chart("Gradient norm", ["actor/grad_norm"]),
+      chart("Variance of the update", ["trainer/update_variance"]),
+      chart("Off-policy k3", ["offpolicy/k3_kl"]),
+      chart("KL of the step", ["trainer/step_kl_mean", "trainer/step_kl_max"]),
+      chart("Mismatch of rollout and trainer", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"])] },
+    { title: "Rollout", charts: [
+      chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
+      chart("Turns", ["num_turns/mean", "num_turns/max"]),
+      chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"])] },
+    { title: "Scheduler", charts: [
+      chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"]),
+      chart("Zero-variance groups, share", ["reward/frac_zero_std"])] },
+    { title: "Time and tokens", charts: [
+      chart("Seconds of a step", ["perf/step_seconds", "perf/wait_seconds", "perf/train_seconds"]),
+      chart("Tokens per second", ["perf/tokens_per_second", "rollout/sampled_tokens_per_second"]),
+      chart("Idle share", ["trainer/idle_ratio", "rollout/idle_ratio"]),
+      chart("Speed-up by the tree, and its bound", ["tree/speedup", "tree/speedup_bound"])] },
+    { title: "Supervised stages", charts: supervised },
+  ];
+  return sections.map(({ title, charts }) => ({ title, charts: charts.filter((spec) => spec.names.length > 0) }))
+    .filter((section) => section.charts.length > 0);
+}
