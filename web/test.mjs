@@ -17,7 +17,7 @@ try {
   await build({ entryPoints: tests.map((name) => path.join(web, "tests", name)), bundle: true, platform: "node", format: "esm",
     outdir: folder, outExtension: { ".js": ".mjs" }, logLevel: "error" });
   const files = tests.map((name) => path.join(folder, name.replace(/ts$/, "mjs")));
-  process.exitCode = spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit" }).status ?? 1;
+  process.exitCode = spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit", cwd: web }).status ?? 1;
 } finally {
   fs.rmSync(folder, { recursive: true, force: true });
 }

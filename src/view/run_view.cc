@@ -279,7 +279,7 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
   std::vector<int64_t> closed = journal_.InState(GroupState::kDropped, kMostCounted);
   const std::vector<int64_t> failed = journal_.InState(GroupState::kFailed, kMostCounted);
   closed.insert(closed.end(), failed.begin(), failed.end());
-  size_t read = 0, counted = 0;
+  size_t read = 0, counted = 0, deleted = 0;
   int64_t dropped = 0;
   base::MutexLock lock(mu_);
   for (const int64_t id : closed) {
@@ -291,16 +291,17 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
       if (tokens.ok()) found = sampled_in_.emplace(id, *tokens).first;
       if (!tokens.ok()) read = kCountGroups;
     }
-    if (found == sampled_in_.end() || found->second < 0) continue;
-    ++counted;
-    dropped += found->second;
+    if (found == sampled_in_.end()) continue;
+    (found->second < 0 ? deleted : counted) += 1;
+    dropped += std::max<int64_t>(0, found->second);
   }
   return object{{"sampled", sampled},
                 {"trained", trained},
                 {"stale", stale},
                 {"dropped", dropped},
-                {"dropped_groups", closed.size()},
+                {"dropped_groups", journal_.Count(GroupState::kDropped) + journal_.Count(GroupState::kFailed)},
                 {"dropped_groups_counted", counted},
+                {"dropped_groups_deleted", deleted},
                 {"unmerged", unmerged},
                 {"merged", merged},
                 {"computed", computed}};

@@ -148,7 +148,8 @@ TEST_F(RunViewTest, ADeletedGroupIsAskedForOnce) {
   RunView view(source, clock_);
   pool->fault = absl::NotFoundError("deleted");
   for (int look = 0; look < 2; ++look) {
-    EXPECT_THAT(Ask(view, "/api/time"), HasSubstr("\"dropped_groups_counted\":0"));
+    EXPECT_THAT(Ask(view, "/api/time"),
+                HasSubstr(R"("dropped_groups":1,"dropped_groups_counted":0,"dropped_groups_deleted":1)"));
     EXPECT_EQ(pool->asked, 1);
   }
 }

@@ -1,6 +1,7 @@
 // Where every second and every token went.
 import { Part, Run, Time, ask } from "./api";
-import { h, number, percent, refresh, seconds, swatch, table } from "./dom";
+import { count, h, number, percent, refresh, seconds, swatch, table } from "./dom";
+import { tokenParts } from "./token_parts";
 import { View } from "./view";
 
 const kColours = ["#c08a17", "#8a5ab5", "#2f74b5", "#3a9aa0", "#7a9a3a", "#c2571a", "#b53a5c", "#8f8a82", "#b3261e", "#5a6a7a", "#d0a0c0", "#404040"];
@@ -25,21 +26,15 @@ export class TimeView implements View {
         "A supervised run waits for no agents and no engines; its tokens per second are on the overview." : "The record has no step yet."));
     }
     const tokens = time.tokens;
-    const rest = Math.max(0, tokens.sampled - tokens.trained - tokens.stale - tokens.dropped);
-    const amounts: Part[] = [
-      { name: "trained", amount: tokens.trained },
-      { name: "too old to train", amount: tokens.stale },
-      { name: "dropped and failed groups", amount: tokens.dropped },
-      { name: "evaluation, probes, failed attempts, in progress", amount: rest },
-    ];
+    const amounts = tokenParts(tokens);
     const parted = time.parts.reduce((sum, part) => sum + part.amount, 0);
     refresh(this.place, h("h2", {}, "Where every second of the trainer went"),
       bar(time.parts, time.wall, "wall clock"),
-      table(`${time.steps} steps, ${seconds(time.wall)} of wall clock. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
+      table(`${count(time.steps, "step")}, ${seconds(time.wall)} of wall clock. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
         `the last two parts are the remainder. All parts together: ${percent(parted / time.wall)}`,
         ["part", "#time", "#share"], time.parts.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wall)])),
       h("h2", {}, "What the trainer waited for"),
-      h("p", { class: "soft" }, `The last ${time.wait_steps} steps. A wait ends with the batch's last group; its cause is what that group's last episode did during the wait.`),
+      h("p", { class: "soft" }, `The last ${count(time.wait_steps, "step")}. A wait ends with the batch's last group; its cause is what that group's last episode did during the wait.`),
       time.wait_explained > 0 ? [bar(time.wait_causes, time.wait_explained, "waits"),
         table("Waits by cause", ["cause", "#time", "#share"],
           time.wait_causes.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wait_explained)]))] :
