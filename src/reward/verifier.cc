@@ -191,7 +191,9 @@ class CommandVerifier final : public AnswerVerifier {
     const auto outcome = input.sandbox->Run(command, limits_, input.cancel);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the verifier's command did not run");
     auto verdict = options_.reward_from == "json" ? FromJson(*outcome) : FromExitCode(*outcome);
-    if (verdict.ok()) has_judged_ = true;
+    if (!verdict.ok()) return verdict;
+    has_judged_ = true;
+    absl::StrAppend(&verdict->detail, "; answered ", Quoted(Trimmed(answer)));
     return verdict;
   }
 

@@ -336,7 +336,15 @@ TEST(VerifierTest, CommandDecidesByJsonOnItsLastLine) {
   ASSERT_TRUE(verdict.ok()) << verdict.status();
   EXPECT_EQ(verdict->reward, 0.75);
   EXPECT_EQ(verdict->signals.at("tests"), 3);
-  EXPECT_EQ(verdict->detail, "3 of 4");
+  EXPECT_EQ(verdict->detail, "3 of 4; answered 'x'");
+}
+
+TEST(VerifierTest, ACommandsVerdictShowsTheAnswerThatItRead) {
+  EXPECT_EQ(Score(ShellVerifier("exit 1"), "  41\n")->detail, "the verifier's command exited with 1; answered '41'");
+  EXPECT_EQ(Score(ShellVerifier("exit 0"), "")->detail, "the verifier's command exited with 0; answered ''");
+  EXPECT_EQ(Score(ShellVerifier(R"(echo '{"reward":1}')", "json"), "a\nb")->detail,
+            "scored by the verifier's command; answered 'a b'");
+  EXPECT_LT(Score(ShellVerifier("exit 0"), std::string(100'000, 'x'))->detail.size(), 400u);
 }
 
 TEST(VerifierTest, ABrokenCommandIsAnErrorNeverAZero) {
