@@ -96,6 +96,8 @@ export async function drill(session, kind) {
     await page.locator(`button:has-text("${by}")`).click();
     await session.shot(`tokens-${by}-${kind}`);
   }
+  await page.locator("select[aria-label='scale of log-probs']").selectOption("quantiles");
+  await page.waitForSelector(".legend:has-text('least likely')");
   const coloured = await page.locator(".tokens .t").evaluateAll((all) => all.filter((one) => one.style.background !== "transparent").length);
   check(coloured > 0, "no token is coloured");
   // The third letter of a prompt's element, which holds many tokens of one letter.

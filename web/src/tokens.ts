@@ -3,48 +3,17 @@
 import { EpisodeTree, Run, Tokens, ask } from "./api";
 import { h, hash, link, number, replace, seconds, swatch } from "./dom";
 import { beginning, describeCall, message, rewards } from "./message";
+import { Path } from "./token_path";
+import { Scale, ScaleName, kScales, scaleOf } from "./token_scale";
 import { View } from "./view";
 
 const kLine = 20;       // pixels
 const kCharacters = 110;
 const kAround = 20;     // lines outside the visible part
+const kLikely: [number, number, number] = [60, 150, 90], kUnlikely: [number, number, number] = [210, 40, 40];
+const kOwn = "rgba(194,87,26,0.28)", kEarlier = "rgba(60,110,200,0.28)";
 
 type Colouring = "logprob" | "advantage" | "version" | "source";
-
-interface Token { sampled: boolean; call: number; logprob: number | null; version: number; mixed: boolean }
-
-// Per token, from the runs of the answer.
-class Path {
-  readonly sampled: Uint8Array;
-  readonly call: Int32Array;
-  readonly logprob: Float32Array;  // NaN: of the prompt
-  readonly version: Int32Array;    // -1: of the prompt
-  readonly mixed: Uint8Array;
-  constructor(readonly tokens: Tokens) {
-    const count = tokens.id.length;
-    this.sampled = new Uint8Array(count);
-    this.call = new Int32Array(count).fill(-1);
-    this.logprob = new Float32Array(count).fill(NaN);
-    this.version = new Int32Array(count).fill(-1);
-    this.mixed = new Uint8Array(count);
-    let at = 0, drawn = 0, run = 0, left = tokens.versions[0]?.[1] ?? 0;
-    for (const part of tokens.runs) {
-      for (let i = 0; i < part.count; ++i, ++at) {
-        if (!part.sampled) continue;
-        this.sampled[at] = 1;
-        this.call[at] = part.call;
-        this.logprob[at] = tokens.logprob[drawn++] ?? NaN;
-        while (left === 0 && run + 1 < tokens.versions.length) left = tokens.versions[++run][1];
-        this.version[at] = tokens.versions[run]?.[0] ?? -1;
-        this.mixed[at] = tokens.versions[run]?.[2] ?? 0;
-        --left;
-      }
-    }
-  }
-  of(at: number): Token {
-    return { sampled: this.sampled[at] === 1, call: this.call[at], logprob: this.logprob[at], version: this.version[at], mixed: this.mixed[at] === 1 };
-  }
-}
 
 // The first token of each line: a line ends after a line break, or when it is full.
 export function lines(texts: string[]): number[] {
@@ -98,6 +67,7 @@ export class TokensView implements View {
   private low = 0;
   private high = 0;
   private colouring: Colouring = "logprob";
+  private scale!: Scale;
   private found: number[] = [];
   private foundAt = -1;
   private needle = "";
@@ -105,6 +75,8 @@ export class TokensView implements View {
   private readonly sheet = h("div", { class: "sheet" });
   private readonly about = h("p", { class: "soft", "aria-live": "polite" }, "Point at a token, or focus the text and scroll.");
   private readonly legend = h("p", { class: "legend" });
+  private readonly scales = h("select", { "aria-label": "scale of log-probs", onchange: () => this.rescale() },
+    kScales.map(([name, text]) => h("option", { value: name }, text)));
   private readonly whole = h("div");
   private readonly rows = new Map<number, HTMLElement>();  // by line, those in the document
 
@@ -114,7 +86,8 @@ export class TokensView implements View {
     const id = this.wanted.get("id") ?? "";
     const call = this.wanted.get("call") ?? "0";
     const tokens = await ask<Tokens>("tokens", { id, call });
-    this.path = new Path(tokens);
+    this.path = new Path(tokens, Number(call));
+    this.scale = scaleOf("4", this.path.logprob);
     this.starts = lines(tokens.text);
     const drawn = Array.from(this.path.version).filter((version) => version >= 0);
     this.low = drawn.reduce((least, version) => Math.min(least, version), Infinity);
@@ -123,10 +96,10 @@ export class TokensView implements View {
       onkeydown: ((event: KeyboardEvent) => { if (event.key === "Enter") this.find((event.target as HTMLInputElement).value, event.shiftKey); }) as (event: never) => void });
     replace(this.place, h("h2", {}, `Call ${call}`),
       h("p", {}, link(hash("episode", { id }), `episode ${id.slice(0, 12)}`), ` · ${number(tokens.id.length)} tokens, ${number(drawn.length)} of them sampled`),
-      h("div", { class: "legend", role: "group", "aria-label": "colour by" }, "Colour by ",
+      h("div", { class: "legend", role: "group", "aria-label": "color by" }, "Color by ",
         (["logprob", "advantage", "version", "source"] as Colouring[]).map((kind) => h("button", { "aria-pressed": kind === this.colouring ? "true" : "false",
           onclick: ((event: MouseEvent) => this.choose(kind, event.currentTarget as HTMLElement)) as (event: never) => void }, kind === "logprob" ? "log-prob" : kind)),
-        find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: previous")),
+        this.scales, find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: previous")),
       this.legend, this.about, this.box, this.whole);
     this.sheet.style.height = `${this.starts.length * kLine}px`;
     replace(this.box, this.sheet);
@@ -159,14 +132,20 @@ export class TokensView implements View {
   private choose(kind: Colouring, button: HTMLElement): void {
     this.colouring = kind;
     button.parentElement!.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", one === button ? "true" : "false"));
+    this.scales.hidden = kind !== "logprob";
+    this.draw(true);
+  }
+
+  private rescale(): void {
+    this.scale = scaleOf((this.scales as HTMLSelectElement).value as ScaleName, this.path.logprob);
     this.draw(true);
   }
 
   private colour(at: number): string {
     const token = this.path.of(at);
     if (!token.sampled) return "";
-    if (this.colouring === "source") return "rgba(194,87,26,0.28)";
-    if (this.colouring === "logprob") return Number.isNaN(token.logprob) ? "" : mix(-(token.logprob ?? 0) / 4, [60, 150, 90], [210, 40, 40]);
+    if (this.colouring === "source") return token.earlier ? kEarlier : kOwn;
+    if (this.colouring === "logprob") return token.logprob === null || Number.isNaN(token.logprob) ? "" : mix(this.scale.share(token.logprob), kLikely, kUnlikely);
     if (this.colouring === "version") return mix((token.version - this.low) / Math.max(1, this.high - this.low), [60, 110, 200], [220, 140, 30]);
     const advantage = this.advantages.get(token.call);
     if (advantage === undefined) return "";
@@ -176,13 +155,13 @@ export class TokensView implements View {
   private showLegend(): void {
     const sampled = this.high >= this.low;
     const legends: Record<Colouring, HTMLElement[]> = {
-      logprob: [swatch(mix(0, [60, 150, 90], [210, 40, 40]), "log-prob 0"), swatch(mix(1, [60, 150, 90], [210, 40, 40]), "log-prob −4 and below")],
+      logprob: this.scale.legend.map(({ share, text }) => swatch(mix(share, kLikely, kUnlikely), text)),
       version: sampled ? [swatch(mix(0, [60, 110, 200], [220, 140, 30]), `version ${this.low}`), swatch(mix(1, [60, 110, 200], [220, 140, 30]), `version ${this.high}`)] : [],
       advantage: this.advantages.size && this.greatest <= 1e-9 ? [h("span", {}, "every advantage is 0")] : this.advantages.size ? [swatch("rgba(50,150,80,0.5)", `advantage ${number(this.greatest)}`), swatch("rgba(205,45,45,0.5)", `advantage ${number(-this.greatest)}`)] :
         [h("span", {}, "the advantages are unknown: the episode is not trained, or they depend on the whole batch")],
-      source: [swatch("rgba(194,87,26,0.28)", "sampled")],
+      source: [swatch(kOwn, "sampled in this call"), ...(this.path.hasEarlier ? [swatch(kEarlier, "sampled in an earlier call")] : [])],
     };
-    replace(this.legend, h("span", {}, "uncoloured: of the prompt"), legends[this.colouring]);
+    replace(this.legend, h("span", {}, "no color: of the prompt"), this.path.hasEarlier ? h("span", { class: "t earlier" }, "dotted: sampled in an earlier call") : null, legends[this.colouring]);
   }
 
   // Draws the visible lines; `again`: also the lines that are already drawn.
@@ -207,16 +186,16 @@ export class TokensView implements View {
     }
   }
 
-  // A line. Neighbours of one colour share an element: a prompt of bytes would have one for each letter.
+  // A line. Neighbors of one color share an element: a prompt of bytes would have one for each letter.
   private row(line: number): HTMLElement {
     const end = line + 1 < this.starts.length ? this.starts[line + 1] : this.path.tokens.id.length;
     const element = h("div", { class: "line", "style.top": `${line * kLine}px` }, h("span", { class: "n" }, this.starts[line]));
     const found = this.foundAt >= 0 ? this.found[this.foundAt] : -1;
     for (let at = this.starts[line]; at < end;) {
-      const first = at, colour = this.colour(at);
+      const first = at, colour = this.colour(at), earlier = this.path.earlier(at);
       let text = shown(this.path.tokens.text[at++]);
-      while (at < end && first !== found && at !== found && this.colour(at) === colour) text += shown(this.path.tokens.text[at++]);
-      element.append(h("span", { class: first === found ? "t found" : "t", "data-at": first, "style.background": colour || "transparent" }, text));
+      while (at < end && first !== found && at !== found && this.colour(at) === colour && this.path.earlier(at) === earlier) text += shown(this.path.tokens.text[at++]);
+      element.append(h("span", { class: `t${first === found ? " found" : ""}${earlier ? " earlier" : ""}`, "data-at": first, "style.background": colour || "transparent" }, text));
     }
     return element;
   }
@@ -230,7 +209,7 @@ export class TokensView implements View {
     }
     const token = this.path.of(at);
     replace(this.about, `token ${at}, id ${this.path.tokens.id[at]}: `, token.sampled ?
-      `sampled in call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +
+      `sampled in ${token.earlier ? "the earlier " : ""}call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +
       (this.advantages.has(token.call) ? `, advantage ${number(this.advantages.get(token.call))}` : "") : "of the prompt");
   }
 

@@ -1,0 +1,43 @@
+// The tokens of a call with its prompt, as columns. Pure.
+import { Tokens } from "./api";
+
+export interface Token { sampled: boolean; earlier: boolean; call: number; logprob: number | null; version: number; mixed: boolean }
+
+// Per token, from the runs of the answer.
+export class Path {
+  readonly sampled: Uint8Array;
+  readonly call: Int32Array;
+  readonly logprob: Float32Array;  // NaN: of the prompt
+  readonly version: Int32Array;    // -1: of the prompt
+  readonly mixed: Uint8Array;
+  readonly hasEarlier: boolean;
+  // `wanted`: the call whose tokens these are. Calls before it sampled parts of its prompt.
+  constructor(readonly tokens: Tokens, private readonly wanted: number) {
+    const count = tokens.id.length;
+    this.hasEarlier = tokens.runs.some((run) => run.sampled && run.call !== wanted);
+    this.sampled = new Uint8Array(count);
+    this.call = new Int32Array(count).fill(-1);
+    this.logprob = new Float32Array(count).fill(NaN);
+    this.version = new Int32Array(count).fill(-1);
+    this.mixed = new Uint8Array(count);
+    let at = 0, drawn = 0, run = 0, left = tokens.versions[0]?.[1] ?? 0;
+    for (const part of tokens.runs) {
+      for (let i = 0; i < part.count; ++i, ++at) {
+        if (!part.sampled) continue;
+        this.sampled[at] = 1;
+        this.call[at] = part.call;
+        this.logprob[at] = tokens.logprob[drawn++] ?? NaN;
+        while (left === 0 && run + 1 < tokens.versions.length) left = tokens.versions[++run][1];
+        this.version[at] = tokens.versions[run]?.[0] ?? -1;
+        this.mixed[at] = tokens.versions[run]?.[2] ?? 0;
+        --left;
+      }
+    }
+  }
+  earlier(at: number): boolean {
+    return this.sampled[at] === 1 && this.call[at] !== this.wanted;
+  }
+  of(at: number): Token {
+    return { sampled: this.sampled[at] === 1, earlier: this.earlier(at), call: this.call[at], logprob: this.logprob[at], version: this.version[at], mixed: this.mixed[at] === 1 };
+  }
+}
