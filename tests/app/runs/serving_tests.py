@@ -8,6 +8,7 @@ import base64
 import http.client
 import json
 import pathlib
+import re
 import signal
 import time
 
@@ -185,9 +186,12 @@ def check_abandoned(ingot, command, settings, key_file):
     folder = pathlib.Path(ingot.folder) / settings["run.name"]
     lines = []
     process = ingot.start(command, settings)
-    link = line_with(process, r"page (http\S+)", lines) if command == "launch" else None
-    address = line_with(process, r" at http://(\S+?)/ingot/" if command == "launch" else r"gateway http://(\S+)", lines)
-    link = link or line_with(process, r"^page (\S+)", lines)
+
+    def said(pattern):  # the launcher and its gateway print in any order
+        found = [match.group(1) for match in (re.search(pattern, line) for line in lines) if match]
+        return found[0] if found else line_with(process, pattern, lines)
+
+    address, link = said(r" at http://(\S+?)/ingot/"), said(r"^page (\S+)")
     owner = Owner(ingot, folder, address, key_file.read_text().strip())
     dead = [owner.open() for _ in range(4)]
     check(owner.post("/ingot/v1/episodes", {"scaffold": "visitor"})[0] == 429, "four episodes are the most")
