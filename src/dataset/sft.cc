@@ -22,10 +22,9 @@ tree::CallPath Example(text::RenderedTurn turn, tree::TokenPath context) {
 
 absl::Status TooLong(const std::string& name, int64_t tokens, const SftOptions& options) {
   if (options.max_tokens == 0 || tokens <= options.max_tokens) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " ends after ", tokens, " tokens, more than the ",
+  return absl::InvalidArgumentError(absl::StrCat(name, " ends after ", tokens, " tokens, and the context length is ",
                                                  options.max_tokens,
-                                                 " an example may have: shorten the "
-                                                 "conversation or raise the limit"));
+                                                 ": shorten the conversation, or train a model with a longer context"));
 }
 
 absl::Status AppendRecorded(const SftConversation& from, const SftOptions& options, int32_t index,

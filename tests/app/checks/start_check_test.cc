@@ -92,8 +92,8 @@ TEST_F(StartChecked, ExamplesFitTheModel) {
   ASSERT_EQ(error(), "");
   EXPECT_EQ(ReadSupervisedExamples(config_, text, shape)->sft.count, 2);
   config_.sft_data = File("sft.jsonl", conversation(10) + "\n" + conversation(100));
-  EXPECT_THAT(error(),
-              AllOf(StartsWith("data.sft: "), HasSubstr("sft.jsonl:2, message 1"), HasSubstr("more than the 64")));
+  EXPECT_THAT(error(), AllOf(StartsWith("data.sft: "), HasSubstr("sft.jsonl:2, message 1"),
+                             HasSubstr("the context length is 64")));
   shape.max_position_embeddings = 512;
   EXPECT_EQ(error(), "");
   shape.vocab_size = 40;  // the bytes of letters are outside
@@ -103,7 +103,8 @@ TEST_F(StartChecked, ExamplesFitTheModel) {
   const std::string side = R"([{"role": "assistant", "content": ")" + std::string(600, 'x') + "\"}]";
   config_.dpo_data = File("dpo.jsonl", R"({"prompt": [{"role": "user", "content": "q"}], "chosen": )" + side +
                                            R"(, "rejected": [{"role": "assistant", "content": "y"}]})");
-  EXPECT_THAT(error(), AllOf(StartsWith("data.dpo: "), HasSubstr("dpo.jsonl:1"), HasSubstr("more than the 512")));
+  EXPECT_THAT(error(),
+              AllOf(StartsWith("data.dpo: "), HasSubstr("dpo.jsonl:1"), HasSubstr("the context length is 512")));
 }
 
 TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
