@@ -13,7 +13,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "app"))
+sys.path.insert(0, str(HERE.parent / "app" / "runs"))
 sys.path.insert(0, str(HERE))
 import agent  # noqa: E402
 import page_tests  # noqa: E402
