@@ -67,11 +67,16 @@ http::Reply FileReply(std::string_view path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Page>> Page::Start(http::Options options, std::string key, RunSource source) {
+  return Start(std::move(options), std::move(key), std::make_unique<RunView>(std::move(source)));
+}
+
+absl::StatusOr<std::unique_ptr<Page>> Page::Start(http::Options options, std::string key,
+                                                  std::unique_ptr<Answers> answers) {
   options.max_connections = 128;
   options.max_body_bytes = options.max_buffered_bytes = 4096;
   options.io_threads = 1;
   options.shutdown_grace_s = 0.5;
-  auto page = std::unique_ptr<Page>(new Page(!options.tls_certificate.empty(), std::move(key), std::move(source)));
+  auto page = std::unique_ptr<Page>(new Page(!options.tls_certificate.empty(), std::move(key), std::move(answers)));
   INGOT_ASSIGN_OR_RETURN(page->server_, http::Server::Listen(options, *page));
   page->server_->Serve();
   return page;
@@ -115,7 +120,7 @@ http::Opening Page::Head(http::RequestHead head) {
   }
   if (head.method == "POST" && path == kEndPath) {
     return {.exchange = http::MakeExchange(
-                OnThread([this, target, key = head.Key()] { return view_.EndUncalled(target, key); }))};
+                OnThread([this, target, key = head.Key()] { return answers_->EndUncalled(target, key); }))};
   }
   if (!reads) {
     http::Reply reply = PlainText(405, "this page accepts only GET and HEAD\n");
@@ -123,7 +128,7 @@ http::Opening Page::Head(http::RequestHead head) {
     return {.rejection = std::move(reply)};
   }
   if (path.starts_with("/api/"))
-    return {.exchange = http::MakeExchange(OnThread([this, target] { return view_.Answer(target); }))};
+    return {.exchange = http::MakeExchange(OnThread([this, target] { return answers_->Answer(target); }))};
   return {.exchange = http::MakeExchange([path](const std::string&) { return FileReply(path); })};
 }
 

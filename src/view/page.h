@@ -1,4 +1,5 @@
-// The page of a run over HTTP, on its own listener: its files (bundle.h) and the answers of a RunView. Everything needs
+// The page of a run, or of a folder of runs, over HTTP, on its own listener: its files (bundle.h) and the answers of a
+// RunView or RunIndex. Everything needs
 // a key (access.h): without it every target is 401. The page only reads, with one exception: with the run's admin key, POST
 // /api/end_uncalled ends episodes that have made no call. Other methods than GET and HEAD are 405.
 //
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "http/server.h"
 #include "view/access.h"
+#include "view/answers.h"
 #include "view/run_view.h"
 
 namespace ingot::view {
@@ -22,6 +24,8 @@ class Page final : public http::Handler {
  public:
   // Uses only host, port and TLS of `options`. `key` is passed to Access.
   static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key, RunSource source);
+  static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key,
+                                                     std::unique_ptr<Answers> answers);
 
   // A one-time link to the page.
   std::string NewLink();
@@ -33,12 +37,12 @@ class Page final : public http::Handler {
  private:
   // An answer that blocks, on the page's thread.
   http::Work OnThread(std::function<absl::StatusOr<std::string>()> answer);
-  Page(bool secure, std::string key, RunSource source)
-      : secure_(secure), access_(std::move(key)), view_(std::move(source)) {}
+  Page(bool secure, std::string key, std::unique_ptr<Answers> answers)
+      : secure_(secure), access_(std::move(key)), answers_(std::move(answers)) {}
 
   const bool secure_;
   Access access_;
-  RunView view_;
+  const std::unique_ptr<Answers> answers_;
   base::Executor thread_{{.name = "page", .max_queued = 256}};
   std::unique_ptr<http::Server> server_;  // last: it is stopped first
 };

@@ -152,6 +152,33 @@ Curve Rows::CurveOf(const std::string& name, size_t points) const {
   return curve;
 }
 
+Progress Rows::ProgressOf(size_t points) const {
+  base::MutexLock lock(mu_);
+  Progress all;
+  const auto steps = columns_.find("perf/step_seconds"), trained = columns_.find("batch/loss_tokens");
+  if (steps == columns_.end()) return all;
+  double begun = 0, tokens = 0;
+  for (size_t i = 0; i < steps->second.size(); ++i) {
+    if (std::isnan(steps->second[i])) continue;
+    if (all.steps.empty()) begun = times_[i] - steps->second[i];
+    const bool has = trained != columns_.end() && i < trained->second.size() && !std::isnan(trained->second[i]);
+    tokens += has ? trained->second[i] : 0;
+    all.steps.push_back(static_cast<double>(steps_[i]));
+    all.seconds.push_back(times_[i] - begun);
+    all.tokens.push_back(tokens);
+  }
+  const size_t stride = (all.steps.size() + points - 1) / points;
+  if (stride <= 1) return all;
+  Progress some;
+  for (size_t begin = 0; begin < all.steps.size(); begin += stride) {
+    const size_t last = std::min(begin + stride, all.steps.size()) - 1;
+    some.steps.push_back(all.steps[last]);
+    some.seconds.push_back(all.seconds[last]);
+    some.tokens.push_back(all.tokens[last]);
+  }
+  return some;
+}
+
 Row Rows::RowAt(size_t index) const {
   Row row{steps_[index], times_[index], {}};
   for (const auto& [column, values] : columns_) {

@@ -33,6 +33,11 @@ struct Row {
   bool Has(const std::string& name) const { return values.contains(name); }
 };
 
+// Where the steps of a run are in time and in tokens, from its first step on.
+struct Progress {
+  std::vector<double> steps, seconds, tokens;  // tokens: trained ones, up to and with the step
+};
+
 class Rows {
  public:
   explicit Rows(std::string path) : path_(std::move(path)) {}
@@ -45,6 +50,8 @@ class Rows {
   std::vector<std::string> Names() const;
   // A metric that no row has is an empty curve. REQUIRES: points >= 2.
   Curve CurveOf(const std::string& name, size_t points) const;
+  // Of at most `points` steps; the last step is one of them. REQUIRES: points >= 2.
+  Progress ProgressOf(size_t points) const;
   // The last `count` rows that have the metric `name`, in the order of the record.
   std::vector<Row> Last(const std::string& name, size_t count) const;
 

@@ -1,11 +1,10 @@
 #include "view/run_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include "absl/strings/str_split.h"
 #include "view/accounts.h"
+#include "view/curve_json.h"
 #include "view/end_uncalled.h"
 #include "view/listing.h"
 #include "view/live_json.h"
@@ -22,18 +21,11 @@ using base::json::object;
 using base::json::value;
 
 constexpr size_t kMostAnswers = 64;
-constexpr size_t kMostCurves = 64;
 constexpr size_t kEfficiencySteps = 10;
 constexpr size_t kWaitSteps = 64;    // whose waits are explained in one answer
 constexpr size_t kCountGroups = 16;  // dropped groups whose tokens are counted in one answer
 constexpr size_t kMostCounted = 4096;
 constexpr size_t kTreeText = 600;  // bytes of a node's text
-
-array Numbers(const std::vector<double>& numbers) {
-  array list;
-  for (const double number : numbers) list.push_back(std::isfinite(number) ? value(number) : value(nullptr));
-  return list;
-}
 
 object RowJson(const Row& row) {
   object fields{{"step", row.step}, {"time", row.time}};
@@ -198,19 +190,10 @@ void RunView::AddPool(object& run) {
 }
 
 absl::StatusOr<value> RunView::Curves(const Query& query) {
-  INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> asked, query.Integer("points"));
-  const auto points = static_cast<size_t>(std::clamp<int64_t>(asked.value_or(400), 2, 4000));
-  const std::vector<std::string> names = absl::StrSplit(query.Text("names"), ',', absl::SkipEmpty());
-  if (names.size() > kMostCurves) {
-    return absl::InvalidArgumentError(absl::StrCat("names: at most ", kMostCurves, " curves at a time"));
-  }
+  INGOT_ASSIGN_OR_RETURN(const CurveWish wish, CurveWish::Of(query));
   object curves;
-  for (const std::string& name : names) {
-    const Curve curve = RecordOf(name, rows_, &warm_start_).CurveOf(name, points);
-    curves[SafeText(name)] = object{{"steps", Numbers(curve.steps)},
-                                    {"mean", Numbers(curve.mean)},
-                                    {"low", Numbers(curve.low)},
-                                    {"high", Numbers(curve.high)}};
+  for (const std::string& name : wish.names) {
+    curves[SafeText(name)] = CurveJson(RecordOf(name, rows_, &warm_start_).CurveOf(name, wish.points));
   }
   return object{{"rows", rows_.size()}, {"curves", std::move(curves)}};
 }
@@ -320,7 +303,7 @@ absl::StatusOr<value> RunView::Step(const Query& query) {
     if (group) {
       fields["task"] = SafeText(group->task_id);
       fields["domain"] = SafeText(group->domain);
-      fields["returns"] = Numbers(group->returns);
+      fields["returns"] = NumbersJson(group->returns);
       fields["version"] = group->admitted_version;
     }
     groups.push_back(std::move(fields));

@@ -26,6 +26,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "view/answers.h"
 #include "view/journal.h"
 #include "view/query.h"
 #include "view/rows.h"
@@ -34,17 +35,14 @@
 
 namespace ingot::view {
 
-class RunView {
+class RunView final : public Answers {
  public:
   // `clock` outlives the view.
   explicit RunView(RunSource source, const base::Clock& clock = base::Clock::Real());
 
-  // The printed JSON for a target, such as "/api/window". NOT_FOUND: no such target, or what it names is not stored.
-  // INVALID_ARGUMENT: a parameter is missing or malformed. Other errors come from the pool or the record's file.
-  absl::StatusOr<std::string> Answer(std::string_view target);
-
-  // The answer to POST /api/end_uncalled (end_uncalled.h).
-  absl::StatusOr<std::string> EndUncalled(std::string_view target, const std::string& key);
+  // Answers
+  absl::StatusOr<std::string> Answer(std::string_view target) override;
+  absl::StatusOr<std::string> EndUncalled(std::string_view target, const std::string& key) override;
 
   static constexpr std::chrono::milliseconds kFresh{900};
 

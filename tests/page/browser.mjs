@@ -1,9 +1,9 @@
-// A headless browser on the page of a run: browser.mjs live|files|empty|texts LINK FOLDER [EPISODES]. Takes screenshots into FOLDER. EPISODES: JSON
+// A headless browser on the page of a run: browser.mjs live|files|index|empty|texts LINK FOLDER [EPISODES]. Takes screenshots into FOLDER. EPISODES: JSON
 // with the episodes of `texts`. Ends with 1, and one line for the first check that fails.
 import { Session, check } from "./session.mjs";
 import { keepsFocus, keyboard, narrow, plain, rules } from "./reading.mjs";
 import { hostileText, longEpisode } from "./texts.mjs";
-import { branches, drill, links, lost, onePoint, overview, straggler, tabs, tenTabs, terms } from "./views.mjs";
+import { branches, drill, links, lost, onePoint, overview, runs, straggler, tabs, tenTabs, terms } from "./views.mjs";
 
 const [kind, link, folder, json] = process.argv.slice(2);
 const session = new Session(link, folder);
@@ -49,6 +49,9 @@ const kWalks = {
     await rules(session, views);
     for (const hash of Object.values(views)) await keyboard(session, hash);
     await narrow(session, views);
+  },
+  async index() {
+    await runs(session);
   },
   async plain() {
     await session.browser.close();

@@ -6,6 +6,8 @@ Needs Node.js, Debian's chromium (`scripts/setup.sh page`), and playwright-core 
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +107,30 @@ def case_live(ingot, shots):
         drive("files", link, shots)
 
 
+def copy_of_run(run, name, learning_rate):
+    """A folder next to `run` with the first steps of its record, and another learning rate: to an index, another run."""
+    copy = run.with_name(name)
+    copy.mkdir()
+    for file in run.iterdir():
+        if file.is_file():
+            shutil.copy(file, copy)
+    record = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(True)
+    (copy / "metrics.jsonl").write_text("".join(record[:len(record) // 2]), encoding="utf-8")
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    changed = re.sub(r"(?m)^trainer:\n(?:  .*\n)*?  learning_rate: \S+", lambda found: re.sub(r"\S+$", learning_rate, found[0]), config)
+    check(changed != config, "the configuration of the run names no trainer.learning_rate")
+    (copy / "config.yaml").write_text(changed, encoding="utf-8")
+
+
+def case_index(ingot, shots):
+    """The runs of a folder side by side."""
+    code, said = ingot.run("train", {**ingot_runs.SHORT, "run.root": f"{ingot.folder}/runs", "run.name": "first"})
+    check(code == 0, said)
+    copy_of_run(pathlib.Path(ingot.folder, "runs", "first"), "second", "0.25")
+    with Served(ingot, "runs") as link:
+        drive("index", link, shots)
+
+
 def case_launched(ingot, shots):
     """The roles as processes of their own: the launcher serves the page, and shows a role that died and came back."""
     settings = {**ingot_runs.launch_settings("launched"), "scheduler.total_steps": 400}
@@ -130,7 +156,7 @@ def case_texts(ingot, shots):
         drive("texts", run.link, shots, episodes)
 
 
-CASES = {"empty": case_empty, "texts": case_texts, "launched": case_launched, "live": case_live}
+CASES = {"index": case_index, "empty": case_empty, "texts": case_texts, "launched": case_launched, "live": case_live}
 
 
 def main():

@@ -249,3 +249,31 @@ export async function lost(session) {
   check((await page.locator("main [role=alert]").count()) === 0, "the fault stays when it is over");
   session.expected = null;
 }
+
+// A folder of runs: both are drawn on one chart, over steps, time and tokens; a run that is unchecked goes, and with it the keys
+// in which the two differ.
+export async function runs(session) {
+  const { page } = session;
+  await page.goto(session.link);
+  await page.waitForSelector(".chart canvas");
+  await session.drawn();
+  check((await page.locator("nav a").count()) === 0, "an index of runs has the views of one run");
+  const legend = async () => (await page.locator(".chart").first().locator(".u-legend .u-label").allTextContents()).join();
+  check((await legend()) === "step,first,second", `the legend of the runs is ${await legend()}`);
+  const keys = await page.locator("table:has-text('The keys in which') tbody td:first-child").allTextContents();
+  check(keys.join() === "trainer.learning_rate", `the runs differ in ${keys}`);
+  await page.locator("label:has-text('further metric') select").selectOption("actor/entropy");
+  await page.waitForSelector(".chart h3:text-is('actor/entropy')");
+  await session.shot("runs-step");
+  await page.locator("label:has-text('horizontal axis') select").selectOption("tokens");
+  await page.waitForFunction(() => document.querySelector(".chart .u-legend .u-label").textContent === "trained tokens");
+  await page.locator("input[type=range]").fill("0.8");
+  await session.shot("runs-tokens");
+  for (const scheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await session.accessible(`an index of runs, ${scheme}`);
+  }
+  await page.locator("input[data-run=second]").uncheck();
+  await page.waitForSelector("p:has-text('The configurations of the drawn runs are the same')");
+  check((await legend()) === "trained tokens,first", `the legend after one run was unchecked is ${await legend()}`);
+}

@@ -39,6 +39,7 @@ export interface Engine {
   prefill?: { requests: number; tokens: number; prefilled: number; oldest_seconds: number };
 }
 export interface Run {
+  index?: boolean;  // a folder of runs; the rest is only of a run
   name: string; folder: string; live: boolean; rows: number; broken_rows: number; names: string[]; now: number;
   started?: number; batches?: number; live_version?: number; no_pool?: string; pool_error?: string;
   scheduler_error?: string; outdated?: string;
@@ -55,6 +56,15 @@ export interface Run {
   uncalled?: { count: number; oldest_s: number; episodes: { id: string; age_s: number; kind: string; group: number; sample: number; task: string }[] };
   can_end: boolean;
 }
+// A folder of runs (src/view/run_index.h).
+export interface KeyDifference { key: string; first: string; own: string }
+export interface IndexedRun {
+  name: string; total_steps: number; error: string; steps: number; newest: number | null; reward: number | null; evaluated: number | null;
+  differences: KeyDifference[];
+}
+export interface RunList { runs: IndexedRun[]; names: string[] }
+export interface Progress { steps: number[]; seconds: number[]; tokens: number[] }
+export interface RunCurves { curves: Record<string, Curve>; progress: Progress }
 export interface Curve { steps: number[]; mean: (number | null)[]; low: (number | null)[]; high: (number | null)[] }
 export interface Sample { sample: number; attempt: number; id: string; state: string; age_s: number; reward: number; cause: string }
 export interface WindowGroup {

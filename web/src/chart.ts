@@ -6,7 +6,7 @@ import { ChartSpec, kColours } from "./chart_spec";
 import { h, hash, link, number, replace, swatch } from "./dom";
 
 const kHeight = 210, kLargeHeight = 320;  // pixels
-const kWholeSteps = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
+const kWholeSteps = Array.from({ length: 15 }, (_, power) => power).flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
 
 function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -83,8 +83,8 @@ export class Chart {
       width: Math.max(this.place.clientWidth, 200), height: this.height, legend: { live: true },
       scales: { x: { time: false }, y: { range: valueRange } },
       cursor: { points: { size: 7 } },
-      axes: [{ ...axis, incrs: kWholeSteps }, { ...axis, size: axisWidth, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
-      series: [{ label: "step", value: (_, value, __, at) => String((at === null ? this.data[0][this.data[0].length - 1] : value) ?? "–") }, ...this.labels.map((name, i) => ({
+      axes: [{ ...axis, incrs: kWholeSteps, values: (_, ticks) => ticks.map((tick) => this.nameOf(tick)) }, { ...axis, size: axisWidth, values: (_, ticks, __, ___, step) => tickLabels(ticks, step) }],
+      series: [{ label: this.spec.x ?? "step", value: (_, value, __, at) => this.nameOf(at === null ? this.data[0][this.data[0].length - 1] : value) }, ...this.labels.map((name, i) => ({
         label: name, stroke: kColours[i % kColours.length], width: 1.5, spanGaps: true,
         points: { show: this.data[0].length < 40, size: 5 },
         value: (_: uPlot, value: number | null, __: number, at: number | null) => number(at === null ? this.newest(i + 1) : value),
@@ -108,8 +108,13 @@ export class Chart {
     this.place.style.minHeight = "0";
     if (step === undefined) return replace(this.place, h("p", { class: "soft" }, "No value yet."));
     const address = this.addressOf(step);
-    replace(this.place, h("p", { class: "soft" }, "Only ", address ? link(address, `step ${step}`) : `step ${step}`, " has a value."),
+    const place = `${this.spec.opens === "eval" ? "version" : this.spec.x ?? "step"} ${this.nameOf(step)}`;
+    replace(this.place, h("p", { class: "soft" }, "Only ", address ? link(address, place) : place, " has a value."),
       h("ul", { class: "single" }, this.labels.map((label, i) => h("li", {}, swatch(kColours[i % kColours.length], `${label} `), h("b", {}, number(this.data[i + 1][0]))))));
+  }
+
+  private nameOf(x: number | null | undefined): string {
+    return this.spec.x ? number(x) : String(x ?? "–");
   }
 
   private addressOf(step: number): string | null {
@@ -136,7 +141,7 @@ export class Chart {
     event.preventDefault();
     const from = this.at < 0 ? count - 1 : this.at;
     this.at = Math.min(count - 1, Math.max(0, from + (event.key === "ArrowLeft" ? -1 : 1)));
-    replace(this.told, `step ${this.data[0][this.at]}: `, this.labels.map((name, i) => `${name} ${number(this.data[i + 1][this.at])} `));
+    replace(this.told, `${this.spec.x ?? "step"} ${this.data[0][this.at]}: `, this.labels.map((name, i) => `${name} ${number(this.data[i + 1][this.at])} `));
     this.plot.setCursor({ left: this.plot.valToPos(this.data[0][this.at], "x"), top: 20 });
   }
 }

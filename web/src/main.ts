@@ -5,6 +5,7 @@ import { EpisodeView } from "./episode";
 import { Episodes, GroupView, StepView } from "./episodes";
 import { Overview } from "./overview";
 import { describeRun } from "./run_state";
+import { RunsView } from "./runs";
 import { TimeView } from "./time";
 import { TokensView } from "./tokens";
 import { View } from "./view";
@@ -20,9 +21,11 @@ let trouble: HTMLElement = h("div");  // above the view: why it is not drawn, or
 let drawn = false;                    // the view has been drawn once
 let failures = 0;
 let timer = 0;
+let index = false;  // the page is of a folder of runs
 let round = 0;  // of the address; an answer for an earlier address is dropped
 
 function make(name: string, wanted: URLSearchParams, place: HTMLElement): View {
+  if (index) return new RunsView(place);
   switch (name) {
     case "window": return new WindowView(place);
     case "time": return new TimeView(place);
@@ -45,6 +48,10 @@ async function update(): Promise<void> {
   try {
     const run = await ask<Run>("run");
     if (mine !== round || !view) return;
+    if (run.index && !index) {
+      index = true;
+      return route();
+    }
     document.getElementById("name")!.textContent = run.name;
     const absent = view.episodes ? run.no_pool : undefined;
     if (!absent && (!drawn || view.follows !== false)) await view.update(run);
@@ -82,7 +89,7 @@ function route(): void {
   const name = path || "overview";
   ++round;
   view?.close?.();
-  replace(document.getElementById("nav")!, kTabs.map(([tab, title]) =>
+  replace(document.getElementById("nav")!, (index ? [] : kTabs).map(([tab, title]) =>
     h("a", { href: `#/${tab}`, "aria-current": tab === name ? "page" : undefined }, title)));
   const place = h("div");
   trouble = h("div");

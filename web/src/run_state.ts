@@ -8,6 +8,7 @@ export function isFinished(run: Run): boolean {
 }
 
 export function describeRun(run: Run): string {
+  if (run.index) return "";
   if (isFinished(run)) return `finished · ${run.last!.step + 1} steps`;
   if (!run.live) return run.last ? `from the run's files · step ${run.last.step + 1} of ${run.facts.total_steps}` : "from the run's files";
   if (run.facts.supervised) return run.supervised ? `running · step ${run.supervised.step + 1}` : "running";

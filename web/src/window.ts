@@ -56,7 +56,7 @@ export class WindowView implements View {
     const open = state.groups.filter((group) => group.state === "open");
     refresh(this.place, h("h2", {}, "The window"), h("p", {}, summary(state, cells, over)),
       cells.length ? h("div", { class: "cells", role: "list", "aria-label": "groups in the order of admission" }, cells.map(drawn)) :
-        h("p", { class: "soft" }, "No group holds a slot: none is admitted yet, or all are trained."),
+        over ? null : h("p", { class: "soft" }, "No group holds a slot: none is admitted yet, or all are trained."),
       legend(cells, over), openGroups(open, state.median_age_s, over), over ? null : runningEpisodes(open));
   }
 }

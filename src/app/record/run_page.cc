@@ -5,8 +5,10 @@
 
 #include "app/cluster/status/socket_question.h"
 #include "app/record/fresh_pool.h"
+#include "app/record/run_list.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "gateway/options.h"
 #include "http/site_check.h"
 #include "trainer/advantages/branch_advantage.h"
@@ -186,12 +188,26 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& fo
   source.pool = [fresh = std::make_shared<FreshPool>([folder] { return OpenAgain(folder); }, std::move(first))] {
     return fresh->Get();
   };
+  return OfAnswers(WithConfig(options, config), std::make_unique<view::RunView>(std::move(source)));
+}
+
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRuns(const std::string& folder, http::Options options) {
+  auto runs = [list = std::make_shared<RunList>(folder), turn = std::make_shared<base::Mutex>()] {
+    base::MutexLock lock(*turn);
+    return list->Read();
+  };
+  return OfAnswers(std::move(options), std::make_unique<view::RunIndex>(folder, std::move(runs)));
+}
+
+absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfAnswers(http::Options options,
+                                                            std::unique_ptr<view::Answers> answers) {
+  const std::string host = options.host;
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
-  auto page = view::Page::Start(WithConfig(options, config), "", std::move(source));
+  auto page = view::Page::Start(std::move(options), "", std::move(answers));
   if (absl::IsFailedPrecondition(page.status())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--host ", options.host, " is reached from other machines: add --tls-certificate and --tls-key, or ",
-        "--allow-plaintext where the network is private"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("--host ", host, " is reached from other machines: add --tls-certificate and --tls-key, or ",
+                     "--allow-plaintext where the network is private"));
   }
   INGOT_ASSIGN_OR_RETURN(run_page->page_, std::move(page));
   return run_page;

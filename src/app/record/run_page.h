@@ -35,9 +35,14 @@ class RunPage {
   // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS comes from
   // `options`, or else from the run's configuration. The error names the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
+  // Of the runs in `folder` (RunFoldersIn), from their files. TLS comes from `options`.
+  static absl::StatusOr<std::unique_ptr<RunPage>> OfRuns(const std::string& folder, http::Options options);
 
  private:
   RunPage() = default;
+  // The page at the address that `ingot view` was given.
+  static absl::StatusOr<std::unique_ptr<RunPage>> OfAnswers(http::Options options,
+                                                            std::unique_ptr<view::Answers> answers);
 
   std::unique_ptr<view::Page> page_;
   std::unique_ptr<LinkEndpoint> links_;  // before the page

@@ -30,7 +30,7 @@ Command::Run DeclareInspect(CLI::App& parser) {
 
 Command::Run DeclareView(CLI::App& parser) {
   const auto args = std::make_shared<ViewArgs>();
-  parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME; or runs, for all of its runs side by side")->required();
   parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
   parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
   parser.add_option("--tls-certificate", args->tls_certificate,

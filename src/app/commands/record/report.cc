@@ -6,6 +6,8 @@
 #include <memory>
 #include <system_error>
 
+#include "app/models/model_setup.h"
+#include "app/record/run_list.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"
 #include "app/terminal/path_tails.h"
@@ -90,11 +92,9 @@ absl::Status ReportOrError(const ReportArgs& args) {
   return WriteWhole(out, html + mark);
 }
 
-// Without the keys that every run has for itself.
 std::vector<view::ComparedRun::KeyDifference> DifferencesFrom(const StoredRun& first, const StoredRun& run) {
   std::vector<view::ComparedRun::KeyDifference> differences;
-  for (const base::Schema::Difference& one : run.loaded.schema.DifferencesFrom(first.loaded.schema)) {
-    if (one.key == "run.name" || one.key == "run.root" || one.key == "run.if_exists") continue;
+  for (const base::Schema::Difference& one : ConfigDifferences(first.loaded, run.loaded)) {
     differences.push_back({one.key, one.others, one.value});
   }
   return differences;

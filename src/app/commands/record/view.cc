@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "app/record/run_list.h"
 #include "app/record/run_page.h"
 #include "app/run/process.h"
 #include "app/terminal/progress.h"
@@ -34,7 +35,8 @@ bool LineEntered(std::chrono::milliseconds timeout) {
 
 absl::Status ViewOrError(const ViewArgs& args) {
   std::optional<Underway> reading("view: reading " + args.run_dir);
-  if (!args.files) {
+  const bool many = !RunFoldersIn(args.run_dir).empty();
+  if (!args.files && !many) {
     const absl::StatusOr<std::string> link = AskForLink(args.run_dir);
     if (link.ok()) {
       reading.reset();
@@ -52,7 +54,8 @@ absl::Status ViewOrError(const ViewArgs& args) {
   options.allow_plaintext = args.allow_plaintext;
   options.allow_hosts = args.allow_hosts;
   options.allow_origins = args.allow_origins;
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page, RunPage::OfFolder(args.run_dir, options));
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page,
+                         many ? RunPage::OfRuns(args.run_dir, options) : RunPage::OfFolder(args.run_dir, options));
   reading.reset();
   std::printf("%s\nthe link opens the page once; Enter prints another, Ctrl-C ends\n", page->NewLink().c_str());
   std::fflush(stdout);

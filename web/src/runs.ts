@@ -1,0 +1,117 @@
+// The runs of a folder: a list with checkboxes, their curves on common charts, and the keys in which they differ.
+import { IndexedRun, RunCurves, RunList, ask } from "./api";
+import { Chart } from "./chart";
+import { kColours } from "./chart_spec";
+import { Child, h, number, refresh, replace, table } from "./dom";
+import { Axis, differingKeys, kAxes, overlay } from "./overlay";
+import { View } from "./view";
+
+const kFirst = ["reward/mean", "eval/reward_mean"];
+
+export class RunsView implements View {
+  readonly title = "Runs";
+  private readonly list = h("div");
+  private readonly differences = h("div");
+  private readonly grid = h("div", { class: "charts large" });
+  private readonly axis = h("select", { onchange: () => this.redraw() }, kAxes.map(([name, text]) => h("option", { value: name }, text)));
+  private readonly metric = h("select", { onchange: () => this.redraw() });
+  private readonly smoothing = h("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: 0, oninput: () => this.show() });
+  private readonly off = new Set<string>();  // runs that the user unchecked
+  private readonly on = new Set<string>();   // and checked
+  private shown: RunList = { runs: [], names: [] };
+  private curves: Record<string, RunCurves> = {};
+  private charts: Chart[] = [];
+  private key = "";
+  private round = 0;  // of questions for curves
+  private readonly dark = matchMedia("(prefers-color-scheme: dark)");
+
+  constructor(place: HTMLElement) {
+    replace(place, h("h2", {}, "Runs"), this.list,
+      h("form", { class: "filter" }, h("label", {}, "horizontal axis", this.axis), h("label", {}, "smoothing", this.smoothing), h("label", {}, "further metric", this.metric)),
+      this.grid, this.differences);
+    this.list.addEventListener("change", (event) => this.check(event.target as HTMLInputElement));
+    this.dark.addEventListener("change", this.recolour);
+    window.addEventListener("resize", this.resize);
+  }
+
+  async update(): Promise<void> {
+    this.shown = await ask<RunList>("runs");
+    const { runs } = this.shown, chosen = this.chosen(), full = chosen.length >= kColours.length;
+    refresh(this.list, table(`${runs.length} runs. At most ${kColours.length} are drawn; \`ingot view RUN\` serves the page of one`, ["drawn", "run", "#steps", "#reward", "#held-out reward", "newest step"],
+      runs.map((run) => [this.box(run, chosen.indexOf(run), full), run.name, run.total_steps ? `${run.steps} / ${run.total_steps}` : run.steps, number(run.reward), number(run.evaluated),
+        run.error ? h("span", { class: "error" }, run.error) : run.newest ? new Date(run.newest * 1000).toLocaleString() : "none yet"])));
+    for (const box of this.list.querySelectorAll("input")) box.checked = box.hasAttribute("checked");  // also where the user clicked
+    const metric = this.metric as HTMLSelectElement, further = metric.value;
+    refresh(metric, h("option", { value: "" }, "none"), this.shown.names.filter((name) => !kFirst.includes(name)).map((name) => h("option", { value: name }, name)));
+    metric.value = further;
+    refresh(this.differences, this.keys(chosen));
+    await this.fill();
+  }
+
+  close(): void {
+    this.dark.removeEventListener("change", this.recolour);
+    window.removeEventListener("resize", this.resize);
+    this.charts.forEach((chart) => chart.destroy());
+  }
+
+  // The newest runs are drawn until the user chooses others.
+  private chosen(): IndexedRun[] {
+    const newest = [...this.shown.runs].sort((a, b) => (b.newest ?? 0) - (a.newest ?? 0)).filter((run) => !this.off.has(run.name));
+    const wanted = new Set([...newest.filter((run) => this.on.has(run.name)), ...newest.filter((run) => !this.on.has(run.name))].slice(0, kColours.length));
+    return this.shown.runs.filter((run) => wanted.has(run));
+  }
+
+  private box(run: IndexedRun, place: number, full: boolean): Child {
+    return [h("input", { type: "checkbox", "data-run": run.name, "aria-label": `draw ${run.name}`, checked: place >= 0, disabled: full && place < 0 }), " ",
+      h("span", { class: "swatch", "style.background": place < 0 ? "transparent" : kColours[place] })];
+  }
+
+  private check(box: HTMLInputElement): void {
+    const name = box.dataset.run;
+    if (name === undefined) return;
+    (box.checked ? this.on : this.off).add(name);
+    (box.checked ? this.off : this.on).delete(name);
+    void this.update().catch(() => undefined);  // the next poll says what is wrong
+  }
+
+  private keys(chosen: IndexedRun[]): Child {
+    const keys = differingKeys(this.shown.runs, chosen);
+    return [h("h2", {}, "Configuration"), keys.length === 0 ? h("p", { class: "soft" }, "The configurations of the drawn runs are the same.") :
+      table("The keys in which the drawn runs differ", ["key", ...chosen.map((run) => run.name)], keys.map(({ key, values }) => [h("code", {}, key), ...values.map((value) => h("code", {}, value))]))];
+  }
+
+  private metrics(): string[] {
+    const further = (this.metric as HTMLSelectElement).value;
+    return [...kFirst.filter((name) => this.shown.names.includes(name)), ...(further ? [further] : [])];
+  }
+
+  // Asks for the curves, and draws them, unless the user has chosen others meanwhile.
+  private async fill(): Promise<void> {
+    const mine = ++this.round;
+    const metrics = this.metrics(), chosen = this.chosen().map((run) => run.name);
+    const axis = kAxes.find(([name]) => name === (this.axis as HTMLSelectElement).value) ?? kAxes[0];
+    const key = JSON.stringify([metrics, chosen, axis]);
+    const curves = await Promise.all(chosen.map((run) => ask<RunCurves>("curves", { run, names: metrics.join(","), points: 400 })));
+    if (mine !== this.round) return;
+    this.curves = Object.fromEntries(chosen.map((run, i) => [run, curves[i]]));
+    if (key !== this.key) {
+      this.key = key;
+      this.charts.forEach((chart) => chart.destroy());
+      this.charts = metrics.map((title) => new Chart({ title, names: chosen, opens: null, x: axis[0] === "step" ? undefined : axis[1] }, true));
+      replace(this.grid, this.charts.map((chart) => chart.element));
+    }
+    this.show();
+  }
+
+  private redraw(): void {
+    void this.fill().catch(() => undefined);  // the next poll says what is wrong
+  }
+
+  private show(): void {
+    const axis = (this.axis as HTMLSelectElement).value as Axis, weight = Number((this.smoothing as HTMLInputElement).value);
+    this.charts.forEach((chart) => chart.update(overlay(this.curves, chart.spec.title, axis, weight)));
+  }
+
+  private readonly recolour = () => this.charts.forEach((chart) => chart.draw());
+  private readonly resize = () => this.charts.forEach((chart) => chart.resize());
+}
