@@ -56,7 +56,7 @@ export async function onePoint(session) {
   await page.waitForSelector(".chart .single");
   check((await page.locator(".chart canvas").count()) === 0, "a chart of one point has axes");
   const text = await page.locator(".chart").first().innerText();
-  check(/Only step 0 has a value.*reward\/mean [\d.-]+/s.test(text), `a chart of one point says '${text}'`);
+  check(/One value, at step 0:.*reward\/mean [\d.-]+/s.test(text), `a chart of one point says '${text}'`);
   await session.shot("one-point");
   await session.accessible("charts of one point");
   await page.unroute("**/api/curves*");
@@ -190,6 +190,12 @@ export async function tabs(session, kind) {
   await session.shot(`search-${kind}`);
   const found = await page.locator("tbody tr td:nth-child(6)").allTextContents();
   check(found.length > 0 && found.every((reward) => Number(reward) >= 0.5), `the search found rewards of ${found}`);
+  await page.locator("th button:text-is('time')").click();
+  const times = await page.locator("tbody tr td:nth-child(7)").allTextContents();
+  await page.locator("th[aria-sort=descending] button:text-is('time')").click();
+  await page.waitForSelector("th[aria-sort=ascending]");
+  const turned = await page.locator("tbody tr td:nth-child(7)").allTextContents();
+  check(times.length === turned.length && times[0] === turned.at(-1), `by time the episodes are ${times}, then ${turned}`);
   session.expected = /status of 400/;
   await session.open("#/episodes?reward_min=abc");
   check((await page.locator("main [role=alert]").textContent()).includes("reward_min: 'abc' is not a number"), "a malformed filter is not named");

@@ -109,7 +109,7 @@ export class Chart {
     if (step === undefined) return replace(this.place, h("p", { class: "soft" }, "No value yet."));
     const address = this.addressOf(step);
     const place = `${this.spec.opens === "eval" ? "version" : this.spec.x ?? "step"} ${this.nameOf(step)}`;
-    replace(this.place, h("p", { class: "soft" }, "Only ", address ? link(address, place) : place, " has a value."),
+    replace(this.place, h("p", { class: "soft" }, "One value, at ", address ? link(address, place) : place, ":"),
       h("ul", { class: "single" }, this.labels.map((label, i) => h("li", {}, swatch(kColours[i % kColours.length], `${label} `), h("b", {}, number(this.data[i + 1][0]))))));
   }
 

@@ -96,14 +96,22 @@ export function percent(value: number | null | undefined): string {
   return value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(Math.abs(value) < 5e-4 ? 0 : value * 100).toFixed(1)}%`;
 }
 
-// A table. A column of numbers has "#" before its title.
-export function table(caption: string, columns: string[], rows: Child[][]): HTMLElement {
+// The order of a table's rows: by which column, and what a click on a column's title does.
+export interface Sorting { column: number; descending: boolean; choose: (column: number) => void }
+
+// A table. A column of numbers has "#" before its title. `sorting`: the titles are buttons; the rows come in that order.
+export function table(caption: string, columns: string[], rows: Child[][], sorting?: Sorting): HTMLElement {
   const numeric = columns.map((title) => title.startsWith("#"));
   const cell = (tag: string, child: Child, i: number) =>
     h(tag, { class: numeric[i] ? "num" : "", scope: tag === "th" ? "col" : undefined }, child);
+  const title = (text: string, i: number) => {
+    const element = cell("th", sorting ? h("button", { type: "button", onclick: () => sorting.choose(i) }, text) : text, i);
+    if (sorting?.column === i) element.setAttribute("aria-sort", sorting.descending ? "descending" : "ascending");
+    return element;
+  };
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     h("table", {}, h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, columns.map((title, i) => cell("th", title.replace(/^#/, ""), i)))),
+      h("thead", {}, h("tr", {}, columns.map((one, i) => title(one.replace(/^#/, ""), i)))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((child, i) => cell("td", child, i)))),
         rows.length ? null : h("tr", {}, h("td", { colspan: columns.length, class: "soft" }, "none")))));
 }

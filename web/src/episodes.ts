@@ -1,6 +1,7 @@
 // Lists of episodes with their filters, the groups of a step, and the episodes of a group side by side.
 import { Episode, Group, Run, ask } from "./api";
 import { Child, h, hash, link, number, replace, seconds, table } from "./dom";
+import { Order, clicked, inOrder, kColumns } from "./episode_order";
 import { beginning, callLink, describeCall, message, raw, rewards } from "./message";
 import { View } from "./view";
 
@@ -12,12 +13,11 @@ function row(episode: Episode): Child[] {
     number(episode.reward), seconds(episode.seconds), episode.task, episode.domain, episode.scaffold, episode.cause || episode.detail.slice(0, 80)];
 }
 
-const kColumns = ["episode", "#group", "#sample", "#attempt", "state", "#reward", "#time", "task", "domain", "scaffold", "cause"];
-
 export class Episodes implements View {
   readonly title = "Episodes";
   readonly episodes = true;
   readonly follows = false;
+  private order: Order = { column: -1, descending: false };
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 
   async update(run: Run): Promise<void> {
@@ -48,11 +48,18 @@ export class Episodes implements View {
 
   private async load(place: HTMLElement, before: Episode[], after = "", looked = 0): Promise<void> {
     const page = await ask<List>("episodes", { ...Object.fromEntries(this.wanted), after });
-    const all = [...before, ...page.episodes];
-    const read = looked + page.looked_at;
-    replace(place, table(`${all.length} episodes of ${read} that were read`, kColumns, all.map(row)),
-      page.next === null ? h("p", { class: "soft" }, "End of the list.") :
-        h("p", {}, h("button", { onclick: () => void this.load(place, all, page.next!, read) }, "Keep searching")));
+    this.show(place, [...before, ...page.episodes], page.next, looked + page.looked_at);
+  }
+
+  private show(place: HTMLElement, all: Episode[], next: string | null, read: number): void {
+    const choose = (column: number) => {
+      this.order = clicked(this.order, column);
+      this.show(place, all, next, read);
+      place.querySelectorAll<HTMLElement>("th button")[column].focus();
+    };
+    replace(place, table(`${all.length} episodes of ${read} that were read`, kColumns.map(([title]) => title), inOrder(all, this.order).map(row), { ...this.order, choose }),
+      next === null ? h("p", { class: "soft" }, "End of the list.") :
+        h("p", {}, h("button", { onclick: () => void this.load(place, all, next, read) }, "Keep searching")));
   }
 }
 
