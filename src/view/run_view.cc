@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/file.h"
 #include "view/accounts.h"
 #include "view/curve_json.h"
 #include "view/end_uncalled.h"
@@ -55,6 +56,7 @@ absl::StatusOr<int64_t> CountSampled(datapool::Client& pool, int64_t group) {
 const std::map<std::string_view, std::vector<std::string>>& Questions() {
   static const std::map<std::string_view, std::vector<std::string>> questions = {
       {"/api/run", {}},
+      {"/api/config", {}},
       {"/api/curves", {"names", "points"}},
       {"/api/window", {}},
       {"/api/time", {"steps"}},
@@ -112,6 +114,7 @@ absl::StatusOr<std::string> RunView::Make(std::string_view path, const Query& qu
 
 absl::StatusOr<value> RunView::MakeValue(std::string_view path, const Query& query) {
   if (path == "/api/run") return Run();
+  if (path == "/api/config") return Config();
   if (path == "/api/curves") return Curves(query);
   if (path == "/api/window") return Window();
   if (path == "/api/time") return Time(query);
@@ -187,6 +190,11 @@ void RunView::AddPool(object& run) {
   run["started"] = journal_.started_s();
   run["batches"] = journal_.batches();
   run["live_version"] = journal_.live_version();
+}
+
+absl::StatusOr<value> RunView::Config() const {
+  INGOT_ASSIGN_OR_RETURN(const std::string yaml, base::ReadFile(source_.folder + "/config.yaml"));
+  return object{{"yaml", SafeText(yaml)}};
 }
 
 absl::StatusOr<value> RunView::Curves(const Query& query) {

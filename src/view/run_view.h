@@ -2,6 +2,7 @@
 // roles.
 //
 //   /api/run                            name, facts, progress, newest row, efficiency, roles
+//   /api/config                         the run's config.yaml
 //   /api/curves?names=a,b&points=400    metrics over the steps; a warm start has its own steps
 //   /api/window                         the window's groups with their samples
 //   /api/time?steps=200                 seconds and tokens, by where they went
@@ -50,6 +51,7 @@ class RunView final : public Answers {
   absl::StatusOr<std::string> Make(std::string_view path, const Query& query);
   absl::StatusOr<base::json::value> MakeValue(std::string_view path, const Query& query);
   absl::StatusOr<base::json::value> Run();
+  absl::StatusOr<base::json::value> Config() const;
   absl::StatusOr<base::json::value> Curves(const Query& query);
   absl::StatusOr<base::json::value> Window();
   absl::StatusOr<base::json::value> Time(const Query& query);

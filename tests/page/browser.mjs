@@ -12,7 +12,7 @@ const session = new Session(link, folder);
 async function everyView() {
   const { page } = session;
   const first = async (selector) => page.locator(selector).first().getAttribute("href");
-  const views = { overview: "#/overview", window: "#/window", time: "#/time", episodes: "#/episodes", step: "#/step?step=0" };
+  const views = { overview: "#/overview", window: "#/window", time: "#/time", episodes: "#/episodes", config: "#/config", step: "#/step?step=0" };
   await session.open(views.step);
   views.group = await first("td a");
   await session.open(views.group);

@@ -176,7 +176,7 @@ export async function unequal(session) {
 
 export async function tabs(session, kind) {
   const { page } = session;
-  for (const [tab, text] of [["window", "The window"], ["time", "Where every second"], ["episodes", "Episodes"]]) {
+  for (const [tab, text] of [["window", "The window"], ["time", "Where every second"], ["config", "Configuration"], ["episodes", "Episodes"]]) {
     await page.locator(`nav a[href="#/${tab}"]`).click();
     await page.waitForSelector(`h2:has-text("${text}")`);
     if (tab === "episodes") await page.waitForSelector("tbody tr");

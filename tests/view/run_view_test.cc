@@ -141,6 +141,13 @@ TEST_F(RunViewTest, TokensOfAGroupThatCouldNotBeReadAreCountedLater) {
   EXPECT_THAT(Ask(view, "/api/time"), HasSubstr("\"dropped_groups_counted\":1"));
 }
 
+TEST_F(RunViewTest, TheConfigurationIsThatOfTheRunsFolderAndSafeToShow) {
+  RunView view(run_.Source(), clock_);
+  EXPECT_TRUE(absl::IsNotFound(view.Answer("/api/config").status()));
+  std::ofstream(run_.folder() + "/config.yaml") << "run:\n  name: \x1b]0;x\n";
+  EXPECT_EQ(Ask(view, "/api/config"), R"({"yaml":"run:\n  name: \\x1b]0;x\n"})");
+}
+
 TEST_F(RunViewTest, ADeletedGroupIsAskedForOnce) {
   const auto pool = std::make_shared<FaultyReads>(run_.pool());
   RunSource source = run_.Source();

@@ -1,5 +1,6 @@
 // The page: one view at a time, named by the address's fragment, and the state of the run.
 import { Rejected, Run, ask } from "./api";
+import { ConfigView } from "./config";
 import { h, refresh, replace } from "./dom";
 import { EpisodeView } from "./episode";
 import { Episodes, GroupView, StepView } from "./episodes";
@@ -12,7 +13,8 @@ import { View } from "./view";
 import { WindowView } from "./window";
 
 const kPollMs = 3000;
-const kTabs: [string, string][] = [["overview", "Overview"], ["window", "Window"], ["time", "Time and tokens"], ["episodes", "Episodes"]];
+const kTabs: [string, string][] = [["overview", "Overview"], ["window", "Window"], ["time", "Time and tokens"], ["episodes", "Episodes"],
+  ["config", "Configuration"]];
 
 const main = document.getElementById("main")!;
 const state = document.getElementById("state")!;
@@ -27,6 +29,7 @@ let round = 0;  // of the address; an answer for an earlier address is dropped
 function make(name: string, wanted: URLSearchParams, place: HTMLElement): View {
   if (index) return new RunsView(place);
   switch (name) {
+    case "config": return new ConfigView(place);
     case "window": return new WindowView(place);
     case "time": return new TimeView(place);
     case "episodes": return new Episodes(place, wanted);

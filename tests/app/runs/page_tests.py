@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ingot_runs  # noqa: E402
 from ingot_runs import check, wait_until  # noqa: E402
 
-ROUTES = ["/", "/app.js", "/style.css", "/api/run", "/api/curves?names=reward/mean", "/api/window", "/api/time",
+ROUTES = ["/", "/app.js", "/style.css", "/api/run", "/api/curves?names=reward/mean", "/api/window", "/api/time", "/api/config",
           "/api/step?step=0", "/api/episodes", "/api/group?group=0", "/api/episode?id=x", "/api/tokens?id=x&call=0"]
 
 
