@@ -23,6 +23,7 @@ class PageTest : public ::testing::Test {
   PageTest() {
     std::ofstream(run_.folder() + "/metrics.jsonl")
         << "{\"step\": 0, \"time\": 5, \"reward/mean\": 0.5, \"perf/step_seconds\": 2}\n{\"st";
+    std::ofstream(run_.folder() + "/config.yaml") << "run: {name: small}\n";
     http::Options options;
     options.port = 0;
     page_ = Page::Start(options, kKey, run_.Source()).value();
