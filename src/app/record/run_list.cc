@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kConfig[] = "/config.yaml";
+constexpr char kConfigOfRun[] = "/config.yaml";
 
 }  // namespace
 
@@ -27,10 +27,10 @@ std::vector<base::Schema::Difference> ConfigDifferences(const LoadedConfig& firs
 std::vector<std::string> RunFoldersIn(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> runs;
-  if (fs::exists(folder + kConfig, error)) return runs;
+  if (fs::exists(folder + kConfigOfRun, error)) return runs;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code none;
-    if (fs::exists(entry->path().string() + kConfig, none)) runs.push_back(entry->path().string());
+    if (fs::exists(entry->path().string() + kConfigOfRun, none)) runs.push_back(entry->path().string());
   }
   std::sort(runs.begin(), runs.end());
   return runs;
@@ -43,7 +43,7 @@ std::vector<view::IndexedRun> RunList::Read() {
   for (const std::string& path : RunFoldersIn(folder_)) {
     Known& known = now[path];
     if (const auto kept = known_.find(path); kept != known_.end()) known = std::move(kept->second);
-    const std::string text = base::ReadFile(path + kConfig).value_or("");
+    const std::string text = base::ReadFile(path + kConfigOfRun).value_or("");
     if (known.text != text || absl::IsUnavailable(known.loaded.status())) {
       known.loaded = LoadStoredConfig(path);
       known.text = text;
