@@ -385,7 +385,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   if (config.cluster.launcher == LauncherKind::kSlurm) {
     INGOT_RETURN_IF_ERROR(CheckSlurm(config.cluster.groups, RunHere));
   }
-  INGOT_RETURN_IF_ERROR(here ? plan.launcher->Start() : SubmitJob(args.run, loaded, model.text, plan));
+  INGOT_RETURN_IF_ERROR(here ? plan.launcher->Start() : SubmitJob(args.run, loaded, check.model.text, plan));
   return plan.launcher->Watch(StopFlag());
 }
 
