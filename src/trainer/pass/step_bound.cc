@@ -86,7 +86,7 @@ ProcessSeconds Time(const std::function<void()>& f) {
   }
 }
 
-ProcessSeconds Scaled(const ProcessSeconds& seconds, double factor) {
+ProcessSeconds Times(const ProcessSeconds& seconds, double factor) {
   return {seconds.wall * factor, seconds.cpu * factor};
 }
 
@@ -237,15 +237,15 @@ StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dt
   double flops = 0;
   for (const auto& [kind, count] : Kinds(products)) {
     flops += count * Flops(kind);
-    rates.per_flop = Sum(rates.per_flop, Scaled(TimeProducts(kind, options), count));
+    rates.per_flop = Sum(rates.per_flop, Times(TimeProducts(kind, options), count));
   }
-  rates.per_flop = Scaled(rates.per_flop, 1 / flops);
+  rates.per_flop = Times(rates.per_flop, 1 / flops);
   const Products head = {HeadProduct(config, head_rows)};
-  rates.per_head_flop = Scaled(TimeProducts(head, options), 1 / Flops(head));
+  rates.per_head_flop = Times(TimeProducts(head, options), 1 / Flops(head));
   for (const auto& [kind, count] : Kinds(attention)) {
     ProcessSeconds& rate = kind.window > 0 ? rates.per_window_pair : rates.per_pair;
     const auto pairs = static_cast<double>(SequencePairs(stream, kind.window));
-    rate = Sum(rate, Scaled(TimeAttention(kind, stream, options), count / pairs));
+    rate = Sum(rate, Times(TimeAttention(kind, stream, options), count / pairs));
   }
   return rates;
 }
