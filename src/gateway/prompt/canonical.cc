@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "base/big_integer.h"
 #include "base/checksum.h"
 #include "base/json.h"
 #include "gateway/json_limit.h"
@@ -14,10 +13,11 @@ namespace {
 // LiteLLM's proxy replaces an empty text with this, because Messages rejects empty text.
 constexpr std::string_view kNothingSaid = "[System: Empty message content sanitised to satisfy protocol]";
 
-// An error means that the text is compared as it is written.
+// An error means that the text is compared as it is written. Integers beyond 64 bits are compared as doubles, which is what
+// clients in JavaScript send back.
 absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
-  return base::ParseJsonExactly(text);
+  return base::ParseJson(text);
 }
 
 // JSON, or a Python literal of it.
