@@ -51,13 +51,13 @@ TEST_F(RunIndexTest, ListsTheRunsWithTheirNewestFigures) {
 
 TEST_F(RunIndexTest, ACurveComesWithTheTimesAndTokensOfItsSteps) {
   const std::string curves = *Ask("/api/curves?run=one&names=reward/mean");
-  EXPECT_THAT(curves, HasSubstr(R"("reward/mean":{"steps":[0,1],"mean":[0.25,0.5])"));
-  EXPECT_THAT(curves, HasSubstr(R"("progress":{"steps":[0,1],"seconds":[10,25],"tokens":[30,42]})"));
+  EXPECT_THAT(curves, HasSubstr(R"("reward/mean":{"steps":[0.0,1.0],"mean":[0.25,0.5])"));
+  EXPECT_THAT(curves, HasSubstr(R"("progress":{"steps":[0.0,1.0],"seconds":[10.0,25.0],"tokens":[30.0,42.0]})"));
 }
 
 TEST_F(RunIndexTest, ARunIsFoundByTheNameThatThePageShows) {
   const std::string curves = *Ask("/api/curves?run=two%2C%20of%20%5Cx1b%5B31m&names=actor/entropy");
-  EXPECT_THAT(curves, HasSubstr(R"("actor/entropy":{"steps":[0],"mean":[1])"));
+  EXPECT_THAT(curves, HasSubstr(R"("actor/entropy":{"steps":[0.0],"mean":[1.0])"));
 }
 
 TEST_F(RunIndexTest, NothingOutsideTheListedRunsIsRead) {
@@ -85,7 +85,7 @@ TEST_F(RunIndexTest, ProgressOfALongRunEndsWithItsLastStep) {
   }
   Add("long", record);
   EXPECT_THAT(*Ask("/api/curves?run=long&points=2"),
-              HasSubstr(R"("progress":{"steps":[50,100],"seconds":[51,101],"tokens":[102,202]})"));
+              HasSubstr(R"("progress":{"steps":[50.0,100.0],"seconds":[51.0,101.0],"tokens":[102.0,202.0]})"));
 }
 
 }  // namespace
