@@ -57,7 +57,7 @@ TEST(RewardsSchema, LoadsTheExamplesOfItsPage) {
     EXPECT_TRUE(options.Validate().ok()) << options.Validate() << yaml;
     ++examples;
   }
-  EXPECT_EQ(examples, 9);
+  EXPECT_EQ(examples, 10);
 }
 
 // The keys of a term that are options of one kind, such as "judge.model".

@@ -328,4 +328,4 @@ def case_model_groups(ingot):
 
 
 if __name__ == "__main__":
-    main(case_serve, case_model_groups, case_visitors)
+    main(case_serve, case_model_groups, case_visitors, case_abandoned)
