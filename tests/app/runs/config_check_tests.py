@@ -104,7 +104,7 @@ def judge(ingot, config, name, settings, words, start):
             return f"{where}: the check says '{error}'"
     if not error and not start:
         return ""
-    begun = started(ingot, config, settings)
+    begun = started(ingot, config, settings if error else {**settings, "run.root": f"{ingot.folder}/started"})
     return "" if re.sub(NUMBER, "N", begun) == re.sub(NUMBER, "N", error) else f"{where}: the check says '{error}', and the start '{begun}'"
 
 
