@@ -37,6 +37,9 @@ class Holder {
     pid_ = fork();
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      // Nothing that another test of this process still holds.
+      close_range(3, static_cast<unsigned>(done.get()) - 1, 0);
+      close_range(static_cast<unsigned>(done.get()) + 1, ~0U, 0);
       act();
       Report(done.get());
       while (true) pause();
@@ -85,9 +88,11 @@ TEST_F(DeletedFilesTest, AnUnlinkedFileCountsOnceForAllWhoHoldIt) {
   const Holder holder([this] {
     const int fd = Deleted();
     if (dup(fd) < 0) _exit(1);
+    const pid_t holder_pid = getpid();
     if (fork() == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      while (true) pause();
+      while (getppid() == holder_pid) pause();
+      _exit(0);  // the holder was killed before the prctl
     }
   });
   EXPECT_EQ(Watch(holder, 1), Ending::kDiskFull);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "app/run/process.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -160,9 +161,12 @@ absl::Status Import(const TasksImportArgs& args, size_t& tasks) {
   INGOT_RETURN_IF_ERROR(CheckPatterns(args.extract));
   return base::ReplaceFileBy(args.out, [&](int fd, const std::string& draft) -> absl::Status {
     INGOT_RETURN_IF_ERROR(RunProgram(args, fd));
-    INGOT_ASSIGN_OR_RETURN(const std::vector<v1::Task> read, dataset::LoadTasks(draft));
-    tasks = read.size();
-    return absl::OkStatus();
+    const absl::StatusOr<std::vector<v1::Task>> read = dataset::LoadTasks(draft);
+    tasks = read.ok() ? read->size() : 0;
+    if (read.ok()) return absl::OkStatus();
+    // The draft's lines are the source's rows.
+    return absl::InvalidArgumentError(
+        absl::StrReplaceAll(read.status().message(), {{draft, absl::StrCat("the rows of ", args.source)}}));
   });
 }
 
