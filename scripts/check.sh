@@ -9,6 +9,7 @@
 #   tsan                  ThreadSanitizer over everything that builds without torch and gRPC
 #   asan                  AddressSanitizer and UBSan over everything
 #   slow                  the tests with label `slow`
+#   wheel                 `make wheel`, installed in a fresh environment, trains the run of `ingot init` (fetches torch)
 #   docs                  the marked blocks of the pages (scripts/run_docs.py); minutes
 #   tidy                  clang-tidy over the sources that need neither torch nor gRPC
 #   tidy-changed          the same, only over sources changed since BASE (main); builds only the messages
@@ -47,6 +48,10 @@ asan() {
   ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan --output-on-failure -L unit -LE slow
 }
 
+wheel() {
+  make wheel
+  scripts/wheel/try.sh dist
+}
 docs() { python3 scripts/run_docs.py; }
 
 slow() { ctest --test-dir build/release --output-on-failure -L slow; }
@@ -74,10 +79,10 @@ tidy-changed() {
 }
 
 parts=("$@")
-[ $# -gt 0 ] || parts=(formatting thread-safety tsan asan slow docs tidy)
+[ $# -gt 0 ] || parts=(formatting thread-safety tsan asan slow wheel docs tidy)
 for part in "${parts[@]}"; do
   case "$part" in
-    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | docs | tidy | tidy-changed) ;;
+    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | wheel | docs | tidy | tidy-changed) ;;
     *) echo "check: unknown part '$part'; the parts are listed at the top of scripts/check.sh" >&2; exit 2 ;;
   esac
   printf '\n== %s\n' "$part"

@@ -23,7 +23,8 @@ namespace ingot::view {
 struct LiveState {
   std::optional<absl::StatusOr<v1::SchedulerStatusResponse>> scheduler;                   // nullopt = the run has none
   std::vector<std::pair<std::string, absl::StatusOr<v1::EngineStatusResponse>>> engines;  // by name
-  std::string trainer = {};  // what it computes (base/work.h); empty = nothing now
+  v1::GatewayStatusResponse gateways = {};  // the fields `uncalled*` of all gateways that answer, as if they were one
+  std::string trainer = {};                 // what it computes (base/work.h); empty = nothing now
 };
 
 // Constants of a run's configuration.

@@ -104,6 +104,7 @@ export class Overview implements View {
       run.supervised && (run.facts.supervised || !run.rows) ? supervisedFacts(run.supervised) : null,
       run.facts.supervised ? (run.supervised ? null : h("p", {}, "The record has no step yet.")) : run.rows ? [facts(run), efficiency(run)] :
         h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
+      run.trainer ? h("p", {}, `Trainer: ${run.trainer}`) : null,
       engines(run), started(run));
     this.uncalled.update(run);
     const wanted = sectionsFor(run.names);

@@ -20,7 +20,7 @@ function summary(state: WindowState, cells: Cell[], over: boolean): string {
   if (over) return `The run is finished: no batch takes a group anymore. ${counts}`;
   const range = state.window > state.budget ? "any finished group" : `finished groups of the ${state.window}`;
   return `Head: group ${state.head}. A batch may take ${range} from there on. ${slotsUsed(cells)} of ${state.budget} slots are used. ` +
-    `Live version: ${state.live_version}. So far ${counts}`;
+    `Live version: ${state.live_version < 0 ? "none yet" : state.live_version}. So far ${counts}`;
 }
 
 function openGroups(open: WindowGroup[], median: number, over: boolean): Child {

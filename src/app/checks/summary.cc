@@ -22,7 +22,10 @@ double MeanOf(std::vector<double>::const_iterator begin, std::vector<double>::co
 
 // "  0.260 -> 0.650", from the first to the last value.
 std::string Ends(const std::vector<double>& values) {
-  return values.empty() ? "" : fmt::format("  {:.3f} -> {:.3f}", values.front(), values.back());
+  const auto is_judged = [](double value) { return std::isfinite(value); };
+  const auto first = std::find_if(values.begin(), values.end(), is_judged);
+  const auto last = std::find_if(values.rbegin(), values.rend(), is_judged);
+  return first == values.end() ? "" : fmt::format("  {:.3f} -> {:.3f}", *first, *last);
 }
 
 // The same shape with 1 as its highest value.

@@ -149,8 +149,10 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
     if (pool == nullptr) return absl::NotFoundError(no_pool);
     return pool;
   };
-  source.live = [scheduler = clients.scheduler, engines = clients.engines, trainer = std::move(trainer)] {
+  source.live = [scheduler = clients.scheduler, engines = clients.engines, gateways = clients.gateways,
+                 trainer = std::move(trainer)] {
     view::LiveState state;
+    state.gateways = AskUncalled(gateways).all;
     state.trainer = trainer();
     if (scheduler != nullptr) state.scheduler = scheduler->Status();
     for (const auto& [name, engine] : engines) state.engines.emplace_back(name, engine->Status());

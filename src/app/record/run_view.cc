@@ -7,6 +7,7 @@
 #include "app/cluster/role_addresses.h"
 #include "app/record/run_loggers.h"
 #include "app/record/run_metrics.h"
+#include "base/log.h"
 #include "base/work.h"
 #include "datapool/grpc_client.h"
 #include "rollout/grpc_client.h"
@@ -38,6 +39,11 @@ absl::StatusOr<RunView> ServeRunView(const LoadedConfig& loaded, const RunDir& d
                                      const std::string& no_pool, std::function<std::string()> trainer) {
   RunView view;
   view.clients = std::move(clients);
+  if (!view.clients.gateways.empty()) {
+    auto episodes = EpisodesEndpoint::Start(dir.path(), view.clients.gateways);
+    if (episodes.ok()) view.episodes = *std::move(episodes);
+    if (!episodes.ok()) INGOT_LOG(warn, "`ingot episodes` finds no run: {}", std::string(episodes.status().message()));
+  }
   INGOT_ASSIGN_OR_RETURN(view.page,
                          RunPage::OfRunning(*loaded.config, dir, view.clients, tokenizer, no_pool, std::move(trainer)));
   INGOT_ASSIGN_OR_RETURN(view.follower,

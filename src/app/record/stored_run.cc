@@ -82,7 +82,7 @@ absl::StatusOr<TextParts> StoredRun::Text() const {
   return HasKeptTokenizer(folder) && !other_model ? KeptTextParts(folder) : TextPartsOf(config().model);
 }
 
-absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides) {
+absl::StatusOr<LoadedConfig> LoadStoredConfig(const std::string& run_dir, const std::vector<std::string>& overrides) {
   const std::string config_path = run_dir + "/config.yaml";
   if (!Exists(config_path)) return NoRun(run_dir);
   INGOT_RETURN_IF_ERROR(CheckRunFormat(run_dir));
@@ -93,7 +93,7 @@ absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::v
   StoredRun run;
   run.folder = run_dir;
   run.other_model = NamesModel(overrides);
-  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadRunConfig(config_path, overrides));
+  INGOT_ASSIGN_OR_RETURN(run.loaded, LoadStoredConfig(run_dir, overrides));
   UseKeptTemplate(run_dir, run.loaded.config->model);
   datapool::StoreOptions options = run.loaded.config->datapool;
   options.path = run_dir + "/pool";

@@ -89,6 +89,22 @@ class GatewayEpisodes final : public agents::Episodes {
   const std::string incarnation_ = base::RandomHex(8);
 };
 
+// The sandboxes of reward functions in Python, each of which is loaded once.
+absl::Status AddFunctions(const RunConfig& config, reward::TermParts& terms) {
+  for (const reward::TermOptions& term : config.rewards.terms) {
+    if (term.kind != "python") continue;
+    if (terms.substrate == nullptr) {
+      INGOT_ASSIGN_OR_RETURN(terms.substrate, MakeRewardSubstrate(config));
+    }
+    const reward::PythonFunction function(term.Of<reward::PythonScoreOptions>(), "python");
+    std::error_code error;
+    INGOT_RETURN_IF_ERROR(base::Annotate(
+        function.Load(*terms.substrate, std::filesystem::current_path(error).string(), reward::PythonTerm::Arguments()),
+        absl::StrCat("rewards.terms (", term.Name(), ")")));
+  }
+  return absl::OkStatus();
+}
+
 class GatewayObject final : public gateway::Client {
  public:
   explicit GatewayObject(gateway::Gateway& gateway) : gateway_(gateway) {}

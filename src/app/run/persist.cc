@@ -69,9 +69,12 @@ std::string DescribePrefill(const v1::EngineStatusResponse& engines) {
 }
 
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
+                         const v1::GatewayStatusResponse& gateways,
                          const absl::StatusOr<v1::EngineStatusResponse>& engines) {
   std::string text =
       fmt::format("waiting for batch {} for {:.0f} s: {} episodes running", step, seconds, now.running_episodes());
+  if (const std::string uncalled = DescribeUncalled(gateways); !uncalled.empty())
+    absl::StrAppend(&text, ", ", uncalled);
   if (engines.ok() && engines->has_prefill()) text += ", " + DescribePrefill(*engines);
   if (const int64_t dropped = now.dropped() - last.dropped(); dropped > 0) {
     text += fmt::format(

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "proto/gateway.pb.h"
 #include "proto/rollout.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/client.h"
@@ -42,9 +43,10 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
 // "prefill 34816 of 401200 tokens of 2 requests, the oldest for 150 s"; empty = no request waits for its prefill.
 std::string DescribePrefill(const v1::EngineStatusResponse& engines);
 
-// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch, and from the
-// engines' state if they answer.
+// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch, the gateways'
+// episodes that have made no call, and the engines' state if they answer.
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
+                         const v1::GatewayStatusResponse& gateways,
                          const absl::StatusOr<v1::EngineStatusResponse>& engines);
 
 // Publishes until the version is live on every leased engine, of which there is at least one. CANCELLED at once in a

@@ -45,7 +45,7 @@ std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_
   const auto show = [&](const char* number, const char* name) { return FormatMetric(number, metrics, name); };
   std::string learns;
   for (const Figure& figure : figures) learns += figure.name + " " + show("{:.3f}", figure.metric.c_str()) + "  ";
-  const auto percent = [&](const char* name) { return Shown("{:.0f}%", 100 * Get(metrics, name)); };
+  const auto percent = [&](const char* name) { return FormatNumber("{:.0f}%", 100 * Get(metrics, name)); };
   return fmt::format(
       "{} {} {:>3}/{}  {}stale {}/{}  window {}+{}/{}  {} tok/s  {}  idle train {} roll {}  mismatch {}  eta "
       "{}",

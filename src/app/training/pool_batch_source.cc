@@ -31,7 +31,9 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
     reported = clock.Now();
     const absl::StatusOr<v1::SchedulerStatusResponse> status = clients_.scheduler->Status();
     if (!status.ok()) return;
-    line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats(), clients_.engine->Status()));
+    const UncalledEpisodes uncalled = AskUncalled(clients_.gateways);
+    line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats(), uncalled.all,
+                            clients_.engine->Status()));
   };
   INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
                          WaitForBatch(*clients_.scheduler, step, retry_, waiting));

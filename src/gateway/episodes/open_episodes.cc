@@ -84,6 +84,19 @@ size_t OpenEpisodes::size() const {
   return by_id_.size();
 }
 
+std::vector<OpenEpisodes::Uncalled> OpenEpisodes::UncalledEpisodes() const {
+  std::vector<Uncalled> uncalled;
+  {
+    base::MutexLock lock(mu_);
+    for (const auto& [id, episode] : by_id_) {
+      const auto since = episode->uncalled_since();
+      if (since.has_value() && !episode->taken()) uncalled.push_back({episode, *since});
+    }
+  }
+  std::ranges::sort(uncalled, {}, [](const Uncalled& one) { return std::pair(one.since, one.episode->id()); });
+  return uncalled;
+}
+
 std::vector<std::shared_ptr<Episode>> OpenEpisodes::Sessions() const {
   base::MutexLock lock(mu_);
   std::vector<std::shared_ptr<Episode>> sessions;

@@ -74,6 +74,12 @@ class OpenEpisodes {
   int64_t losses() const;
   size_t size() const;                                     // open episodes
   std::vector<std::shared_ptr<Episode>> Sessions() const;  // the open ones
+  // Open episodes with Episode::uncalled_since, which is next to them, the oldest first.
+  struct Uncalled {
+    std::shared_ptr<Episode> episode;
+    std::chrono::nanoseconds since{0};
+  };
+  std::vector<Uncalled> UncalledEpisodes() const;
 
   // ---- Openings.
 
@@ -106,9 +112,9 @@ class OpenEpisodes {
     Episode::AskedEnd asked;
     int tries = 0;  // that failed
   };
-  // Ends of episodes that passed a deadline or were idle too long at `now`, and ends that failed before. ReleaseDueEnd
-  // must follow for each, when it was tried. None after Close. Sessions of conversations hold max_tokens_per_session
-  // together: beyond, those that were idle longest end.
+  // Ends of episodes that passed a deadline or were idle too long at `now`, before their first call or after it, and ends
+  // that failed before. ReleaseDueEnd must follow for each, when it was tried. None after Close. Sessions of
+  // conversations hold max_tokens_per_session together: beyond, those that were idle longest end.
   std::vector<DueEnd> TakeDueEnds(std::chrono::nanoseconds now);
   void ReleaseDueEnd(const std::string& episode_id);
   // Forgets an episode that another gateway took. Returns whether this gateway has taken it back already.
@@ -148,6 +154,8 @@ class OpenEpisodes {
   void Insert(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> OldestIdleSession() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int PlacesTaken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The end of an episode that was idle too long; nullopt = it was not.
+  std::optional<Episode::AskedEnd> IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const;
   // Adds the ends of idle sessions that are beyond the tokens of all sessions.
   void TakeSurplusSessions(std::vector<DueEnd>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The end that is due for an episode; nullopt = none.

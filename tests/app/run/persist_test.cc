@@ -231,13 +231,18 @@ TEST_F(PersistTest, ALongWaitIsExplained) {
   now.set_dropped(10);
   now.set_running_episodes(3);
   v1::EngineStatusResponse engines;
-  EXPECT_EQ(DescribeWait(7, 20, last, now, engines), "waiting for batch 7 for 20 s: 3 episodes running");
+  EXPECT_EQ(DescribeWait(7, 20, last, now, gateways, engines), "waiting for batch 7 for 20 s: 3 episodes running");
   now.set_dropped(50);
   EXPECT_THAT(
-      DescribeWait(7, 20, last, now, engines),
+      DescribeWait(7, 20, last, now, gateways, engines),
       AllOf(HasSubstr("40 groups were dropped"), HasSubstr("mean reward 0.000"), HasSubstr("max_drops_per_batch")));
   now.set_failed(2);
-  EXPECT_THAT(DescribeWait(7, 20, last, now, absl::UnavailableError("gone")), HasSubstr("2 groups failed"));
+  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways, engines), HasSubstr("2 groups failed"));
+  gateways.set_uncalled_episodes(4);
+  gateways.set_oldest_uncalled_ms(161'900);
+  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways, engines),
+              HasSubstr("3 episodes running, 4 episodes have made no call yet (oldest 161 s), 40 groups"));
+  EXPECT_THAT(DescribeWait(7, 20, last, now, gateways, absl::UnavailableError("gone")), HasSubstr("2 groups failed"));
 }
 
 TEST_F(PersistTest, AWaitForAPrefillSaysHowFarItIs) {
@@ -249,7 +254,7 @@ TEST_F(PersistTest, AWaitForAPrefillSaysHowFarItIs) {
   prefill.set_tokens(401200);
   prefill.set_prefilled(34816);
   prefill.set_oldest_seconds(150.4);
-  EXPECT_EQ(DescribeWait(0, 160, feed, feed, engines),
+  EXPECT_EQ(DescribeWait(0, 160, feed, feed, {}, engines),
             "waiting for batch 0 for 160 s: 2 episodes running, prefill 34816 of 401200 tokens of 2 requests, the "
             "oldest for 150 s");
 }

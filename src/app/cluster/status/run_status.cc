@@ -7,6 +7,7 @@
 
 #include "app/cluster/role_addresses.h"
 #include "app/run/persist.h"
+#include "app/run/uncalled_episodes.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "datapool/grpc_client.h"

@@ -304,8 +304,7 @@ absl::StatusOr<reward::Rule> RuleOf(const StoredRun& run) {
     INGOT_RETURN_IF_ERROR(CheckReachable(config));
     INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   }
-  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms,
-                         MakeTermParts(config.rewards, config.gateway, clients, [&] { return run.Text(); }));
+  INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms, MakeTermParts(config, clients, [&] { return run.Text(); }));
   return MakeRule(config.rewards, terms);
 }
 

@@ -6,7 +6,6 @@
 #include <memory>
 #include <system_error>
 
-#include "app/models/model_setup.h"
 #include "app/record/run_list.h"
 #include "app/record/stored_run.h"
 #include "app/run/process.h"

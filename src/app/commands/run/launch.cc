@@ -160,7 +160,7 @@ class LocalLauncher final : public RunLauncher {
     for (const RoleSpec& spec : made) INGOT_RETURN_IF_ERROR(supervisor_->Start(spec));
     WatchSilence(made);
     ServeStatus();
-    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), tokenizer_,
+    INGOT_ASSIGN_OR_RETURN(view_, ServeLaunchedView(loaded_, *dir_, registry_.get(), text_.tokenizer,
                                                     [this] { return unresponsive_->Waits()["trainer"].computes; }));
     if (view_.page != nullptr) std::printf("page %s\n", view_.page->NewLink().c_str());
     std::printf("%s: %d processes; logs %s; `%s` prints their state\n", config_.name.c_str(),

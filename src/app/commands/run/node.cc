@@ -256,7 +256,7 @@ class Agent {
   absl::StatusOr<RunView> ServePage() {
     if (!drives_) return RunView();
     RunRegistry* const registry = TrainerAlone(config_) ? nullptr : registry_.get();
-    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, tokenizer_, [this] {
+    INGOT_ASSIGN_OR_RETURN(RunView served, ServeLaunchedView(loaded_, *dir_, registry, text_.tokenizer, [this] {
                              return unresponsive_ == nullptr ? "" : unresponsive_->Waits()["trainer"].computes;
                            }));
     if (served.page != nullptr) Print("page " + served.page->NewLink());
