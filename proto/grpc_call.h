@@ -1,4 +1,4 @@
-// A client's unary rpc that survives a restart of its server.
+// Makes unary RPCs that survive a server restart.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -14,19 +14,19 @@
 namespace ingot::v1 {
 
 struct CallPolicy {
-  std::chrono::milliseconds timeout{30000};  // of the call, including retries
-  bool wait = true;                          // waits for a server that cannot be reached; false = UNAVAILABLE at once
-  bool repeat = true;  // retries on UNAVAILABLE, with growing pauses; false = for calls that must not be repeated
+  std::chrono::milliseconds timeout{30000};  // for the whole call, including retries
+  bool wait = true;    // waits for a server that cannot be reached; false = fails with UNAVAILABLE immediately
+  bool repeat = true;  // retries on UNAVAILABLE with backoff; false = for calls that must not be repeated
 };
 
-// Makes one unary call and blocks for its response. Each retry goes to the role's address at that moment.
-// DEADLINE_EXCEEDED or the last UNAVAILABLE: the timeout has passed.
+// Makes a unary call and blocks until it returns. Each retry uses the role's current address. Returns DEADLINE_EXCEEDED
+// or the last UNAVAILABLE if the timeout has passed.
 template <typename Service, typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> CallUnary(const Stubs<Service>& stubs,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                    const Request& request, const CallPolicy& policy) {
   using std::chrono::milliseconds;
-  // The loop's own deadline is monotonic. gRPC's deadline is by the wall clock and set anew for each try.
+  // The loop's own deadline is monotonic. The gRPC deadline uses the wall clock and is reset for each attempt.
   const auto end = std::chrono::steady_clock::now() + policy.timeout;
   for (milliseconds pause(10);; pause = std::min(2 * pause, milliseconds(1000))) {
     grpc::ClientContext context;

@@ -1,4 +1,4 @@
-// The channel to a role that may restart at another address. Clients ask for it again for each call.
+// A channel to a role that may restart at another address. Clients get the current channel before each call.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -13,20 +13,20 @@ namespace ingot::v1 {
 // Cheap to copy. Thread safe.
 class RoleChannel {
  public:
-  // An address that never changes.
+  // A channel to an address that never changes.
   RoleChannel(std::shared_ptr<grpc::Channel> channel)  // NOLINT(google-explicit-constructor)
       : now_([channel = std::move(channel)] { return channel; }) {}
-  // `now` never blocks. The channels that it returns outlive the rpcs on them.
+  // `now` must not block. The returned channels must outlive the RPCs on them.
   explicit RoleChannel(std::function<std::shared_ptr<grpc::Channel>()> now) : now_(std::move(now)) {}
 
-  // The channel to the role's current address.
+  // Returns the channel to the role's current address.
   std::shared_ptr<grpc::Channel> Now() const { return now_(); }
 
  private:
   std::function<std::shared_ptr<grpc::Channel>()> now_;
 };
 
-// The stub of a service at the role's current address. Thread safe.
+// Creates service stubs for the role's current address. Thread safe.
 template <typename Service>
 class Stubs {
  public:
@@ -45,7 +45,7 @@ class Stubs {
  private:
   const RoleChannel channel_;
   mutable std::mutex mu_;
-  mutable std::shared_ptr<grpc::Channel> used_;  // of stub_
+  mutable std::shared_ptr<grpc::Channel> used_;  // the channel of stub_
   mutable std::shared_ptr<typename Service::Stub> stub_;
 };
 

@@ -1,7 +1,6 @@
-// Translates absl::Status to grpc::Status and back; message and payloads are kept. Codes map one to one, with one
-// exception: a message that is too large is OUT_OF_RANGE. gRPC itself says RESOURCE_EXHAUSTED, which callers would
-// repeat. Payloads travel in the status details as lines "name=value"; a payload that contains a line break is left
-// out.
+// Converts between absl::Status and grpc::Status, including messages and payloads. Codes map one to one, with one
+// exception: a message that is too large becomes OUT_OF_RANGE. gRPC itself returns RESOURCE_EXHAUSTED, which callers
+// would retry. Payloads are sent in the status details as "name=value" lines. Payloads with line breaks are omitted.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -25,7 +24,7 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
 
 inline absl::Status FromGrpc(const grpc::Status& status) {
   absl::StatusCode code = static_cast<absl::StatusCode>(status.error_code());
-  // gRPC's own text, of client or server: "Sent message larger than max (289316708 vs. 268435456)".
+  // The gRPC error message, from the client or the server: "Sent message larger than max (289316708 vs. 268435456)".
   const bool too_large = status.error_message().find("message larger than max") != std::string::npos;
   if (code == absl::StatusCode::kResourceExhausted && too_large) code = absl::StatusCode::kOutOfRange;
   absl::Status converted(code, status.error_message());
