@@ -9,8 +9,8 @@
 #   tsan                  ThreadSanitizer over everything that builds without torch and gRPC
 #   asan                  AddressSanitizer and UBSan over everything
 #   slow                  the tests with label `slow`
-#   wheel                 `make wheel`, installed in a fresh environment, trains the run of `ingot init` (fetches torch)
-#   docs                  the marked blocks of the pages (scripts/run_docs.py); minutes
+#   wheel                 `make wheel`, then trains the run of `ingot init` in a fresh environment (downloads torch)
+#   docs                  runs the marked blocks of the pages (scripts/run_docs.py); takes minutes
 #   tidy                  clang-tidy over the sources that need neither torch nor gRPC
 #   tidy-changed          the same, only over sources changed since BASE (main); builds only the messages
 #

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Runs the marked blocks of the documents, so that what a page tells people to type works: run_docs.py [PAGE ...].
+"""Runs the marked code blocks of the documentation to check that its commands work: run_docs.py [PAGE ...].
 
-Without pages: README.md and every page under docs/ with a mark. A mark is a comment on the line before a block:
+Without pages, runs README.md and every page under docs/ that has a mark. A mark is a comment on the line before a block:
 
-    <!-- run -->                         the block is shell
-    <!-- run: file=agent.py -->          the block is the text of a file
-    <!-- run: background port=8000 -->   the block runs until its page is done; the next one begins once the port answers
+    <!-- run -->                         the block is shell code
+    <!-- run: file=agent.py -->          the block is the contents of a file
+    <!-- run: background port=8000 -->   the block runs until its page is done; the next one starts when the port answers
     <!-- run: lines=1 -->                only the block's first line
-    <!-- run: before='ln -s A B' -->     a command before the block, that readers do not see
-    <!-- run: seconds=900 -->            a longer time for the whole page (300)
+    <!-- run: before='ln -s A B' -->     a command to run before the block, which readers do not see
+    <!-- run: seconds=900 -->            a longer time limit for the whole page (default 300)
 
 The blocks of a page run in order, in one bash with `set -e`, in build/docs/PAGE, a copy of the repository. build/release is
-on PATH, HOME is empty, and curl fails where a server answers with an error. $MODEL is the folder of a small model. At the
-end, what the blocks started is ended. A failing block is named by page and line.
+on PATH, HOME is empty, and curl fails if a server responds with an error. $MODEL is the folder of a small model. Processes
+that the blocks started are ended afterward. Failing blocks are reported by page and line.
 """
 import argparse
 import dataclasses
@@ -35,13 +35,13 @@ SECONDS = 300
 
 @dataclasses.dataclass
 class Block:
-    line: int    # of its first line
-    lines: list  # its text
+    line: int    # number of its first line
+    lines: list  # its contents
     options: dict
 
 
 def blocks_of(text):
-    """The marked blocks of a page. ValueError: a mark without a block, or with an unknown option."""
+    """Returns the marked blocks of a page. ValueError: a mark has no block or an unknown option."""
     blocks, lines, i = [], text.splitlines(), 0
     while i < len(lines):
         mark = MARK.match(lines[i].strip())
@@ -66,7 +66,7 @@ def blocks_of(text):
 
 
 def script_of(blocks):
-    """(the lines of a bash script, the page's line for each)"""
+    """Returns (the lines of a bash script, the page's line number for each)."""
     script, places = list(PROLOGUE), [0] * len(PROLOGUE)
 
     def add(text, place):
@@ -93,7 +93,7 @@ def script_of(blocks):
 
 
 def end_session(leader):
-    """Ends every process of the session: the blocks' jobs have process groups of their own."""
+    """Ends every process of the session, because the blocks' jobs have their own process groups."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -116,7 +116,7 @@ def end_session(leader):
 
 
 def source_files():
-    """The files of the repository, by their paths in it. Without git: all but what is made here."""
+    """Returns the repository's files as relative paths. Without git, all files except build outputs."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=SOURCE, capture_output=True, text=True)
     if listed.returncode == 0:
         return [name for name in listed.stdout.split("\0") if name and (SOURCE / name).is_file()]
@@ -128,10 +128,10 @@ def source_files():
 
 
 def prepare(folder):
-    """A copy of the repository's files, so that a block can write wherever it wants, beside what was built."""
+    """Copies the repository's files and links its build, so that blocks can write anywhere."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "home").mkdir(parents=True)
-    (folder / "home/.curlrc").write_text("fail-with-body\n")  # an error of the server is curl's
+    (folder / "home/.curlrc").write_text("fail-with-body\n")  # curl fails if the server responds with an error
     for name in source_files():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(SOURCE / name, folder / name)
@@ -140,7 +140,7 @@ def prepare(folder):
 
 
 def run_blocks(blocks, folder, env=None):
-    """What is wrong, as (line of the page, text); None = all blocks work. The folder exists."""
+    """Returns (line of the page, error), or None if all blocks work. The folder must exist."""
     script, places = script_of(blocks)
     log = folder / "output.log"
     env = {**os.environ, "HOME": str(folder / "home"), "PATH": f"{SOURCE}/build/release:{os.environ['PATH']}", **(env or {})}
@@ -166,7 +166,7 @@ def run_blocks(blocks, folder, env=None):
 
 
 def make_model(folder):
-    """The folder of a model that knows nothing, for pages that need one."""
+    """Trains a tiny, useless model for pages that need one, and returns its folder."""
     prepare(folder)
     done = subprocess.run([SOURCE / "build/release/ingot", "train", "configs/smoke.yaml", "data.tasks=", "sft.max_steps=2", "eval.tasks=",
                            "goal.first_steps=0", "goal.last_steps=0", "run.name=model"], cwd=folder, capture_output=True, text=True, timeout=300)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Packs the binary as a wheel, dist/ingot_rl-VERSION-py3-none-manylinux_GLIBC_x86_64.whl. `make wheel` calls it.
+"""Packs the binary as a wheel, dist/ingot_rl-VERSION-py3-none-manylinux_GLIBC_x86_64.whl. Called by `make wheel`.
 
     build.py BUILD [OUT]     BUILD: build/release, OUT: dist
 
-The wheel has the binary, and every shared library that it needs except those of torch, NVIDIA and glibc. auditwheel adds
-them and checks that the glibc of its tag has every symbol. The page is in the binary. torch is a requirement, whose
-libraries the binary finds next to its package. If BUILD has libingot_cuda.so (`make cuda`), a second wheel, ingot_rl_cuda,
-has it.
+The wheel contains the binary and all shared libraries that it needs, except those of torch, NVIDIA, and glibc. auditwheel
+adds the libraries and checks that the glibc version in the tag has every symbol. The page is part of the binary. torch is a
+requirement, and the binary finds its libraries next to the package. If BUILD has libingot_cuda.so (`make cuda`), it goes
+into a second wheel, ingot_rl_cuda.
 """
 import os
 import pathlib
@@ -22,7 +22,7 @@ TORCH = "2.11"
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FOREIGN = ["libtorch*.so*", "libc10*.so*", "libcud*.so*", "libnv*.so*", "libnccl.so*"]
-# Next to the package `ingot_rl` in site-packages.
+# These folders are next to the package `ingot_rl` in site-packages.
 RUNPATH = "$ORIGIN/../../ingot_rl.libs:$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/cu13/lib"
 
 
@@ -38,7 +38,7 @@ def metadata(name, summary, requires):
 
 
 def stage(folder, package, summary, requires, scripts=""):
-    """An unpacked wheel without its RECORD."""
+    """Writes the metadata of an unpacked wheel, except RECORD."""
     info = folder / f"{package}-{version()}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(metadata(package.replace("_", "-"), summary, requires), encoding="utf-8")
@@ -89,7 +89,7 @@ def build_main(build, work, out):
     excluded = [word for name in FOREIGN for word in ("--exclude", name)]
     run(tool("auditwheel"), "repair", "--plat", PLATFORM, "--only-plat", "--wheel-dir", work / "repaired", *excluded, plain)
 
-    def find_torch(unpacked):  # auditwheel leaves out paths that lead out of the wheel
+    def find_torch(unpacked):  # because auditwheel drops paths outside the wheel
         run(tool("patchelf"), "--set-rpath", RUNPATH, unpacked / "ingot_rl" / "bin" / "ingot")
 
     repack(next((work / "repaired").iterdir()), find_torch, out)
@@ -97,7 +97,7 @@ def build_main(build, work, out):
 
 def build_cuda(library, work, out):
     folder = work / "cuda"
-    (folder / "ingot_rl" / "bin").mkdir(parents=True)  # next to the binary, where it looks
+    (folder / "ingot_rl" / "bin").mkdir(parents=True)  # next to the binary, which looks for it there
     strip(library, folder / "ingot_rl" / "bin" / library.name)
     stage(folder, "ingot_rl_cuda", "CUDA kernels of ingot-rl", [f"ingot-rl=={version()}"])
     tagged = folder / f"ingot_rl_cuda-{version()}.dist-info" / "WHEEL"

@@ -1,16 +1,16 @@
-"""Runs Ingot's binary on the torch of this environment."""
+"""Runs the Ingot binary with this environment's torch."""
 import importlib.metadata
 import importlib.util
 import os
 import pathlib
 import sys
 
-TORCH = "@TORCH@"  # major.minor that the binary was built with
+TORCH = "@TORCH@"  # the major.minor version that the binary was built with
 HERE = pathlib.Path(__file__).resolve().parent
 
 
 def torch_folder():
-    """The folder of torch's libraries; exits with what to do if there is none that fits."""
+    """Returns the folder with torch's libraries. Exits with instructions if no suitable torch is installed."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         sys.exit(f"ingot: this environment has no torch: {sys.executable} -m pip install 'torch=={TORCH}.*'")
@@ -24,8 +24,8 @@ def torch_folder():
 def main():
     libraries = torch_folder()
     env = dict(os.environ)
-    env.setdefault("INGOT_PYTHON", sys.executable)  # that runs reward functions
-    if libraries != HERE.parent / "torch" / "lib":  # the binary looks there by itself
+    env.setdefault("INGOT_PYTHON", sys.executable)  # runs the reward functions
+    if libraries != HERE.parent / "torch" / "lib":  # where the binary looks by default
         nvidia = libraries.parent.parent / "nvidia" / "cu13" / "lib"
         env["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(libraries), str(nvidia), env.get("LD_LIBRARY_PATH", "")]))
     binary = str(HERE / "bin" / "ingot")

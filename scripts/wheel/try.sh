@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs dist/ingot_rl-*.whl into a fresh environment and trains the run of `ingot init` there, with no compiler on
-# PATH. Prints the seconds from the install to the first step, and fails unless the reward rises over the run.
+# PATH. Prints the seconds for the install and until the first step, and fails unless the reward rises over the run.
 #
-#   try.sh [WHEEL_FOLDER]     PYTHON: the interpreter of the environment (python3); pip, uv or pipx: INSTALLER (pip)
+#   try.sh [WHEEL_FOLDER]     PYTHON: interpreter for the environment (python3); INSTALLER: pip or uv (pip)
 #
-# torch comes without NVIDIA's large libraries, which a CPU does not need: `pip install ingot_rl-*.whl` by itself would
-# fetch 3 GB with torch's default build.
+# torch is installed without NVIDIA's large libraries, which a CPU does not need. A plain `pip install ingot_rl-*.whl`
+# would download 3 GB with torch's default build.
 set -euo pipefail
 wheels=$(cd "${1:-dist}" && pwd)
 folder=$(mktemp -d /tmp/ingot-wheel.XXXXXX)
