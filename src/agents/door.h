@@ -12,8 +12,8 @@ namespace ingot::agents {
 class Door {
  public:
   virtual ~Door() = default;
-  // Serves a sandbox's listening socket until the returned object is destroyed. `base_url`: the episode's, outside the
-  // sandbox.
+  // Serves a sandbox's listening socket until the returned object is destroyed. `base_url` is the episode's base URL
+  // outside the sandbox.
   virtual absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) = 0;
 };
 

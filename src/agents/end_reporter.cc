@@ -25,7 +25,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     report.cause = base::IsTransientOrMoved(ended) && retry_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the gateway did not accept the fork: ", ended.message());
   } else if (report.cause.empty()) {
-    // Without a verdict here, the agent posted its own reward, which must stand.
+    // Without a judgment here, the agent posted its own reward, and that must be kept.
     const bool verdict = report.has_reward && !report.by_default;
     const absl::Status posted = verdict ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);
@@ -36,7 +36,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
         absl::StrCat("the gateway did not accept the ", posted.ok() ? "end" : "reward", ": ", rejected.message());
   }
   if (ended.ok() ||
-      !base::IsTransientOrMoved(ended)) {  // after a transient error the gateway may have accepted the end
+      !base::IsTransientOrMoved(ended)) {  // after a transient error, the gateway may have accepted the end
     const v1::EpisodeState state = report.cause == kStopped  ? v1::EPISODE_FENCED
                                    : IsOfSetup(report.cause) ? v1::EPISODE_INFRASTRUCTURE_FAILED
                                                              : v1::EPISODE_FAILED;
@@ -79,7 +79,7 @@ absl::Status EndReporter::Finish(const v1::EpisodeOpenResponse& episode, const E
   outcome.mutable_signals()->insert(report.signals.begin(), report.signals.end());
   outcome.mutable_facts()->insert(report.facts.begin(), report.facts.end());
   outcome.set_detail(base::ToUtf8(report.detail));
-  if (!report.has_reward) {  // the agent should have posted one and did not: its own fault, like a missing answer
+  if (!report.has_reward) {  // the agent should have posted one, so this is its own fault, like a missing answer
     (*outcome.mutable_signals())["answer_malformed"] = 1;
     outcome.set_detail("the agent has posted no reward");
   }

@@ -1,5 +1,5 @@
-// The EndReporter reports the end of an episode to the gateway: its reward and its state. It also reads what the
-// episode's verifier asks of the gateway. Thread safe.
+// The EndReporter reports the end of an episode to the gateway: its reward and its state. It also reads the messages
+// for the episode's verifier. Thread safe.
 #pragma once
 
 #include <map>
@@ -15,16 +15,16 @@ namespace ingot::agents {
 
 class EndReporter {
  public:
-  // Both outlive it.
+  // Both arguments must outlive this object.
   EndReporter(Episodes& episodes, GatewayRetry& retry) : episodes_(episodes), retry_(retry) {}
 
-  // Posts the verifier's reward and the end. Any other reward goes with the end as EpisodeEndRequest.unless_rewarded,
-  // so that it never replaces a posted one. An episode that cannot be ended as finished is ended as failed. Afterwards
-  // the report has the cause under which the episode is counted and, with a failure, the gateway's last rejection. An
-  // error: the gateway did not accept the end.
+  // Posts the verifier's reward and ends the episode. Any other reward is sent as EpisodeEndRequest.unless_rewarded, so
+  // it never replaces a posted one. An episode that cannot be ended as finished is ended as failed. On return, `report`
+  // holds the cause that the episode is counted under and, for a failure, the gateway's last rejection. Returns an
+  // error if the gateway did not accept the request to end the episode.
   absl::Status Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
 
-  // The assistant's messages of the episode so far, a JSON array. Waits for a gateway, like Report.
+  // Returns the assistant's messages so far as a JSON array. Waits for a gateway, like Report.
   absl::StatusOr<std::string> Messages(const v1::EpisodeOpenResponse& episode);
 
  private:

@@ -20,7 +20,7 @@ namespace {
 using sandbox::Ending;
 using sandbox::Outcome;
 
-// The reason why an episode ends early.
+// Why an episode ends early.
 struct Trouble {
   std::string cause;
   std::string detail;
@@ -28,7 +28,7 @@ struct Trouble {
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-// "crash" for a fault of the files that an agent left, which a second try would meet again.
+// Returns "crash" if the agent's files are at fault, because a second attempt would fail in the same way.
 std::string CauseOf(const absl::Status& status, const char* otherwise) {
   return sandbox::IsSandboxFault(status) ? "crash" : otherwise;
 }
@@ -37,7 +37,7 @@ class EpisodeRunner {
  public:
   EpisodeRunner(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context)
       : recipe_(recipe), episode_(episode), context_(context) {
-    // Present in good episodes too, so that a mean over episodes is a rate.
+    // Set in successful episodes as well, so the mean over episodes is a rate.
     for (const char* way : {"agent/timeout", "agent/crash", "agent/flood"}) report_.signals[way] = 0;
   }
   ~EpisodeRunner() {
@@ -53,7 +53,7 @@ class EpisodeRunner {
     ReportWhatSandboxesSee();
     if (report_.has_reward) report_.signals.emplace("answer_malformed", 0);
     if (sandbox_ != nullptr) {
-      if (report_.fork == nullptr) CleanUp();  // leaves keep using what set-up acquired, and each releases it
+      if (report_.fork == nullptr) CleanUp();  // leaves continue to use what setup acquired, and each one releases it
       if (!report_.cause.empty() && recipe_.options.keep_failed && context_.may_keep && context_.may_keep())
         PreserveFolder();
     }
@@ -62,7 +62,7 @@ class EpisodeRunner {
   }
 
  private:
-  // If a file is missing because the sandbox does not show it, the failure says how to show it.
+  // If a file is missing because the sandbox does not expose it, the failure explains how to expose it.
   void ReportWhatSandboxesSee() {
     const bool failed = !report_.cause.empty() || report_.signals["agent/crash"] > 0;
     if (!failed || !wish_.image.empty() || !context_.substrate->probe_result().root_folder) return;
@@ -104,10 +104,10 @@ class EpisodeRunner {
     if (auto trouble = StartServers()) return trouble;
     if (auto trouble = RunAgent()) return trouble;
     if (report_.fork != nullptr) return std::nullopt;
-    return report_.has_reward ? std::nullopt : Verify();  // the fate "zero" has set the reward already
+    return report_.has_reward ? std::nullopt : Verify();  // "zero" has already set the reward
   }
 
-  // A task of Harbor names limits and more.
+  // A Harbor task includes limits and other settings.
   std::optional<Trouble> ReadHarbor() {
     if (recipe_.options.verifier.kind != "harbor") return std::nullopt;
     auto read = reward::ReadHarborTask(task_);
@@ -117,7 +117,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // The image that the recipe names for this task.
+  // Finds the image that the recipe specifies for this task.
   std::optional<Trouble> FindImage() {
     if (recipe_.options.image.empty()) return std::nullopt;
     const sandbox::Variables variables =
@@ -135,7 +135,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // The folder that commands start in.
+  // Returns the folder where commands start.
   const std::string& WorkingDir() const { return image_.rootfs.empty() ? sandbox_->work() : image_.working_dir; }
 
   std::optional<Trouble> DeclareServers() {
@@ -145,7 +145,8 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // No other command runs between the start of these servers and the agent: its end would end them.
+  // No other command may run between starting these servers and starting the agent, because the end of a command stops
+  // them.
   std::optional<Trouble> StartServers() {
     const sandbox::Command like{.argv = {}, .env = env_, .working_dir = WorkingDir(), .stdin_text = ""};
     const absl::Status started = servers_.Start(recipe_, like, *sandbox_, context_.cancel);
@@ -158,7 +159,7 @@ class EpisodeRunner {
     auto environment = EnvironmentOf(recipe_, episode_, places_, variables_);
     if (!environment.ok()) return Trouble{"task", Message(environment.status())};
     env_ = *std::move(environment);
-    // The image's PATH names the image's own files.
+    // The image's PATH refers to the image's own files.
     for (const auto& [name, value] : image_.env) {
       if (!recipe_.options.env.contains(name) && (name == "PATH" || !env_.contains(name))) env_[name] = value;
     }
@@ -167,7 +168,8 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // A leaf keeps the files as its trunk left them, except files that name the episode, its key or its folders.
+  // A leaf keeps the files that its trunk left behind, except for files that contain the episode, its key, or its
+  // folders.
   std::optional<Trouble> WriteFiles() {
     v1::EpisodeOpenResponse nobody = episode_;
     for (std::string* own : {nobody.mutable_episode_id(), nobody.mutable_api_key()}) own->clear();
@@ -179,7 +181,7 @@ class EpisodeRunner {
       if (context_.from != nullptr && text.Render(of_any).value_or("") == *content) continue;
       absl::Status written = sandbox_->WriteFile(path, *content);
       if (context_.from != nullptr)
-        written = sandbox::AsSandboxFault(std::move(written));  // the trunk's agent made the folders
+        written = sandbox::AsSandboxFault(std::move(written));  // the trunk's agent created the folders
       if (!written.ok()) return Trouble{CauseOf(written, "sandbox"), Message(written)};
     }
     return std::nullopt;
@@ -215,13 +217,13 @@ class EpisodeRunner {
     return healthy.ok() ? std::nullopt : std::optional(Trouble{"setup", Message(healthy)});
   }
 
-  // It is unknown what filled it, so no agent fails for it.
+  // It is unknown what filled the disk, so this does not count against the agent.
   static Trouble FullDisk(const Outcome& outcome) {
     return {"disk",
             absl::StrCat("a command ", sandbox::Describe(outcome, {}), DescribeExitOutput("stderr", outcome.err))};
   }
 
-  // The agent of a trunk has ended at its fork, between two calls.
+  // Called when a trunk's agent has ended at the fork, between two calls.
   std::optional<Trouble> Fork() {
     auto files = sandbox_->TakeSnapshot();
     if (!files.ok()) {
@@ -240,7 +242,7 @@ class EpisodeRunner {
     auto outcome =
         sandbox_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
     if (!outcome.ok()) {
-      // A leaf's files are the ones that the trunk's agent left.
+      // A leaf starts with the files that the trunk's agent left behind.
       const std::string cause = context_.from != nullptr ? CauseOf(outcome.status(), "sandbox") : "sandbox";
       return Trouble{cause, absl::StrCat("the agent did not start: ", Message(outcome.status()))};
     }
@@ -281,13 +283,13 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // True if the verifier has its own sandbox.
+  // Returns true if the verifier has its own sandbox.
   bool HasVerifierSandbox() const {
     const std::string kind = VerifierSandboxOf(recipe_.options);
     return kind == "changed" || kind == "pristine";
   }
 
-  // The agent's files keep the verifier from reaching a verdict. A second try would only repeat that.
+  // The agent's files prevent the verifier from judging, and a second attempt would only repeat that.
   std::optional<Trouble> Unjudgeable(const absl::Status& why) {
     const std::string what = absl::StrCat("the files that the agent left cannot be judged: ", Message(why));
     if (recipe_.options.on_crash == "fail") return Trouble{"crash", what};
@@ -299,7 +301,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // The sandbox of the verifier. With a reward the episode needs none.
+  // Opens the verifier's sandbox. An episode that has a reward does not need one.
   std::optional<Trouble> EnterVerifierSandbox() {
     verifier_sandbox_ = sandbox_.get();
     if (!HasVerifierSandbox()) return std::nullopt;
@@ -357,7 +359,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // A stop shortens clean-up but does not cancel it: set-up may have taken resources elsewhere that must be given back.
+  // Stopping shortens cleanup but does not cancel it because setup may have acquired resources that must be released.
   void CleanUp() {
     for (const CommandTemplate& step : recipe_.cleanup) {
       const bool stopping = context_.cancel != nullptr && context_.cancel->cancelled();
@@ -385,15 +387,15 @@ class EpisodeRunner {
   const Recipe& recipe_;
   const v1::EpisodeOpenResponse& episode_;
   const EpisodeContext& context_;
-  std::string task_ = "{}";  // the task's payload, JSON
+  std::string task_ = "{}";  // the task's payload, in JSON
   std::unique_ptr<sandbox::Sandbox> sandbox_;
-  std::unique_ptr<sandbox::Sandbox> fresh_sandbox_;  // of the verifier; null = it has the agent's
+  std::unique_ptr<sandbox::Sandbox> fresh_sandbox_;  // the verifier's sandbox; null = it uses the agent's
   sandbox::Sandbox* verifier_sandbox_ = nullptr;
-  std::shared_ptr<void> entrance_;  // the sandbox's way to the gateway
-  sandbox::Image image_;            // rootfs empty = none
+  std::shared_ptr<void> entrance_;  // the sandbox's connection to the gateway
+  sandbox::Image image_;            // empty rootfs = none
   sandbox::SandboxOptions wish_;
-  reward::HarborTask harbor_;  // of another verifier's recipe: nothing is named
-  sandbox::Limits limits_;     // of the agent
+  reward::HarborTask harbor_;  // not set for other kinds of verifiers
+  sandbox::Limits limits_;     // the agent's limits
   EpisodePlaces places_;
   EpisodeServers servers_;
   sandbox::Variables variables_;
@@ -407,7 +409,7 @@ class EpisodeRunner {
 EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context) {
   try {
     return EpisodeRunner(recipe, episode, context).Run();
-  } catch (const std::exception& error) {  // out of memory: only this episode fails
+  } catch (const std::exception& error) {  // out of memory; only this episode fails
     EpisodeReport report;
     report.cause = "sandbox";
     report.detail = absl::StrCat("exception: ", error.what());

@@ -1,5 +1,5 @@
-// RunEpisode runs one admitted episode and returns its report: folders, files, set-up, agent, verifier, clean-up. It
-// does not know the gateway. When it returns, no process of the episode is left.
+// Runs one admitted episode and returns its report. Handles folders, files, setup, the agent, the verifier, and
+// cleanup, but does not access the gateway. On return, all of the episode's processes have ended.
 #pragma once
 
 #include <functional>
@@ -19,56 +19,56 @@
 
 namespace ingot::agents {
 
-// The result of an episode, for the gateway and for metrics. Causes of a failure:
-//   task      the task's payload is not a JSON object, or lacks a field that a template names
-//   sandbox   a sandbox, file or process could not be made, or broke
-//   setup     a set-up command did not exit with 0
+// An episode's result, for the gateway and for metrics. Failure causes:
+//   task      the task's payload is not a JSON object, or lacks a field that a template uses
+//   sandbox   a sandbox, file, or process could not be created, or failed
+//   setup     a setup command did not exit with 0
 //   mcp       an MCP server did not start or answer
-//   disk      the disk of the work folders was full while a command ran
-//   crash     the agent exited with another code than 0, died of a signal, or left files that cannot be judged
-//   timeout   the agent ran past its time
-//   flood     the agent wrote more output than its limit, or more files than its sandbox may
-//   verifier  the verifier broke
-//   gateway   the gateway did not accept the reward or the end
-//   snapshot  the runner does not hold the snapshot on which the episode begins
-//   stopped   the runner was stopped; not counted as a failed attempt of its sample
+//   disk      the working directories' disk was full while a command ran
+//   crash     the agent exited with a code other than 0, was killed by a signal, or left files that cannot be judged
+//   timeout   the agent exceeded its time limit
+//   flood     the agent wrote more output than its limit, or more files than its sandbox allows
+//   verifier  the verifier failed
+//   gateway   the gateway rejected the reward or the request to end the episode
+//   snapshot  the runner does not have the snapshot that the episode starts from
+//   stopped   the runner was stopped; not counted as a failed attempt at the sample
 struct EpisodeReport {
   std::string cause;   // empty = finished
-  std::string detail;  // for people: the reason of the failure, or the verifier's remark
+  std::string detail;  // human-readable: why it failed, or the verifier's message
   bool has_reward = false;
   double reward = 0;
-  // True: the reward is not a verdict but a 0 for an agent that misbehaved. It counts if no reward was posted.
+  // True = the reward is not a judgment but a 0 for an agent that misbehaved. It is used only if no reward was posted.
   bool by_default = false;
-  // With a reward, agent/timeout, agent/crash, agent/flood and answer_malformed are among them: 1 = it was so, 0 = not.
+  // If there is a reward, includes agent/timeout, agent/crash, agent/flood, and answer_malformed (1 = yes, 0 = no).
   std::map<std::string, double> signals;
-  std::map<std::string, std::string> facts;  // of the verdict: JSON by name
-  // For a trunk that was ended at its fork: the files that it left. Then there is neither a cause nor a reward.
+  std::map<std::string, std::string> facts;  // facts from the judgment: JSON by name
+  // For a trunk that was ended at its fork, its files. In that case, there is no cause and no reward.
   std::shared_ptr<const sandbox::Snapshot> fork;
   bool agent_ran = false;
-  double completion_s = 0;  // wall time of the agent
-  double cpu_s = 0;         // of the agent and the processes that it waited for
+  double completion_s = 0;  // the agent's wall time
+  double cpu_s = 0;         // CPU time of the agent and of the processes that it waited for
 };
 
 struct EpisodeContext {
-  sandbox::Substrate* substrate = nullptr;  // never null
-  sandbox::ImageStore* images = nullptr;    // null = recipes name none
-  Door* door = nullptr;                     // null = sandboxes share the network
-  McpBridge* mcp = nullptr;                 // null = sandboxes reach MCP servers elsewhere themselves, or have none
+  sandbox::Substrate* substrate = nullptr;  // must not be null
+  sandbox::ImageStore* images = nullptr;    // null = recipes do not use images
+  Door* door = nullptr;                     // null = sandboxes share the machine's network
+  McpBridge* mcp = nullptr;                 // null = sandboxes have no remote MCP servers or reach them directly
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
-  LiveEpisode* live = nullptr;                    // null = no other thread takes snapshots or ends the agent
-  // The files on which a leaf begins; null = with empty folders. Set-up has run in the trunk.
+  LiveEpisode* live = nullptr;                    // null = other threads cannot take snapshots or end the agent
+  // The files that a leaf starts with; null = empty folders. Setup already ran in the trunk.
   std::shared_ptr<const sandbox::Snapshot> from;
-  // The assistant's messages of the episode so far, a JSON array, for its verifier. Null = unknown.
+  // Returns the assistant's messages so far as a JSON array, for the verifier. Null = not available.
   std::function<absl::StatusOr<std::string>()> messages;
   // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.
   std::function<bool()> may_keep;
 };
 
-// Blocks until the episode is over. Never throws: the report names every failure.
+// Blocks until the episode is over. Never throws. The report contains every failure.
 EpisodeReport RunEpisode(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, const EpisodeContext& context);
 
-// The last line of `text` that is not blank, without white space around it; nullopt = there is none.
+// Returns the last non-blank line in `text` without surrounding whitespace, or nullopt if there is none.
 std::optional<std::string> LastLine(const std::string& text);
 
 }  // namespace ingot::agents

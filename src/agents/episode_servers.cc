@@ -15,7 +15,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr int kPauseMs = 20;  // between two requests to a server that is not listening
+constexpr int kPauseMs = 20;  // between two requests to a server that is not listening yet
 constexpr std::chrono::milliseconds kOneTry{10'000};
 constexpr off_t kReadOutput = 1024;
 
@@ -27,7 +27,7 @@ std::string EndOfOutput(const sandbox::Companion& companion) {
   return text;
 }
 
-// Waits a moment. True: the companion has ended.
+// Waits briefly. Returns true if the companion has ended.
 bool IsGoneAfterPause(const sandbox::Companion* companion) {
   pollfd fds{companion == nullptr ? -1 : companion->input.get(), 0, 0};
   return poll(&fds, 1, kPauseMs) == 1;
@@ -35,13 +35,13 @@ bool IsGoneAfterPause(const sandbox::Companion* companion) {
 
 using Greeting = EpisodeServers::Greeting;
 
-// Another try would not help.
+// Returns true if another attempt would not help.
 bool IsFinal(const absl::Status& answered) {
   return answered.ok() || absl::IsInternal(answered) || absl::IsInvalidArgument(answered) ||
          absl::IsPermissionDenied(answered);
 }
 
-// Asks until the server answers, has ended, or its time is over.
+// Sends requests until the server answers, has ended, or times out.
 absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companion* companion, sandbox::Sandbox& sandbox,
                          const sandbox::Cancellation* cancel, Greeting greet) {
   http::ClientRequest request{.url = server.url, .headers = server.headers, .uses_proxies = true};
@@ -63,7 +63,7 @@ absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companio
   }
 }
 
-// `like` with the server's program and its additional variables.
+// Returns `like` with the server's program and its additional variables.
 sandbox::Command CommandOf(const StartedMcpServer& server, const sandbox::Command& like) {
   sandbox::Command command = like;
   command.argv = server.argv;
@@ -117,12 +117,12 @@ absl::Status EpisodeServers::Declare(const Recipe& recipe, const sandbox::Variab
 absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command& like, sandbox::Sandbox& sandbox,
                                    const sandbox::Cancellation* cancel) {
   const auto failed = [](const absl::Status& why, const char* what, const StartedMcpServer& server) {
-    // Only the host of a URL, which may hold a key.
+    // Shows only the host of a URL, which may contain a key.
     const std::string shown(server.argv.empty() ? http::HostOfUrl(server.url) : server.argv[0]);
     return base::Annotate(why, absl::StrCat("the ", what, " '", server.name, "' (", shown, ") did not start"));
   };
-  // Servers over stdin first: their start is a command, whose end ends companions. Servers that listen may need a
-  // service.
+  // Servers over stdin come first because starting one runs a command, and the end of a command stops companions.
+  // Servers that listen may need a service.
   for (const bool listens : {false, true}) {
     for (size_t i = 0; listens && i < services_.size(); ++i) {
       failed_kind_ = "service";

@@ -1,5 +1,4 @@
-// Episodes are the runner's calls to the gateway, in process or over gRPC; proto/gateway.proto defines each call.
-// Thread safe.
+// Makes the runner's calls to the gateway, in process or over gRPC. See proto/gateway.proto. Thread safe.
 #pragma once
 
 #include "base/status.h"
@@ -14,10 +13,10 @@ class Episodes {
   virtual absl::Status Reward(const v1::EpisodeRewardRequest& request) = 0;
   virtual absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) = 0;
   virtual absl::StatusOr<v1::EpisodeEndResponse> End(const v1::EpisodeEndRequest& request) = 0;
-  // The next snapshot for the runner to take. Blocks for at most wait_ms.
+  // Returns the next snapshot for the runner to take. Blocks for up to wait_ms.
   virtual absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) = 0;
   virtual absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) = 0;
-  // Blocks for some seconds while the reader of the files is full.
+  // Blocks for a few seconds while the reader's buffer is full.
   virtual absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) = 0;
 };
 

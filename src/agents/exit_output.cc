@@ -21,8 +21,8 @@ std::string MissingFilesHint(std::string_view reason) {
     const size_t end = at + words.size();
     return at != std::string_view::npos && (end == reason.size() || !absl::ascii_isdigit(reason[end]));
   };
-  if (says("sandbox.visible")) return "";  // it says so itself
-  // 126 and 127: a shell's codes for a program that cannot be executed or is missing.
+  if (says("sandbox.visible")) return "";  // its own message explains it
+  // A shell exits with 126 if a program cannot be executed and with 127 if it is missing.
   if (!says("exited with 126") && !says("exited with 127") && !says("No such file")) return "";
   return "; sandboxes see only programs and the work folder; sandbox.visible: [FOLDER] shows more "
          "(docs/guide/sandbox.md)";

@@ -1,4 +1,4 @@
-// The end of a program's output in one line, for its failure reason.
+// Formats the end of a program's output as one line for failure messages.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace ingot::agents {
 
-// "; WHAT ends: LAST 400 BYTES" with control characters as spaces; empty if the output is only spaces.
+// Returns "; WHAT ends: LAST 400 BYTES" with control characters replaced by spaces, or "" if the output is blank.
 std::string DescribeExitOutput(std::string_view what, std::string_view output);
 
-// For a sandbox with its own root folder: what may be missing in it, if `reason` says that a command was not found or
-// lacked a file; otherwise empty.
+// For a sandbox with its own root directory. If `reason` is that a command was not found or lacked a file, describes
+// what may be missing there. Otherwise, returns "".
 std::string MissingFilesHint(std::string_view reason);
 
 }  // namespace ingot::agents

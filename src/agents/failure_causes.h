@@ -1,15 +1,15 @@
-// The kinds of causes for which an episode fails; EpisodeReport lists the causes (episode_run.h).
+// Classifies episode failure causes. EpisodeReport lists them (episode_run.h).
 #pragma once
 
 #include <string>
 
 namespace ingot::agents {
 
-// The cause of an attempt that does not count.
+// Causes of attempts that do not count.
 inline constexpr char kStopped[] = "stopped";
 inline constexpr char kNoSnapshot[] = "snapshot";
 
-// A failure of the machine or the configuration, not of this one agent: others will fail the same way.
+// Returns true for failures caused by the machine or the configuration, because they would affect other agents as well.
 inline bool IsOfSetup(const std::string& cause) {
   return cause == "sandbox" || cause == "disk" || cause == kNoSnapshot || cause == "setup" || cause == "mcp" ||
          cause == "service" || cause == "task" || cause == "verifier" || cause == "gateway";

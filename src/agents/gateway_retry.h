@@ -1,5 +1,5 @@
-// A runner's retry policy for its gateway: it repeats calls while the gateway cannot be reached, and waits. Stopping
-// the runner ends both. Thread safe.
+// A runner's retry policy for its gateway. Retries calls while the gateway cannot be reached, and waits between
+// episodes. Stopping the runner interrupts both. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,17 @@ namespace ingot::agents {
 
 class GatewayRetry {
  public:
-  // Both outlive it.
+  // Both arguments must outlive this object.
   GatewayRetry(const RunnerOptions& options, const base::Clock& clock) : options_(options), clock_(clock) {}
 
   void Stop();
   bool stopped() const;
 
-  // Waits until `moment` of the clock, or until Stop.
+  // Waits until the clock reaches `moment`, or until Stop.
   void WaitUntil(std::chrono::nanoseconds moment);
-  // base::Persist while no gateway can be reached, for report_retry_s. After Stop, a failed call is the last one. A
-  // gateway that is shutting down answers CANCELLED; a gateway whose episodes another has taken over answers ABORTED.
+  // Retries `call` with base::Persist for up to report_retry_s while no gateway can be reached. After Stop, failed
+  // calls are not retried. A gateway that is shutting down returns CANCELLED. A gateway whose episodes were taken over
+  // by another one returns ABORTED.
   absl::Status Persist(const char* waits_for, const std::function<absl::Status()>& call);
 
  private:

@@ -55,7 +55,7 @@ class GrpcEpisodes final : public Episodes {
     return ended;
   }
 
-  // Each gateway asks for snapshots of the episodes that it serves, so this listens to them in turn.
+  // Polls the gateways in turn because each one requests snapshots of the episodes that it serves.
   absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) override {
     v1::NextSnapshotRequest named = request;
     named.set_runner(options_.runner);
@@ -92,7 +92,7 @@ class GrpcEpisodes final : public Episodes {
                          std::chrono::milliseconds(static_cast<int64_t>((options_.timeout_s + wait_s) * 1e3)));
   }
 
-  // Asks `gateway`, then the other gateways, until one answers. Sets `gateway` to that gateway.
+  // Calls `gateway` and then the other gateways until one answers. Sets `gateway` to the one that answered.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(size_t& gateway, const Request& request,
                                grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&,
@@ -111,8 +111,9 @@ class GrpcEpisodes final : public Episodes {
     return failed;
   }
 
-  // Reports to the gateway that asked, since no other one knows the ask. If the ask is no longer known, such as when
-  // its answer is sent twice, reports to each gateway until one accepts it. `last`: nothing follows about the ask.
+  // Reports to the gateway that sent the ask because the others do not know it. If the ask is no longer known here, for
+  // example because its answer is sent twice, reports to each gateway until one accepts it. `last` is true if this is
+  // the last report for the ask.
   template <typename Request, typename Response>
   absl::Status Report(const std::string& ask, bool last, const Request& request,
                       grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
@@ -131,7 +132,7 @@ class GrpcEpisodes final : public Episodes {
     return reported;
   }
 
-  // An ask's id: its transfer's, otherwise its snapshot's.
+  // Returns an ask's key, which is its transfer id if there is one, or else its snapshot id.
   static std::string KeyOf(const std::string& snapshot_id, const std::string& transfer_id) {
     return transfer_id.empty() ? absl::StrCat("snapshot ", snapshot_id) : absl::StrCat("transfer ", transfer_id);
   }
@@ -161,12 +162,13 @@ class GrpcEpisodes final : public Episodes {
 
   std::deque<v1::Stubs<v1::Gateway>> gateways_;  // constant after the constructor
   const GrpcEpisodesOptions options_;
-  std::atomic<size_t> next_{0};           // that opens
-  std::atomic<size_t> next_listened_{0};  // for snapshots
+  std::atomic<size_t> next_{0};           // index of the next gateway to open an episode
+  std::atomic<size_t> next_listened_{0};  // index of the next gateway to poll for snapshots
   base::Mutex mu_;
   std::map<std::string, size_t> opened_at_ ABSL_GUARDED_BY(mu_);  // with several gateways: by id of an open episode
   std::map<std::string, size_t> asked_by_ ABSL_GUARDED_BY(mu_);   // with several gateways: by unanswered ask
-  const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());  // this process
+  // Identifies this process.
+  const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());
 };
 
 }  // namespace

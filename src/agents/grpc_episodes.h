@@ -1,4 +1,4 @@
-// Episodes over gRPC: one or several gateways in other processes.
+// Implements Episodes over gRPC, with one or more gateways in other processes.
 #pragma once
 
 #include <chrono>
@@ -12,18 +12,19 @@
 namespace ingot::agents {
 
 struct GrpcEpisodesOptions {
-  // Seconds that a call may take, > 0. After that it fails with DEADLINE_EXCEEDED, and the runner repeats it.
+  // Call timeout in seconds, > 0. After that, the call fails with DEADLINE_EXCEEDED and the runner retries it.
   double timeout_s = 10;
-  // The name of this runner. The gateway ends episodes that an earlier process of the same name left open.
+  // This runner's name. The gateway ends episodes that an earlier process with the same name left open.
   std::string runner = "agents";
-  std::string admin_key = {};  // of the gateway; empty = it has none
+  std::string admin_key = {};  // the gateway's admin key; empty = it has none
 
   absl::Status Validate() const;
 };
 
-// Thread safe. UNAVAILABLE, at once: no gateway can be reached; the channels reconnect by themselves. Status codes and
-// payloads (Retry-After) arrive as the gateway made them. Gateways open episodes in turn. A later request goes to the
-// one that opened its episode, then to the others: the episode may continue there. REQUIRES: at least one channel.
+// Thread safe. Calls fail immediately with UNAVAILABLE if no gateway can be reached. The channels reconnect on their
+// own. Status codes and payloads (Retry-After) come from the gateway. Episodes are opened on the gateways in turn.
+// Later requests are sent first to the gateway that opened the episode, and then to the others because the episode may
+// have moved. REQUIRES: at least one channel.
 std::unique_ptr<Episodes> MakeGrpcEpisodes(std::vector<v1::RoleChannel> channels,
                                            const GrpcEpisodesOptions& options = {});
 

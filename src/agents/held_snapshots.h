@@ -1,5 +1,6 @@
-// The snapshots that a runner holds, by id: of trunks, and of episodes whose owners asked for one. The runner keeps
-// them until their group is in a batch or closed, since until then a leaf may be forked again. Thread safe.
+// Stores the snapshots that a runner holds, by id. They belong to trunks and to episodes whose owners requested one.
+// The runner keeps them until their group is in a batch or closed because, until then, a leaf may have to start from
+// one again. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class HeldSnapshots {
 
   explicit HeldSnapshots(size_t most) : most_(most) {}
 
-  // RESOURCE_EXHAUSTED: it already holds `most`.
+  // Returns RESOURCE_EXHAUSTED if `most` snapshots are already held.
   absl::Status Add(const std::string& id, int64_t group_id, Files files) {
     base::MutexLock lock(mu_);
     if (held_.size() >= most_ && !held_.contains(id)) {
@@ -31,14 +32,14 @@ class HeldSnapshots {
     held_[id] = {group_id, std::move(files)};
     return absl::OkStatus();
   }
-  Files Find(const std::string& id) const {  // null = it is not held
+  Files Find(const std::string& id) const {  // null = not held
     base::MutexLock lock(mu_);
     const auto found = held_.find(id);
     return found == held_.end() ? nullptr : found->second.files;
   }
-  // Frees the snapshots of groups below `oldest_group`.
+  // Releases the snapshots of groups below `oldest_group`.
   void Free(int64_t oldest_group) {
-    std::vector<Files> freed;  // removing files takes a while
+    std::vector<Files> freed;  // declared before the lock because removing files takes time
     base::MutexLock lock(mu_);
     for (auto held = held_.begin(); held != held_.end();) {
       if (held->second.group_id >= oldest_group) {

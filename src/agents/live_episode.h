@@ -1,5 +1,5 @@
-// A LiveEpisode is the runner's handle to a running episode: its sandbox, for snapshots, and its agent, which can be
-// ended. Thread safe.
+// The runner's handle to a running episode. It takes snapshots of the episode's sandbox and can end its agent. Thread
+// safe.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,21 @@ namespace ingot::agents {
 
 class LiveEpisode {
  public:
-  // For the episode's own thread: null before the sandbox is destroyed. Waits for a snapshot in progress.
+  // Called by the episode's own thread, with null before the sandbox is destroyed. Waits for a snapshot in progress.
   void SetSandbox(sandbox::Sandbox* sandbox) {
     base::MutexLock lock(mu_);
     sandbox_ = sandbox;
   }
-  // Ends the agent, and nothing else of the episode.
+  // Ends only the agent.
   const sandbox::Cancellation& end_of_agent() const { return end_of_agent_; }
 
-  // FAILED_PRECONDITION: the episode has no sandbox at the moment.
+  // Returns FAILED_PRECONDITION if the episode currently has no sandbox.
   absl::StatusOr<std::shared_ptr<const sandbox::Snapshot>> TakeSnapshot() {
     base::MutexLock lock(mu_);
     if (sandbox_ == nullptr) return absl::FailedPreconditionError("the episode has no sandbox at the moment");
     return sandbox_->TakeSnapshot();
   }
-  // Ends the agent of a trunk: `snapshot_id` names the files that it leaves.
+  // Ends a trunk's agent. `snapshot_id` identifies the files that the agent leaves behind.
   void Fork(const std::string& snapshot_id) {
     {
       base::MutexLock lock(mu_);

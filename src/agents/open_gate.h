@@ -1,7 +1,7 @@
-// The OpenGate decides when a slot may ask the gateway for the next episode. While the gateway admits, the gate is open
-// to every slot. A rejection closes it: one slot asks at a time, at the moment that the rejection named or after a wait
-// that doubles; an admission opens it again. Pure: the time is an argument. Not thread safe; Runner calls it under its
-// lock.
+// Decides when a slot may ask the gateway for the next episode. As long as the gateway admits episodes, the gate is
+// open to all slots. A rejection closes it. After that, only one slot at a time asks, either at the time given by the
+// rejection or after a delay that doubles each time. An admission opens the gate. Pure: the time is an argument. Not
+// thread safe: Runner holds its lock while calling it.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class OpenGate {
   // REQUIRES: 0 < initial <= longest.
   OpenGate(nanoseconds initial, nanoseconds longest) : initial_(initial), longest_(longest), wait_(initial) {}
 
-  // True: the caller may ask now, and must report the answer with OnAdmitted or OnRejected. A closed gate lets one
-  // caller pass at a time.
+  // Returns true if the caller may ask now. If so, the caller must report the answer with OnAdmitted or OnRejected. A
+  // closed gate lets only one caller pass at a time.
   bool TryPass(nanoseconds now) {
     if (!closed_) return true;
     if (asking_ || now < next_) return false;
@@ -32,10 +32,10 @@ class OpenGate {
     wait_ = initial_;
   }
 
-  // `retry_after`: the wait that the rejection named; nullopt = none.
+  // `retry_after` is the delay given by the rejection; nullopt = none.
   void OnRejected(nanoseconds now, std::optional<nanoseconds> retry_after) {
     asking_ = false;
-    // Slots that asked before the gate closed are rejected too: these rejections count as one.
+    // Slots that asked before the gate closed are rejected as well. These rejections count as one.
     if (closed_ && now < next_) return;
     closed_ = true;
     next_ = now + std::min(longest_, retry_after.value_or(wait_));
@@ -43,7 +43,7 @@ class OpenGate {
   }
 
   bool closed() const { return closed_; }
-  nanoseconds next() const { return next_; }  // of a closed gate: the moment at which the next slot may ask
+  nanoseconds next() const { return next_; }  // if the gate is closed, when the next slot may ask
 
  private:
   const nanoseconds initial_;

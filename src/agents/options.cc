@@ -13,7 +13,7 @@
 namespace ingot::agents {
 namespace {
 
-// Of a wait or a limit.
+// The bound for timeouts and limits.
 base::Bound Seconds() { return base::LeftOpen(0, 1e6); }
 
 absl::Status CheckRecipe(const RecipeOptions& recipe) {

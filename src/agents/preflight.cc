@@ -33,7 +33,7 @@ std::string CurrentFolder() {
   return fs::current_path(error).string();
 }
 
-// An episode that no gateway opened.
+// Returns a fake episode that was not opened by a gateway.
 v1::EpisodeOpenResponse EpisodeOf(const v1::Task& task) {
   v1::EpisodeOpenResponse episode;
   episode.set_episode_id("preflight");
@@ -44,13 +44,13 @@ v1::EpisodeOpenResponse EpisodeOf(const v1::Task& task) {
 
 std::string PayloadOf(const v1::Task& task) { return task.payload_json().empty() ? "{}" : task.payload_json(); }
 
-// A template of a recipe with its key.
+// A recipe's template and its key.
 struct NamedTemplate {
   std::string key;
   const Template* text;
 };
 
-// The templates that are rendered for every episode, except the verifier's.
+// Returns the templates that are rendered for every episode, except the verifier's.
 std::vector<NamedTemplate> TemplatesOf(const Recipe& recipe) {
   std::vector<NamedTemplate> all;
   for (const auto& [name, text] : recipe.env) all.push_back({absl::StrCat("env.", name), &text});
@@ -75,7 +75,7 @@ reward::VerifierInput VerifierInputOf(std::string_view payload, const EpisodePla
   return input;
 }
 
-// The fault of one task for a recipe; OK = it has all that the recipe's templates name.
+// Finds the fields that a recipe needs but a task lacks. OK = the task has everything that the recipe's templates use.
 class FieldCheck {
  public:
   FieldCheck(const Recipe& recipe, EpisodePlaces places) : recipe_(recipe), places_(std::move(places)) {
@@ -104,7 +104,7 @@ class FieldCheck {
   std::vector<NamedTemplate> templates_;
 };
 
-// The tasks of a set that the recipe may run.
+// Returns the tasks in a set that the recipe may run.
 std::vector<const v1::Task*> TasksOf(const RunnerOptions& options, const RecipeOptions& recipe, const TaskSet& set) {
   std::map<std::string, bool> takes;  // by domain
   std::vector<const v1::Task*> tasks;
@@ -151,19 +151,19 @@ bool IsInside(const std::string& path, const std::string& folder) {
   return path.starts_with(folder + "/") || path == folder;
 }
 
-// Looks for the programs of one recipe, in the order in which an episode runs them.
+// Looks for a recipe's programs, in the order an episode runs them.
 class Programs {
  public:
   Programs(const WorkDir& folder, bool has_setup) : folder_(folder), has_setup_(has_setup) {}
 
-  // `later`: other commands run before this one, and may make its program.
+  // `later` is true if other commands run before this one and may create its program.
   absl::Status LookFor(const std::string& key, const sandbox::Command& command, bool later) {
     absl::Status missing = sandbox::FindProgram(command).status();
     if (missing.ok()) missing = FindScript(command);
     if (missing.ok()) return missing;
     missing = base::Annotate(missing, key);
     if (!later) return missing;
-    if (MayBeMade(command)) return absl::OkStatus();  // in the episode's own folder, which is made for it
+    if (MayBeMade(command)) return absl::OkStatus();  // in the episode's own folder, which is created for it
     if (!has_setup_) return missing;
     warnings_.push_back(absl::StrCat(missing.message(), ", unless an earlier command of the recipe makes it"));
     return absl::OkStatus();
@@ -172,7 +172,7 @@ class Programs {
   std::vector<std::string> TakeWarnings() { return std::move(warnings_); }
 
  private:
-  // An interpreter's script: the first argument that is not an option, if its name looks like a script's.
+  // Finds an interpreter's script: the first argument that is not an option, if it looks like a script name.
   static absl::Status FindScript(const sandbox::Command& command) {
     static constexpr std::array kInterpreters = {"python", "node", "bash", "sh", "ruby", "perl", "deno", "bun"};
     static constexpr std::array kEndings = {".py", ".js", ".mjs", ".ts", ".sh", ".rb", ".pl"};
@@ -186,7 +186,7 @@ class Programs {
       const auto ends = [&word](std::string_view with) { return word.ends_with(with); };
       if (std::none_of(kEndings.begin(), kEndings.end(), ends)) return absl::OkStatus();
       std::error_code none;
-      const fs::path path = fs::path(command.working_dir) / word;  // an absolute word stays
+      const fs::path path = fs::path(command.working_dir) / word;  // an absolute word is unchanged
       if (fs::exists(path, none)) return absl::OkStatus();
       return absl::NotFoundError(absl::StrCat("cannot find '", word, "' for ", command.argv[0], " to run",
                                               word.front() == '/' ? "" : "; relative paths begin in ${workdir}"));
@@ -194,7 +194,7 @@ class Programs {
     return absl::OkStatus();
   }
 
-  // True if the command's program may lie in the episode's folder: by its path, its PATH, or one of its arguments.
+  // Returns true if the command's program may be in the episode's folder, given its path, PATH, or arguments.
   bool MayBeMade(const sandbox::Command& command) const {
     const auto inside = [this](const std::string& path) { return IsInside(path, folder_.path()); };
     for (const std::string& word : command.argv) {
@@ -215,7 +215,7 @@ class Programs {
   std::vector<std::string> warnings_;
 };
 
-// Makes the folder and files of one episode, renders its commands and looks for their programs.
+// Creates one episode's folder and files, renders its commands, and looks for their programs.
 absl::StatusOr<std::vector<std::string>> PreflightEpisode(const Recipe& recipe, const WorkDir& folder,
                                                           const EpisodePlaces& places, const v1::Task& task) {
   const v1::EpisodeOpenResponse episode = EpisodeOf(task);
@@ -231,7 +231,7 @@ absl::StatusOr<std::vector<std::string>> PreflightEpisode(const Recipe& recipe, 
   Programs programs(folder, !recipe.setup.empty());
   const auto look = [&](const std::string& key, const CommandTemplate& command, bool later) -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(auto argv, RenderCommand(command, variables));
-    if (!recipe.options.image.empty()) return absl::OkStatus();  // the image's programs are not looked at
+    if (!recipe.options.image.empty()) return absl::OkStatus();  // the image's programs are not checked
     return programs.LookFor(key, {.argv = std::move(argv), .env = env, .working_dir = places.work, .stdin_text = ""},
                             later);
   };
@@ -260,7 +260,7 @@ absl::StatusOr<std::vector<std::string>> PreflightEpisode(const Recipe& recipe, 
   return programs.TakeWarnings();
 }
 
-// Warnings about a file system that runs no programs.
+// Warns about a file system that does not allow running programs.
 void WarnOfNoExec(const RunnerOptions& options, std::vector<std::string>& warnings) {
   struct statvfs info;
   if (statvfs(options.work_root.c_str(), &info) != 0 || (info.f_flag & ST_NOEXEC) == 0) return;

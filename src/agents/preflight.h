@@ -1,6 +1,6 @@
-// A preflight check looks, before a run starts, for faults that would fail every episode: a field that a template names
-// and tasks lack, a missing program, a work folder that cannot be made. It makes one episode's folder and files,
-// renders every template, and runs no command of a recipe.
+// Checks for problems that would make every episode fail, before a run starts: a template field that tasks lack, a
+// missing program, or a working directory that cannot be created. Creates one episode's folder and files and renders
+// every template, but does not run any of the recipes' commands.
 #pragma once
 
 #include <span>
@@ -13,22 +13,23 @@
 
 namespace ingot::agents {
 
-// The tasks of one file.
+// The tasks in one file.
 struct TaskSet {
-  std::string name;  // for people: "data.tasks (train.jsonl)"
+  std::string name;  // human-readable: "data.tasks (train.jsonl)"
   std::span<const v1::Task> tasks;
 };
 
-// Warnings, one line each: faults that set-up commands or the agent may fix before they matter.
+// Returns warnings, one per line, about problems that setup commands or the agent may fix before they matter.
 //
-// Fields are looked up on every task, and expected answers read. Files and programs are looked for on the first task, a
-// program as the recipe's own environment names it: its PATH, its relative paths from ${workdir}, the interpreter of a
-// script. INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED or RESOURCE_EXHAUSTED names the recipe, its key and, of a
-// field, the first task without it and the number of such tasks.
+// Checks the fields and expected answers of every task, but looks up files and programs only for the first task.
+// Resolves programs in the recipe's own environment: its PATH, relative paths from ${workdir}, and script interpreters.
+// Returns INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, or RESOURCE_EXHAUSTED if a check fails. The error names the
+// recipe and the key. For a missing field, it also includes the first task without the field and the number of such
+// tasks.
 absl::StatusOr<std::vector<std::string>> Preflight(const RunnerOptions& options, std::span<const TaskSet> sets);
 
-// The text of a task that the recipe shows its agent, such as a prompt: the longest string that its command,
-// environment or files name as a field. Empty = they name no string of this task.
+// Returns the task text that the recipe shows to its agent, such as a prompt. This is the longest string among the task
+// fields used by the recipe's command, environment, or files. Returns "" if they use none of the task's strings.
 std::string ShownText(const RecipeOptions& recipe, const v1::Task& task);
 
 }  // namespace ingot::agents

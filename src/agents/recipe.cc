@@ -56,14 +56,14 @@ std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recip
   const sandbox::Variables fixed{.text = {{"cwd", cwd}}, .json = {}};
   std::vector<sandbox::Program> programs;
   for (const RecipeOptions& recipe : recipes) {
-    if (!recipe.image.empty()) continue;  // its programs are the image's
+    if (!recipe.image.empty()) continue;  // its programs are in the image
     const std::string path = sandbox::SearchPath(sandbox::InheritedEnvironment(recipe.inherit_env));
     const auto add = [&](const std::string& key, const std::vector<std::string>& argv) {
       sandbox::Program program{absl::StrCat("agents.recipes '", recipe.name, "' ", key), {}, path};
       for (const std::string& argument : argv) {
         const auto text = Template::Parse(argument, RecipeVariables());
         const auto rendered = text.ok() ? text->Render(fixed) : text.status();
-        program.argv.push_back(rendered.ok() ? *rendered : "");  // it differs between episodes
+        program.argv.push_back(rendered.ok() ? *rendered : "");  // differs between episodes
       }
       programs.push_back(std::move(program));
     };

@@ -1,5 +1,5 @@
-// A Recipe is a recipe's options with their templates parsed and their verifier made, so that every mistake is found
-// before the first episode. Immutable, thread safe.
+// A Recipe holds a recipe's options, parsed templates, and verifier, so all mistakes are found before the first
+// episode. Immutable and thread safe.
 #pragma once
 
 #include <map>
@@ -34,42 +34,43 @@ struct Recipe {
   std::unique_ptr<const reward::Verifier> verifier;
   sandbox::Limits agent_limits;
 
-  // INVALID_ARGUMENT names the template, its unknown variable, and the known ones.
+  // Returns INVALID_ARGUMENT if a template is invalid. The error names the template and the unknown variable, and lists
+  // the known variables.
   static absl::StatusOr<std::shared_ptr<const Recipe>> Make(const RecipeOptions& options);
 
-  // The agent's limits with a time limit of `seconds`.
+  // Returns the agent's limits with a time limit of `seconds`.
   sandbox::Limits LimitsFor(double seconds) const;
 };
 
-// The programs of `recipes`, with the arguments that are the same in every episode. `cwd`: the folder where ingot was
-// started. REQUIRES: the recipes are valid.
+// Returns the recipes' programs with the arguments that are the same in every episode. `cwd` is the directory where
+// ingot was started. REQUIRES: the recipes are valid.
 std::vector<sandbox::Program> ProgramsOf(const std::vector<RecipeOptions>& recipes, const std::string& cwd);
 
-// The names that a recipe's templates may use.
+// Returns the names that a recipe's templates may use.
 const std::vector<std::string>& RecipeVariables();
 
-// The places that an episode's templates name, as its commands see them. Absolute paths.
+// The absolute paths that an episode's templates use, as seen by its commands.
 struct EpisodePlaces {
   std::string work, home, tmp;
-  std::string cwd;       // the folder in which ingot was started
-  std::string base_url;  // of the gateway
+  std::string cwd;       // the directory where ingot was started
+  std::string base_url;  // the gateway's URL
 };
 
-// The variables of an episode's templates. `task`: its payload, a JSON object, which outlives them.
+// Returns the variables for an episode's templates. `task` is the task payload, a JSON object that must outlive them.
 sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::string_view task,
                                const EpisodePlaces& places);
 
-// The episode's MCP servers and services, and ${mcp} as JSON. `text` outlives the variables that it is added to.
+// An episode's MCP servers and services, and ${mcp} as JSON. `text` must outlive the variables that it is added to.
 struct EpisodeMcp {
   std::vector<StartedMcpServer> servers, services;
   std::string text;
 };
 
-// INVALID_ARGUMENT names the server whose template names a field that the task lacks.
+// Returns INVALID_ARGUMENT if a template uses a field that the task lacks. The error names the server.
 absl::StatusOr<EpisodeMcp> McpOf(const Recipe& recipe, const sandbox::Variables& variables);
 
-// The environment of an episode's commands. INVALID_ARGUMENT names the variable whose template names a field that the
-// task lacks.
+// Returns the environment for an episode's commands, or INVALID_ARGUMENT if a template uses a field that the task
+// lacks. The error names the variable.
 absl::StatusOr<std::map<std::string, std::string>> EnvironmentOf(const Recipe& recipe,
                                                                  const v1::EpisodeOpenResponse& episode,
                                                                  const EpisodePlaces& places,

@@ -1,12 +1,12 @@
-// A RecipeMix decides which recipe runs the next episode. The domain of its task is known only when the episode is
-// open, so a Choice names a recipe for each domain; the runner takes one of them.
+// Chooses the recipe for the next episode. The task's domain is known only once the episode is open, so a Choice has a
+// recipe for each domain. The runner uses one of them.
 //
-//   Choose ──▶ Choice ──admitted──▶ Take (the task's domain) ──▶ Ended
+//   Choose ──▶ Choice ──admitted──▶ TakeRecipe (the task's domain) ──▶ Ended
 //                 └────rejected────▶ Drop
 //
-// Recipes that name a domain share its tasks by their weights; recipes without domains share all others. A choice holds
-// a place of every recipe in it, so that no recipe runs more than its max_concurrent episodes. Pure and not thread
-// safe; Runner calls it under its lock.
+// Recipes that list a domain share its tasks in proportion to their weights. Recipes without domains share all other
+// tasks. A choice reserves a place in each of its recipes, so they never exceed max_concurrent. Pure. Not thread safe:
+// Runner holds its lock while calling it.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,27 @@ namespace ingot::agents {
 
 class RecipeMix {
  public:
-  static constexpr int kNone = -1;  // in place of a recipe's index
+  static constexpr int kNone = -1;  // used instead of a recipe index
 
   struct Choice {
-    std::map<std::string, int> by_domain;  // for each domain that a recipe names
-    int other = kNone;                     // for tasks of other domains; kNone = every recipe names domains
+    std::map<std::string, int> by_domain;  // for each domain that a recipe lists
+    int other = kNone;                     // for tasks in other domains; kNone = every recipe lists domains
   };
 
   explicit RecipeMix(const std::vector<RecipeOptions>& recipes);
 
-  // False: in a domain every recipe has as many episodes as it may.
+  // Returns false if all recipes for some domain are at their limits.
   bool HasRoom() const { return Pick().has_value(); }
-  // For each domain, the recipe furthest below its share; nullopt if HasRoom is false.
+  // Returns the recipe furthest below its share for each domain, or nullopt if HasRoom is false.
   std::optional<Choice> Choose();
-  // The recipe of `choice` for a task of `domain` (its field: empty = `default`), whose episode begins; the places of
-  // the others are free again.
+  // Called when an episode begins. Returns the recipe in `choice` for a task in `domain` and releases the places in the
+  // other recipes. `domain` is the task's field; empty = `default`.
   int TakeRecipe(const Choice& choice, const std::string& domain);
-  // No episode begins. The choice does not count against recipes that were passed over for it.
+  // Called if no episode begins. The choice then does not count toward the recipes' shares.
   void Drop(const Choice& choice);
   void Ended(int recipe) { --running_[static_cast<size_t>(recipe)]; }
 
-  // The recipe for a task of `domain`; kNone = there is none.
+  // Returns the recipe for a task in `domain`, or kNone.
   static int RecipeFor(const Choice& choice, const std::string& domain);
 
  private:
@@ -57,10 +57,10 @@ class RecipeMix {
   const std::vector<RecipeOptions>& recipes_;
   std::map<std::string, Share> by_domain_;
   Share other_;
-  std::vector<int64_t> running_;  // episodes and held places, by recipe
+  std::vector<int64_t> running_;  // episodes and reserved places, by recipe
 };
 
-// True: the recipe may run a task of `domain`, given the other `recipes`.
+// Returns true if the recipe may run a task in `domain`, given all `recipes`.
 bool TakesDomain(const std::vector<RecipeOptions>& recipes, const RecipeOptions& recipe, const std::string& domain);
 
 }  // namespace ingot::agents

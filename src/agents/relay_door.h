@@ -1,4 +1,4 @@
-// The door to a gateway in another process: a thread of this process relays sandboxes' connections
+// A Door to a gateway in another process. A thread in this process relays the sandboxes' connections
 // (sandbox/egress/relay.h).
 #pragma once
 

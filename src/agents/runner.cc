@@ -25,7 +25,7 @@ std::string CurrentFolder() {
   return std::filesystem::current_path(error).string();
 }
 
-// True: the gateway may have opened the episode although it answered with an error.
+// Returns true if the gateway may have opened the episode even though it returned an error.
 bool MayHaveOpened(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -50,11 +50,11 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
     return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
   }
   std::vector<std::shared_ptr<const Recipe>> recipes;
-  bool has_remote = false;  // an MCP server
+  bool has_remote = false;  // true = there is a remote MCP server
   for (const RecipeOptions& recipe : options.recipes) {
     INGOT_ASSIGN_OR_RETURN(auto made, Recipe::Make(recipe));
     const bool is_of_image =
-        recipe.verifier.kind == "command" && !recipe.image.empty();  // its programs are the image's
+        recipe.verifier.kind == "command" && !recipe.image.empty();  // its programs are in the image
     if (!is_of_image) {
       INGOT_RETURN_IF_ERROR(base::Annotate(made->verifier->TryProgram(*substrate, CurrentFolder()),
                                            absl::StrCat("agents.recipes '", recipe.name, "'")));
@@ -177,7 +177,7 @@ bool Runner::AwaitTurn(Opening& opening) {
       if (!opening.choice.has_value()) opening = {mix_.Choose(), base::RandomHex(16)};
       return true;
     }
-    // One waiting slot watches the clock; a change wakes the others.
+    // One waiting slot watches the clock. A change wakes the others.
     if (!has_room || gate_is_watched_ || now >= gate_.next()) {
       changed_.Wait(mu_);
     } else {
@@ -193,7 +193,7 @@ v1::EpisodeOpenRequest Runner::RequestOf(const Opening& opening) const {
   v1::EpisodeOpenRequest request;
   request.set_idempotency_key(opening.idempotency_key);
   request.set_metadata_json(metadata_);
-  // A verified agent must not be able to post its own reward.
+  // If there is a verifier, the agent must not be able to post its own reward.
   const auto decides = [this](int recipe) { return recipe < 0 || recipes_[recipe]->verifier->decides(); };
   request.set_scaffold(NameOf(opening.choice->other));
   request.set_separate_owner(decides(opening.choice->other));
@@ -203,7 +203,7 @@ v1::EpisodeOpenRequest Runner::RequestOf(const Opening& opening) const {
     named.set_scaffold(NameOf(recipe));
     named.set_separate_owner(decides(recipe));
   }
-  // With several recipes an episode of another one could get the snapshot.
+  // With several recipes, an episode with another recipe could get the snapshot.
   request.set_can_fork(recipes_.size() == 1 && recipes_[0]->options.resumes);
   return request;
 }

@@ -1,25 +1,27 @@
-// The Runner keeps agents running on tasks. It has `concurrency` slots; each opens an episode, runs its agent, posts
-// the reward, ends the episode, and starts over.
+// Runs agents on tasks in `concurrency` slots. Each slot opens an episode, runs its agent, posts the reward, ends the
+// episode, and starts over.
 //
 //   Open --429--> wait (OpenGate) --> Open ... --admitted--> RunEpisode --> Reward, End(FINISHED)
 //     |                                                          |--failed--> End(FAILED, "cause: detail")
-//     |                                                          |--stopped-> End(FENCED): no attempt that counts
+//     |                                                          |--stopped-> End(FENCED): the attempt does not count
 //     |                                                          '--at its fork-> End(FORKED), and the files are held
 //     '--the run is over (FAILED_PRECONDITION)--> the slot ends
 //
-// A failure inside an episode is that episode's failure; only Stop and the end of the run end a slot. A failure that is
-// not the agent's fault (no process, set-up, verifier, gateway) makes its slot wait before the next episode, longer
-// each time, so that a broken recipe does not use up the run's tasks. So does every failure before the first finished
-// episode. The runner marks such failures for the gateway (EPISODE_INFRASTRUCTURE_FAILED).
+// A failure inside an episode affects only that episode. A slot ends only on Stop or when the run is over. After a
+// failure that is not the agent's fault (process creation, setup, verifier, gateway), the slot waits before the next
+// episode, longer each time, so a broken recipe does not exhaust the run's tasks. Until an episode has finished, it
+// waits after every failure. The runner reports such failures to the gateway as EPISODE_INFRASTRUCTURE_FAILED.
 //
-// An agent's processes are gone before the end of its episode is reported. The episode's metadata says how strong the
-// wall around it was.
+// All of an agent's processes have ended before the end of its episode is reported. The episode's metadata records how
+// strongly the agent was isolated.
 //
-// Snapshots (snapshots.h). A leaf begins on the files that its trunk left; a slot opens it like any episode. Held
-// snapshots live in this process: a leaf that finds none fails with the cause "snapshot", and its trunk is tried again.
+// Snapshots (snapshots.h). A leaf starts with the files that its trunk left behind. A slot opens it like any other
+// episode. Held snapshots belong to this process. A leaf whose snapshot is missing fails with the cause "snapshot", and
+// its trunk is retried.
 //
-// Threads: a slot is one long task of the runner's executor, which has a thread per slot, and waits for its commands.
-// Deadlines and waits are counted on `clock`. Thread safe; one thread calls Start and the destructor.
+// Threads: each slot is one long task in the runner's executor, which has a thread per slot. The task blocks on the
+// slot's commands. Deadlines and waits use `clock`. Thread safe, but Start and the destructor must be called on one
+// thread.
 #pragma once
 
 #include <chrono>
@@ -52,26 +54,27 @@ namespace ingot::agents {
 
 class Runner {
  public:
-  // INVALID_ARGUMENT: RunnerOptions::Validate rejects the options, or there is no recipe. `episodes`, `clock`,
-  // `metrics` (null = none) and `door` (null = connections of sandboxes are relayed) outlive the runner.
+  // Returns INVALID_ARGUMENT if RunnerOptions::Validate fails or there is no recipe. `episodes`, `clock`, `metrics`
+  // (null = none), and `door` (null = sandbox connections are relayed) must outlive the runner.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options,
                                                       std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
                                                       const base::Clock& clock, base::Metrics* metrics = nullptr,
                                                       Door* door = nullptr);
-  // Stop(), then waits for the slots without a deadline.
+  // Calls Stop(), then waits for the slots without a deadline.
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Starts the slots. Call it once. RESOURCE_EXHAUSTED: the machine gives too few threads; no slot was started.
+  // Starts the slots. Must be called once. Returns RESOURCE_EXHAUSTED and starts no slots if the system does not
+  // provide enough threads.
   absl::Status Start();
 
-  // Kills the running agents and ends the slots. The episodes are reported as FENCED, cause "stopped": an attempt that
-  // does not count, so that the sample is tried again. DEADLINE_EXCEEDED: a slot is still in a call to the gateway
-  // after stop_timeout_s. May be called again.
+  // Kills the running agents and ends the slots. The episodes are reported as FENCED with the cause "stopped", so the
+  // attempts do not count and the samples are retried. Returns DEADLINE_EXCEEDED if a slot is still in a gateway call
+  // after stop_timeout_s. May be called repeatedly.
   absl::Status Stop();
 
-  // Blocks until all slots have ended (the run is over, or Stop); false after `timeout` of the clock.
+  // Blocks until all slots have ended because the run is over or Stop was called. Returns false after `timeout`.
   bool WaitDone(std::chrono::nanoseconds timeout);
 
   RunnerStats Stats() const;
@@ -81,68 +84,68 @@ class Runner {
          std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
          base::Metrics* metrics, Door* door);
   void Slot();
-  // The episode that a slot asks for. After an Open without an answer the gateway may have opened it: the slot asks
-  // again under the same key and gets the same episode.
+  // An episode that a slot requests. If an Open gets no answer, the gateway may still have opened the episode. The slot
+  // then repeats the request with the same key and gets the same episode.
   struct Opening {
-    std::optional<RecipeMix::Choice> choice;  // absent = none is asked for
+    std::optional<RecipeMix::Choice> choice;  // absent = nothing is requested
     std::string idempotency_key;
-    int recipe = RecipeMix::kNone;  // once it is open
+    int recipe = RecipeMix::kNone;  // set once the episode is open
   };
-  // Waits until the slot may open an episode and, unless `opening` has a choice, for a free recipe. False: the slot
-  // ends.
+  // Waits until the slot may open an episode and, if `opening` has no choice yet, until a recipe is free. Returns false
+  // if the slot should end.
   bool AwaitTurn(Opening& opening);
   v1::EpisodeOpenRequest RequestOf(const Opening& opening) const;
-  // Records the answer to an Open; true: there is an episode to run.
+  // Records the answer to an Open. Returns true if there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
-  // On an error the runner waits for a gateway that answers.
+  // Records whether the gateway answers. After an error, the runner counts as waiting for a gateway.
   void NoteGateway(const absl::Status& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // `recipe`: kNone = the mix has none for the task's domain.
+  // `recipe` is kNone if the mix has no recipe for the task's domain.
   EpisodeReport RunOne(int recipe, const v1::EpisodeOpenResponse& episode);
-  // RunOne for an episode that other threads may take snapshots of.
+  // Like RunOne, but lets other threads take snapshots of the episode.
   EpisodeReport RunLive(const Recipe& recipe, const v1::EpisodeOpenResponse& episode, EpisodeContext context);
   std::string NameOf(int recipe) const;
-  // Reports the end of the episode to the gateway, and counts it.
+  // Reports the end of the episode to the gateway and counts it.
   void Settle(int recipe, const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
-  // A failure that other episodes would share: the slot waits before the next one. Until one agent has finished, a
-  // crash may be such a failure too.
+  // Returns true for failures that may affect other episodes as well, so the slot should wait before the next one.
+  // Crashes are included until an agent has finished.
   bool MayBeOfSetup(const EpisodeReport& report) const;
-  // Waits until no slot lives; false: the deadline passed first.
+  // Waits until all slots have ended. Returns false if the deadline passed first.
   bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // True for the first keep_failed_max calls.
+  // Returns true for the first keep_failed_max calls.
   bool MayKeepFolder();
 
   // Constant after construction.
   const RunnerOptions options_;
   const std::unique_ptr<sandbox::Substrate> substrate_;
-  const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may hold sandboxes of the substrate
+  const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may own sandboxes from substrate_
   Episodes& episodes_;
   const base::Clock& clock_;
-  const std::unique_ptr<Door> own_door_;  // null: uses another one
+  const std::unique_ptr<Door> own_door_;  // null = uses an external door
   Door* const door_;
-  std::unique_ptr<McpBridge> bridge_;  // null: no recipe has an MCP server elsewhere, or sandboxes share the network
+  std::unique_ptr<McpBridge> bridge_;  // null = no recipe has a remote MCP server, or sandboxes share the network
   const std::unique_ptr<sandbox::ImageStore> images_;
   const std::string cwd_;
-  const std::string metadata_;  // of every episode: {"sandbox": what the substrate's probe found}
+  const std::string metadata_;  // metadata for every episode: {"sandbox": the substrate's probe result}
 
-  // Own synchronisation.
+  // Have their own locks.
   sandbox::Cancellation cancel_;
   GatewayRetry retry_;
   Snapshots snapshots_;
   EndReporter reporter_;
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;                              // the gate, a free recipe, the end of a slot, Stop
-  bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot waits for gate_.next()
+  base::CondVar changed_;  // signaled when the gate changes, a recipe becomes free, a slot ends, or Stop is called
+  bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot is waiting for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<base::Wait> no_gateway_
-      ABSL_GUARDED_BY(mu_);  // from the first opening without an answer to the next answer
+      ABSL_GUARDED_BY(mu_);  // set from the first opening without an answer until the next answer
   RecipeMix mix_ ABSL_GUARDED_BY(mu_);
   int live_slots_ ABSL_GUARDED_BY(mu_) = 0;
   int kept_folders_ ABSL_GUARDED_BY(mu_) = 0;
   absl::StatusCode last_open_error_ ABSL_GUARDED_BY(mu_) = absl::StatusCode::kOk;
   RunnerTally tally_ ABSL_GUARDED_BY(mu_);
 
-  base::Executor slots_;  // a thread per slot; last: the slots end before the rest goes
+  base::Executor slots_;  // one thread per slot; declared last, so the slots end before other members are destroyed
 };
 
 }  // namespace ingot::agents

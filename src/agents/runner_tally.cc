@@ -87,7 +87,7 @@ void RunnerTally::CountReward(const std::string& scaffold, double reward) {
 void RunnerTally::CountFailure(const std::string& scaffold, const EpisodeReport& report) {
   ++stats_.failed;
   const int64_t count = ++stats_.failures[report.cause];
-  // The log names the first ten of a cause, then every hundredth: a broken recipe must be seen but not fill the disk.
+  // Logs the first ten failures per cause and then every hundredth, so a broken recipe does not fill the disk.
   if (report.cause != kStopped && (count <= 10 || count % 100 == 0)) {
     INGOT_LOG(warn, "an episode of '{}' failed ({}, {} so far): {}", scaffold, report.cause, count, report.detail);
   }

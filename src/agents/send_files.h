@@ -1,4 +1,4 @@
-// Sends the files of a snapshot to the reader that asked the gateway for them, as parts of a tar archive, in order.
+// Sends a snapshot's files to the reader that requested them from the gateway, as parts of a tar archive.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace ingot::agents {
 
-// `send` blocks until the part was taken; its error ends the sending and is the result. An archive that cannot be
-// completed ends with a part that has the error, which is also the result. `files` null = the snapshot is not held:
-// NOT_FOUND, in a last part (`done`), so that the reader does not ask again.
+// `send` blocks until the part is accepted. If it fails, SendFiles stops and returns its error. If the archive cannot
+// be completed, the last part contains the error, which is also returned. Null `files` means that the snapshot is not
+// held. In that case, the error is NOT_FOUND, and the last part has `done` set so that the reader does not retry.
 absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotResponse& ask,
                        const std::function<absl::Status(const v1::SnapshotFilesPart&)>& send);
 

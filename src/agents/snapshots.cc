@@ -10,7 +10,7 @@
 namespace ingot::agents {
 namespace {
 
-// The longest that one request for asks waits: the stop of the runner waits for it.
+// How long a poll for asks may wait. Stopping the runner waits for it.
 constexpr int64_t kAskWaitMs = 250;
 constexpr int kFileSenders = 4;
 
@@ -72,7 +72,7 @@ void Snapshots::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
   if (ask.ends()) {
     base::MutexLock lock(mu_);
     const auto live = live_.find(ask.episode_id());
-    // Otherwise the episode ends anyway, and the gateway hears of that.
+    // Otherwise, the episode is ending anyway, and its end is reported to the gateway.
     if (live != live_.end()) live->second.episode->Fork(ask.snapshot_id());
     return;
   }
@@ -88,7 +88,7 @@ void Snapshots::TakeSnapshot(const v1::NextSnapshotResponse& ask) {
 }
 
 absl::Status Snapshots::HoldOne(const v1::NextSnapshotResponse& ask) {
-  if (held_.Find(ask.snapshot_id()) != nullptr) return absl::OkStatus();  // asked for once more
+  if (held_.Find(ask.snapshot_id()) != nullptr) return absl::OkStatus();  // requested again
   Live live;
   {
     base::MutexLock lock(mu_);
@@ -103,7 +103,7 @@ absl::Status Snapshots::HoldOne(const v1::NextSnapshotResponse& ask) {
 void Snapshots::PostFilesOf(const v1::NextSnapshotResponse& ask) {
   {
     base::MutexLock lock(mu_);
-    if (sending_.contains(ask.transfer_id())) return;  // asked for once more
+    if (sending_.contains(ask.transfer_id())) return;  // requested again
     if (sending_.size() < kFileSenders) {
       sending_.insert(ask.transfer_id());
       senders_.Post([this, ask] {
@@ -117,7 +117,7 @@ void Snapshots::PostFilesOf(const v1::NextSnapshotResponse& ask) {
   v1::SnapshotFilesPart busy;
   busy.set_transfer_id(ask.transfer_id());
   busy.set_error(absl::StrCat("the runner sends files to ", kFileSenders, " readers: try again later"));
-  const absl::Status ignored = episodes_.SendSnapshotFiles(busy);  // an ask that stands is given again
+  const absl::Status ignored = episodes_.SendSnapshotFiles(busy);  // if the ask is still pending, it is resent
 }
 
 void Snapshots::SendFilesOf(const v1::NextSnapshotResponse& ask) {
@@ -126,7 +126,7 @@ void Snapshots::SendFilesOf(const v1::NextSnapshotResponse& ask) {
     if (retry_.stopped()) return absl::CancelledError("the runner was stopped");
     return retry_.Persist("a reader of a snapshot's files", [&] { return episodes_.SendSnapshotFiles(part); });
   });
-  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND: the reader went away, or got the error
+  if (!sent.ok() && !absl::IsNotFound(sent)) {  // NOT_FOUND = the reader disconnected or got the error
     INGOT_LOG(warn, "the files of snapshot {} were not sent: {}", ask.snapshot_id(), sent.ToString());
   }
 }

@@ -1,6 +1,6 @@
-// The snapshots of a runner. A thread asks the gateway which snapshots to take, takes them from the sandboxes of
-// running episodes, and ends the agents of trunks at their forks. Other threads send held snapshots' files to readers.
-// Thread safe.
+// Manages a runner's snapshots. One thread polls the gateway for snapshot requests, takes the snapshots from running
+// episodes' sandboxes, and ends the agents of trunks at their forks. Other threads send files from held snapshots to
+// readers. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ namespace ingot::agents {
 
 class Snapshots {
  public:
-  // All arguments outlive it.
+  // All arguments must outlive this object.
   Snapshots(const RunnerOptions& options, Episodes& episodes, GatewayRetry& retry, const base::Clock& clock);
-  ~Snapshots();  // REQUIRES: the GatewayRetry is stopped
+  ~Snapshots();  // REQUIRES: `retry` was stopped
 
-  // Starts to ask the gateway. To be called once.
+  // Starts polling the gateway. Must be called once.
   void Start();
-  // Ends the agents of running and later episodes.
+  // Ends the agents of current and later episodes.
   void StopEpisodes();
 
-  // The episode runs from here on, until Leave: snapshots of it may be taken.
+  // Called when the episode starts. Snapshots of it can be taken until Leave.
   std::shared_ptr<LiveEpisode> Enter(const v1::EpisodeOpenResponse& episode);
   void Leave(const v1::EpisodeOpenResponse& episode);
 
@@ -48,11 +48,11 @@ class Snapshots {
 
   void TakeAll();
   void TakeSnapshot(const v1::NextSnapshotResponse& ask);
-  // The error to report to the gateway.
+  // Returns the error to report to the gateway.
   absl::Status HoldOne(const v1::NextSnapshotResponse& ask);
-  // Runs SendFilesOf on another thread, or tells the reader at once that none is free.
+  // Runs SendFilesOf on another thread, or immediately reports to the reader that no thread is free.
   void PostFilesOf(const v1::NextSnapshotResponse& ask);
-  // For a reader of a snapshot that is held.
+  // Sends a held snapshot's files to a reader.
   void SendFilesOf(const v1::NextSnapshotResponse& ask);
 
   const RunnerOptions& options_;
@@ -66,8 +66,8 @@ class Snapshots {
   std::map<std::string, Live> live_ ABSL_GUARDED_BY(mu_);  // running episodes by id
   std::set<std::string> sending_ ABSL_GUARDED_BY(mu_);     // ids of transfers
 
-  base::Executor senders_;  // of files
-  base::Executor taker_;    // one thread; last: it ends before the rest goes
+  base::Executor senders_;  // threads that send files
+  base::Executor taker_;    // one thread; declared last, so it ends before other members are destroyed
 };
 
 }  // namespace ingot::agents

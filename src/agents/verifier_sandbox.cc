@@ -16,13 +16,13 @@ std::chrono::nanoseconds Seconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
-// 0 = no limit.
+// Returns the smaller of the two limits; 0 = no limit.
 template <typename Number>
 Number Smaller(Number wish, Number usual) {
   return wish > 0 && usual > 0 ? std::min(wish, usual) : wish;
 }
 
-// True: cancelled.
+// Waits for `seconds`. Returns true if cancelled.
 bool Pause(double seconds, const sandbox::Cancellation* cancel) {
   pollfd end{cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0};
   return poll(&end, 1, static_cast<int>(std::min(seconds, 1e6) * 1000)) == 1;

@@ -24,8 +24,8 @@
 namespace ingot::agents {
 namespace {
 
-constexpr size_t kMostWaiting = 256 * 1024;       // bytes of a stream that the sandbox has not read
-constexpr size_t kMostAnswer = size_t{64} << 20;  // bytes of an answer that is not a stream
+constexpr size_t kMostWaiting = 256 * 1024;       // limit on unread stream bytes per request
+constexpr size_t kMostAnswer = size_t{64} << 20;  // limit in bytes on a response that is not a stream
 constexpr std::chrono::milliseconds kConnect{10'000};
 constexpr std::array kPassedOn = {"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID"};
 
@@ -35,7 +35,7 @@ http::Reply Problem(int status, const std::string& why) {
   return {.status = status, .content_type = "application/json", .fields = {}, .body = base::PrintJson(body)};
 }
 
-// A sandbox's way to one server.
+// A sandbox's connection to one server.
 struct Target {
   std::string url;
   std::map<std::string, std::string> headers;
@@ -43,7 +43,7 @@ struct Target {
   std::atomic<int> requests{0};
 };
 
-// One request that is forwarded to the server on its own thread. The thread and the connection share it.
+// A request forwarded to the server on its own thread. The thread and the connection share it.
 class RepeatedExchange final : public http::Exchange, public std::enable_shared_from_this<RepeatedExchange> {
  public:
   RepeatedExchange(std::shared_ptr<Target> target, http::ClientRequest request,
@@ -105,7 +105,7 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
       ended_ = true;
       cut_ = !sent.ok();
       if (!is_stream_ && !reply_.has_value()) {
-        // The sandbox sees it, and must not see the URL, which may hold a key.
+        // The sandbox sees the reply, so it must not contain the URL, which may contain a key.
         reply_ = sent.ok() ? Whole() : Problem(502, absl::StrCat("the MCP server cannot be reached: ", sent.message()));
       }
     }
@@ -154,7 +154,7 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
   const std::function<bool(std::function<void()>)> post_;
   std::function<void()> wake_;
   base::Mutex mu_;
-  base::CondVar read_;  // the connection took bytes, or was closed
+  base::CondVar read_;  // signaled when the connection takes bytes or is closed
   http::Answer head_ ABSL_GUARDED_BY(mu_);
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
   std::optional<http::StreamHead> stream_ ABSL_GUARDED_BY(mu_);
@@ -235,7 +235,7 @@ class McpBridge::Impl final : public http::Handler {
   }
 
  private:
-  // Runs the work on a thread. False: too many of this target run.
+  // Runs the work on a thread. Returns false if too many requests to this target are running.
   bool Post(const std::shared_ptr<Target>& target, std::function<void()> work) {
     if (target->requests.fetch_add(1) >= kMostRequests) {
       target->requests.fetch_sub(1);

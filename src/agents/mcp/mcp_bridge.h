@@ -1,11 +1,12 @@
-// An McpBridge lets sandboxes with their own network reach remote MCP servers. It listens inside the sandbox, as the
-// gateway does, and forwards each request to the server, over TLS if the address is https.
+// Lets sandboxes with their own network reach remote MCP servers. Like the gateway, the bridge listens inside the
+// sandbox. It forwards each request to the server, over TLS if the URL is https.
 //
 //   agent ── http://127.0.0.1:PORT/TOKEN ──▶ bridge (Ingot) ── url, with the recipe's headers ──▶ MCP server
 //
-// It passes only the headers of MCP's streamable HTTP transport, and adds the recipe's headers, whose secrets never
-// enter the sandbox. A sandbox reaches only the one address, whatever path it asks for. Server-sent events pass as they
-// arrive. Each waiting request takes a thread, at most kMostRequests per sandbox and server. Thread safe.
+// It forwards only the headers defined by MCP's streamable HTTP transport and adds the recipe's headers, so their
+// secrets never enter the sandbox. A sandbox reaches only this one URL, regardless of the path it requests. Server-sent
+// events are forwarded as they arrive. Each request in flight uses a thread, up to kMostRequests per sandbox and
+// server. Thread safe.
 #pragma once
 
 #include <map>
@@ -21,15 +22,15 @@ class McpBridge {
  public:
   static constexpr int kMostRequests = 32;
 
-  // UNAVAILABLE: it cannot listen.
+  // Returns UNAVAILABLE if it cannot listen.
   static absl::StatusOr<std::unique_ptr<McpBridge>> Make();
   ~McpBridge();  // ends requests in flight
   McpBridge(const McpBridge&) = delete;
   McpBridge& operator=(const McpBridge&) = delete;
 
   struct Way {
-    std::string url;             // inside the sandbox
-    std::shared_ptr<void> open;  // destroying it closes the way and ends its requests
+    std::string url;             // URL inside the sandbox
+    std::shared_ptr<void> open;  // destroying it closes the connection and ends its requests
   };
   absl::StatusOr<Way> Open(sandbox::Sandbox& sandbox, const std::string& url,
                            const std::map<std::string, std::string>& headers);

@@ -11,10 +11,10 @@
 namespace ingot::agents {
 namespace {
 
-constexpr size_t kMostGreeting = 1 << 20;  // bytes of an answer to `initialize`
+constexpr size_t kMostGreeting = 1 << 20;  // limit in bytes on the answer to `initialize`
 constexpr size_t kShownBody = 200;
 
-// The messages of an answer: its body, or the data of its server-sent events.
+// Finds the answer in a response. The answer is either the body or the data in server-sent events.
 absl::Status FindAnswer(const http::Answer& head, const std::string& body) {
   const auto type = head.headers.find("content-type");
   if (type == head.headers.end() || !type->second.starts_with("text/event-stream")) return CheckMcpMessage(body);
@@ -65,7 +65,7 @@ absl::Status GreetMcpServer(http::ClientRequest request) {
     request.headers["Mcp-Session-Id"] = session->second;
     request.on_head = nullptr;
     request.on_bytes = [](std::string_view) { return true; };
-    (void)http::Client().Send(request);  // a server may reject it
+    (void)http::Client().Send(request);  // the server may reject it
   }
   return answer;
 }

@@ -1,5 +1,5 @@
-// Checks whether a server answers: greetings for MCP's streamable HTTP transport, and for services. Other errors are
-// those of http::Client::Send. A URL may hold a key: errors show only its host.
+// Checks that services and MCP servers with the streamable HTTP transport answer. Errors not listed here come from
+// http::Client::Send. A URL may contain a key, so errors show only its host.
 #pragma once
 
 #include "base/status.h"
@@ -7,11 +7,11 @@
 
 namespace ingot::agents {
 
-// OK: the server at `url` answers a GET. UNAVAILABLE: no answer, or a status of 500 or above; it may answer later.
+// Returns OK if the server at `url` answers a GET, or UNAVAILABLE if there is no answer or its status is >= 500.
 absl::Status GreetService(http::ClientRequest request);
 
-// Begins a session and ends it again. OK: the server at `url` answers `initialize`. UNAVAILABLE: no server listens
-// there; it may later. INTERNAL: it answered something else, which the message shows.
+// Starts and ends a session. Returns OK if the server at `url` answers `initialize`, UNAVAILABLE if no server listens
+// there yet, and INTERNAL with the answer if it answered something else.
 absl::Status GreetMcpServer(http::ClientRequest request);
 
 }  // namespace ingot::agents

@@ -17,18 +17,18 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The minimum that every server supports, over stdin and stdout and over streamable HTTP.
+// The oldest protocol versions over stdin and stdout and over streamable HTTP. Every server supports them.
 constexpr std::string_view kProtocol = "2024-11-05";
 constexpr std::string_view kHttpProtocol = "2025-03-26";
 
-// Names are keys in JSON and TOML, and parts of tools' names.
+// Names are used as JSON and TOML keys and in tool names.
 bool IsWord(const std::string& name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
   });
 }
 
-// A TOML string is written as a JSON string.
+// Writes a TOML string as a JSON string.
 std::string Toml(const std::string& text) {
   std::string quoted;
   base::AppendJsonString(text, quoted);
@@ -76,7 +76,8 @@ bool HasUser(std::string_view url) {
   return url.substr(0, url.find_first_of("/?#")).find('@') != std::string_view::npos;
 }
 
-// What is wrong with the address, for people. It does not show a user, whose password may follow.
+// Describes what is wrong with the URL, in human-readable form. Does not show a user name because a password may follow
+// it.
 std::string UrlFault(const StartedMcpServer& server) {
   if (server.url.empty()) return "";
   if (HasUser(server.url)) return "url names a user: put credentials into headers";
