@@ -1,4 +1,4 @@
-// The command line of Ingot: the dispatch of its commands (command_line/command.h).
+// Ingot's main function, which dispatches to the commands (command_line/command.h).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -18,7 +18,7 @@
 namespace ingot::app {
 namespace {
 
-// If the system denies a thread, the command ends with an error; libraries throw it from anywhere.
+// If the system does not allow another thread, the command ends with an error. Libraries may throw this error anywhere.
 int RunOrFail(const Command::Run& run) {
   try {
     return run();
@@ -28,8 +28,8 @@ int RunOrFail(const Command::Run& run) {
   }
 }
 
-// The exit code of a command whose answer is on stdout: an answer that was lost there, on a full disk say, is a
-// failure.
+// Returns the exit code for a command whose result is on stdout. If the result could not be written, for example
+// because the disk is full, the command has failed.
 int Answered(int code) {
   std::cout.flush();
   errno = 0;
@@ -39,7 +39,7 @@ int Answered(int code) {
   return code == 0 ? failed : code;
 }
 
-// Adds `commands` to the parser; the command that the command line names sets `code`.
+// Adds `commands` to the parser. The command that is run sets `code`.
 void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& code) {
   parser.require_subcommand(1);
   for (const Command& command : commands) {
@@ -64,8 +64,8 @@ int main(int argc, char** argv) {
   const std::vector<Command> commands = ingot::app::Commands();
   const auto computes = [&](const Command& command) { return command.computes && command.name == argv[1]; };
   if (argc > 1 && std::any_of(commands.begin(), commands.end(), computes)) ingot::app::BoundSpinning(argv);
-  ingot::base::InitLogging("ingot", "info", "");  // to stderr: stdout has only a command's answer
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line by line: a run redirected into a file can be watched
+  ingot::base::InitLogging("ingot", "info", "");  // to stderr, because stdout has only the command's result
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // line-buffered, so that a run redirected to a file can be watched
   CLI::App app("Ingot: asynchronous reinforcement learning for agents");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
   int code = 0;
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // --help, --version, unless an unknown word comes before them.
+    // --help and --version, unless an unknown word precedes them.
     if (error.get_exit_code() == 0 && app.remaining(true).empty()) return ingot::app::Answered(app.exit(error));
     std::cerr << ingot::app::DescribeError(app, error) << "\n";
     return 2;

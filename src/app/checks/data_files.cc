@@ -13,7 +13,7 @@
 namespace ingot::app {
 namespace {
 
-// Reads the file that `key` names; an empty path names none, and the result is empty.
+// Reads the file that `key` names. Returns an empty result for an empty path.
 template <typename Load>
 auto Read(const char* key, const std::string& path, Load load) -> decltype(load(path)) {
   if (path.empty()) return typename decltype(load(path))::value_type();
@@ -26,7 +26,7 @@ auto Read(const char* key, const std::string& path, Load load) -> decltype(load(
                                           ", where ingot was started"));
 }
 
-// Whether one evaluation may have that many held-out tasks.
+// Checks whether one evaluation may have this many held-out tasks.
 absl::Status CheckEpisodes(const RunConfig& config, int64_t tasks) {
   const int64_t episodes = tasks * config.eval.avg_n, most = config.scheduler.max_eval_episodes;
   if (episodes <= most) return absl::OkStatus();
@@ -35,7 +35,7 @@ absl::Status CheckEpisodes(const RunConfig& config, int64_t tasks) {
                                                  " episodes, above scheduler.max_eval_episodes=", most));
 }
 
-// The file that is missing, otherwise the first; empty = there is none.
+// Returns the first missing file, or else the first file; empty = there are no files.
 std::string Missing(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     if (std::error_code error; !std::filesystem::exists(file, error)) return file;
@@ -53,7 +53,7 @@ std::string PathsOf(const EvalOptions& eval) {
 
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config) {
   RunData data;
-  // `key` names the files; no file means no tasks.
+  // `key` names the files. If there are none, there are no tasks.
   const auto read = [](const char* key, const std::vector<std::string>& files) {
     return Read(key, Missing(files), [&files](const std::string&) { return dataset::ReadTasks(files); });
   };

@@ -1,5 +1,5 @@
-// Reads all data files of a configuration at the run's start, so that a missing or wrong file of a later stage is
-// found before an earlier stage trains for hours.
+// Reads all data files in a configuration before the run starts, so a bad file for a late stage fails the run at once
+// instead of after hours of training.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ struct RunData {
   int64_t pairs = 0;               // data.dpo
 };
 
-// The files of all sets of held-out tasks, for messages.
+// Returns the paths of all held-out task files, for error messages.
 std::string PathsOf(const EvalOptions& eval);
 
-// Reads every file whole. The error names key, file and line; for a missing file with a relative path also the folder
-// that the path is relative to. INVALID_ARGUMENT also for more held-out tasks than one evaluation may have. Call it
-// before the run's folder is made: a run that cannot start must not use up its name.
+// Reads every file completely. Errors name the key, the file, and the line. If a relative path does not exist, the
+// error also names the directory that it is relative to. Returns INVALID_ARGUMENT if there are more held-out tasks than
+// one evaluation may have. Call this before creating the run's folder, because a run that cannot start should not
+// occupy its name.
 absl::StatusOr<RunData> ReadDataFiles(const RunConfig& config);
 
 }  // namespace ingot::app

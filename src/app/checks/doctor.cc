@@ -27,7 +27,7 @@ constexpr int kFsyncs = 20;
 
 std::string Gigabytes(int64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
-// The nearest folder above `path` that exists.
+// Returns the nearest existing ancestor of `path`.
 fs::path Existing(fs::path path) {
   std::error_code error;
   path = fs::absolute(path, error);

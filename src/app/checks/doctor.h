@@ -1,4 +1,4 @@
-// `ingot doctor`: what this machine can do, and how to fix what it cannot.
+// `ingot doctor`: reports what this machine can do and how to fix what it cannot.
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@ enum class Health { kGood, kLimited, kBroken };
 
 struct Finding {
   Health health = Health::kGood;
-  std::string subject;  // one word or two
+  std::string subject;  // one or two words
   std::string text;
-  std::string remedy = {};  // how to fix a finding that is not good; empty = there is no fix
+  std::string remedy = {};  // how to fix a finding that is not good; empty = no known fix
 };
 
-// Checks instruction set, memory, open files, the disk of the runs' folder, the agents' sandbox, the ports of `config`,
-// the GPU and the programs that parts of Ingot use. Leaves no process and no file.
+// Checks the instruction set, memory, the open file limit, the disk that holds the runs, the agents' sandbox, the ports
+// in `config`, the GPU, and the external programs that Ingot uses. Leaves no processes or files behind.
 std::vector<Finding> Examine(const RunConfig& config);
 
-// The ports that the configuration names: free, in use, or named twice.
+// Checks whether each configured port is free, in use, or configured twice.
 Finding ExaminePorts(const RunConfig& config);
 
-// One line per finding, and one for its remedy.
+// Returns one line per finding and one line per remedy.
 std::string FormatFindings(const std::vector<Finding>& findings);
 
-// The verdict on an instruction set, by its name in kernels::InstructionSet. Pure, like the next functions.
+// Judges an instruction set by its name in kernels::InstructionSet. Pure, like the functions below.
 Finding JudgeInstructionSet(const std::string& name);
 Finding JudgeMemory(int64_t available_bytes);
 Finding JudgeOpenFiles(uint64_t soft, uint64_t hard);

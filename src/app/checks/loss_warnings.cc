@@ -13,7 +13,7 @@ namespace {
 
 using Found = std::optional<std::string>;  // nullopt = no warning
 
-// A clip bound of the preset, or else its default.
+// Returns a clip bound from the preset, or else its default.
 double BoundOf(const std::string& preset, const std::string& field, double by_default) {
   const auto settings = trainer::Preset(preset);
   if (!settings.ok()) return by_default;
@@ -23,8 +23,8 @@ double BoundOf(const std::string& preset, const std::string& field, double by_de
   return by_default;
 }
 
-// With the cap every ratio is 1 where it is differentiated (trainer/objectives/objective.h). Bounds of a preset or of
-// the defaults are not the run's choice, so they do not raise a warning.
+// With the cap, every ratio is 1 where it is differentiated (trainer/objectives/objective.h). Bounds from presets or
+// defaults cause no warning, because the user did not choose them.
 Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.importance_cap == 0) return std::nullopt;
@@ -41,7 +41,7 @@ Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
       low ? "eps_clip_low" : "eps_clip_high", low ? o.eps_clip_low : o.eps_clip_high, o.importance_cap);
 }
 
-// Truncation changes the draws but not the recorded log-probs (rollout/sampling.h).
+// Truncation changes the sampled tokens but not the recorded log-probs (rollout/sampling.h).
 Found TruncatedSampling(const RunConfig& config, const DataFacts&) {
   const gateway::SamplingPin& pin = config.gateway.train_sampling;
   std::string set;
@@ -55,7 +55,7 @@ Found TruncatedSampling(const RunConfig& config, const DataFacts&) {
       set);
 }
 
-// The constant of the preset suits short answers.
+// The preset's constant is meant for short answers.
 Found ConstantOfShortAnswers(const RunConfig& config, const DataFacts& data) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.preset != "dr_grpo" || o.loss_aggregation != "constant") return std::nullopt;
@@ -68,7 +68,7 @@ Found ConstantOfShortAnswers(const RunConfig& config, const DataFacts& data) {
       o.loss_constant_tokens, data.context);
 }
 
-// 1e-4, the default, suits adapters and small models.
+// The default of 1e-4 is meant for adapters and small models.
 Found FastForALargeModel(const RunConfig& config, const DataFacts& data) {
   constexpr int64_t kLarge = 200'000'000;
   const double rate = config.trainer.optimizer.learning_rate;
@@ -79,7 +79,7 @@ Found FastForALargeModel(const RunConfig& config, const DataFacts& data) {
       rate, data.parameters / 1'000'000);
 }
 
-// k1 to the reference has the gradient of the log-prob itself (trainer/objectives/step_loss.h).
+// The gradient of the k1 penalty is the gradient of the log-prob itself (trainer/objectives/step_loss.h).
 Found PenaltyWithoutPull(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.kl_kind != "k1" || o.reference_kl_coefficient == 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// Warnings about the loss and the policy gradient: valid trainer settings whose effect is probably not intended
-// (run_warnings.h has the rules). Pure.
+// Warns about trainer settings for the loss and the policy gradient that are valid but probably unintended. The rules
+// for warnings are in run_warnings.h. Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ingot::app {
 
-// Known before the run's first step. Empty for a run without training tasks.
+// Returns the warnings that are known before the run's first step. Returns none for a run without training tasks.
 std::vector<std::string> LossWarnings(const RunConfig& config, const DataFacts& data);
 
 }  // namespace ingot::app

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// INVALID_ARGUMENT: run.root is no folder that this process can make folders in.
+// Returns INVALID_ARGUMENT if this process cannot create folders in run.root.
 absl::Status CheckRoot(const std::string& root) {
   fs::path folder = fs::absolute(root).lexically_normal();
   std::error_code error;
@@ -37,7 +37,7 @@ absl::Status CheckRoot(const std::string& root) {
   return absl::OkStatus();
 }
 
-// Whether roles may listen at cluster.host, by the keys alone.
+// Checks whether roles may listen at cluster.host, using only the configuration keys.
 absl::Status CheckClusterHost(const ClusterOptions& cluster) {
   RpcAccess access;
   access.allow_plaintext = cluster.allow_plaintext;

@@ -1,5 +1,5 @@
-// Whether this machine can start the run of a configuration: one check for `ingot config check` and for the commands that
-// start the run, so that a configuration which passes also starts. It starts nothing and leaves nothing behind.
+// Checks whether this machine can start a run. `ingot config check` and the commands that start a run share this check,
+// so a configuration that passes also starts. Starts nothing and leaves nothing behind.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace ingot::app {
 
-// Errors name the key at fault: threads, the device, the run's folder, the addresses and files that the roles need.
-// Returns what was not checked because another node of the run uses it.
+// Checks the thread limit, the device, the run's folder, and the addresses and files that the roles need. Errors name
+// the key at fault. Returns the items that were skipped because another node in the run uses them.
 absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config);
 
 }  // namespace ingot::app

@@ -54,7 +54,7 @@ absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& sh
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   if (device.torch_name != "cpu") return absl::OkStatus();
   const MachineNeed need = NeedOfRoles(config, shape, roles);
-  // The processes of a launcher that was killed just now may hold their memory for a moment.
+  // If a launcher was just killed, its processes may still hold memory for a moment.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   absl::Status held;
   do {

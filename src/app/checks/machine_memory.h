@@ -1,5 +1,5 @@
-// Whether one machine has enough memory for all its processes. Each process checks its own memory when it starts, but
-// two that fit separately may not fit together.
+// Checks whether a machine has enough memory for all its processes together. Each process also checks its own memory
+// when it starts, but two processes that fit separately may not fit together.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,26 @@
 
 namespace ingot::app {
 
-// What the trainer's ranks and the engines among some roles need, in bytes. The other roles are small.
+// The memory, in bytes, that a set of roles needs for its engines and trainer ranks. Other roles are small and are not
+// counted.
 struct MachineNeed {
   int engines = 0, ranks = 0;
-  int64_t cache = 0;     // of one engine's keys and values
-  int64_t versions = 0;  // of one engine's weights: the version it serves and the version it decodes
-  int64_t trainer = 0;   // of all ranks
+  int64_t cache = 0;     // one engine's KV cache
+  int64_t versions = 0;  // one engine's weights: the version it serves and the version it is decoding
+  int64_t trainer = 0;   // all ranks together
 
   int64_t total() const { return engines * (cache + versions) + trainer; }
 };
 
 MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles);
 
-// RESOURCE_EXHAUSTED, with the numbers and a fix: `need` is more than the `available` bytes of `machine`, such as
-// "this machine".
+// Returns RESOURCE_EXHAUSTED, with the numbers and a fix, if `need` exceeds the `available` bytes. `machine` is the
+// machine's name in the error, such as "this machine".
 absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
                                const std::string& machine);
 
-// The same for roles of this machine that compute on its CPU. Devices report by themselves what does not fit. Memory
-// that is freed within five seconds counts. A limit of this process's address space does not: each role has its own.
+// Checks the roles that compute on this machine's CPU. Roles on a GPU check their own memory. Waits up to five seconds
+// for memory to be freed. Ignores this process's address space limit, because each role has its own.
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine);
 

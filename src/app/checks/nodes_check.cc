@@ -14,13 +14,14 @@ int NodesOf(const ClusterOptions& cluster) {
 
 namespace {
 
-// The host of HOST:PORT or [HOST]:PORT.
+// Returns the host in HOST:PORT or [HOST]:PORT.
 std::string HostOfEndpoint(const std::string& endpoint) {
   const std::string host = endpoint.substr(0, endpoint.rfind(':'));
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
 
-// INVALID_ARGUMENT: an address that each machine has for itself. Pods get their own cluster.host from their launcher.
+// Returns INVALID_ARGUMENT for an address that is local to each machine. The launcher gives pods their own
+// cluster.host.
 absl::Status CheckSharedAddresses(const ClusterOptions& cluster) {
   const int nodes = NodesOf(cluster);
   if (nodes < 2) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Whether the nodes of a run can start as its configuration says: one check for `ingot launch`, `ingot node` and
-// `ingot config check`. It starts nothing and sends no request.
+// Checks whether a run's nodes can start as configured. Shared by `ingot launch`, `ingot node`, and `ingot config
+// check`. Starts nothing and sends no requests.
 #pragma once
 
 #include <string>
@@ -10,21 +10,22 @@
 
 namespace ingot::app {
 
-// Number of nodes that cluster.groups names.
+// Returns the number of nodes in cluster.groups.
 int NodesOf(const ClusterOptions& cluster);
 
-// INVALID_ARGUMENT names the key at fault: groups that do not run every role once, a launcher without groups or without
-// the keys that it needs, several nodes without a shared token, and a loopback address that the nodes of a job would share.
+// INVALID_ARGUMENT names the key at fault: groups that do not run every role once, a launcher without groups or a
+// required key, several nodes without a shared token, or a loopback address in a job with several nodes.
 absl::Status CheckNodes(const RunConfig& config);
 
-// INVALID_ARGUMENT: the nodes of the run do not share a token. Only a launcher of one machine works without it.
+// Returns INVALID_ARGUMENT if the run's nodes do not share a token. Only a single-machine launcher works without one.
 absl::Status CheckSharedToken(const RunConfig& config);
 
-// INVALID_ARGUMENT: cluster.groups names several nodes, and `ingot launch` would start all roles on this machine.
+// Returns INVALID_ARGUMENT if cluster.groups names several nodes but `ingot launch` would start all roles on this
+// machine.
 absl::Status CheckLaunchedHere(const RunConfig& config);
 
-// What a start of the nodes does not reject, and a user may not expect: nodes that `ingot launch` does not start, that
-// can only be on one machine, or whose roles get a single CPU.
+// Returns notes about settings that are valid but may surprise the user: nodes that `ingot launch` does not start,
+// nodes that must share one machine, and nodes whose roles get a single CPU.
 std::vector<std::string> NotesOfNodes(const RunConfig& config);
 
 }  // namespace ingot::app

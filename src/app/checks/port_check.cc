@@ -20,9 +20,9 @@ absl::StatusOr<HeldPort> HoldPort(const std::string& key, const std::string& hos
   base::Fd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int error = fd.valid() ? 0 : errno;
   const int yes = 1;
-  if (error == 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // as the servers do
+  if (error == 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // same as servers
   if (error == 0 && bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0) error = errno;
-  // Both kinds of address have the port at the same offset.
+  // The port is at the same offset in both address types.
   if (error == 0 && getsockname(fd.get(), found->ai_addr, &found->ai_addrlen) != 0) error = errno;
   const int bound = ntohs(reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_port);
   freeaddrinfo(found);

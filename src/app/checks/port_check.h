@@ -1,4 +1,4 @@
-// Ports of this machine.
+// Checks and reserves TCP ports on this machine.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace ingot::app {
 
-// A port that a server listens on later. While `holder` is open, the system does not give this port to programs that
-// ask for any free port. The server must set SO_REUSEADDR, as all of Ingot's do: `holder` is bound but does not listen,
-// so the server can bind the port.
+// A port reserved for a server that will listen on it later. While `holder` is open, the system does not assign this
+// port to programs that request any free port. `holder` is bound but does not listen, so a server that sets
+// SO_REUSEADDR can still bind the port. All of Ingot's servers set it.
 struct HeldPort {
   int port = 0;
   base::Fd holder;
 };
 
-// Holds the port (0 = any free one) if this machine can listen on it at `host`. Errors begin with `key`.
-// INVALID_ARGUMENT: `host` is unknown. UNAVAILABLE: the port is in use or forbidden.
+// Reserves the port (0 = any free port) if this machine can listen on it at `host`. Errors begin with `key`. Returns
+// INVALID_ARGUMENT if `host` is unknown, and UNAVAILABLE if the port is in use or forbidden.
 absl::StatusOr<HeldPort> HoldPort(const std::string& key, const std::string& host, int port);
 
-// Whether this machine can listen there now; errors as for HoldPort.
+// Checks whether this machine can listen on the port now. Returns the same errors as HoldPort.
 absl::Status CheckPort(const std::string& key, const std::string& host, int port);
 
 }  // namespace ingot::app

@@ -14,17 +14,17 @@
 namespace ingot::app {
 namespace {
 
-// Whether the keys are for one process, as `ingot train` is.
+// Returns true if the keys describe a single process, like `ingot train`.
 bool IsForOneProcess(const ClusterOptions& cluster) {
   return cluster.trainer_ranks == 1 && cluster.launcher == LauncherKind::kLocal && cluster.groups.empty();
 }
 
-// Whether `ingot launch` starts every role on this machine.
+// Returns true if `ingot launch` starts every role on this machine.
 bool RunsAllHere(const ClusterOptions& cluster) {
   return cluster.launcher == LauncherKind::kLocal && NodesOf(cluster) < 2;
 }
 
-// What this machine must have. A launcher of jobs needs little of it, but reads its keys.
+// Checks what this machine needs. A launcher that submits jobs needs little, but its keys are checked.
 absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
   RunConfig here = config;
   if (train) here.cluster.groups.clear();
@@ -36,7 +36,8 @@ absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
   return RunsAllHere(config.cluster) ? CheckThreads(ThreadsOfLaunch(config)) : absl::OkStatus();
 }
 
-// Whether the memory of this machine holds the run's one process: before its weights and its cache, which may take all.
+// Returns OK if the single process of the run fits in this machine's memory. Runs before the weights and the cache are
+// allocated, because they may use all of it.
 absl::Status CheckOneProcessFits(const RunConfig& config, const ModelSetup& model) {
   INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   return config.tasks.empty() ? absl::OkStatus() : rollout::CheckCacheFits(model.shape, config.rollout, model.device);
@@ -59,7 +60,7 @@ absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, AskedBy asked_by) {
   }
   INGOT_RETURN_IF_ERROR(CheckNodes(config));
   if (!asked && config.cluster.launcher == LauncherKind::kLocal) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
-  // A launcher looks again once an earlier one of the run has ended.
+  // A launcher checks this again after an earlier launcher of the run has ended.
   if (asked && RunsAllHere(config.cluster)) {
     INGOT_RETURN_IF_ERROR(CheckHeldHere(config, check.model.shape, AllRoles(config), "this machine"));
   }

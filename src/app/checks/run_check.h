@@ -1,5 +1,5 @@
-// All that can be known before a run starts, in one check: `ingot config check`, `ingot train` and `ingot launch` call it,
-// so that a configuration which passes also starts. It starts nothing and sends no request. It may make agents.work_root.
+// Checks a run before it starts. `ingot config check`, `ingot train`, and `ingot launch` all call it, so a
+// configuration that passes also starts. It starts nothing and sends no request. It may create agents.work_root.
 #pragma once
 
 #include <string>
@@ -13,22 +13,22 @@
 
 namespace ingot::app {
 
-// What asks.
+// The command that requested the check.
 enum class AskedBy {
-  kConfigCheck,  // which command will start the run is not known: its keys decide
+  kConfigCheck,  // the run's keys decide which command will start it
   kTrain,        // every role in this process; cluster.groups does not matter
   kLaunch,
-  kDryRun,  // the plan may be for another machine: this one is not checked
+  kDryRun,  // this machine is not checked, because the plan may be for another one
 };
 
 struct RunCheck {
   ModelSetup model;
-  DeviceChoice device;  // of `ingot train`
+  DeviceChoice device;  // for `ingot train`
   StartCheck start;
-  std::vector<std::string> notes;  // what was not checked here, and what a user may not expect
+  std::vector<std::string> notes;  // skipped checks, and settings that may surprise the user
 };
 
-// Errors name the key at fault, and file, line or task.
+// Errors name the key at fault and, where there is one, the file, line, or task.
 absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, AskedBy asked_by);
 
 }  // namespace ingot::app

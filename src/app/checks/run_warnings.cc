@@ -15,8 +15,8 @@ using Found = std::optional<std::string>;  // nullopt = no warning
 
 // ---- At the start ---------------------------------------------------------------------------------------------------
 
-// Learning rates of AdamW outside these bounds are rarely intended: below, nothing moves; above, the model forgets
-// everything.
+// AdamW learning rates outside of these bounds are rarely intended. Below them, training changes nothing, and above
+// them, it destroys the model.
 struct Rate {
   const char* key;
   double value, low, high;
@@ -126,7 +126,7 @@ Found GoalBeyondTheRun(const RunConfig& config, const DataFacts&) {
       steps, config.trainer.total_steps);
 }
 
-// Whether two terms can apply to the same group.
+// Returns whether two terms can apply to the same group.
 bool Meet(const reward::TermOptions& a, const reward::TermOptions& b) {
   const auto in = [](const std::string& domain, const std::vector<std::string>& domains) {
     return domains.empty() || std::find(domains.begin(), domains.end(), domain) != domains.end();
@@ -175,7 +175,7 @@ Found SlowGroups(const RunConfig& config, const DataFacts&) {
       group, size, at_once, longest, config.scheduler.group_deadline_seconds);
 }
 
-// The shell and the libraries of such a verifier are files of the image, which its agent may have replaced.
+// Such a verifier's shell and libraries are in the image, where its agent may have replaced them.
 Found JudgeInTheAgentsImage(const RunConfig& config, const DataFacts&) {
   if (config.tasks.empty()) return std::nullopt;
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
@@ -196,7 +196,7 @@ constexpr Found (*kAtStart[])(const RunConfig&, const DataFacts&) = {
 
 // ---- At the end -----------------------------------------------------------------------------------------------------
 
-// A share that warns if it is large over the whole run.
+// A share that triggers a warning if its mean over the run is large.
 struct Share {
   std::string_view metric;  // docs/reference/metrics.md
   double most;              // a larger mean is a warning
@@ -224,7 +224,7 @@ constexpr Share kShares[] = {
 std::vector<std::string> ShareWarnings(const RunConfig& config, const RunTally& tally) {
   std::vector<std::string> warnings;
   for (const Share& share : kShares) {
-    if (share.metric == kEqualGroups && !config.rewards.token_terms().empty()) continue;  // their tokens teach
+    if (share.metric == kEqualGroups && !config.rewards.token_terms().empty()) continue;  // their tokens are trained on
     const auto found = tally.means.find(std::string(share.metric));
     if (found == tally.means.end() || !(found->second.value() > share.most)) continue;
     warnings.push_back(
@@ -270,7 +270,7 @@ Found Mismatch(const RunConfig& config, const RunTally& tally) {
 }
 
 struct Part {
-  double mean = 0, error = 0;  // of the mean
+  double mean = 0, error = 0;  // standard error of the mean
   int64_t steps = 0;
 };
 
@@ -285,20 +285,20 @@ Part PartOf(const std::vector<double>& values, size_t begin, size_t end) {
   return part;
 }
 
-// The rewards of the steps that have a reward.
+// Returns the rewards from the steps that have one.
 std::vector<double> Finite(const std::vector<double>& rewards) {
   std::vector<double> finite;
   std::copy_if(rewards.begin(), rewards.end(), std::back_inserter(finite), [](double r) { return std::isfinite(r); });
   return finite;
 }
 
-constexpr size_t kFewestSteps = 8;  // to judge the curve
+constexpr size_t kFewestSteps = 8;  // minimum needed to judge the curve
 
-// The first and the last quarter of a curve.
+// The first and last quarters of a curve.
 struct Trend {
   Part first, last;
 
-  // Whether the curve moves by more than its noise in the direction of `sign`.
+  // Returns true if the curve moves in the direction of `sign` by more than its noise.
   bool Moves(double sign) const {
     const double way = sign * (last.mean - first.mean);
     const double noise = std::sqrt(first.error * first.error + last.error * last.error);
@@ -306,7 +306,7 @@ struct Trend {
   }
 };
 
-// nullopt = too few steps.
+// Returns nullopt if there are too few steps.
 std::optional<Trend> TrendOf(const std::vector<double>& values) {
   const std::vector<double> finite = Finite(values);
   if (finite.size() < kFewestSteps) return std::nullopt;
@@ -323,7 +323,7 @@ Found FallingReward(const RunConfig&, const RunTally& tally) {
       tally.reward.name, trend->first.mean, trend->first.steps, trend->last.mean, trend->last.steps);
 }
 
-// The policy moves away from a teacher.
+// Warns if the policy moves away from a teacher.
 Found RisingKl(const RunConfig&, const RunTally& tally) {
   for (const Curve& curve : tally.curves) {
     const std::optional<Trend> trend = TrendOf(curve.values);
@@ -338,7 +338,7 @@ Found RisingKl(const RunConfig&, const RunTally& tally) {
 }
 
 Found ConstantReward(const RunConfig& config, const RunTally& tally) {
-  if (!config.rewards.gives_rewards()) return std::nullopt;  // the tokens teach, whatever the verifier says
+  if (!config.rewards.gives_rewards()) return std::nullopt;  // tokens are trained on regardless of the verifier
   const std::vector<double> rewards = Finite(tally.rewards);
   if (rewards.size() < kFewestSteps) return std::nullopt;
   const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());

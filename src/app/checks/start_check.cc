@@ -24,7 +24,7 @@
 namespace ingot::app {
 namespace {
 
-// The key of a task's content: its fields without the id, whatever their order and white space.
+// Returns a key for a task's content: its fields except the id, regardless of order and whitespace.
 std::string ContentOf(const v1::Task& task) {
   const auto parsed = base::ParseJson(task.payload_json());
   if (!parsed.ok() || !parsed->is_object()) return base::ContentKey(task.payload_json());
@@ -48,7 +48,7 @@ void CountShared(const RunData& data, DataFacts& facts) {
   }
 }
 
-// The shortest text that a recipe shows its agent, by bytes, in tokens; 0 = a task shows none.
+// Returns the token count of the prompt with the fewest bytes that a recipe shows its agent; 0 = some task shows none.
 int64_t ShownTokens(const RunConfig& config, const std::vector<v1::Task>& tasks, const text::Tokenizer& tokenizer) {
   std::string shortest;
   size_t bytes = std::numeric_limits<size_t>::max();
@@ -64,7 +64,7 @@ int64_t ShownTokens(const RunConfig& config, const std::vector<v1::Task>& tasks,
   return tasks.empty() ? 0 : static_cast<int64_t>(tokenizer.Encode(shortest, /*allow_special=*/false).size());
 }
 
-// INVALID_ARGUMENT: not even the shortest conversation fits.
+// Returns INVALID_ARGUMENT if even the shortest conversation does not fit.
 absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_t context) {
   text::Conversation conversation;
   conversation.messages.emplace_back();
@@ -72,7 +72,7 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
   conversation.messages[0].content = "1";
   conversation.template_variables = config.gateway.template_variables;
   const auto rendered = text.format->Render(conversation, /*add_generation_prompt=*/true);
-  if (!rendered.ok()) return absl::OkStatus();  // the template needs more than a user's message
+  if (!rendered.ok()) return absl::OkStatus();  // the template needs more than a user message
   const auto shortest = static_cast<int64_t>(rendered->ids.size());
   if (shortest < context) return absl::OkStatus();
   const char* key = config.rollout.context_length > 0 ? "rollout.context_length" : "model.context_length";
@@ -83,7 +83,8 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
                   context, key, shortest));
 }
 
-// The task fields that the term needs, with the keys that name them. Without them the term fails its group.
+// Returns the task fields that the term needs, with the keys that name them. Without these fields, the term fails its
+// group.
 std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOptions& term) {
   if (term.kind == "judge") {
     const auto& judge = term.Of<reward::JudgeOptions>();
@@ -97,8 +98,8 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const reward::TermOpti
   return {};
 }
 
-// INVALID_ARGUMENT: a term needs a field that some of its tasks lack, whose groups would fail one after the other, or
-// is limited to a domain without tasks.
+// Returns INVALID_ARGUMENT if a term is limited to a domain without tasks, or if it needs a field that some of its
+// tasks lack, because all of those tasks' groups would fail.
 absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Task>& tasks) {
   for (const reward::TermOptions& term : config.rewards.terms) {
     for (const std::string& domain : term.domains) {
@@ -129,7 +130,7 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT: the key of a judge or of a vendor cannot be read. Otherwise the run would fail halfway.
+// Returns INVALID_ARGUMENT if a judge's or vendor's key cannot be read, because the run would fail halfway.
 absl::Status CheckKeys(const RunConfig& config) {
   for (const reward::TermOptions& term : config.rewards.terms) {
     const std::string& file = term.Of<reward::JudgeOptions>().server.key_file;
@@ -145,7 +146,7 @@ absl::Status CheckKeys(const RunConfig& config) {
   return absl::OkStatus();
 }
 
-// A warning about the variables that do not change the prompt; empty = the chat format reads all.
+// Returns a warning about variables that do not affect the prompt; empty = the chat format uses all of them.
 std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& format) {
   std::vector<std::string> unread;
   for (const auto& variable : config.gateway.template_variables) {

@@ -1,5 +1,5 @@
-// The check of a run before it starts, by `ingot config check` and by the start itself: data files, recipes on their
-// tasks, the context. It finds faults before a warm start that would otherwise fail every episode after it.
+// Checks a run before it starts: the data files, the recipes with their tasks, and the context length. Used by `ingot
+// config check` and when a run starts. Finds faults that would otherwise fail every episode after a long warm start.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct StartCheck {
   int64_t conversations = 0;
   int64_t pairs = 0;
   int64_t recipes = 0;
-  std::vector<std::string> warnings;  // of run_warnings.h and agents/preflight.h
+  std::vector<std::string> warnings;  // from run_warnings.h and agents/preflight.h
 };
 
-// `text` and `model_context` are the model's. Errors name the key, and file, line or task at fault. Makes
+// `text` and `model_context` describe the model. Errors name the key and, where known, the file, line, or task. Creates
 // agents.work_root.
 absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& text, int64_t model_context);
 
-// Whether a pool outside the run's folder can be opened. Changes nothing.
+// If the pool is outside the run's folder, checks whether it can be opened. Changes nothing.
 absl::Status CheckRunPool(const RunConfig& config, bool resume);
 
-// One line: everything that passed the check.
+// Returns one line that lists everything the check passed.
 std::string DescribeCheck(const StartCheck& check);
 
 }  // namespace ingot::app

@@ -20,7 +20,7 @@ double MeanOf(std::vector<double>::const_iterator begin, std::vector<double>::co
   return begin == end ? std::nan("") : sum / static_cast<double>(end - begin);
 }
 
-// "  0.260 -> 0.650", from the first to the last value.
+// Returns "  0.260 -> 0.650" with the first and last values.
 std::string Ends(const std::vector<double>& values) {
   const auto is_judged = [](double value) { return std::isfinite(value); };
   const auto first = std::find_if(values.begin(), values.end(), is_judged);
@@ -28,7 +28,7 @@ std::string Ends(const std::vector<double>& values) {
   return first == values.end() ? "" : fmt::format("  {:.3f} -> {:.3f}", *first, *last);
 }
 
-// The same shape with 1 as its highest value.
+// Scales the values so that the highest is 1.
 std::vector<double> Scaled(std::vector<double> values) {
   double most = 0;
   for (const double value : values) most = std::isfinite(value) ? std::max(most, value) : most;

@@ -1,4 +1,5 @@
-// The summary of a run at its end: reward curve, staleness, idle shares, and whether the goal was met.
+// Formats the summary that is printed when a run ends: the reward curve, staleness, idle time, and whether the goal was
+// met.
 #pragma once
 
 #include <map>
@@ -14,18 +15,18 @@
 
 namespace ingot::app {
 
-// The mean of a metric over the steps that have it.
+// Averages a metric over the steps that reported it.
 struct MetricMean {
   double sum = 0;
   int64_t steps = 0;
   double value() const { return steps == 0 ? 0 : sum / static_cast<double>(steps); }
 };
 
-// What the terminal and the summary show of a run's learning. The first is the reward, or, of a run whose terms give no
-// reward, the verifier's outcome; then the reverse KL of each teacher.
+// Returns the learning figures that the terminal and the summary show. The first is the reward, or the verifier's
+// outcome if the terms give no reward. The reverse KL of each teacher follows.
 Figures FiguresOf(const reward::RewardOptions& rewards);
 
-// A figure by step.
+// The values of a figure, by step.
 struct Curve {
   Figure figure;
   std::vector<double> values;
@@ -34,15 +35,15 @@ struct Curve {
 // Sums over the run's steps.
 struct RunTally {
   Figure reward = kReward.front();       // the first of the run's figures
-  std::vector<double> rewards;           // its values, by step
+  std::vector<double> rewards;           // values of this figure, by step
   std::vector<Curve> curves;             // the other figures
   std::map<int64_t, int64_t> staleness;  // trained tokens by age in versions
   double trainer_idle_seconds = 0;
   double rollout_idle_seconds = 0;
-  double step_seconds = 0;  // wall time of the steps counted above
+  double step_seconds = 0;  // wall time of those steps
   int64_t episodes = 0;
   std::optional<double> mismatch_max;       // over the steps that measured it
-  std::map<std::string, MetricMean> means;  // by metric, of this process's steps
+  std::map<std::string, MetricMean> means;  // by metric name; only steps of this process
 };
 
 struct GoalVerdict {
@@ -52,20 +53,19 @@ struct GoalVerdict {
 
 // The goal is met if the mean of the first goal.first_steps rewards is below its bound and the mean of the last
 // goal.last_steps above, and if the newest evaluation's reward is above goal.eval_above. NaN, or no evaluation, never
-// meets a goal.
-// `name`: of the rewards.
+// meets a goal. `name` is the name of the rewards in the verdict.
 GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated,
                       const std::string& name = "reward");
 
-// `since`: the first step of this process. Everything except the rewards covers only the steps from there on.
+// `since` is this process's first step. Everything except the rewards covers only the steps starting with it.
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);
 
-// agent/*: from the trees of a batch.
-//   completion_seconds  open to end, mean over episodes
-//   tool_error_rate     calls whose tool call was malformed, of all calls
-//   truncated_ratio     calls that ended by length, of all calls
-//   parallel_branches   branches (named by the client, or forked) per episode, mean
-//   repeat_ratio        calls that sampled the same ids as an earlier call of their episode, of all calls
+// Computes the agent/* metrics from a batch's trees.
+//   completion_seconds  time from opening to end, mean over episodes
+//   tool_error_rate     share of calls with a malformed tool call
+//   truncated_ratio     share of calls that stopped at the length limit
+//   parallel_branches   mean branches per episode, named by the client or forked
+//   repeat_ratio        share of calls that sampled the same ids as an earlier call of their episode
 std::map<std::string, double> AgentMetrics(const std::vector<v1::Group>& groups);
 
 }  // namespace ingot::app

@@ -10,7 +10,7 @@
 namespace ingot::app {
 namespace {
 
-// INVALID_ARGUMENT: recorded ids are from another tokenizer.
+// Returns INVALID_ARGUMENT if recorded ids are from another tokenizer.
 absl::Status CheckTokenizer(const dataset::SftConversation& from, const TextParts& text) {
   const std::string& ours = text.tokenizer->fingerprint();
   if (!from.recorded.has_value() || from.recorded->tokenizer.empty() || from.recorded->tokenizer == ours) {

@@ -1,5 +1,5 @@
-// The training examples of data.sft and data.dpo: one function for the check before a run starts and for the stages that
-// train on them, so that a file which passes the check can be trained on. Pure, but for reading the two files.
+// Reads the training examples in data.sft and data.dpo. The check before a run and the supervised stages use the same
+// function, so a file that passes the check can be trained on. Has no side effects and reads only these two files.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace ingot::app {
 
-// Of one stage.
+// The examples of one stage.
 struct StageExamples {
   std::vector<tree::CallPath> calls;
   int64_t count = 0;  // conversations or pairs
@@ -22,10 +22,10 @@ struct StageExamples {
 };
 
 struct SupervisedExamples {
-  StageExamples sft, dpo;  // a stage without a file has none
+  StageExamples sft, dpo;  // a stage without a file has no examples
 };
 
-// Renders the conversations as the gateway renders the requests of this run. INVALID_ARGUMENT names key, file, line and
+// Renders the conversations as the gateway renders the run's requests. INVALID_ARGUMENT names the key, file, line, and
 // message: an example is longer than the model's context, has ids outside its vocabulary, cannot be rendered, or was
 // recorded with another tokenizer.
 absl::StatusOr<SupervisedExamples> ReadSupervisedExamples(const RunConfig& config, const TextParts& text,

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<std::string>> GatewayPeers::Present() {
 std::vector<std::string> GatewayPeers::Gone() {
   std::vector<std::string> gone;
   const absl::StatusOr<std::vector<std::string>> present = Present();
-  if (!present.ok()) return gone;  // not known
+  if (!present.ok()) return gone;  // unknown
   const std::chrono::nanoseconds now = base::Clock::Real().Now();
   const std::set<std::string> there(present->begin(), present->end());
   for (const std::string& role : there) gone_since_[role] = std::chrono::nanoseconds(0);

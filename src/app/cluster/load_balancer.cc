@@ -30,17 +30,17 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::chrono::seconds kConnect(2);       // for one gateway to take a connection
-constexpr std::chrono::seconds kTimeout(30);      // of a client, for the first gateway to register
-constexpr std::chrono::milliseconds kPause(100);  // without a gateway, or a descriptor
-constexpr std::chrono::milliseconds kLook(500);   // between two checks of the registry
-constexpr std::chrono::minutes kSayAgain(10);     // until the log repeats that clients wait
+constexpr std::chrono::seconds kConnect(2);       // timeout to connect to one gateway
+constexpr std::chrono::seconds kTimeout(30);      // how long a client waits for the first gateway to register
+constexpr std::chrono::milliseconds kPause(100);  // pause if there is no gateway or no file descriptor
+constexpr std::chrono::milliseconds kLook(500);   // interval between checks of the registry
+constexpr std::chrono::minutes kSayAgain(10);     // interval between log lines about waiting clients
 constexpr size_t kBufferBytes = 32 << 10;
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
 auto Into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
-// The kernel probes a silent peer after a minute, and then every 15 s, four times in all.
+// The kernel probes a silent peer after a minute and then every 15 s, four times in total.
 void KeepAlive(tcp::socket& socket) {
   error_code ignored;
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
@@ -52,8 +52,8 @@ void KeepAlive(tcp::socket& socket) {
   set(TCP_KEEPCNT, 4);
 }
 
-// Raises the limit of open files for the connections. Returns their number: the option's, or for 0 as many as the hard
-// limit leaves.
+// Raises the open file limit for the connections. Returns the maximum number of connections: the option or, if it is 0,
+// as many as the hard limit allows.
 absl::StatusOr<int32_t> MakeRoom(const LoadBalancerOptions& options) {
   if (options.max_connections > 0) {
     INGOT_RETURN_IF_ERROR(http::RaiseFileLimit(int64_t{2} * options.max_connections));
@@ -103,7 +103,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  // A client's connection and the one to its gateway.
+  // A client's connection and its connection to a gateway.
   struct Pair {
     Pair(tcp::socket from, std::shared_ptr<int> count)
         : client(std::move(from)),
@@ -122,10 +122,10 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     }
     tcp::socket client, gateway;
     asio::steady_timer timer;
-    std::chrono::steady_clock::time_point close_at = kNever;  // unless the client reads or closes before
-    const std::shared_ptr<int> open;                          // the number of all pairs
+    std::chrono::steady_clock::time_point close_at = kNever;  // time to close, unless the client reads or closes first
+    const std::shared_ptr<int> open;                          // number of all pairs
     std::string place;
-    int directions = 2;  // that are being copied
+    int directions = 2;  // number of directions that are being copied
   };
 
   asio::awaitable<void> Accept() {
@@ -140,7 +140,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
         asio::co_spawn(io_, Serve(std::make_shared<Pair>(std::move(client), open_)), asio::detached);
         continue;
       }
-      co_await Sleep();  // no descriptor is left
+      co_await Sleep();  // no file descriptors left
     }
   }
 
@@ -175,7 +175,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     co_await Copy(pair, pair->gateway, pair->client);
   }
 
-  // Tries each gateway once, the next one in turn first.
+  // Tries each gateway once, starting with the next one in the rotation.
   asio::awaitable<bool> Connect(Pair& pair) {
     const std::vector<std::string> places = places_;
     const size_t first = next_++;
@@ -188,7 +188,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
       const auto found =
           co_await resolver.async_resolve(pair.place.substr(0, colon), pair.place.substr(colon + 1), Into(error));
       if (error) continue;
-      // A machine that is gone does not answer: the timer closes the socket, which ends the wait.
+      // A machine that is gone does not answer. The timer closes the socket, which ends the wait.
       asio::steady_timer timer(io_, kConnect);
       const auto waits = std::make_shared<bool>(true);
       timer.async_wait([&pair, waits](const error_code& stopped) {
@@ -203,7 +203,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     co_return false;
   }
 
-  // Closes the pair once the client's timeout is over, unless Spare is called before.
+  // Closes the pair after the client timeout, unless Spare is called first.
   void Expect(const std::shared_ptr<Pair>& pair) {
     pair->close_at = std::chrono::steady_clock::now() + options_.client_timeout;
     pair->timer.expires_at(pair->close_at);
@@ -217,7 +217,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     pair.timer.cancel();
   }
 
-  // Copies one direction to its end. The end of a direction is passed on; an error ends both.
+  // Copies one direction until it ends. Forwards the end of that direction. An error ends both directions.
   asio::awaitable<void> Copy(std::shared_ptr<Pair> pair, tcp::socket& from, tcp::socket& to) {
     std::array<char, kBufferBytes> buffer;
     error_code error;
@@ -243,11 +243,11 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
   }
 
   const LoadBalancerOptions options_;
-  int32_t max_connections_ = 0;  // constant once it listens
+  int32_t max_connections_ = 0;  // constant after Listen
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   int port_ = 0;
-  // Of the thread of Run.
+  // Used only by Run's thread.
   std::vector<std::string> places_;
   size_t next_ = 0;
   std::chrono::steady_clock::time_point say_full_at_ = {};
@@ -301,7 +301,7 @@ LoadBalancerUpdater::~LoadBalancerUpdater() {
 void LoadBalancerUpdater::Run() {
   const base::Clock& clock = base::Clock::Real();
   while (true) {
-    // While the registry is silent, the last known gateways stay.
+    // If the registry does not answer, keeps the last known gateways.
     if (const auto places = registry_.Places(); places.ok()) {
       std::vector<std::string> gateways;
       for (const RolePlace& place : *places) {

@@ -1,14 +1,15 @@
-// The address that agents know when a run has several gateways: a forwarder of TCP connections in the process that
-// launches the run. Each connection goes to the next gateway in turn. Any gateway answers for every episode, so the
-// forwarder reads nothing; TLS passes through it.
+// Balances TCP connections across several gateways. The load balancer runs in the process that launches the run, and
+// agents connect to its address. It assigns connections to gateways round-robin. It does not parse the traffic, because
+// any gateway can serve any episode. TLS passes through unchanged.
 //
 //   agents ──▶ http.host:http.port ──┬─▶ gateway      while it is registered
 //                                    └─▶ gateway-1
 //
-// When a gateway is no longer registered, its connections are closed, so its clients retry and reach another one. The
-// connection of a client that reads no bytes, or stays after its gateway has closed, is closed too. Idle connections
-// stay: a gateway closes the connections of its idle clients, and the kernel finds peers that are gone. Beyond
-// max_connections, clients wait in the system's queue. On Kubernetes a Service does the same. Thread safe.
+// When a gateway is no longer registered, the load balancer closes its connections, and clients retry and reach another
+// gateway. It also closes connections whose client stops reading or does not close after the gateway has closed. Idle
+// connections stay open, because gateways close idle clients' connections, and the kernel detects dead peers. Beyond
+// max_connections, clients wait in the system's accept queue. On Kubernetes, a Service replaces this class. Thread
+// safe.
 #pragma once
 
 #include <chrono>
@@ -28,23 +29,25 @@
 namespace ingot::app {
 
 struct LoadBalancerOptions {
-  // Of clients. Each takes two file descriptors. 0 = 5120, or as many as the hard limit of open files leaves.
+  // Maximum client connections. Each uses two file descriptors. 0 = 5120, or fewer if the hard limit on open files is
+  // lower.
   int32_t max_connections = 0;
-  // Until a client is closed that reads no bytes, or that stays after its gateway has closed.
+  // A connection is closed if its client does not read, or does not close after the gateway has closed, for this long.
   std::chrono::milliseconds client_timeout{60'000};
 };
 
 class LoadBalancer {
  public:
-  // Listens, and raises this process's limit of open files for its connections. `port` 0 = a free one. UNAVAILABLE: it
-  // cannot listen. RESOURCE_EXHAUSTED: max_connections are more than the system allows.
+  // Starts listening, and raises this process's open file limit to fit its connections. `port` 0 = any free port.
+  // Returns UNAVAILABLE if it cannot listen, and RESOURCE_EXHAUSTED if the system does not allow max_connections.
   static absl::StatusOr<std::unique_ptr<LoadBalancer>> Listen(const std::string& host, int port,
                                                               LoadBalancerOptions options = {});
   // Closes all connections.
   ~LoadBalancer();
 
   int port() const;
-  // Forwards to these HOST:PORT from now on, and closes connections to others. If the list is empty, clients wait.
+  // From now on, forwards only to these HOST:PORT addresses, and closes connections to all others. If the list is
+  // empty, clients wait.
   void SetGateways(std::vector<std::string> places);
 
  private:
@@ -55,16 +58,16 @@ class LoadBalancer {
   std::thread thread_;
 };
 
-// Whether the run has several gateways and its owner put no proxy in front of them (gateway.public_url).
+// Returns whether the run has several gateways and the user has set up no proxy in front of them (gateway.public_url).
 bool NeedsLoadBalancer(const RunConfig& config);
-// The URL of a load balancer on this machine, for agents. `own_host`: of cluster.host, where http.host is every
-// address.
+// Returns the agents' URL for a load balancer on this machine. `own_host` (from cluster.host) is used if http.host
+// stands for all addresses.
 std::string LoadBalancerUrl(const RunConfig& config, const std::string& own_host, int port);
 
-// Updates a load balancer's gateways from the registry.
+// Keeps a load balancer's gateway list up to date with the registry.
 class LoadBalancerUpdater {
  public:
-  // REQUIRES: both outlive it.
+  // REQUIRES: both arguments outlive it.
   LoadBalancerUpdater(LoadBalancer& load_balancer, RunRegistry& registry);
   ~LoadBalancerUpdater();
 
@@ -76,7 +79,7 @@ class LoadBalancerUpdater {
   base::Mutex mu_;
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // last
+  std::thread thread_;  // declared last
 };
 
 }  // namespace ingot::app

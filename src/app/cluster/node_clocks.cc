@@ -80,7 +80,7 @@ void NodeClocks::Run() {
 
 void NodeClocks::Look() {
   const absl::StatusOr<std::vector<NodePlace>> nodes = registry_.Nodes();
-  if (!nodes.ok()) return;  // the registry's own threads report that it is silent
+  if (!nodes.ok()) return;  // the registry's own threads report that it is not answering
   const int64_t now = clock_.UnixNanos();
   bool newcomers = false, all_reported = true;
   std::vector<std::string> lines;
@@ -104,7 +104,7 @@ void NodeClocks::Look() {
   for (const std::string& line : lines) options_.on_gap(line);
 }
 
-// An agent that wrote its time since this node began to look is alive. Its earlier entries then count too.
+// An agent that has written its time since this node began polling is alive, so its earlier entries also count.
 void NodeClocks::Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) {
   std::map<std::string, Gap> gaps;
   for (const NodePlace& node : nodes) {

@@ -1,15 +1,15 @@
-// Finds nodes of a run whose clocks differ. Each agent writes its clock's time into its registry entry.
+// Detects nodes in a run whose clocks differ. Each node agent writes its current time into its registry entry.
 //
 //   node a   writes 12:00:00 ──▶ registry ──▶ node b   whose clock says 11:59:00: it is at least a minute behind
 //
-// An entry cannot be read before it was written. So a time in the reader's future comes from a clock that is ahead of
-// the reader's by at least that much, however slow registry and machines are. Of two nodes whose clocks differ, only
-// the node that is behind notices: the other reads only old times.
+// An entry cannot be read before it was written. So if an entry's time is in the reader's future, the writer's clock is
+// ahead by at least that much, no matter how slow the registry and the machines are. If two clocks differ, only the
+// node that is behind notices, because the other node sees only past times.
 //
-// Each agent writes its time when it registers, and again when a new node appears. Entries are not written more often,
-// since etcd keeps every value of a key. A node that joins waits for the others' times before it starts its roles, and
-// does not start them if its clock is behind. If its clock is ahead, the others report it. A dead agent writes nothing
-// more: its entry counts once its lease should be over, so that nodes can restart after their clocks were set.
+// Each agent writes its time when it registers and whenever a new node appears. It does not write more often because
+// etcd keeps every value that a key ever had. A node that joins waits for the other nodes' times before it starts its
+// roles, and refuses to start if its clock is behind. If its clock is ahead, the other nodes report it. A dead agent's
+// entry counts only until its lease should have expired, so nodes can restart after their clocks are fixed.
 #pragma once
 
 #include <chrono>
@@ -26,36 +26,37 @@
 
 namespace ingot::app {
 
-// Smaller differences are not reported. Deadlines of episodes that move to another gateway are off by at most this.
+// Smaller differences are not reported. When an episode moves to another gateway, its deadline shifts by at most this
+// much.
 inline constexpr std::chrono::seconds kClockGap{5};
 
-// A line for each node whose clock is ahead of this machine's, which is at `now_unix_ns`, by more than kClockGap.
-// `own`: the name of this node.
+// Returns one line for each node whose clock is ahead of this machine's by more than kClockGap. `own` is this node's
+// name, and `now_unix_ns` is this machine's time.
 std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes, const std::string& own,
                                              int64_t now_unix_ns);
 
-// Checks repeatedly, in its own thread, until it is destroyed. Thread safe.
+// Polls on its own thread until destroyed. Thread safe.
 class NodeClocks {
  public:
   struct Options {
-    std::string own;  // the name of this node
+    std::string own;  // this node's name
     std::chrono::milliseconds poll{2000};
-    std::function<void()> report_again;              // rewrites this node's entry
-    std::function<void(const std::string&)> on_gap;  // a line for each agent with such a clock, once
+    std::function<void()> report_again;              // rewrites this node's entry with the current time
+    std::function<void(const std::string&)> on_gap;  // called once per agent whose clock is ahead, with one line
   };
   // REQUIRES: the registry and the clock outlive it.
   NodeClocks(RunRegistry& registry, Options options, const base::Clock& clock = base::Clock::Real());
   ~NodeClocks();
 
-  // Waits until each registered node has written its time again, for `timeout` at most: a dead agent does not.
-  // FAILED_PRECONDITION: this machine's clock is behind a living agent's. The entry of an agent that may be dead
-  // disappears within `lease`. Call it once.
+  // Waits until every registered node has rewritten its time, up to `timeout` because dead agents never do. Returns
+  // FAILED_PRECONDITION if this machine's clock is behind a live agent's. If an agent is dead, its entry disappears
+  // within `lease`. Call at most once.
   absl::Status Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease);
 
  private:
-  // An entry from before Join's end whose clock is ahead.
+  // An entry that was written before Join ended by a node whose clock is ahead.
   struct Gap {
-    int64_t token = 0;  // of its agent
+    int64_t token = 0;  // the agent's token
     bool lives = false;
     std::string line;
   };
@@ -68,16 +69,16 @@ class NodeClocks {
   RunRegistry& registry_;
   const Options options_;
   const base::Clock& clock_;
-  // Of the thread, by the nodes' names: tokens of agents that were seen, and of those whose clocks were found ahead;
-  // the first time that each wrote.
+  // Keyed by node name and used only by the thread. seen_ has the tokens of known agents, and found_ the tokens of
+  // agents whose clocks are ahead. first_ has the first time that each agent wrote.
   std::map<std::string, int64_t> seen_, found_, first_;
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool all_reported_ ABSL_GUARDED_BY(mu_) = false;  // again, the nodes of the last look
+  bool all_reported_ ABSL_GUARDED_BY(mu_) = false;  // all nodes in the last poll have rewritten their times
   bool joined_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Gap> early_ ABSL_GUARDED_BY(mu_);  // by node
-  std::thread thread_;                                     // last
+  std::thread thread_;                                     // declared last
 };
 
 }  // namespace ingot::app

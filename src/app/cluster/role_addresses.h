@@ -1,4 +1,4 @@
-// Where a launched run's roles listen, and clients to them.
+// Determines the addresses where a launched run's roles listen, and creates clients for them.
 #pragma once
 
 #include <chrono>
@@ -17,35 +17,36 @@
 
 namespace ingot::app {
 
-// The configured port of a role's gRPC service; 0 = a free one.
+// Returns the configured port for a role's gRPC service; 0 = any free port.
 int RolePort(const ClusterOptions& cluster, const std::string& role, int index);
-// HOST:PORT of OwnHost.
+// Returns HOST:PORT with OwnHost as the host.
 std::string AtHost(const ClusterOptions& cluster, int port);
 
-// The port of a role's /metrics under `ingot launch`: metrics.port + its number (datapool 0, scheduler 1, gateway 2,
-// trainer 3, agents 4, engine i 5 + i, after the engines more gateways, more pools, and last the role rewards). 0 = no
-// port: metrics.port is 0.
+// Returns the port for a role's /metrics under `ingot launch`, or 0 if metrics.port is 0. It is metrics.port plus the
+// role's offset: datapool 0, scheduler 1, gateway 2, trainer 3, agents 4, engine i 5 + i. The engines are followed by
+// additional gateways, additional pools, and the rewards role, in that order.
 int MetricsPort(const RunConfig& config, const std::string& role, int index);
-// The number of such ports of all roles.
+// Returns the number of metrics ports for all roles.
 int MetricsPorts(const RunConfig& config);
 
-// A channel to one of the processes that serve the pool (RunRegistry::ToAny). It spreads callers over them.
+// Returns a channel to one of the processes that serve the pool (RunRegistry::ToAny). Distributes callers across them.
 v1::RoleChannel ConnectPool(RunRegistry& registry, int datapools);
 
-// Channels to all gateways, in the order of their numbers.
+// Returns channels to all gateways, in index order.
 std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways);
 
-// Clients of all gateways, each by its name, whose calls take at most `deadline`.
+// Returns clients for all gateways, with their names. A call takes at most `deadline`.
 Gateways ClientsOfGateways(RunRegistry& registry, int gateways, std::chrono::milliseconds deadline);
 
 // One client over all engines (rollout/engine_set.h): the configured engines, and each engine that joins later.
 std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);
 
-// The number of an engine by its role's name; nullopt: the role is not an engine.
+// Returns an engine's index by its role name, or nullopt if the role is not an engine.
 std::optional<int> EngineNumber(const std::string& name);
 
-// Clients of the servers of external models, by model name. `allow_plaintext`: ClusterOptions::allow_plaintext. INVALID_ARGUMENT: a file of a token or of
-// certificates cannot be read. FAILED_PRECONDITION: a token would go over an open network without TLS.
+// Returns clients for the external model servers, by model name. `allow_plaintext` is ClusterOptions::allow_plaintext.
+// Returns INVALID_ARGUMENT if a token or certificate file cannot be read, and FAILED_PRECONDITION if a token would be
+// sent over an open network without TLS.
 absl::StatusOr<std::map<std::string, std::shared_ptr<rollout::Client>>> ConnectExternalModels(
     const gateway::GatewayOptions& gateway, bool allow_plaintext);
 

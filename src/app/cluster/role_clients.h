@@ -1,4 +1,4 @@
-// The other roles of a run as one role calls them. Each client is an object of this process or a gRPC stub.
+// Holds the clients that one role uses to call a run's other roles. Each is an object in this process or a gRPC stub.
 #pragma once
 
 #include <map>
@@ -26,19 +26,19 @@ class RemoteGrader;
 
 namespace ingot::app {
 
-// Null = this role does not call it, or the run does not have it. Destroyed in the reverse order: each client may call
-// the ones before it.
+// Null = this role does not call it, or the run does not include it. Members are destroyed in reverse order, because
+// each client may call the ones declared before it.
 struct RoleClients {
   std::shared_ptr<datapool::Client> pool;
-  std::shared_ptr<rollout::Client> engine;                                        // all engines of the run as one
-  std::vector<std::pair<std::string, std::shared_ptr<rollout::Client>>> engines;  // each by its name, for the page
-  std::map<std::string, std::shared_ptr<rollout::Client>>
-      external;                                      // models of other servers, by name (gateway.models)
-  std::shared_ptr<scheduler::RemoteGrader> rewards;  // null = the reward stage is in the scheduler's process
+  std::shared_ptr<rollout::Client> engine;  // one client for all of the run's engines
+  // each engine by name, for the run page
+  std::vector<std::pair<std::string, std::shared_ptr<rollout::Client>>> engines;
+  std::map<std::string, std::shared_ptr<rollout::Client>> external;  // external models by name (gateway.models)
+  std::shared_ptr<scheduler::RemoteGrader> rewards;  // null = the reward stage runs in the scheduler's process
   std::shared_ptr<scheduler::Client> scheduler;
   std::shared_ptr<gateway::Admission> admission;  // the scheduler as the gateway calls it; MakeGateway sets it
   std::shared_ptr<agents::Episodes> episodes;     // the gateway as the agents' runner calls it
-  Gateways gateways;                              // whose episodes the run waits for
+  Gateways gateways;                              // the gateways whose episodes the run waits for
 };
 
 }  // namespace ingot::app

@@ -22,7 +22,7 @@ namespace json = base::json;
 
 std::string RolesPrefix(const std::string& run) { return absl::StrCat("ingot/", run, "/roles/"); }
 
-// `began` distinguishes processes of one machine that had the same process number at different times.
+// `began` distinguishes processes on one machine that had the same pid at different times.
 std::string PlaceText(const std::string& address, int64_t began, const std::string& http = "",
                       const std::string& waits = "") {
   json::object place{
@@ -50,7 +50,7 @@ int64_t NumberField(const json::value& parsed, const char* field) {
   return found != nullptr && found->is_int64() ? found->as_int64() : 0;
 }
 
-// INVALID_ARGUMENT: the value was not written by PlaceText.
+// Returns INVALID_ARGUMENT if the value was not written by PlaceText.
 absl::StatusOr<RolePlace> ParsePlace(const std::string& name, const std::string& value) {
   INGOT_ASSIGN_OR_RETURN(const json::value parsed, base::ParseJson(value));
   RolePlace place{.name = name,
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<registry::Registry>> OpenEtcd(const RegistryConfi
   return registry::ConnectEtcd(options);
 }
 
-// The process of an entry's value, as text.
+// Describes the process in an entry's value.
 std::string DescribeHolder(const std::string& value) {
   const absl::StatusOr<json::value> parsed = base::ParseJson(value);
   const int64_t pid = parsed.ok() ? NumberField(*parsed, "pid") : 0;
@@ -92,7 +92,8 @@ std::string DescribeHolder(const std::string& value) {
   return absl::StrCat("process ", pid, " on ", machine);
 }
 
-// A stream, or the judgement of a group: the stage reports which server it waits for.
+// Returns true for streams, and for judging a group, because the reward stage itself reports which server it is waiting
+// for.
 bool TakesItsTime(const LongCall& call) { return call.stream || call.method == "Grade"; }
 
 }  // namespace
@@ -139,7 +140,8 @@ RunRegistry::RunRegistry(std::string run, RegistryConfig config, RpcAccess acces
 
 RunRegistry::~RunRegistry() {
   watcher_.reset();
-  std::vector<std::unique_ptr<registry::Registration>> ending;  // their ends call the registry, without the lock
+  // destroyed without the lock, because their destructors call the registry
+  std::vector<std::unique_ptr<registry::Registration>> ending;
   base::MutexLock lock(mu_);
   ending.swap(registrations_);
 }
@@ -168,7 +170,7 @@ void RunRegistry::Note(const registry::Event& event) {
       closed.push_back(Reopen(name));
     }
     if (!moved && !back) return;
-    // It stands in for gone processes that calls wait for.
+    // The new process replaces missing processes that calls are waiting for.
     for (const std::string& other : replaceable_.contains(name) ? replaceable_ : std::set<std::string>()) {
       if (!IsThere(other)) closed.push_back(Reopen(other));
     }
@@ -177,8 +179,8 @@ void RunRegistry::Note(const registry::Event& event) {
   ReportFollowing();
 }
 
-// A role that is gone may come back at its old address: its callers wait there until it registers another address,
-// unless other processes stand in for it.
+// A missing role may return at its old address. Callers keep waiting for that address until the role registers another
+// one, unless other processes can replace it.
 void RunRegistry::NoteGone(const std::string& name) {
   std::shared_ptr<RunningCalls> closed;
   {

@@ -1,14 +1,14 @@
-// The registry of a run, as its processes use it: each registers its role under its name with its address, and finds
-// the other roles by name.
+// Registers a run's processes in the run's registry. Each process registers its role's name and address and finds the
+// other roles by name.
 //
 //   ingot/RUN/launch          the process that drives the run: `ingot launch`
 //   ingot/RUN/roles/NAME      a role: datapool, scheduler, gateway, rollout-0, rollout-1, ...
-//   ingot/RUN/leaders/ROLE    the one process that writes for a role: the scheduler, which writes the journal
-//   ingot/RUN/nodes/GROUP-N   a node of cluster.groups: its agent, or the agent that has its roles since it died
-//   ingot/RUN/engines/NAME    the node that runs an engine, where engines of dead nodes move (cluster.takeover_engines)
+//   ingot/RUN/leaders/ROLE    the only process that may write for a role: the scheduler, which writes the journal
+//   ingot/RUN/nodes/GROUP-N   a node in cluster.groups: its agent, or the agent that took over after it died
+//   ingot/RUN/engines/NAME    the node that runs an engine, if dead nodes' engines move (cluster.takeover_engines)
 //
-// A role that restarts, here or on another machine, takes its entry over. Channels then lead to its new address, and
-// rpcs that wait for the old address end with UNAVAILABLE, so that their callers retry. Thread safe.
+// A role that restarts, on this or another machine, takes over its entry. Channels then connect to the new address, and
+// rpcs that wait for the old address end with UNAVAILABLE so that callers retry. Thread safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -31,103 +31,105 @@
 
 namespace ingot::app {
 
-// Where a process of a run is.
+// The location of one of a run's processes.
 struct RolePlace {
   std::string name;
   std::string address;  // HOST:PORT of its gRPC service
-  std::string node;     // the machine
+  std::string node;     // machine name
   int64_t pid = 0;
-  std::string http;   // HOST:PORT for agents, of a gateway; empty = none
-  std::string waits;  // "datapool (AppendCall), ...": what the process waits for. Empty = nothing
+  std::string http;  // a gateway's HOST:PORT for agents; empty = none
+  std::string
+      waits;  // what the process is waiting for, such as "datapool (AppendCall), ..."; empty = it is not waiting
 };
 
-// A node's agent, and the roles that it runs, as text.
+// A node's agent and a description of the roles it runs.
 struct NodePlace {
   std::string name;  // GROUP-NUMBER
   std::string machine;
   std::string roles;             // "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING)"
-  int64_t reported_unix_ns = 0;  // its machine's clock when it wrote this
-  int64_t token = 0;             // of this agent; a later agent of the node has a greater token
+  int64_t reported_unix_ns = 0;  // time on the node's clock when it wrote this entry
+  int64_t token = 0;             // this agent's fencing token; later agents for the same node have greater tokens
 };
 
-// "rollout-INDEX", or the role itself.
+// Returns "rollout-INDEX" for an engine, and otherwise the role name itself.
 std::string RoleName(const std::string& role, int index);
 
-// A sentence that says why this process ends when another process has become `name`; it names the holder of the entry.
+// Returns the error message for when this process exits because another process has taken over `name`. It names the new
+// holder.
 std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s);
 
-// This machine's name. "unknown" = the system does not report a name.
+// Returns this machine's name, or "unknown" if the system does not report one.
 std::string MachineName();
-// cluster.host; `auto` is this machine's name.
+// Returns cluster.host, or this machine's name if it is `auto`.
 std::string OwnHost(const ClusterOptions& cluster);
 
 class RunRegistry {
  public:
-  // Opens the registry that the configuration names. `folder`: the run's, for kind local. UNAVAILABLE, and errors of
-  // credentials: one line that names the registry.
+  // Opens the configured registry. `folder` is the run's folder, which only a local registry uses. Returns UNAVAILABLE
+  // or a credential error, with one line that names the registry.
   static absl::StatusOr<std::unique_ptr<RunRegistry>> Open(const RunConfig& config, const std::string& folder,
                                                            RpcAccess access,
                                                            const base::Clock& clock = base::Clock::Real());
-  // Over a registry that is open already.
+  // Wraps a registry that is already open.
   static std::unique_ptr<RunRegistry> Over(std::unique_ptr<registry::Registry> registry, const RunConfig& config,
                                            RpcAccess access, const base::Clock& clock = base::Clock::Real());
-  // REQUIRES: the clients of its channels are gone.
+  // REQUIRES: all clients that use this object's channels have been destroyed.
   ~RunRegistry();
 
-  // Begins to follow the roles' places. To be called once, before To.
+  // Starts following the roles' addresses. Call once, before To.
   absl::Status Follow();
 
-  // Calls `observer` with the name of each role of this kind ("rollout") that is registered, or will be: once for a
-  // name, on one thread at a time. It must not call OnRole. REQUIRES: Follow was called; what the observer uses
-  // outlives the registry.
+  // Calls `observer` with the name of each role of this kind (such as "rollout"), now and as roles register. Each name
+  // is reported once. Calls never overlap. The observer must not call OnRole. REQUIRES: Follow was called, and
+  // everything the observer uses outlives the registry.
   void OnRole(const std::string& kind, std::function<void(const std::string& name)> observer);
 
-  // A channel to a role, wherever it is. Rpcs to a role that is not registered wait for it, or fail with UNAVAILABLE,
-  // as for a role that does not answer.
+  // Returns a channel to a role, wherever it runs. If the role is not registered, rpcs wait for it or fail with
+  // UNAVAILABLE, just as they do if the role does not answer.
   v1::RoleChannel To(const std::string& name);
 
-  // A channel to one of several processes of a role, which answer alike: always the same one while it is registered.
-  // Once its entry is gone, rpcs that wait for it end with UNAVAILABLE, and later ones go to another. REQUIRES: Follow
-  // was called.
+  // Returns a channel to one of several equivalent processes. It stays with the same process while that process is
+  // registered. When the entry disappears, pending rpcs end with UNAVAILABLE, and later rpcs use another process.
+  // REQUIRES: Follow was called.
   v1::RoleChannel ToAny(std::vector<std::string> names);
 
-  // Registers this process until the registry is destroyed. If another process takes the role over, this process exits.
-  // `http`: RolePlace::http.
+  // Registers this process until the registry is destroyed. If another process takes over the role, this process exits.
+  // `http` is RolePlace::http.
   absl::Status Register(const std::string& name, const std::string& address, const std::string& http = "");
 
-  // The rpcs to other roles that have run for `than`, and streams to roles that do not answer: "datapool (AppendCall:
-  // no answer at 10.0.0.5:41277)".
+  // Returns the rpcs to other roles that have been running for longer than `than`, and the streams to roles that do not
+  // answer: "datapool (AppendCall: no answer at 10.0.0.5:41277)".
   std::vector<std::string> LongCalls(std::chrono::milliseconds than);
-  // Writes what this process waits for into its entry: RolePlace::waits.
+  // Writes what this process is waiting for into its entry (RolePlace::waits).
   void ReportWaits(const std::string& waits);
 
-  // Makes this process the leader of a role, replacing an earlier one, and returns the leadership's fencing token.
-  // The earlier leader ends once it notices. Until then its writes are rejected wherever tokens are compared.
+  // Makes this process a role's leader, replacing any earlier leader, and returns the new fencing token. The earlier
+  // leader exits once it notices. Until then, its writes are rejected wherever tokens are compared.
   absl::StatusOr<int64_t> Lead(const std::string& role);
 
-  // Claims the run for its launcher. ALREADY_EXISTS: another launcher drives it, and still does after one lease's time.
+  // Claims the run for its launcher. Returns ALREADY_EXISTS if another launcher still holds it after one lease period.
   absl::Status ClaimRun();
 
-  // Registers this process as the agent of a node until the registry is destroyed. If another one takes the node over,
-  // this process exits. FAILED_PRECONDITION: another process is this node's agent or has its roles, still after
-  // `timeout`.
+  // Registers this process as a node's agent until the registry is destroyed. If another process takes over the node,
+  // this process exits. Returns FAILED_PRECONDITION if another process is still the node's agent, or still has its
+  // roles, after `timeout`.
   absl::Status RegisterNode(const std::string& name, const std::string& roles, std::chrono::milliseconds timeout);
-  // Writes what the nodes of this process run now. Thread safe, after RegisterNode.
+  // Updates the description of the roles that run on this process's nodes. Thread safe. Call after RegisterNode.
   void UpdateNodes(const std::string& roles);
-  // The registered nodes, by name.
+  // Returns the registered nodes, sorted by name.
   absl::StatusOr<std::vector<NodePlace>> Nodes();
 
-  // Claims an engine for the node of this process until the registry is destroyed; a takeover ends the process as for
-  // RegisterNode. ALREADY_EXISTS: another node has it, still after `timeout`.
+  // Claims an engine for this process's node until the registry is destroyed. If another process takes over the engine,
+  // this process exits, as with RegisterNode. Returns ALREADY_EXISTS if another node still holds it after `timeout`.
   absl::Status ClaimEngine(const std::string& engine, std::chrono::milliseconds timeout);
-  // The names of the claimed engines.
+  // Returns the names of the claimed engines.
   absl::StatusOr<std::set<std::string>> ClaimedEngines();
 
   std::chrono::milliseconds ttl() const;
 
-  // The registered roles, by name.
+  // Returns the registered roles, sorted by name.
   absl::StatusOr<std::vector<RolePlace>> Places();
-  // The last list since Follow, without a request to the registry.
+  // Returns the most recent list received since Follow. Sends no request to the registry.
   std::vector<RolePlace> LastPlaces();
 
   std::string Describe() const { return registry_->Describe(); }
@@ -135,7 +137,7 @@ class RunRegistry {
  private:
   // A role as its callers see it.
   struct Line {
-    std::string address;  // empty = not known
+    std::string address;  // empty = unknown
     std::shared_ptr<RunningCalls> calls;
     std::shared_ptr<grpc::Channel> channel;
   };
@@ -144,11 +146,12 @@ class RunRegistry {
               const base::Clock& clock);
   void Note(const registry::Event& event);
   void NoteGone(const std::string& name);
-  // A new channel to the role's address; returns the rpcs of the earlier channel, to close without the lock.
+  // Opens a new channel to the role's address. Returns the old channel's rpcs, which the caller must close without
+  // holding the lock.
   std::shared_ptr<RunningCalls> Reopen(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsThere(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Lead(const std::string& name, const std::string& address, Line& line) const;
-  // Keeps an entry until the registry is destroyed. `leads`: RegistrationOptions::leads.
+  // Holds an entry until the registry is destroyed. `leads` is RegistrationOptions::leads.
   absl::StatusOr<registry::Registration*> KeepEntry(const std::string& key, const std::string& name,
                                                     const std::string& value,
                                                     std::optional<std::chrono::milliseconds> timeout,
@@ -158,8 +161,8 @@ class RunRegistry {
   const RegistryConfig config_;
   const RpcAccess access_;
   const std::unique_ptr<registry::Registry> registry_;
-  const base::Clock& clock_;  // this machine's
-  const int64_t began_;       // Unix time in ns: distinguishes registries of one process
+  const base::Clock& clock_;  // this machine's clock
+  const int64_t began_;       // Unix time in ns; distinguishes registries within one process
   struct Following {
     std::string kind;
     std::function<void(const std::string& name)> observer;
@@ -167,21 +170,21 @@ class RunRegistry {
   };
   void ReportFollowing();
 
-  base::Mutex following_mu_;  // taken before mu_, and held while an observer runs
+  base::Mutex following_mu_;  // acquired before mu_, and held while an observer runs
   std::vector<Following> following_ ABSL_GUARDED_BY(following_mu_);
   base::Mutex mu_;
-  std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by the roles' names
-  std::map<std::string, RolePlace> last_places_ ABSL_GUARDED_BY(mu_);  // by the roles' names
-  std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // of the roles that are called
-  std::set<std::string> replaceable_ ABSL_GUARDED_BY(mu_);             // those of ToAny
-  std::set<std::string> gone_ ABSL_GUARDED_BY(mu_);                    // their entries are deleted
-  std::vector<Line> left_ ABSL_GUARDED_BY(mu_);  // earlier places: rpcs that end late may use their channels
+  std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mu_);  // by role name
+  std::map<std::string, RolePlace> last_places_ ABSL_GUARDED_BY(mu_);  // by role name
+  std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mu_);             // roles that this process calls
+  std::set<std::string> replaceable_ ABSL_GUARDED_BY(mu_);             // roles passed to ToAny
+  std::set<std::string> gone_ ABSL_GUARDED_BY(mu_);                    // roles whose entries were deleted
+  std::vector<Line> left_ ABSL_GUARDED_BY(mu_);  // earlier channels, which may still be used by rpcs that end late
   std::vector<std::unique_ptr<registry::Registration>> registrations_ ABSL_GUARDED_BY(mu_);
-  std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);  // among them
-  // Of the first Register.
+  std::vector<registry::Registration*> nodes_ ABSL_GUARDED_BY(mu_);  // a subset of registrations_
+  // Created by the first Register.
   registry::Registration* own_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string own_address_ ABSL_GUARDED_BY(mu_), own_http_ ABSL_GUARDED_BY(mu_), own_waits_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<registry::Watcher> watcher_;  // last: its thread uses the above
+  std::unique_ptr<registry::Watcher> watcher_;  // declared last because its thread uses the members above
 };
 
 }  // namespace ingot::app

@@ -17,7 +17,8 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-// The wave in which a role stops: first the roles that drive the run, then the roles that they call, and the pool last.
+// Returns the wave in which a role stops: the roles that drive the run first, then those that they call, and the pool
+// last.
 int StopWaveOf(std::string_view role) {
   if (role == "agents" || role == "trainer") return 0;
   if (role == "gateway") return 1;
@@ -26,7 +27,7 @@ int StopWaveOf(std::string_view role) {
 
 bool StartsAgents(const RunConfig& config) { return !TrainerAlone(config) && !config.agents.recipes.empty(); }
 
-// How many processes a run has of one kind of role.
+// Returns the number of processes that the run has for a role.
 int CountOf(const RunConfig& config, const std::string& role) {
   if (role == "trainer") return config.cluster.trainer_ranks;
   if (TrainerAlone(config)) return 0;
@@ -73,7 +74,7 @@ absl::Status RequireRewardsRole(const RunConfig& config) {
 
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node) {
   const std::vector<NodeGroup>& groups = config.cluster.groups;
-  int engines = 0, gateways = 0, pools = 0;  // of the groups before
+  int engines = 0, gateways = 0, pools = 0;  // number in the preceding groups
   const auto has = [](const NodeGroup& one, const char* role) {
     return std::find(one.roles.begin(), one.roles.end(), role) != one.roles.end();
   };
@@ -107,7 +108,7 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
                                           "': ", known.empty() ? "it is empty" : absl::StrCat("it has ", known)));
 }
 
-// For a group of `nodes` nodes that has the trainer.
+// Checks a group of `nodes` nodes that has the trainer.
 absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::string& where) {
   if (nodes < 1 || cluster.trainer_ranks % nodes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": the ", cluster.trainer_ranks,
@@ -121,10 +122,10 @@ absl::Status CheckTrainers(const ClusterOptions& cluster, int nodes, const std::
                                                  cluster.trainer_ranks));
 }
 
-// Agents reach a single gateway directly, and several through a load balancer on the node that drives the run.
+// Agents reach a single gateway directly, and several gateways through a load balancer on the node that drives the run.
 absl::Status CheckEntrance(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
-  const bool one_machine = IsLoopback(cluster.host);  // it simulates several nodes
+  const bool one_machine = IsLoopback(cluster.host);  // one machine that simulates several nodes
   if (one_machine || !IsLoopback(config.http.host) || !config.gateway.public_url.empty()) return absl::OkStatus();
   const bool load_balancer = cluster.gateways > 1;
   for (const NodeGroup& group : cluster.groups) {
@@ -166,7 +167,8 @@ absl::Status CheckGroups(const RunConfig& config) {
   }
   for (const char* role : kStartOrder) {
     const int wanted = std::string_view(role) == "trainer" ? 1 : CountOf(config, role);
-    // A run without tasks or recipes lacks roles that its groups name; the reward stage has its own key.
+    // A run without tasks or recipes does not have all the roles that its groups name. The reward stage has its own
+    // key.
     const bool idle =
         wanted == 0 && places[role] == 1 && (config.cluster.rewards_role || std::string_view(role) != "rewards");
     if (places[role] == wanted || idle) continue;
@@ -193,7 +195,7 @@ RoleSpec RoleSpecs::Spec(const RoleProcess& role) const {
   if (role.role == "datapool" && role.index > 0 && !parts_.existed) spec.restart_extra = {"--resume"};
   if (role.role == "scheduler") spec.restart_extra = {"--resume"};
   if (role.role != "gateway") return spec;
-  spec.inherits_stdout = role.index == 0 && !StartsAgents(config_);  // it prints the address for agents
+  spec.inherits_stdout = role.index == 0 && !StartsAgents(config_);  // prints the address for agents
   if (!parts_.load_balancer.empty()) {
     // The load balancer listens where a single gateway would.
     for (const std::string& word : {std::string("--set"), std::string("http.port=0"), std::string("--set"),
@@ -247,7 +249,7 @@ RoleSpec RoleSpecs::Plain(const RoleProcess& role) const {
   spec.wave = StopWaveOf(name);
   const bool opens = name == "agents" || name == "gateway";
   spec.input = RunSecrets{parts_.secrets.token, opens ? parts_.secrets.admin_key : ""}.Text();
-  // Time to clean up the agents' folders, and to save the trained weights.
+  // Time to clean up the agents' folders and to save the trained weights.
   if (name == "agents") spec.stop_grace += Milliseconds(config_.agents.stop_timeout_s);
   if (name == "rollout") spec.stop_grace += Milliseconds(config_.cluster.drain_s);
   if (name == "trainer") spec.stop_grace = Milliseconds(config_.cluster.trainer_stop_s);

@@ -1,4 +1,4 @@
-// The processes of a run as specs for a supervisor (supervisor.h), and the nodes that run them.
+// Builds the supervisor specs (supervisor.h) for a run's processes and assigns the processes to nodes.
 //
 //   cluster.groups   [{name: control, roles: [datapool, scheduler, gateway, trainer, agents]},
 //                     {name: engines, nodes: 2, engines: 4, roles: [rollout]}]
@@ -7,10 +7,11 @@
 //   node 0 of engines   rollout-0 ... rollout-3
 //   node 1 of engines   rollout-4 ... rollout-7
 //
-// A group of several nodes with the trainer divides its ranks in the same way. Each node with the role gateway runs one
-// of cluster.gateways, and each node with the role datapool one of cluster.datapools.
+// If a group with the trainer has several nodes, the trainer's ranks are divided among them in the same way. Each node
+// with the gateway role runs one of the cluster.gateways processes, and each node with the datapool role runs one of
+// the cluster.datapools processes.
 //
-// Without groups one machine runs all of them.
+// Without groups, one machine runs all processes.
 #pragma once
 
 #include <string>
@@ -24,69 +25,70 @@
 
 namespace ingot::app {
 
-// One process of a run.
+// One of a run's processes.
 struct RoleProcess {
   std::string role;
-  int index = 0;  // of the engine, gateway or pool, or rank of the trainer
+  int index = 0;  // index of the engine, gateway, or pool, or the trainer's rank
 
   bool operator==(const RoleProcess&) const = default;
 };
 
-// Whether the trainer is the run's only role: supervised training calls no other role.
+// Returns whether the trainer is the run's only role. If so, training is supervised and calls no other role.
 bool TrainerAlone(const RunConfig& config);
 
-// Every process of the run, in the order of their start.
+// Returns all of the run's processes in start order.
 std::vector<RoleProcess> AllRoles(const RunConfig& config);
 
-// The processes of one node, in the order of their start. NOT_FOUND: there is no such group. INVALID_ARGUMENT: it has
-// fewer nodes.
+// Returns one node's processes in start order. Returns NOT_FOUND if the group does not exist, and INVALID_ARGUMENT if
+// it does not have that many nodes.
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node);
 
-// INVALID_ARGUMENT: the configured groups, if any, do not run every role once; or agents on one node must reach a
-// gateway on another node without a key that opens episodes, or at an address that only the gateway's machine reaches.
+// Returns INVALID_ARGUMENT if groups are configured but do not run every role exactly once. Also returns
+// INVALID_ARGUMENT if agents must reach a gateway on another node, but there is no key that opens episodes or the
+// address is only reachable on the gateway's machine.
 absl::Status CheckGroups(const RunConfig& config);
 
-// Whether no group has both the run's agents and a gateway.
+// Returns whether no group has both the run's agents and a gateway.
 bool AgentsApart(const RunConfig& config);
 
-// An IP address, or host name, that only its own machine reaches.
+// Returns whether an IP address or host name is only reachable on its own machine.
 bool IsLoopback(std::string_view host);
 
-// INVALID_ARGUMENT: the run's reward stage is not a separate role, so nothing would call such a process.
+// Returns INVALID_ARGUMENT if the reward stage is not a separate role, because nothing would call a rewards process.
 absl::Status RequireRewardsRole(const RunConfig& config);
 
-// Makes the specs. Not thread safe.
+// Creates the specs. Not thread safe.
 class RoleSpecs {
  public:
   struct Parts {
-    std::string folder;                 // the run's
-    std::string config;                 // the configuration that the processes read
-    bool existed = false;               // the folder held a run before this start
-    std::string binary;                 // this program
-    std::vector<std::string> settings;  // KEY=VALUE, over it
-    std::string load_balancer;          // URL for agents, in front of several gateways (load_balancer.h); empty = none
+    std::string folder;                 // run folder
+    std::string config;                 // path of the configuration file that the processes read
+    bool existed = false;               // the folder already contained a run
+    std::string binary;                 // path of this program
+    std::vector<std::string> settings;  // KEY=VALUE overrides of the configuration
+    std::string load_balancer;          // agents' URL in front of several gateways (load_balancer.h); empty = none
     RunSecrets secrets;
-    // Where the trainer's ranks meet, if there are several. Empty = this machine's address.
+    // Host where several trainer ranks rendezvous; empty = this machine's address.
     std::string meeting_host;
     int meeting_port = 0;
-    int first_rank = 0;  // of this node
+    int first_rank = 0;  // first trainer rank on this node
   };
 
   RoleSpecs(const RunConfig& config, Parts parts) : config_(config), parts_(std::move(parts)) {}
 
-  // REQUIRES: this outlives the spec.
+  // REQUIRES: this object outlives the spec.
   RoleSpec Spec(const RoleProcess& role) const;
 
  private:
   RoleSpec Plain(const RoleProcess& role) const;
-  // `place` names the process; `rank` of `ranks` may change when others are lost.
+  // `place` identifies the process. `rank` and `ranks` may change when other ranks are lost.
   RoleSpec Trainer(int place, int rank, int ranks) const;
 
   const RunConfig& config_;
   const Parts parts_;
 };
 
-// A line for each process: its name and command, without secrets.
+// Returns one line per process with its name and command, without secrets.
 std::string DescribeSpecs(const std::vector<RoleSpec>& specs);
 
 }  // namespace ingot::app

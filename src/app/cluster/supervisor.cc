@@ -21,8 +21,8 @@ extern char** environ;
 namespace ingot::app {
 namespace {
 
-// The error with which a role ended: the last line of its log that is one of process.h's Fail, without its mark. Empty
-// = the last lines hold none.
+// Returns the error of a role that ended: the last line in its log that was printed by Fail in process.h, without the
+// prefix. Empty = the last lines contain none.
 std::string LastError(const std::string& log_path) {
   constexpr std::streamoff kTail = 16384;
   constexpr std::string_view kMark = "ingot: ";
@@ -44,7 +44,7 @@ Supervisor::~Supervisor() {
 
 namespace {
 
-// A socket from which one can read `text` and then the end of file.
+// Returns a socket that delivers `text` and then end of file.
 absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -52,7 +52,7 @@ absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
   }
   const sandbox::Fd writer(ends[1]);
   sandbox::Fd reader(ends[0]);
-  // It must fit into the socket's buffer: nothing reads before the process runs.
+  // `text` must fit in the socket's buffer, because nothing reads it before the process runs.
   const ssize_t sent = send(writer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(text.size())) return reader;
   return sandbox::ErrnoStatus(sent < 0 ? errno : ENOSPC, "cannot hand over the input of a role");
@@ -63,7 +63,7 @@ absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
 absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
   sandbox::Command command{.argv = spec.argv, .env = {}, .working_dir = "", .stdin_text = ""};
   if (again) command.argv.insert(command.argv.end(), spec.restart_extra.begin(), spec.restart_extra.end());
-  const auto add = [&command](std::string_view variable) {  // the first value of a name stays
+  const auto add = [&command](std::string_view variable) {  // the first value for a name is kept
     const size_t equals = variable.find('=');
     if (equals == 0 || equals == std::string_view::npos) return;
     command.env.emplace(variable.substr(0, equals), variable.substr(equals + 1));
@@ -79,9 +79,9 @@ absl::StatusOr<pid_t> Supervisor::Spawn(const RoleSpec& spec, bool again) {
     return sandbox::ErrnoStatus(errno, absl::StrCat("cannot start role ", spec.name, ": cannot open ",
                                                     in.valid() ? spec.log_path : "/dev/null"));
   }
-  // A role stays in this session, so that a terminal and a job system see one job. It dies with this process from its
-  // first instruction on: a busy machine takes many seconds to load the program, which then asks for the same
-  // (DieWithParent).
+  // A role stays in this session, so that terminals and job systems see one job. From the start, the kernel kills it
+  // when this process dies. The program itself requests the same (DieWithParent), but a busy machine may take many
+  // seconds to load it.
   const absl::StatusOr<pid_t> pid =
       sandbox::Spawn(command, {in.get(), spec.inherits_stdout ? 1 : log.get(), log.get()},
                      {.own_session = false, .dumps_core = true, .dies_with_its_thread = true});
@@ -239,7 +239,7 @@ std::string Supervisor::StartOf(const Role& role, const std::string& obstacle) {
 }
 
 bool Supervisor::IsHeld(Role& role, const OnStatus& on_status) const {
-  const auto held = [&](const Role& other) {  // roles of a group start together
+  const auto held = [&](const Role& other) {  // roles in a group must start together
     return other.held != nullptr &&
            (&other == &role || (!role.spec.group.empty() && other.spec.group == role.spec.group));
   };
@@ -360,7 +360,7 @@ void Supervisor::StopWave(int wave, const OnStatus& on_status) {
   constexpr std::chrono::seconds kReportWaitAfter{5};
   const auto begin = options_.clock->Now();
   auto report_at = begin + kReportWaitAfter;
-  // Kills roles whose grace is over, and reaps those that ended. The roles that still run.
+  // Kills roles whose grace period is over and reaps those that ended. Returns those that are still running.
   const auto running = [this, wave, begin, &on_status] {
     std::vector<std::string> names;
     for (Role& role : roles_) {

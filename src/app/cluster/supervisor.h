@@ -1,27 +1,29 @@
-// The supervisor runs the roles of a run as processes of this machine. It starts them in order, and restarts a role
-// that ends unexpectedly. When the deciding role ends, it stops all others; roles that others need stop last
-// (RoleSpec::wave). Each role's output goes to its own log file.
+// Runs a run's roles as processes on this machine. Starts them in order and restarts a role that ends unexpectedly.
+// When the deciding role ends, the supervisor stops all others. Roles that others depend on stop last (RoleSpec::wave).
+// Each role writes its own log file.
 //
-// Roles may form a GROUP of processes that can only run together (the ranks of a trainer). A member may crash, or exit
-// with kGroupLostExit because it saw another member gone. Then the rest are ended, and all are restarted. A member that
-// exits with any other code than 0 has its own error, which would recur: the run ends with it.
+// Roles may form a GROUP of processes that can only run together, such as a trainer's ranks. If a member crashes, or
+// exits with kGroupLostExit because another member is gone, the supervisor kills the remaining members and restarts
+// them all. If a member exits with any other nonzero code, its error would recur, so the run ends with that error.
 //
-// The end of a group counts as a crash for the members that died, by a signal that the supervisor did not send. If none
-// died, it counts for the members that had to be killed; if there are none either, for all. A member with more than
-// max_restarts crashes is lost, and the group continues without it,
+// When a group ends, one crash is counted against each member that died from a signal not sent by the supervisor. If
+// there are none, it is counted against each member that had to be killed, and if there are none of those either,
+// against all members. A member with more than max_restarts crashes is lost, and the group continues without it,
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
 //   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered makes each new spec
 //
-// down to min_members; with fewer the run fails.
+// down to min_members. With fewer members, the run fails.
 //
-// A role that ended with an error during an obstacle, such as a full disk, restarts once the obstacle is gone. That
-// does not count as a crash, and does not end the run if the role decides.
+// If a role fails while there is an obstacle such as a full disk, it restarts once the obstacle is gone. This does not
+// count as a crash, and does not end the run even if the role is the deciding one.
 //
-// A start may fail, for instance because no process or file descriptor is free. After the first start of the run, it is
-// retried after a wait that doubles, max_restarts times in a row. That is not a crash of the role.
+// Starting a process can fail, for example if there are no free process ids or file descriptors. Except when the run
+// first starts, the start is retried up to max_restarts times in a row. The delay doubles after each attempt. This does
+// not count as a crash.
 //
-// Not thread safe: one thread starts and runs it. Children die with that thread, also while they are loaded.
+// Not thread safe. One thread must start and run it. Children are killed when that thread exits, even while they are
+// still loading.
 #pragma once
 
 #include <sys/types.h>
@@ -40,33 +42,34 @@
 
 namespace ingot::app {
 
-// Exit code of a group's member that lost another member.
+// Exit code for a group member that lost another member.
 inline constexpr int kGroupLostExit = 75;
-// Exit code of a role that ended in order by SIGTERM. If the supervisor did not send the signal, it counts as a crash.
+// Exit code for a role that shut down cleanly on SIGTERM. Counts as a crash if the supervisor did not send the signal.
 inline constexpr int kStoppedExit = 143;
-// Exit code of a role that its configuration or this machine does not allow (app/run/process.h). At its first start it is
-// not restarted: it would end the same way.
+// Exit code for a role that rejects its configuration or this machine (app/run/process.h). A role that exits this way
+// on its first start is not restarted, because it would fail the same way.
 inline constexpr int kRejectedExit = 2;
 
 struct RoleSpec {
   std::string name;
   std::vector<std::string> argv;
-  std::vector<std::string> restart_extra;  // arguments of later starts (trainer: --resume)
-  // Given to each start on its stdin, a socket that is then at its end: secrets, for which arguments and environment
-  // are too open. At most 64 KiB; empty = stdin is /dev/null.
+  std::vector<std::string> restart_extra;  // extra arguments for restarts (trainer: --resume)
+  // Secrets to write to the process's stdin each time it starts, because arguments and the environment are too visible.
+  // stdin is a socket that ends after the secrets. At most 64 KiB. Empty = stdin is /dev/null.
   std::string input;
   std::string log_path;
-  std::string group;  // roles of one group restart together; empty = no group
-  // The same member (name, log) as number `index` of a group of `size`. Null = the group needs all its members.
+  std::string group;  // roles in the same group restart together; empty = no group
+  // Returns the spec for the same member (name and log) as index `index` in a group of `size`. Null = the group needs
+  // all its members.
   std::function<RoleSpec(int index, int size)> renumbered;
-  bool decides = false;     // its exit ends the run, with its exit code
-  bool may_finish = false;  // exit code 0 = its work is complete; it is not restarted
-  int wave = 0;  // at the run's end it is stopped once all roles of lower waves, which may need it, have ended
-  std::chrono::milliseconds stop_grace{15000};  // between SIGTERM and SIGKILL at the run's end
-  bool inherits_stdout = false;                 // true: prints to the terminal; false: to its log
+  bool decides = false;     // when it exits, the run ends with its exit code
+  bool may_finish = false;  // exit code 0 means that its work is complete, so it is not restarted
+  int wave = 0;             // at the end of the run, it stops after all roles in lower waves, which may depend on it
+  std::chrono::milliseconds stop_grace{15000};  // time between SIGTERM and SIGKILL at the end of the run
+  bool inherits_stdout = false;                 // true = prints to the terminal; false = prints to its log
 };
 
-// A role as its supervisor knows it.
+// The supervisor's view of a role.
 struct RoleState {
   std::string name;
   pid_t pid = -1;  // -1 = not running
@@ -77,20 +80,21 @@ struct RoleState {
 };
 
 struct SupervisorOptions {
-  int max_restarts = 3;  // of a role; one crash more ends the run or, in a group, loses the member
-  // running time after which a role's earlier crashes no longer count
+  int max_restarts = 3;  // restarts per role; one more crash ends the run or, in a group, loses the member
+  // A role's earlier crashes no longer count after it has run for this long.
   std::chrono::milliseconds forget_after = std::chrono::hours(1);
-  int min_members = 1;  // least number of members with which a group continues
+  int min_members = 1;  // the group continues with at least this many members
   std::chrono::milliseconds restart_delay{500};
-  // Between the first end in a group and SIGKILL for the rest: time in which a member may end with its own error.
+  // Time between a group's first exit and SIGKILL for the remaining members, so that a member can still exit with its
+  // own error.
   std::chrono::milliseconds group_grace{3000};
   const base::Clock* clock = &base::Clock::Real();
-  // Called by the thread of Run with all roles, whenever one changed. May be null.
+  // Called on Run's thread with all roles whenever one changes. May be null.
   std::function<void(const std::vector<RoleState>&)> on_states;
-  // Polled by the thread of Run for more roles to start. Null = there are none.
+  // Polled on Run's thread for additional roles to start. Null = none.
   std::function<std::vector<RoleSpec>()> arrivals;
-  // Asked when a role has ended with an error, and then until it may restart: why a role could not succeed now. Empty
-  // text = no obstacle. Null = there never is one.
+  // Returns why a role cannot succeed right now. Called after a role fails, and repeatedly until it may restart. If it
+  // returns an empty string, there is no obstacle. Null = there are never obstacles.
   std::function<std::string()> obstacle;
 };
 
@@ -99,12 +103,12 @@ class Supervisor {
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
   ~Supervisor();
 
-  // Starts a first role; an error is not tried again.
+  // Starts one of the initial roles. Does not retry on failure.
   absl::Status Start(RoleSpec spec);
 
-  // Runs until the deciding role ended and all others are stopped; returns the deciding role's exit code. Once `stop`
-  // is true the run ends in order. `on_status` gets one line per change of a role's state and, after all
-  // are stopped, one with the reason for the run's end.
+  // Runs until the deciding role has ended and all others have stopped. Returns the deciding role's exit code. Once
+  // `stop` returns true, the run shuts down cleanly. `on_status` receives one line per change of a role's state. After
+  // all roles have stopped, it receives one line with the reason why the run ended.
   absl::StatusOr<int> Run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& on_status);
 
  private:
@@ -112,49 +116,49 @@ class Supervisor {
   struct Role {
     RoleSpec spec;
     pid_t pid = -1;
-    int restarts = 0;       // of a group's member: crashes that count for it
-    int failed_starts = 0;  // since it ran last
+    int restarts = 0;       // for a group member, the number of crashes that count against it
+    int failed_starts = 0;  // consecutive
     bool has_run = false;
     bool done = false;
-    bool killed = false;                                  // by the supervisor, since it outlived its group
-    bool died = false;                                    // by itself, and thereby ended its group
-    std::unique_ptr<base::Wait> held;                     // while an obstacle blocks its next start
-    std::chrono::nanoseconds started{0}, start_after{0};  // on the clock
+    bool killed = false;                                  // by the supervisor, because it outlived its group
+    bool died = false;                                    // by itself, which ended its group
+    std::unique_ptr<base::Wait> held;                     // set while an obstacle delays starting it again
+    std::chrono::nanoseconds started{0}, start_after{0};  // times on the clock
   };
-  // A group with a member that has ended; the others are to end.
+  // A group where a member has exited and the others are being stopped.
   struct EndingGroup {
-    std::string first;  // description of the first end
-    std::string error;  // a member's own error; empty = none
+    std::string first;  // describes the first exit
+    std::string error;  // error of the member that failed by itself; empty = none
     std::chrono::nanoseconds kill_after{0};
   };
 
-  // The end of the run and its reason.
+  // How and why the run ended.
   struct Ending {
     absl::StatusOr<int> code;
     std::string why;
   };
 
   static absl::StatusOr<pid_t> Spawn(const RoleSpec& spec, bool again);
-  // "NAME exited with 3: ERROR; see LOG", with the error that the role printed last, if it printed one
+  // Returns "NAME exited with 3: ERROR; see LOG". ERROR is the last error that the role printed, if any.
   static std::string Describe(const Role& role, int wait_status);
   absl::Status Begin(Role& role) const;
-  // As Begin, but a role that cannot start is retried later, without a process until then. ABORTED: it failed too
-  // often.
+  // Same as Begin, but schedules a retry if the role cannot be started. Returns ABORTED after too many failures.
   absl::Status BeginOrDefer(Role& role, const OnStatus& on_status) const;
-  // Manages all roles until the run ends. Roles that still run then are not stopped.
+  // Manages all roles until the run ends. Does not stop the roles that are still running at the end.
   Ending TendAll(const std::function<bool()>& stop, const OnStatus& on_status);
-  // Starts `role` if it is due, or reaps it if it ended. Returns the run's ending if this decides it.
+  // Starts `role` if it is due, or reaps it if it has ended. Returns the ending if this ends the run.
   absl::StatusOr<std::optional<Ending>> Tend(Role& role, const OnStatus& on_status);
   void NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_status);
-  // After an error of the role: whether it waits for the end of an obstacle, and, before its next start, still does.
+  // HoldIfObstructed delays the restart of a failed role if there is an obstacle. IsHeld returns whether the obstacle
+  // still blocks the restart.
   void HoldIfObstructed(Role& role) const;
   bool IsHeld(Role& role, const OnStatus& on_status) const;
   static std::string StartOf(const Role& role, const std::string& obstacle);
   absl::Status TendGroups(const OnStatus& on_status);
-  // ABORTED: it was restarted too often.
+  // Returns ABORTED after too many restarts.
   absl::Status Restart(Role& role, const std::string& why);
   absl::Status RestartGroup(const std::string& name, const std::string& why, const OnStatus& on_status);
-  // Removes the `lost` members and numbers the others anew; ABORTED if too few are left.
+  // Removes the `lost` members and renumbers the others. Returns ABORTED if too few are left.
   absl::Status GoOnWithout(const std::vector<std::string>& lost, const std::string& name, const std::string& why,
                            const OnStatus& on_status);
   void Schedule(Role& role) const;

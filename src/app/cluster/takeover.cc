@@ -57,7 +57,7 @@ void Takeover::Run() {
 void Takeover::Look() {
   const absl::StatusOr<std::set<std::string>> held = kind_.held();
   if (!held.ok()) {
-    // It is unknown which nodes are alive: nothing moves, and no time counts.
+    // It is unknown which nodes are alive, so nothing moves and this time does not count.
     for (WatchedSeat& watched : watched_) watched.missing_since.reset();
     return;
   }

@@ -1,16 +1,16 @@
-// Moves the roles of a dead node's agent to this process's node. A SEAT is held by one agent at a time, by an entry in
-// the registry under its lease:
+// Moves a dead node agent's roles to this process's node. A SEAT is a set of roles that one agent holds at a time,
+// through a registry entry under its lease:
 //
-//   seats     of                                      taken by
-//   nodes     all roles of a node but engines and     the node that drives the run
-//             the trainer
-//   engines   one engine each                         nodes with engines, each cluster.takeover_engines at most
+//   seats     roles                                   taken over by
+//   nodes     all roles of a node except engines      the node that drives the run
+//             and the trainer
+//   engines   one engine each                         nodes with engines, up to cluster.takeover_engines each
 //
-//   front-0     its agent has the seat ── the agent dies ──▶ the entry expires after cluster.registry.ttl_s
+//   front-0     its agent holds the seat ── the agent dies ──▶ the entry expires after cluster.registry.ttl_s
 //   this node   sees no entry for cluster.takeover_s ──▶ takes the seat ──▶ starts its roles
-//   front-0     comes back: another node has its seat, and its agent ends with an error
+//   front-0     returns: another node holds its seat, so its agent exits with an error
 //
-// A seat that no agent has had is not taken. Thread safe.
+// A seat that no agent has ever held is not taken. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -29,10 +29,11 @@
 
 namespace ingot::app {
 
-// The seats of one kind in the registry. REQUIRES: the registry outlives them.
+// All seats in the registry for either nodes or engines. REQUIRES: the registry outlives this object.
 struct Seats {
-  std::function<absl::StatusOr<std::set<std::string>>()> held;  // the names of the seats that are held
-  std::function<absl::Status(const std::string& name)> take;    // an error: another node has it, or the registry failed
+  std::function<absl::StatusOr<std::set<std::string>>()> held;  // returns the names of the seats that are held
+  // fails if another node holds the seat or the registry fails
+  std::function<absl::Status(const std::string& name)> take;
 
   static Seats Nodes(RunRegistry& registry);
   static Seats Engines(RunRegistry& registry);
@@ -41,19 +42,19 @@ struct Seats {
 class Takeover {
  public:
   struct Seat {
-    std::string name;             // in the registry
-    std::vector<RoleSpec> roles;  // that move
+    std::string name;             // name in the registry
+    std::vector<RoleSpec> roles;  // roles that move with the seat
   };
   struct Options {
-    std::chrono::milliseconds grace{30'000};         // without a holder, after which a seat is taken
-    std::chrono::milliseconds poll{1000};            // between two checks; each takes at most one seat
-    int64_t most = std::numeric_limits<int>::max();  // total number of seats to take
+    std::chrono::milliseconds grace{30'000};         // time without a holder before a seat is taken
+    std::chrono::milliseconds poll{1000};            // interval between checks; each check takes at most one seat
+    int64_t most = std::numeric_limits<int>::max();  // maximum number of seats to take in total
   };
 
   Takeover(Seats kind, std::vector<Seat> seats, Options options);
   ~Takeover();
 
-  // The roles to start here now; returns each once.
+  // Returns the roles to start here now. Each role is returned once.
   std::vector<RoleSpec> Arrived();
 
  private:
@@ -65,18 +66,18 @@ class Takeover {
 
   void Run();
   void Look();
-  // Whether this node has it now.
+  // Returns whether this node now holds the seat.
   bool TakeSeat(const Seat& seat);
 
   const Seats kind_;
   const Options options_;
-  std::vector<WatchedSeat> watched_;  // of the thread; without those that were taken
-  int64_t taken_ = 0;                 // of the thread
+  std::vector<WatchedSeat> watched_;  // used only by the thread; excludes the seats that were taken
+  int64_t taken_ = 0;                 // used only by the thread
   base::Mutex mu_;
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<RoleSpec> arrived_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_;  // last
+  std::thread thread_;  // declared last
 };
 
 }  // namespace ingot::app

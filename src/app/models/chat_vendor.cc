@@ -20,7 +20,7 @@ using base::json::object;
 using base::json::value;
 
 constexpr int kTries = 4;
-constexpr std::chrono::seconds kFirstWait{1};  // doubled with every retry
+constexpr std::chrono::seconds kFirstWait{1};  // doubles after each retry
 
 std::string TextAt(const value& json, std::string_view name) {
   const value* field = base::Find(json, name);
@@ -41,7 +41,7 @@ object MessageOf(const text::Message& message) {
   return out;
 }
 
-// Adds a message, or a part of one, to the answer.
+// Adds a message or part of one to the answer.
 void AddTo(const value& part, text::Message& message) {
   message.content += TextAt(part, "content");
   const value* calls = base::Find(part, "tool_calls");
@@ -52,7 +52,7 @@ void AddTo(const value& part, text::Message& message) {
     const size_t at = index != nullptr && index->is_int64() && index->get_int64() >= 0
                           ? static_cast<size_t>(index->get_int64())
                           : message.tool_calls.size();
-    if (at > message.tool_calls.size()) continue;  // part of a call that never began
+    if (at > message.tool_calls.size()) continue;  // part of a call whose first part is missing
     if (at == message.tool_calls.size()) message.tool_calls.emplace_back();
     const value* function = base::Find(call, "function");
     if (function == nullptr) continue;
@@ -61,7 +61,7 @@ void AddTo(const value& part, text::Message& message) {
   }
 }
 
-// Adds choices[0] of an answer or of an event. False = there is none.
+// Adds choices[0] of a response or an event. Returns false if there is none.
 bool AddChoice(const value& json, const char* field, VendorAnswer& answer) {
   const value* choices = base::Find(json, "choices");
   if (choices == nullptr || !choices->is_array() || choices->get_array().empty()) return false;
@@ -75,7 +75,7 @@ bool AddChoice(const value& json, const char* field, VendorAnswer& answer) {
   return true;
 }
 
-// One request. Once its handle is dropped, it makes no more callbacks.
+// One request. Makes no callbacks after its handle has been destroyed.
 class Pending {
  public:
   explicit Pending(gateway::TextModel::OnChunk on_chunk) : on_chunk_(std::move(on_chunk)) {}
@@ -86,7 +86,7 @@ class Pending {
     deliverer_ = std::this_thread::get_id();
     on_chunk_(std::move(chunk));
   }
-  // Waits for another thread that delivers, but not for this one.
+  // Blocks while another thread is delivering a chunk. Does not wait for the calling thread itself.
   void Drop() {
     dropped_ = true;
     if (deliverer_.load() == std::this_thread::get_id()) return;
@@ -133,7 +133,7 @@ class ChatVendor final : public gateway::TextModel {
   }
 
  private:
-  // Asks again while the server is too busy.
+  // Sends the request and retries while the server is too busy.
   void Run(Pending& pending, const gateway::GatewayRequest& request, const v1::GenerateRequest& prompt) const {
     for (int number = 1; !pending.dropped(); ++number) {
       absl::StatusOr<v1::GenerateChunk> chunk = Ask(pending, request, prompt);
@@ -165,7 +165,8 @@ class ChatVendor final : public gateway::TextModel {
     return chunk;
   }
 
-  // The ids that a model with the run's chat format would have sampled after this prompt for the same answer.
+  // Returns the ids that a model with the run's chat format would have sampled after this prompt to give the same
+  // answer.
   absl::StatusOr<std::vector<int32_t>> Encode(const text::Conversation& asked, const VendorAnswer& answer,
                                               const v1::GenerateRequest& prompt) const {
     text::Conversation conversation = asked;
@@ -176,7 +177,7 @@ class ChatVendor final : public gateway::TextModel {
       return absl::FailedPreconditionError("the chat template writes the answer's tool calls as several turns");
     }
     std::vector<int32_t> sampled = turns[0].sampled;
-    // A template may begin the answer, such as with "<think>\n".
+    // A template may start the answer, for example with "<think>\n".
     std::vector<int32_t> all = turns[0].context;
     all.insert(all.end(), sampled.begin(), sampled.end());
     const auto& ids = prompt.prompt_ids();
@@ -203,7 +204,7 @@ class ChatVendor final : public gateway::TextModel {
   const gateway::ModelOptions model_;
   const std::string key_;
   const TextParts text_;
-  base::Executor executor_;  // last: its threads end before the rest
+  base::Executor executor_;  // declared last because its threads must stop first
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
-// A vendor's chat completions as a model of the gateway (gateway/text_model.h): messages out, text back, encoded here.
+// Implements a gateway model that calls a vendor's chat completions API (gateway/text_model.h). It sends messages,
+// receives text, and tokenizes the text itself.
 //
 //   Generate ──▶ the vendor's own thread: POST URL/chat/completions, retried while busy ──▶ VendorTurn ──▶ one chunk
 //
-// Thread safe. The destructor waits for requests that are under way, at most until their deadlines.
+// Thread safe. The destructor waits for running requests, at most until their deadlines.
 #pragma once
 
 #include <map>
@@ -19,23 +20,24 @@
 
 namespace ingot::app {
 
-// The body of the request. INVALID_ARGUMENT: the request has a field that such a server does not support.
+// Returns the request body. Returns INVALID_ARGUMENT if the request has a field that the API does not support.
 absl::StatusOr<base::json::object> VendorRequest(const gateway::ModelOptions& model,
                                                  const gateway::GatewayRequest& request,
                                                  const v1::SamplingParams& sampling);
 
 struct VendorAnswer {
   text::Message message;
-  bool cut = false;       // at its limit of tokens
-  bool finished = false;  // it has a finish_reason, or its stream its last event
+  bool cut = false;       // stopped at its token limit
+  bool finished = false;  // it has a finish_reason, or its stream ended with the last event
 };
-// Of an answer's body: a JSON object, or with `stream` server-sent events. FAILED_PRECONDITION: something else.
+// Parses a response body: a JSON object or, with `stream`, server-sent events. Returns FAILED_PRECONDITION for anything
+// else.
 absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream);
 
-// INVALID_ARGUMENT: the key's file cannot be read.
+// Returns INVALID_ARGUMENT if the key file cannot be read.
 absl::StatusOr<std::shared_ptr<gateway::TextModel>> NewChatVendor(const gateway::ModelOptions& model, TextParts text);
 
-// The options' models with a url, by name.
+// Creates a client for each configured model that has a URL, by name.
 absl::StatusOr<std::map<std::string, std::shared_ptr<gateway::TextModel>>> ConnectChatVendors(
     const gateway::GatewayOptions& gateway, const TextParts& text);
 

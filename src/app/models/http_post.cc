@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kJson[] = "application/json";
 
-// Why there is no answer with status 200. Failures to get an answer count as transient.
+// Returns the reason why there is no response with status 200. Failure to get a response counts as transient.
 absl::Status ErrorOf(const HttpPost& post, const absl::StatusOr<http::Answer>& answer) {
   const std::string url = base::Printable(base::WithoutKey(post.url, post.key), {.max_bytes = 200});
   if (answer.ok()) {
@@ -37,8 +37,8 @@ absl::Status ErrorOf(const HttpPost& post, const absl::StatusOr<http::Answer>& a
   return base::Annotate(is_ours ? why : absl::UnavailableError(why.message()), url);
 }
 
-// The seconds that the server asks for (RFC 9110, section 10.2.3), as a number. nullopt: it asks for none that can be
-// read; a date is not.
+// Returns the number of seconds that the server requests (RFC 9110, section 10.2.3), or nullopt if there is none. Dates
+// are not supported.
 std::optional<double> RetryAfter(const http::Answer& answer) {
   const auto field = answer.headers.find("retry-after");
   double seconds = 0;
@@ -46,7 +46,7 @@ std::optional<double> RetryAfter(const http::Answer& answer) {
   return seconds;
 }
 
-// False: nobody waits any more.
+// Returns false if the caller has stopped waiting.
 bool Pause(const HttpPost& post, double seconds) {
   constexpr double kGlance = 0.1;
   for (double left = seconds; left > 0; left -= kGlance) {

@@ -1,5 +1,6 @@
-// A POST of JSON to a server, and its answer. Thread safe: every call has its own connection. It suits rare and slow
-// requests, such as a reward term's. It uses the proxies that the environment names, but never for this machine.
+// Posts JSON to a server and returns the response. Intended for rare, slow requests, such as those from reward terms,
+// because every call opens its own connection. Uses the proxies set in the environment, except for this machine's own
+// addresses. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,27 @@
 namespace ingot::app {
 
 struct HttpPost {
-  std::string url;        // http:// or https://; certificates are verified (http/client.h)
+  std::string url;        // http:// or https://, with verified certificates (http/client.h)
   std::string body;       // JSON
-  std::string key;        // bearer key; empty = none
-  double timeout_s = 30;  // of connecting, sending and reading one request together
-  // A server that answers 429 or 503 is asked again for so long: after its Retry-After, or else after 1, 2, 4, ... s.
+  std::string key;        // bearer token; empty = none
+  double timeout_s = 30;  // total time to connect, send, and read, per request
+  // How long to retry while the server returns 429 or 503. Waits for its Retry-After, or else 1, 2, 4, ... s.
   double limited_s = 600;
   int64_t max_answer_bytes = 16 * 1024 * 1024;
-  std::function<bool()> cancelled = nullptr;  // true = the caller gave up waiting; checked several times a second
+  std::function<bool()> cancelled = nullptr;  // true = the caller has stopped waiting; checked several times a second
 };
 
-// The body of an answer with status 200. INVALID_ARGUMENT: no such URL. UNAVAILABLE: the server cannot be reached or
-// trusted, still answers 429 or 503, answered another 5xx, or too much. DEADLINE_EXCEEDED: it took too long. CANCELLED. FAILED_PRECONDITION: any
-// other answer, with its beginning. No error contains the key, even if the answer repeats it.
+// Returns the body of a response with status 200. Errors never contain the key, even if the response repeats it.
+// Errors:
+// - INVALID_ARGUMENT: the URL is invalid.
+// - UNAVAILABLE: the server cannot be reached or trusted, still returns 429 or 503, returned another 5xx, or sent too
+//   many bytes.
+// - DEADLINE_EXCEEDED: the request timed out.
+// - CANCELLED: `cancelled` returned true.
+// - FAILED_PRECONDITION: any other status. The error message includes the beginning of the response.
 absl::StatusOr<std::string> Post(const HttpPost& post);
 
-// `base`: "https://host/v1", with or without a slash at its end.
+// `base` is a URL such as "https://host/v1", with or without a trailing slash.
 std::string ChatCompletionsUrl(const std::string& base);
 
 }  // namespace ingot::app

@@ -23,7 +23,7 @@ absl::Status Failed(const char* what, const fs::path& path, const std::error_cod
   return absl::UnavailableError(absl::StrCat("cannot ", what, " '", path.string(), "': ", error.message()));
 }
 
-// TextParts::files, the configurations that name ends of turns, and where all this comes from.
+// Returns TextParts::files, the configurations that name end-of-turn tokens, and the source of these files.
 absl::StatusOr<std::map<std::string, std::string>> FilesOf(const std::string& model_path, const TextParts& text) {
   std::map<std::string, std::string> files = text.files;
   std::string source;
@@ -62,7 +62,7 @@ absl::Status KeepTokenizer(const std::string& run_dir, const std::string& model_
   const std::string draft = run_dir + kDraft, aside = run_dir + kAside;
   INGOT_RETURN_IF_ERROR(WriteFolder(draft, files));
   INGOT_RETURN_IF_ERROR(base::ReplaceFolder(draft, run_dir + kFolder, aside));
-  std::error_code ignored;  // what stays is removed at the next start
+  std::error_code ignored;  // leftovers are removed at the next start
   fs::remove_all(draft, ignored);
   fs::remove_all(aside, ignored);
   return absl::OkStatus();

@@ -1,13 +1,13 @@
-// RUN/tokenizer: the files that commands need to read the token ids of a run. Its start copies them, so that the run
-// can be read from any folder, on another machine, and after its model's folder is gone.
+// RUN/tokenizer: the files that commands need to read a run's token ids. They are copied when the run starts, so the
+// run can be read from any directory, on another machine, and after its model folder is gone.
 //
 //   tokenizer.json, tokenizer_config.json, ingot.json, chat templates   TextParts::files
-//   config.json, generation_config.json                                 the model's, if there: they name ends of turns
-//   source.json      {"model_path"}: the model's absolute path at the start; empty = random weights
-//   checksums.json   of the files above (base/written_files.h)
+//   config.json, generation_config.json                                 from the model, if present: end-of-turn tokens
+//   source.json      {"model_path"}: the model's absolute path at startup; empty = random weights
+//   checksums.json   checksums of the files above (base/written_files.h)
 //
-// The folder is replaced whole: a crash leaves the old one, the new one, or none. A run without it is read from its
-// model's folder.
+// The folder is replaced as a whole: after a crash there is the old one, the new one, or none. Without it, commands
+// read the model folder.
 #pragma once
 
 #include <string>
@@ -17,16 +17,16 @@
 
 namespace ingot::app {
 
-// Copies `text`, the parts of the model folder `model_path`; an empty path = random weights. Durable on OK. REQUIRES: no
-// other process keeps this run's.
+// Copies `text`, which was loaded from the model folder `model_path` (empty = random weights). Durable on OK. REQUIRES:
+// no other process writes this run's tokenizer.
 absl::Status KeepTokenizer(const std::string& run_dir, const std::string& model_path, const TextParts& text);
 
 bool HasKeptTokenizer(const std::string& run_dir);
 
-// The kept text parts. NOT_FOUND: the run has none. Other errors are LoadTextParts'.
+// Loads the kept text parts. Returns NOT_FOUND if the run has none, or the errors of LoadTextParts.
 absl::StatusOr<TextParts> KeptTextParts(const std::string& run_dir);
 
-// The folder that the run's `model_path` named at its start, if it is still there; otherwise `model_path`.
+// Returns the folder that `model_path` named when the run started, if it still exists, and `model_path` otherwise.
 std::string KeptModelPath(const std::string& run_dir, const std::string& model_path);
 
 }  // namespace ingot::app

@@ -8,7 +8,7 @@
 namespace ingot::app {
 namespace {
 
-// The answer of one request, for the thread that waits for it.
+// Collects the response to one request for the thread that waits for it.
 class Answer {
  public:
   void AddChunk(absl::StatusOr<v1::GenerateChunk> chunk) {

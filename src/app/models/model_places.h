@@ -1,5 +1,5 @@
-// The engines of the models in gateway.models, by name, for calls outside any episode: teachers and judges.
-// Thread safe.
+// Finds the engines that serve the models in gateway.models, for calls outside of episodes: teachers and judges. Thread
+// safe.
 #pragma once
 
 #include <map>
@@ -16,21 +16,23 @@ namespace ingot::app {
 
 class ModelPlaces {
  public:
-  // `own`: the run's engines, which retain the pinned versions. `external`: the servers of external models, by name.
+  // `own` is the run's engines, which retain the pinned versions. `external` has the clients for external model
+  // servers, by name.
   ModelPlaces(const gateway::GatewayOptions& gateway, std::shared_ptr<rollout::Client> own,
               std::map<std::string, std::shared_ptr<rollout::Client>> external)
       : gateway_(gateway), own_(std::move(own)), external_(std::move(external)) {}
 
   struct Place {
     std::shared_ptr<rollout::Client> client;
-    int64_t version = 0;    // to pin
-    std::string tokenizer;  // fingerprint; empty = the engine does not say
+    int64_t version = 0;    // version to pin
+    std::string tokenizer;  // fingerprint; empty = the engine does not report one
   };
-  // NOT_FOUND: no such model, or no engine for it. UNAVAILABLE: its engine does not answer now. An external server has
-  // one version, which it names; it is asked once.
+  // Returns NOT_FOUND if the model does not exist or has no engine, and UNAVAILABLE if its engine is not answering. An
+  // external server serves one version and is queried once for its number.
   absl::StatusOr<Place> PlaceOf(const std::string& name) const;
 
-  // The answer to `request`, all its chunks as one. Blocks; UNAVAILABLE after `seconds`, and where the engine is full.
+  // Returns the response to `request` with all chunks merged. Blocks. Returns UNAVAILABLE after `seconds`, or if the
+  // engine is full.
   static absl::StatusOr<v1::GenerateChunk> Ask(rollout::Client& client, v1::GenerateRequest request, double seconds);
 
  private:

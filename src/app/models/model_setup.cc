@@ -42,7 +42,7 @@ model::LoraConfig LoraOf(const ModelOptions& options, const model::ModelConfig& 
   return lora;
 }
 
-// INVALID_ARGUMENT: a key differs from the folder that trainer.lora.init names, which takes precedence.
+// Returns INVALID_ARGUMENT if a key conflicts with the folder in trainer.lora.init, which takes precedence.
 absl::Status CheckInit(const ModelOptions& options, const model::LoraConfig& given) {
   const auto differs = [&](const char* key, const std::string& wanted, const std::string& found) {
     return absl::InvalidArgumentError(absl::StrCat(key, " is ", wanted, ", but the adapter of trainer.lora.init (",

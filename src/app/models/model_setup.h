@@ -1,4 +1,4 @@
-// The model of a run before any weights exist: its shape, its text parts, its device.
+// Sets up a run's model before any weights exist: its shape, text parts, and device.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@ namespace ingot::app {
 struct ModelSetup {
   TextParts text;
   model::ModelConfig shape;
-  std::string device = "cpu";                                // torch's name of the device (DeviceChoice::torch_name)
-  std::shared_ptr<gateway::ScriptedModel> script = nullptr;  // the text that calls return; null = the model samples
+  std::string device = "cpu";                                // torch's name for the device (DeviceChoice::torch_name)
+  std::shared_ptr<gateway::ScriptedModel> script = nullptr;  // scripted responses; null = the model generates them
 };
 
-// The text parts of model.path's folder or, without a path, of the byte tokenizer.
+// Loads the text parts from model.path. Without a path, creates those for the byte tokenizer.
 absl::StatusOr<TextParts> TextPartsOf(const ModelOptions& options);
 
-// The setup of model.path's folder or, without a path, of random weights at the configured shape, with the vocabulary
-// of the byte tokenizer.
+// Loads the setup from model.path. Without a path, uses random weights with the configured shape and the byte
+// tokenizer's vocabulary.
 absl::StatusOr<ModelSetup> SetUpModel(const ModelOptions& options, const std::string& device = "cpu");
 
-// The script in a file (gateway/script.h).
+// Loads a script from a file (gateway/script.h).
 absl::StatusOr<std::shared_ptr<gateway::ScriptedModel>> LoadScript(const std::string& path, const TextParts& text);
 
 }  // namespace ingot::app

@@ -23,7 +23,8 @@ absl::StatusOr<std::string> ContentOf(const std::string& answer, const std::stri
       absl::StrCat(url, " answered without choices[0].message.content: ", base::Printable(answer, {.max_bytes = 200})));
 }
 
-// Whether the server rejected a field that newer models take under another name or not at all, which `body` now has so.
+// Returns whether the server rejected a field that newer models have renamed or removed. If so, changes `body`
+// accordingly.
 bool DropRejected(const absl::Status& rejection, object& body) {
   if (!absl::IsFailedPrecondition(rejection)) return false;
   const std::string why(rejection.message());

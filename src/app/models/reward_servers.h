@@ -1,4 +1,5 @@
-// The HTTP servers that reward terms call: judges' models by OpenAI's chat completions, and external scorers.
+// Creates clients for the HTTP servers that reward terms call: judge models with OpenAI's chat completions API, and
+// external scorers.
 #pragma once
 
 #include <memory>
@@ -8,8 +9,8 @@
 
 namespace ingot::app {
 
-// `gateway_url`: base URL of this run's own gateway ("http://127.0.0.1:8080/v1"), for judges without a URL; empty =
-// such judges are errors. `gateway_key`: its bearer key; empty = none.
+// `gateway_url` is the base URL of this run's gateway ("http://127.0.0.1:8080/v1"), used by judges without a URL. Empty
+// = such judges fail. `gateway_key` is the gateway's bearer token; empty = none.
 reward::TermParts HttpTermParts(const std::string& gateway_url, const std::string& gateway_key);
 
 }  // namespace ingot::app

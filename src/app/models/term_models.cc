@@ -34,7 +34,7 @@ class EngineTeacher final : public reward::TeacherModel {
   const std::shared_ptr<const ModelPlaces> places_;
 };
 
-// Asks a model of gateway.models in its engine, and any other model over HTTP.
+// Calls a model in gateway.models through its engine, and any other model over HTTP.
 class EngineJudge final : public reward::JudgeModel {
  public:
   EngineJudge(std::shared_ptr<const ModelPlaces> places, TextParts text, std::shared_ptr<const reward::JudgeModel> http)

@@ -1,5 +1,5 @@
-// The models of gateway.models that reward terms call: a teacher for the log-probs of ids (reward/teacher_model.h), a
-// judge for its verdict (reward/judge_model.h).
+// Connects reward terms to models in gateway.models: teachers, which score ids (reward/teacher_model.h), and judges,
+// which return verdicts (reward/judge_model.h).
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace ingot::app {
 
-// Adds the clients of teacher and judge that these engines serve. `text` is the run's, and renders the judge's
-// prompt. A judge with a URL is called at that URL instead.
+// Adds clients for the teacher and judge models that these engines serve. `text` is the run's and renders judge
+// prompts. Judges with a URL are called at that URL instead.
 void AddTermModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
 
-// FAILED_PRECONDITION: the tokenizer of a teacher that can be reached differs from the run's (`fingerprint`). A teacher
-// that does not answer is checked with the first group that it scores.
+// Returns FAILED_PRECONDITION if a reachable teacher's tokenizer differs from the run's (`fingerprint`). A teacher that
+// does not answer is checked when it scores its first group.
 absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::TermParts& parts,
                            const std::string& fingerprint);
 

@@ -16,7 +16,8 @@ namespace {
 constexpr char kInfoFile[] = "ingot.json";
 constexpr char kBuiltin[] = "hermes";  // for a folder without a format
 
-// Every delimiter of every built-in format, so a byte-level model can change its format and keep its vocabulary.
+// Returns every delimiter in every built-in format, so that a byte-level model can change its format without changing
+// its vocabulary.
 std::vector<std::string> ByteTokenizerSpecials() {
   std::vector<std::string> specials;
   const auto add = [&specials](const std::string& token) {
@@ -38,7 +39,7 @@ bool NamesTemplate(const std::string& name) {
   return name == kTemplateFormat || name.starts_with(kTemplateFormatPrefix);
 }
 
-// The ids at which an engine stops for this model.
+// Returns the ids where an engine stops for this model.
 absl::StatusOr<std::vector<int32_t>> ModelEnds(const std::string& model_dir) {
   const std::string path = model_dir + "/config.json";
   const absl::StatusOr<std::string> config = base::ReadFile(path);
@@ -61,7 +62,8 @@ absl::StatusOr<std::shared_ptr<const text::ChatFormat>> MakeFormat(const std::st
   return text::LoadChatFormat(model_dir, std::move(tokenizer), output, chat_template);
 }
 
-// ORG/NAME, unless there is a folder ORG: then it is a mistyped path.
+// Returns whether the name has the form ORG/NAME. If a folder ORG exists, the name is treated as a mistyped path
+// instead.
 bool IsHubName(const std::string& name) {
   const size_t slash = name.find('/');
   if (slash == std::string::npos || slash == 0 || slash != name.rfind('/') || name.starts_with(".")) return false;
@@ -69,7 +71,7 @@ bool IsHubName(const std::string& name) {
   return slash + 1 < name.size() && !std::filesystem::exists(name.substr(0, slash), error);
 }
 
-// What the user may have meant by a folder without a tokenizer; empty = no guess.
+// Guesses what the user meant by a folder without a tokenizer; empty = no guess.
 std::string MeantBy(const std::string& model_dir) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -91,7 +93,7 @@ std::string MeantBy(const std::string& model_dir) {
   return newest.empty() ? "" : absl::StrCat("; did you mean ", model_dir, "/checkpoints/", newest, "?");
 }
 
-// The chat format that a folder's ingot.json names; without one its own template, or hermes.
+// Returns the chat format in a folder's ingot.json, or else the folder's template, or else hermes.
 absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   const std::string path = absl::StrCat(model_dir, "/", kInfoFile);
   if (!std::filesystem::exists(path)) {
@@ -110,7 +112,7 @@ absl::StatusOr<std::string> FormatNamedBy(const std::string& model_dir) {
   return std::string(name->get_string());
 }
 
-// DATA_LOSS: a file of the folder, other than its tensors, changed since it was written.
+// Returns DATA_LOSS if a file in the folder, other than its tensors, has changed since it was written.
 absl::Status CheckTexts(const std::string& model_dir) {
   INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(model_dir));
   return written.CheckContents([](std::string_view name) { return !name.ends_with(".safetensors"); });
@@ -153,7 +155,7 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   INGOT_ASSIGN_OR_RETURN(parts.format, std::move(format));
   INGOT_ASSIGN_OR_RETURN(std::string tokenizer_json, base::ReadFile(model_dir + "/tokenizer.json"));
   parts.files = {{"tokenizer.json", std::move(tokenizer_json)}, {kInfoFile, InfoJson(name)}};
-  if (!NamesTemplate(name)) {  // its added_tokens_decoder is a part of the tokenizer
+  if (!NamesTemplate(name)) {  // the file's added_tokens_decoder is part of the tokenizer
     auto config = base::ReadFile(model_dir + "/tokenizer_config.json");
     if (config.ok()) parts.files["tokenizer_config.json"] = *std::move(config);
     return parts;

@@ -1,4 +1,4 @@
-// The tokenizer and chat format of a run or model folder, and the files that carry them with every checkpoint.
+// Loads the tokenizer and chat format for a run or model folder, and the files that every checkpoint includes for them.
 #pragma once
 
 #include <map>
@@ -12,25 +12,26 @@
 namespace ingot::app {
 
 // A chat format is one of:
-// - "template": the model's own template; "template:NAME": with the output format NAME;
-// - the name of a built-in one (text/chat/chat.h);
-// - "auto": the format of the folder's ingot.json, else the folder's template, else hermes. Random weights have hermes.
+// - "template": the model's own template. "template:NAME" also selects the output format NAME.
+// - the name of a built-in format (text/chat/chat.h)
+// - "auto": the format in the folder's ingot.json, or else the folder's template, or else hermes. With random weights,
+//   it is hermes.
 struct TextParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatFormat> format;
-  // By name below a model's folder: tokenizer.json, tokenizer_config.json if there is one, ingot.json (which names the
-  // chat format) and the files of its
-  // template (text::ChatTemplateFiles).
+  // Files by their name in a model folder: tokenizer.json, tokenizer_config.json if present, ingot.json (which names
+  // the chat format), and the template's files (text::ChatTemplateFiles).
   std::map<std::string, std::string> files;
 };
 
-// For a model with random weights and the byte tokenizer.
+// Creates the parts for a model with random weights and the byte tokenizer.
 absl::StatusOr<TextParts> MakeTextParts(const std::string& chat_format);
 
-// For a model folder; `chat_format` empty = "auto". `chat_template`: a file with a Jinja template that replaces all
-// templates of the folder, also in TextParts::files; "auto" is then "template". Empty = the folder's own.
-// INVALID_ARGUMENT: the file is not a template, or `chat_format` is built in and reads no template. DATA_LOSS: the
-// folder records what was written (base/written_files.h), and one of its text files differs.
+// Loads the parts from a model folder. Empty `chat_format` = "auto". `chat_template` is a Jinja file that replaces all
+// of the folder's templates, including in TextParts::files, and changes "auto" to "template"; empty = use the folder's
+// templates. Returns INVALID_ARGUMENT if the file is not a template, or if `chat_format` is built in and does not use
+// templates. Returns DATA_LOSS if the folder has checksums (base/written_files.h) and one of its text files does not
+// match.
 absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std::string& chat_format,
                                         const std::string& chat_template = "");
 

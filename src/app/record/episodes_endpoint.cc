@@ -15,7 +15,7 @@ using base::json::value;
 
 constexpr char kListPath[] = "/episodes", kEndPath[] = "/episodes/end";
 constexpr char kWho[] = "the run";
-constexpr std::chrono::milliseconds kEndsWithin{60'000};  // each end waits for the pool
+constexpr std::chrono::milliseconds kEndsWithin{60'000};  // each end blocks on the pool
 
 std::string SocketOf(const std::string& folder) { return folder + "/sockets/episodes.sock"; }
 
@@ -50,7 +50,7 @@ value ListOf(const Gateways& gateways) {
                 {"silent", std::move(silent)}};
 }
 
-// The id in the body; empty = all.
+// Returns the id in the body; empty = all episodes.
 absl::StatusOr<std::string> IdIn(const std::string& body) {
   constexpr char kForm[] = R"(the body is {"episode": ID} or {"all": true})";
   const absl::StatusOr<value> json = base::ParseJson(body);
@@ -67,13 +67,13 @@ absl::StatusOr<std::string> IdIn(const std::string& body) {
 absl::StatusOr<value> EndIn(const Gateways& gateways, const std::string& body, const std::string& key) {
   INGOT_ASSIGN_OR_RETURN(const std::string id, IdIn(body));
   const absl::StatusOr<int64_t> ended = EndUncalled(gateways, id, key);
-  // UNAVAILABLE would say that no process serves the episodes.
+  // UNAVAILABLE would mean that no process serves the episodes.
   if (absl::IsUnavailable(ended.status())) return absl::DeadlineExceededError(ended.status().message());
   INGOT_RETURN_IF_ERROR(ended.status());
   return object{{"ended", *ended}};
 }
 
-// The answer of a run's process: its JSON, or its error.
+// Returns the JSON or the error in the response of a run's process.
 absl::StatusOr<value> AnswerOf(const absl::StatusOr<http::Answer>& answer) {
   INGOT_RETURN_IF_ERROR(answer.status());
   const absl::StatusOr<value> json = base::ParseJson(answer->body);

@@ -1,10 +1,10 @@
-// The episodes of outside clients that have made no call, on RUN/sockets/episodes.sock: the process that drives a run
-// serves it, and `ingot episodes` asks there. Only this user can open the file.
+// Lists and ends the uncalled episodes of a run (app/run/uncalled_episodes.h) on RUN/sockets/episodes.sock. The process
+// that drives the run serves it for `ingot episodes`. Only this user can open the file.
 //
 //   GET  /episodes       {"count": 2, "oldest_s": 161.0, "episodes": [{"episode": ID, "age_s", ...}], "silent": []}
 //   POST /episodes/end   {"episode": ID} or {"all": true}, with the key as Authorization: Bearer: {"ended": 1}
 //
-// Errors are {"error": text, "code": an absl::StatusCode}.
+// Errors are {"error": message, "code": absl::StatusCode}.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@
 
 namespace ingot::app {
 
-// Thread safe. One thread asks the gateways.
+// Thread safe. One thread calls the gateways.
 class EpisodesEndpoint final : public http::Handler {
  public:
-  // `folder`: RUN. UNAVAILABLE: the file cannot be made.
+  // `folder` is RUN. Returns UNAVAILABLE if the socket file cannot be created.
   static absl::StatusOr<std::unique_ptr<EpisodesEndpoint>> Start(const std::string& folder, Gateways gateways);
 
   // http::Handler
@@ -32,13 +32,13 @@ class EpisodesEndpoint final : public http::Handler {
 
   const Gateways gateways_;
   base::Executor thread_{{.name = "episodes", .max_queued = 16}};
-  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+  std::unique_ptr<http::Server> server_;  // declared last, so it stops first
 };
 
-// The questions of a command. They block. UNAVAILABLE: no process serves the episodes of the run in `folder`; all other
-// errors are its answer's.
+// Requests by a command. Both block. Return UNAVAILABLE if no process serves the episodes of the run in `folder`. Other
+// errors are those in the response.
 absl::StatusOr<base::json::value> AskForEpisodes(const std::string& folder);
-// Returns how many ended. Parameters as app::EndUncalled.
+// Returns the number of ended episodes. The parameters are as for app::EndUncalled.
 absl::StatusOr<int64_t> AskToEnd(const std::string& folder, const std::string& episode_id, const std::string& key);
 
 }  // namespace ingot::app

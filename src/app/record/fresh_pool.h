@@ -1,4 +1,4 @@
-// A pool that is opened for reading. It is a snapshot, so it is reopened when it is old.
+// Keeps a pool open for reading. An open pool is a snapshot, so it is reopened when it becomes stale.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,19 @@
 
 namespace ingot::app {
 
-// Thread safe; a call may block while the pool is opened.
+// Thread safe. Calls may block while the pool is being opened.
 class FreshPool {
  public:
   using Pool = absl::StatusOr<std::shared_ptr<datapool::Client>>;
 
-  static constexpr std::chrono::seconds kStale{4};  // a request this long after the pool was opened reopens it
+  static constexpr std::chrono::seconds kStale{4};  // Get reopens a pool that was opened longer ago than this
   static constexpr int kFailures = 3;
 
-  // `open` opens the pool; `first` is its latest result. `clock` outlives the pool.
+  // `open` opens the pool, and `first` is its most recent result. REQUIRES: `clock` outlives the pool.
   FreshPool(std::function<Pool()> open, Pool first, const base::Clock& clock = base::Clock::Real());
 
-  // The newest snapshot. Opening may fail while the run writes: the earlier snapshot is used until kFailures attempts
-  // in a row have failed, and the error after that.
+  // Returns the newest snapshot. Opening may fail while the run is writing, so this returns the previous snapshot until
+  // kFailures attempts in a row have failed. After that, it returns the error.
   Pool Get();
 
  private:
@@ -33,7 +33,7 @@ class FreshPool {
   base::Mutex mu_;
   Pool pool_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds opened_ ABSL_GUARDED_BY(mu_);
-  int failures_ ABSL_GUARDED_BY(mu_) = 0;  // in a row
+  int failures_ ABSL_GUARDED_BY(mu_) = 0;  // consecutive failures
 };
 
 }  // namespace ingot::app

@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kPath[] = "/metrics", kWaitsPath[] = "/waits";
 
-// The numeric address of `host`, IPv4 if it has one. A name that does not resolve stays as it is, so that the server
-// names it in its error.
+// Returns the numeric address of `host`, preferably IPv4. A name that does not resolve is returned unchanged, so that
+// the server's error contains it.
 std::string AddressOf(const std::string& host) {
   for (const int family : {AF_INET, AF_UNSPEC}) {
     addrinfo wanted = {}, *found = nullptr;
@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::OnSocket(const
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::AtAddress(http::Options options, std::string key,
                                                                             Text text) {
-  options.allow_hosts.push_back(options.host);  // a name of this machine may have a loopback address
+  options.allow_hosts.push_back(options.host);  // one of this machine's names may resolve to a loopback address
   options.host = AddressOf(options.host);
   return Start(std::move(options), std::move(key), std::move(text), nullptr);
 }

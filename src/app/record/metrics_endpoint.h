@@ -1,5 +1,5 @@
-// An HTTP server for GET /metrics: on a socket file of this user, or at an address for clients with a key. The socket
-// file also serves GET /waits. Agents can reach neither: the metrics belong to the run.
+// Serves GET /metrics over HTTP, either on a Unix socket that only this user can open or at a TCP address for clients
+// with a key. The socket also serves GET /waits. Agents must not see the run's metrics and can use neither.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,15 @@ namespace ingot::app {
 
 class MetricsEndpoint final : public http::Handler {
  public:
-  using Text = std::function<std::string()>;  // makes the answer, in Prometheus' format; called on any thread
+  using Text = std::function<std::string()>;  // produces the response in Prometheus format; called on any thread
 
-  // On the socket file `path`, of mode 0600. `waits` makes the answer to /waits (role_waits.h); null = /waits is not
-  // served. UNAVAILABLE: the file cannot be made.
+  // Listens on the Unix socket `path` with mode 0600. `waits` produces the response to /waits (role_waits.h); null =
+  // /waits is not served. Returns UNAVAILABLE if the socket cannot be created.
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> OnSocket(const std::string& path, Text text,
                                                                    Text waits = nullptr);
-  // At options.host, an address or a name of this machine, and options.port; with options' TLS. Requests show `key` as
-  // Authorization: Bearer, or as x-api-key. Errors are those of http::Server::Listen. REQUIRES: `key` is not empty.
+  // Listens at options.host (one of this machine's addresses or names) and options.port, with the TLS settings in
+  // `options`. Requests must present `key` as Authorization: Bearer or x-api-key. Returns the errors of
+  // http::Server::Listen. REQUIRES: `key` is not empty.
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> AtAddress(http::Options options, std::string key, Text text);
 
   int port() const { return server_->port(); }
@@ -35,10 +36,10 @@ class MetricsEndpoint final : public http::Handler {
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(http::Options options, std::string key, Text text,
                                                                 Text waits);
 
-  const std::string key_;  // empty = no key is required: the socket file's mode decides
+  const std::string key_;  // empty = no key is required, because the socket's mode restricts access
   const Text text_;
   const Text waits_;                      // null = /waits is not served
-  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+  std::unique_ptr<http::Server> server_;  // declared last because it must stop first
 };
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// The runs in a folder, such as runs/, with their configurations.
+// Lists the runs in a folder, such as runs/, with their configurations.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 
 namespace ingot::app {
 
-// The keys in which the configuration of `run` differs from that of `first`, without those that every run has for itself.
+// Returns the keys whose values differ between `first` and `run`, except keys that always differ between runs.
 std::vector<base::Schema::Difference> ConfigDifferences(const LoadedConfig& first, const LoadedConfig& run);
 
-// The folders in `folder` that have a config.yaml, sorted. Empty if `folder` has one itself: it is a run.
+// Returns the sorted subfolders that have a config.yaml. Empty if `folder` has one itself, because then it is a run.
 std::vector<std::string> RunFoldersIn(const std::string& folder);
 
 // Not thread safe. Blocks on the disk.
@@ -22,17 +22,17 @@ class RunList {
  public:
   explicit RunList(std::string folder) : folder_(std::move(folder)) {}
 
-  // The runs as they are now. A configuration is loaded again only when its file has changed; one that cannot be loaded
-  // is its run's error.
+  // Returns the current runs. Reloads a configuration only if its file has changed. If it cannot be loaded, the run's
+  // `error` contains the reason.
   std::vector<view::IndexedRun> Read();
 
  private:
   struct Known {
-    std::string text;  // of its config.yaml
+    std::string text;  // contents of config.yaml
     absl::StatusOr<LoadedConfig> loaded = absl::UnavailableError("not read yet");
   };
   const std::string folder_;
-  std::map<std::string, Known> known_;  // by the run's folder
+  std::map<std::string, Known> known_;  // by run folder
 };
 
 }  // namespace ingot::app

@@ -26,7 +26,7 @@ absl::StatusOr<std::string> KeyIn(const std::string& file) {
   return file.empty() ? absl::StatusOr<std::string>("") : base::ReadSecret(file);
 }
 
-// What an earlier start of the logger left.
+// Returns the state that the logger saved earlier.
 std::string StateOf(const std::string& folder, const std::string& name) {
   const absl::StatusOr<std::string> text = base::ReadFile(absl::StrCat(folder, "/", name, ".json"));
   if (!text.ok()) return "";

@@ -1,4 +1,4 @@
-// The loggers of a run, as its configuration names them.
+// Starts the loggers that a run's configuration names.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace ingot::app {
 
-// Starts them; null = the configuration names none. `pool` outlives the follower; null = the run has no groups.
-// INVALID_ARGUMENT: a file with a key cannot be read.
+// Returns null if no logger is configured. `pool` must outlive the follower; null = the run has no groups. Returns
+// INVALID_ARGUMENT if a key file cannot be read.
 absl::StatusOr<std::unique_ptr<loggers::Follower>> FollowRun(const RunConfig& config, const RunDir& dir,
                                                              const std::string& effective_yaml, datapool::Client* pool);
 

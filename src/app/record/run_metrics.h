@@ -1,5 +1,5 @@
-// The metrics and waits of one process of a run, and their endpoints: a socket file RUN/sockets/metrics-NAME.sock and,
-// with metrics.port, a TCP port.
+// Serves a process's metrics, and what it is waiting for, on the Unix socket RUN/sockets/metrics-NAME.sock. If
+// metrics.port is set, also serves the metrics on a TCP port.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace ingot::app {
 
-// The socket file of a process.
+// Returns the path of a process's socket.
 std::string MetricsSocket(const RunDir& dir, const std::string& name);
 
-// `name`: the process within the run, such as "gateway" or "rollout-0". `port`: 0 = no TCP. A socket file that cannot
-// be made is only logged, since a network folder may not support them; a configured port that is not available is an
-// error. `waits`: of the socket file (MetricsEndpoint::OnSocket). The endpoints end with the vector.
+// `name` is the process's name in the run, such as "gateway" or "rollout-0". `port` 0 = no TCP. Failure to create the
+// socket is only logged, because network file systems may not support sockets. Fails if a configured port is not
+// available. `waits` is served on the socket (MetricsEndpoint::OnSocket). Destroying the vector stops the endpoints.
 absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeMetrics(
     const RunConfig& config, const RunDir& dir, const std::string& name, int port, const MetricsEndpoint::Text& text,
     const MetricsEndpoint::Text& waits = nullptr);

@@ -36,7 +36,7 @@ view::RunFacts FactsOf(const RunConfig& config) {
   return facts;
 }
 
-// The advantages that the trainer uses for a group, unless they depend on its batch.
+// Returns the advantages that the trainer uses for a group, unless they depend on the batch.
 std::vector<std::vector<double>> GroupAdvantages(const trainer::TrainerOptions& options, const v1::Group& group) {
   if (options.advantage_baseline == "batch" || options.advantage_normalization == "batch" || options.by_terms()) {
     return {};
@@ -64,7 +64,7 @@ view::RunSource SourceOf(const RunConfig& config, const std::string& folder,
   return source;
 }
 
-// Adds the configuration's TLS, if the options have none, and its additional names and origins.
+// Adds the configuration's TLS settings if the options have none, and its additional names and origins.
 http::Options WithConfig(http::Options options, const RunConfig& config) {
   if (options.tls_certificate.empty() && options.tls_key.empty()) {
     options.tls_certificate = config.http.tls_certificate;
@@ -93,7 +93,7 @@ FreshPool::Pool OpenAgain(const std::string& folder) {
   return std::move(run.pool);
 }
 
-// Says whether a run's configuration has changed since its page was made.
+// Returns a function that reports whether a run's configuration has changed since its page was created.
 std::function<std::string()> SaysWhatChanged(const std::string& folder) {
   const std::string path = folder + "/config.yaml";
   return [path, made_of = base::ReadFile(path).value_or("")]() -> std::string {
@@ -110,7 +110,7 @@ std::function<std::string()> SaysWhatChanged(const std::string& folder) {
 
 }  // namespace
 
-// Serves GET /link on a socket file.
+// Serves GET /link on a Unix socket.
 class LinkEndpoint final : public http::Handler {
  public:
   static absl::StatusOr<std::unique_ptr<LinkEndpoint>> Start(const std::string& path, view::Page& page) {
@@ -133,7 +133,7 @@ class LinkEndpoint final : public http::Handler {
  private:
   explicit LinkEndpoint(view::Page& page) : page_(page) {}
   view::Page& page_;
-  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+  std::unique_ptr<http::Server> server_;  // declared last because it must stop first
 };
 
 RunPage::~RunPage() { links_.reset(); }
@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
 }
 
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& folder, http::Options options) {
-  std::function<std::string()> outdated = SaysWhatChanged(folder);  // before it is read
+  std::function<std::string()> outdated = SaysWhatChanged(folder);  // before reading it
   INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenRunFolder(folder));
   const RunConfig& config = stored.config();
   INGOT_ASSIGN_OR_RETURN(const TextParts text, stored.Text());

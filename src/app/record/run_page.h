@@ -1,7 +1,7 @@
-// The page of a run (src/view) as this program serves it: for a run that this process drives, or for a run's folder.
+// Serves a run's web page (src/view), either for a run that this process drives or for a run's folder.
 //
-// A process that serves the page of its own run also answers on RUN/sockets/page.sock, which only this user can open,
-// with a new link to the page. `ingot view RUN` asks there first.
+// A process that serves its own run's page also listens on RUN/sockets/page.sock, which only this user can open, and
+// returns new links to the page. `ingot view RUN` tries this socket first.
 #pragma once
 
 #include <functional>
@@ -24,9 +24,9 @@ class RunPage {
   ~RunPage();
   std::string NewLink() { return page_->NewLink(); }
 
-  // The page calls the pool, the scheduler and the engines of `clients`; `no_pool` says why there is no pool.
-  // `trainer`: as LiveState::trainer. Null
-  // without http.dashboard. A page that cannot listen is an error with http.dashboard_port, and a warning otherwise.
+  // The page calls the pool, the scheduler, and the engines in `clients`. `no_pool` is the reason why there is no pool,
+  // if there is none. `trainer` is as in LiveState. Returns null without http.dashboard. A page that cannot listen is
+  // an error if http.dashboard_port is set, and a warning otherwise.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir,
                                                             const RoleClients& clients,
                                                             std::shared_ptr<const text::Tokenizer> tokenizer,
@@ -35,20 +35,21 @@ class RunPage {
   // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS comes from
   // `options`, or else from the run's configuration. The error names the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
-  // Of the runs in `folder` (RunFoldersIn), from their files. TLS comes from `options`.
+  // Serves the runs in `folder` (RunFoldersIn) from their files. TLS comes from `options`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRuns(const std::string& folder, http::Options options);
 
  private:
   RunPage() = default;
-  // The page at the address that `ingot view` was given.
+  // Serves `answers` at the address passed to `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfAnswers(http::Options options,
                                                             std::unique_ptr<view::Answers> answers);
 
   std::unique_ptr<view::Page> page_;
-  std::unique_ptr<LinkEndpoint> links_;  // before the page
+  std::unique_ptr<LinkEndpoint> links_;  // declared before the page
 };
 
-// A new link to the page of the process that drives the run in `folder`. UNAVAILABLE: no process answers.
+// Returns a new link to the page served by the process that drives the run in `folder`. Returns UNAVAILABLE if no
+// process answers.
 absl::StatusOr<std::string> AskForLink(const std::string& folder);
 
 }  // namespace ingot::app

@@ -69,7 +69,7 @@ absl::Status TrainInView(const LoadedConfig& loaded, const RunDir& dir,
                                                             [&metrics] { return metrics.RenderText(); }));
   INGOT_ASSIGN_OR_RETURN(const RunView view, ServeRunView(loaded, dir, RoleClients(), tokenizer, no_pool));
   if (view.page != nullptr) std::printf("page %s\n", view.page->NewLink().c_str());
-  std::fflush(stdout);  // the model may take long to load
+  std::fflush(stdout);  // loading the model may take a long time
   INGOT_RETURN_IF_ERROR(train());
   if (view.follower != nullptr) view.follower->End(/*ok=*/true);
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// What a run shows while it runs: its page and its loggers. The process that holds the run's folder serves them: the one
-// of `ingot train`, `ingot launch` on one machine, or on several the agent of the node that drives the run.
+// Serves a running run's web page and runs its loggers, in the process that holds the run's folder: `ingot train`,
+// `ingot launch` on one machine, or, for a run on several machines, the agent on the node that drives it.
 #pragma once
 
 #include <functional>
@@ -22,29 +22,30 @@ namespace ingot::app {
 struct RunView {
   RoleClients clients;                          // that page and loggers call
   std::unique_ptr<loggers::Follower> follower;  // null = the configuration names no logger
-  std::unique_ptr<EpisodesEndpoint> episodes;   // null = the run has no gateway, or its file cannot be made
+  std::unique_ptr<EpisodesEndpoint> episodes;   // null = no gateway, or the socket file cannot be created
   std::unique_ptr<RunPage> page;                // null = not configured, or the page cannot listen. Last: it ends first
 };
 
-// What this process computes: its trainer, if it has one.
+// Describes the work of this process, which is the trainer's if it has one.
 std::string OwnWork();
 
-// Serves the page and starts the loggers, which continue where an earlier start of the run ended. Without a pool among
-// the clients, `no_pool` says why there is none. `trainer`: as LiveState::trainer. Errors are of RunPage::OfRunning
+// Serves the page and starts the loggers, which continue where they stopped when the run last ended. If the clients do
+// not include a pool, `no_pool` is the reason. `trainer` is as in LiveState. Returns the errors of RunPage::OfRunning
 // and FollowRun.
 absl::StatusOr<RunView> ServeRunView(const LoadedConfig& loaded, const RunDir& dir, RoleClients clients,
                                      const std::shared_ptr<const text::Tokenizer>& tokenizer,
                                      const std::string& no_pool = kSupervisedHasNoPool,
                                      std::function<std::string()> trainer = OwnWork);
 
-// The same for a run whose roles are separate processes. `registry`: null = the run is supervised, with only a trainer.
-// This follows the registry, which outlives the view; its errors too. `trainer`: as LiveState::trainer; thread safe.
+// Same as above, but for a run whose roles are separate processes. Follows `registry`, which outlives the view, and
+// also returns its errors. Null = a supervised run, which has only a trainer. `trainer` is as in LiveState; thread
+// safe.
 absl::StatusOr<RunView> ServeLaunchedView(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
                                           const std::shared_ptr<const text::Tokenizer>& tokenizer,
                                           std::function<std::string()> trainer);
 
-// Calls `train`, a training in this process without other roles, with the metrics, page and loggers of a run. Prints the
-// link to the page.
+// Calls `train`, and serves the run's metrics and page and runs its loggers until it returns. `train` runs in this
+// process without other roles. Prints the link to the page.
 absl::Status TrainInView(const LoadedConfig& loaded, const RunDir& dir,
                          const std::shared_ptr<const text::Tokenizer>& tokenizer, const std::string& no_pool,
                          base::Metrics& metrics, const std::function<absl::Status()>& train);

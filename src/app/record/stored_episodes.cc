@@ -37,7 +37,7 @@ absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePu
   const auto rank = [purpose](const v1::Episode& episode) {
     return purpose == v1::PURPOSE_SERVE ? episode.opened_unix_ns() : episode.ref().group_id();
   };
-  std::multimap<int64_t, v1::Episode> newest;  // by rank, and of one rank in the pool's order
+  std::multimap<int64_t, v1::Episode> newest;  // by rank, then in pool order
   INGOT_RETURN_IF_ERROR(VisitEpisodes(pool, purpose, [&](const v1::Episode& episode) {
     if (!filter.Accepts(episode)) return;
     newest.emplace(rank(episode), episode)->second.mutable_task()->clear_payload_json();

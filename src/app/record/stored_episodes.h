@@ -1,4 +1,4 @@
-// Finds episodes in a pool, for `ingot inspect`.
+// Finds episodes in a pool for `ingot inspect`.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 
 namespace ingot::app {
 
-// Visits the episodes of a purpose, every attempt, in the order of group, sample and attempt. Errors are the pool's.
+// Visits all attempts at all episodes with this purpose, ordered by group, sample, and attempt. Returns the pool's
+// errors.
 absl::Status VisitEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose,
                            const std::function<void(const v1::Episode& episode)>& visit);
 
-// Which episodes a list shows.
+// Selects the episodes to list.
 struct EpisodeFilter {
-  double min_reward = -std::numeric_limits<double>::infinity();  // of finished and failed episodes
+  double min_reward = -std::numeric_limits<double>::infinity();  // applies to finished and failed episodes
   double max_reward = std::numeric_limits<double>::infinity();
   std::string domain, scaffold;             // empty = any
   std::optional<std::set<int64_t>> groups;  // nullopt = any
@@ -31,17 +32,18 @@ struct EpisodeFilter {
 // Episodes without their tasks' payloads.
 struct EpisodeList {
   std::vector<v1::Episode> episodes;
-  bool more = false;  // accepted ones are left out
+  bool more = false;  // more episodes match than are listed
 };
 
-// The episodes of the newest groups, those first: at most `limit` (0 = all), and within a group in the order of sample
-// and attempt. Served sessions have no groups: those opened last come first. Reads all episodes of the purpose. Errors
-// are the pool's.
+// Returns the episodes of the newest groups, newest group first and at most `limit` (0 = all). Within a group they are
+// ordered by sample and attempt. Served sessions have no groups and are ordered by opening time, newest first. Reads
+// all episodes with the purpose. Returns the pool's errors.
 absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, size_t limit,
                                            const EpisodeFilter& filter);
 
-// The id of an episode: for GROUP/SAMPLE of a training group, such as 7/0, its newest attempt's; any other name is an
-// id already. INVALID_ARGUMENT: digits and slashes that are not GROUP/SAMPLE; NOT_FOUND: no such episode is stored.
+// Returns an episode's id. GROUP/SAMPLE in a training group, such as 7/0, stands for its newest attempt. Any other name
+// is already an id. Returns INVALID_ARGUMENT for digits and slashes that do not form GROUP/SAMPLE, and NOT_FOUND if no
+// such episode is stored.
 absl::StatusOr<std::string> ResolveEpisode(datapool::Client& pool, const std::string& name);
 
 }  // namespace ingot::app

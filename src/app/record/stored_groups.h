@@ -1,4 +1,5 @@
-// The groups of a stored pool: training groups, or if it has none, the groups of an evaluation or a collection.
+// Visits the groups in a stored pool. These are the training groups or, if there are none, the groups from an
+// evaluation or a collection.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct StoredGroupIds {
 };
 absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool);
 
-// Visits every group with its trees, and shows how many. Groups that are deleted in the meantime are left out.
+// Visits every group with its trees and shows the progress. Skips groups that are deleted in the meantime.
 absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
                          const std::function<absl::Status(const v1::Group&)>& visit);
 

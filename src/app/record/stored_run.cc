@@ -18,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A reader of a pool holds all its files open at once.
+// Raises the open file limit, because a pool reader keeps all of the pool's files open.
 void AllowAllFiles() {
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // if this fails, opening the pool names the file that exceeds the limit
+  setrlimit(RLIMIT_NOFILE, &files);  // if this fails, opening the pool reports the file that exceeds the limit
 }
 
 bool Exists(const std::string& path) {
@@ -31,7 +31,7 @@ bool Exists(const std::string& path) {
   return fs::exists(path, none);
 }
 
-// NOT_FOUND: says what a folder without a configuration is, and what to do.
+// Returns a NOT_FOUND error that explains what a folder without a configuration is and what to do.
 absl::Status NoRun(const std::string& run_dir) {
   if (Exists(run_dir + "/pool") || Exists(run_dir + "/metrics.jsonl")) {
     return absl::NotFoundError(absl::StrCat(run_dir,
@@ -57,7 +57,7 @@ absl::Status NoRun(const std::string& run_dir) {
                                           *std::min_element(runs.begin(), runs.end())));
 }
 
-// Whether a pool was ever made there. A damaged pool was made, too.
+// Returns whether a pool was ever created there, even if it is damaged.
 bool PoolWasMade(const datapool::StoreOptions& options) {
   if (options.backend == "postgres") return Exists(options.path);
   std::error_code none;

@@ -31,14 +31,14 @@ std::string CurrentFolder() {
   return fs::current_path(error).string();
 }
 
-// Whether `inner` is `outer` or inside it. Both are absolute.
+// Returns whether `inner` equals `outer` or is inside it. Both must be absolute.
 bool IsWithin(const std::string& inner, const std::string& outer) {
   const fs::path relative = fs::path(inner).lexically_relative(outer);
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// The folder of all runs, so that agents do not see other runs either; the run's own folder if the folder of all runs
-// holds files that agents need. `images`: the store; empty = none.
+// Returns the folder with all runs, so that agents cannot see other runs either. If that folder contains files that
+// agents need, returns only the run's own folder. `images` is the image store; empty = none.
 absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& dir,
                                          const std::vector<sandbox::Program>& programs, const std::string& images) {
   const std::string runs = AbsolutePath(config.root), run = AbsolutePath(dir.path());
@@ -58,7 +58,7 @@ absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& 
   return holds_more ? run : runs;
 }
 
-// Warns on the terminal which paths of the run agents can read.
+// Warns on the terminal about run paths that agents can read.
 void WarnOfReadable(const sandbox::ProbeResult& probe_result, const std::vector<std::string>& hidden) {
   const std::vector<std::string> readable = ReadableByAgents(probe_result, hidden);
   if (readable.empty()) return;
@@ -66,8 +66,8 @@ void WarnOfReadable(const sandbox::ProbeResult& probe_result, const std::vector<
             absl::StrJoin(readable, ", "), probe_result.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
 }
 
-// A verifier that runs the model's programs needs more isolation than a process, unless the configuration says
-// otherwise.
+// A verifier that runs the model's programs needs more isolation than a process, unless the configuration overrides
+// this.
 absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
   if (probe_result.isolation > sandbox::IsolationLevel::kProcess || config.sandbox.require != "any")
     return absl::OkStatus();
@@ -81,7 +81,7 @@ absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult&
   return absl::OkStatus();
 }
 
-// Images and Harbor tasks need files at their own paths.
+// Images and Harbor tasks need files at specific paths.
 absl::Status CheckPlaces(const RunConfig& config, const sandbox::ProbeResult& probe_result) {
   if (probe_result.root_folder) return absl::OkStatus();
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {

@@ -1,5 +1,5 @@
-// The substrate of a run's agents: the paths that they must not see, the programs that they must reach, and the line at
-// the start that says what the probe found.
+// Creates the sandbox substrate for a run's agents. Sets the paths that agents must not see and the programs that they
+// need, and reports the probe result.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@
 
 namespace ingot::app {
 
-// Probes the machine, prints and logs the result, and warns where agents can reach the run's files. Errors as for
-// sandbox::MakeSubstrate. Call it before the warm start: a run that would fail here must not train first.
+// Probes the machine, prints and logs the result, and warns if agents can reach the run's files. Returns the errors of
+// sandbox::MakeSubstrate. Call this before the warm start, so that a run that would fail here does not train first.
 absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const RunConfig& config, const RunDir& dir);
 
-// The substrate of reward functions in Python that the reward stage calls, away from agents.
+// Returns the substrate for the Python reward functions that the reward stage calls. No agent runs there.
 absl::StatusOr<std::shared_ptr<sandbox::Substrate>> MakeRewardSubstrate(const RunConfig& config);
 
 // The options of the run's Runner: `config.agents`, with the folders of Harbor tasks as folders of their images.
 agents::RunnerOptions RunnerOptionsOf(const RunConfig& config);
 
-// The probe result as a gauge of 1, with its parts as labels.
+// Reports the probe result as a gauge with value 1 and the result's parts as labels.
 void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& metrics);
 
 }  // namespace ingot::app

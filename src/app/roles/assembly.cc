@@ -76,7 +76,7 @@ class GatewayEpisodes final : public agents::Episodes {
   }
 
  private:
-  static constexpr char kRunner[] = "agents";  // as under `ingot launch`
+  static constexpr char kRunner[] = "agents";  // same as with `ingot launch`
 
   template <typename Request>
   Request Allowed(Request request) const {
@@ -89,7 +89,7 @@ class GatewayEpisodes final : public agents::Episodes {
   const std::string incarnation_ = base::RandomHex(8);
 };
 
-// The sandboxes of reward functions in Python, each of which is loaded once.
+// Adds the sandboxes for Python reward functions, and loads each function once.
 absl::Status AddFunctions(const RunConfig& config, reward::TermParts& terms) {
   for (const reward::TermOptions& term : config.rewards.terms) {
     if (term.kind != "python") continue;

@@ -1,9 +1,9 @@
-// The objects of each role, made in one place: for `ingot train` in one process (embedded.h), for the roles of a
-// launched run (roles.h), and for commands that need one of them, such as `ingot serve` and `ingot regrade`.
+// Creates each role's objects. Used by `ingot train` in one process (embedded.h), by a launched run's roles (roles.h),
+// and by commands that need one of the objects, such as `ingot serve` and `ingot regrade`.
 //
 //   pool <- MakeRewards <- MakeScheduler <- MakeGateway <- MakeAgents        MakeEngine
 //
-// The clients outlive what is made with them. The caller decides when each object starts and stops.
+// The clients must outlive the objects created with them. The caller decides when each object starts and stops.
 #pragma once
 
 #include <atomic>
@@ -31,66 +31,66 @@
 
 namespace ingot::app {
 
-// An engine on the model's device. `initial`: its weights; null = requests wait for the first update. Errors of the
-// model's runner and of Engine::Create.
+// Creates an engine on the model's device. `initial` is its weights; null = requests wait for the first update. Returns
+// errors from the model's runner and Engine::Create.
 absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const rollout::EngineOptions& options, const ModelSetup& model,
     const std::shared_ptr<const weights::Snapshot>& initial = nullptr);
 
-// The models, servers and sandboxes that reward terms call. If AsksModels(rewards), this uses the clients of engines and
-// external models, and calls `text` for the run's text parts. Functions in Python are loaded once, so that one that
-// cannot run is an error at the start. Errors of `text`, CheckTeachers, MakeSubstrate and PythonFunction::Load.
+// Creates the models, servers, and sandboxes that reward terms call. If AsksModels(rewards), this uses the engine and
+// external model clients, and calls `text` for the run's text parts. Loads each Python function once, so a function
+// that cannot run fails at startup. Returns the errors of `text`, CheckTeachers, MakeSubstrate, and
+// PythonFunction::Load.
 absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,
                                                 const std::function<absl::StatusOr<TextParts>()>& text);
 
-// The reward stage: the terms of the configuration over the groups of the pool. Null without
-// RunConfig::has_reward_stage. INVALID_ARGUMENT names a term that cannot be made, UNAVAILABLE the file of the run's
-// verdicts. REQUIRES: the run's folder exists.
+// Creates the reward stage, which applies the configured terms to the pool's groups. Returns null unless
+// RunConfig::has_reward_stage. Returns INVALID_ARGUMENT, naming the term, if a term cannot be created, and UNAVAILABLE,
+// naming the file, if the run's verdict file cannot be opened. REQUIRES: the run's folder exists.
 absl::StatusOr<std::unique_ptr<scheduler::Grader>> MakeRewardStage(const RunConfig& config, const RoleClients& clients,
                                                                    reward::TermParts terms);
 
-// The stage as the scheduler calls it: the role `rewards` of the clients, or one in this process. Errors of
-// MakeRewardStage.
+// Creates the scheduler's interface to the reward stage: the `rewards` role in `clients`, or a stage in this process.
+// Returns the errors of MakeRewardStage.
 absl::StatusOr<std::unique_ptr<RewardGrading>> MakeRewards(const RunConfig& config, const RoleClients& clients,
                                                            reward::TermParts terms);
 
-// Takes the lead of the pool's journal and recovers the scheduler. From here on, an earlier scheduler that was paused
-// or cut off cannot write. `leadership`: the registry's number of this lead; 0 = no registry decides it. `rewards`
-// outlives the scheduler. Errors of datapool::LeadJournal and Scheduler::Recover.
+// Becomes the leader of the pool's journal and recovers the scheduler. After this, an earlier scheduler that was paused
+// or disconnected can no longer write. `leadership` is the leader's fencing token from the registry; 0 = no registry.
+// REQUIRES: `rewards` outlives the scheduler. Returns the errors of datapool::LeadJournal and Scheduler::Recover.
 absl::StatusOr<std::unique_ptr<scheduler::Scheduler>> MakeScheduler(const scheduler::SchedulerOptions& options,
                                                                     std::vector<v1::Task> tasks,
                                                                     const RoleClients& clients, RewardGrading& rewards,
                                                                     const std::optional<scheduler::ResumePoint>& resume,
                                                                     base::Metrics& metrics, int64_t leadership);
 
-// Calls Scheduler::Tick once a second until it is destroyed or cancelled, and logs while the journal cannot be written.
+// Calls Scheduler::Tick once a second until destroyed or cancelled. Logs outages of the journal.
 class SchedulerTicks {
  public:
-  // Both outlive it.
+  // REQUIRES: both arguments outlive it.
   SchedulerTicks(scheduler::Scheduler& scheduler, base::Executor& timers);
-  // Another scheduler writes the journal now. Thread safe.
+  // Returns whether another scheduler now writes the journal. Thread safe.
   bool replaced() const { return replaced_; }
   void Cancel() { timer_.Cancel(); }
 
  private:
   std::atomic<bool> replaced_{false};
-  base::Outage outage_;  // of the timer's thread
-  base::Timer timer_;    // before the above
+  base::Outage outage_;  // used only by the timer's thread
+  base::Timer timer_;    // declared last because it must stop first
 };
 
-// A gateway over the pool, the scheduler, the engine and the external models of `clients`, and over the vendors of
-// `options`. `parts`: what only some gateways have, such as a script, a key and peers. Sets the admission of `clients`.
+// Creates a gateway for the pool, scheduler, engine, and external models in `clients`, and for the vendors in
+// `options`. `parts` has what only some gateways need, such as a script, a key, and peers. Sets clients.admission.
 absl::StatusOr<std::unique_ptr<gateway::Gateway>> MakeGateway(const gateway::GatewayOptions& options,
                                                               RoleClients& clients, const TextParts& text,
                                                               gateway::GatewayParts parts);
 
-// The gateway of this process as its agents' runner calls it. `gateway` outlives its calls.
-// The gateway of this process as RoleClients::gateways has it. It outlives the client.
+// Adapters for this process's gateway, which outlives them: for RoleClients::gateways, and for the agents' runner.
 std::shared_ptr<gateway::Client> MakeGatewayClient(gateway::Gateway& gateway);
 std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::string admin_key);
 
-// The runner of the run's recipes, in their sandboxes, which are probed and reported. `door`: Runner::Make. Errors of
-// MakeAgentsSubstrate and Runner::Make.
+// Creates the runner for the run's recipes. Probes and reports their sandboxes. `door` is as in Runner::Make. Returns
+// the errors of MakeAgentsSubstrate and Runner::Make.
 absl::StatusOr<std::unique_ptr<agents::Runner>> MakeAgents(const RunConfig& config, const RunDir& dir,
                                                            const RoleClients& clients, base::Metrics& metrics,
                                                            agents::Door* door = nullptr);

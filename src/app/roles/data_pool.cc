@@ -15,7 +15,7 @@
 namespace ingot::app {
 namespace {
 
-// In a new run, only the first process of the pool may delete the pool of an earlier run: the others open it later.
+// In a new run, only the first pool process may delete an earlier run's pool. The others open the pool after that.
 absl::Status AwaitFirstPool(RunRegistry& registry) {
   const base::Wait wait("datapool, which opens the pool first");
   while (!StopFlag()) {

@@ -1,4 +1,5 @@
-// The groups of processes whose devices exchange tensors: ranks of the trainer, and trainer and engines for weights.
+// Supports groups of processes that exchange tensors between their devices: the trainer's ranks, and the trainer with
+// the engines that receive its weights.
 #pragma once
 
 #include "app/roles/role.h"
@@ -7,10 +8,10 @@
 
 namespace ingot::app {
 
-// The exchanges between devices. Null = there is no device, or its library was built without NCCL.
+// Returns the function that creates NCCL groups. Null if there is no device, or if its library was built without NCCL.
 decltype(&ingot_cuda_nccl_group) DeviceExchanges(const RoleContext& context);
 
-// This process in groups for weights.
+// Returns this process's seat in the weight groups.
 WeightGroupSeat SeatOf(const RoleContext& context);
 
 }  // namespace ingot::app

@@ -17,7 +17,7 @@
 
 namespace ingot::app {
 
-// The gateway accepts on the sockets of sandboxes as on its own.
+// Makes the gateway also accept connections on the sandboxes' sockets.
 class HttpDoor final : public agents::Door {
  public:
   explicit HttpDoor(gateway::HttpServer& server) : server_(server) {}
@@ -29,9 +29,9 @@ class HttpDoor final : public agents::Door {
   gateway::HttpServer& server_;
 };
 
-// Constructed in this order, destroyed in the reverse order.
+// Constructed in this order and destroyed in reverse order.
 struct EmbeddedRun::Parts {
-  RoleClients clients;  // they own what they call: the pool, the engine, the scheduler
+  RoleClients clients;  // own what they call: the pool, the engine, and the scheduler
   std::shared_ptr<rollout::Engine> engine;
   std::unique_ptr<RewardGrading> rewards;
   std::shared_ptr<const EvalGrades> eval_grades;
@@ -40,7 +40,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
   std::unique_ptr<HttpDoor> door;
-  std::unique_ptr<agents::Runner> runner;  // null = outside agents
+  std::unique_ptr<agents::Runner> runner;  // null = external agents
   base::Executor timers{{.name = "timers"}};
   std::optional<SchedulerTicks> scheduler_ticks;
   std::vector<std::unique_ptr<MetricsEndpoint>> endpoints = {};
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   gateway.script = model.script;
   gateway.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   INGOT_ASSIGN_OR_RETURN(gateway.admin_key, gateway::ReadAdminKey(config.gateway));
-  // Agents that the run starts do not open episodes: their runner does.
+  // The agents' runner opens episodes, so the agents themselves do not need the key.
   if (gateway.admin_key.empty() && !config.agents.recipes.empty()) gateway.admin_key = base::RandomHex(24);
   INGOT_ASSIGN_OR_RETURN(parts->gateway, MakeGateway(config.gateway, clients, model.text, gateway));
   INGOT_ASSIGN_OR_RETURN(parts->http,

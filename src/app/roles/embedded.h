@@ -1,9 +1,8 @@
-// All roles in one process, for `ingot train` and `ingot eval`. Owns the roles, and the order in which they start and
-// stop.
+// Runs all roles in one process for `ingot train` and `ingot eval`. Owns the roles and starts and stops them in order.
 //
 //   pool <- scheduler <- gateway <- agents        trainer -> publisher -> engine
 //
-// Not thread safe; one thread calls its methods.
+// Not thread safe. Call all methods on one thread.
 #pragma once
 
 #include <memory>
@@ -23,26 +22,27 @@ namespace ingot::app {
 
 class EmbeddedRun {
  public:
-  // Opens the pool, recovers the scheduler at a checkpoint, starts engine and gateway, and serves the metrics. Agents
-  // start with StartAgents. The configuration and the metrics must outlive it.
+  // Opens the pool, recovers the scheduler from a checkpoint, starts the engine and gateway, and serves the metrics.
+  // StartAgents starts the agents later. REQUIRES: the configuration and the metrics outlive the result.
   static absl::StatusOr<std::unique_ptr<EmbeddedRun>> Start(const RunConfig& config, const RunDir& dir,
                                                             const ModelSetup& model,
                                                             const scheduler::ResumePoint& resume,
                                                             base::Metrics& metrics);
-  ~EmbeddedRun();  // Stop()
+  ~EmbeddedRun();  // calls Stop()
 
-  // Does nothing without recipes.
+  // Does nothing if there are no recipes.
   absl::Status StartAgents();
-  // The roles for the run's page, for the trainer and for evaluations, which must end before them.
+  // Returns clients for the roles, for use by the run's page, the trainer, and evaluations. These must stop before this
+  // object.
   const RoleClients& clients() const;
   weights::Publisher& publisher();
-  // For RunTraining; on_first_version starts the agents.
+  // Returns the parts for RunTraining. on_first_version starts the agents.
   TrainerParts PartsOfTrainer();
-  // Stops metrics, agents, gateway, scheduler, engine and pool, in this order.
+  // Stops the metrics, agents, gateway, scheduler, engine, and pool, in that order.
   void Stop();
 
   const std::string& url() const;
-  // Of metrics.port; "none" = there is no such port.
+  // URL at metrics.port, or "none" if no port is set.
   std::string metrics_url() const;
 
  private:

@@ -1,4 +1,4 @@
-// One evaluation of one snapshot in this process: the common part of `ingot eval` and `ingot collect`.
+// Evaluates one snapshot in this process. Shared by `ingot eval` and `ingot collect`.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@
 
 namespace ingot::app {
 
-// Runs the agents on the tasks of `options`, avg_n samples each, with `snapshot` as version 0, and calls `report` with
-// the result and the pool that holds the trees. Then stops the run. Calls `begun`, if there is one, when the start has
-// succeeded. `command` names the progress on the terminal. Blocks until it is done; CANCELLED: the process was asked to
-// stop. REQUIRES: the run's total_steps are 0.
+// Runs the agents on the tasks in `options`, avg_n samples each, with `snapshot` as version 0. Calls `report` with the
+// result and the pool that contains the trees, and then stops the run. Calls `begun`, if set, after a successful start.
+// `command` is the name shown in the progress display. Blocks until done. Returns CANCELLED if the process was told to
+// stop. REQUIRES: the run's total_steps is 0.
 absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options, const RunDir& dir, EmbeddedRun& run,
                           const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,

@@ -26,8 +26,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// With port 0, a restarted gateway listens on its previous port, if it can: agents and their clients know
-// that address. RUN/gateway_port holds the port, RUN/gateway-1_port that of the second gateway.
+// With port 0, a restarted gateway listens on its previous port if possible, because agents and their clients use that
+// address. RUN/gateway_port contains the first gateway's port, and RUN/gateway-1_port the second's.
 absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext& context, gateway::Gateway& gateway) {
   const std::string port_file = RoleName("gateway", context.index) + "_port";
   const auto start = [&](int port) {
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   int before = 0;
   if (configured == 0) std::ifstream(absl::StrCat(context.dir.path(), "/", port_file)) >> before;
   auto http = start(before > 0 && before < 65536 ? before : configured);
-  if (!http.ok() && before != 0) http = start(configured);  // another process has taken it
+  if (!http.ok() && before != 0) http = start(configured);  // another process is using it
   INGOT_RETURN_IF_ERROR(http.status());
   INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), absl::StrCat("writing ", context.dir.path(), "/", port_file), [&] {
     return NameFullDisk(context.dir.WriteFile(port_file, absl::StrCat((*http)->port(), "\n")), context.dir.path(),
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<gateway::HttpServer>> StartHttp(const RoleContext
   return http;
 }
 
-// The agents of a dead gateway continue their open episodes. Episodes that it admitted but did not store are retried.
+// Lets a dead gateway's agents continue their open episodes. Episodes that it admitted but did not store are retried.
 absl::Status GoOnFor(const std::string& role, gateway::Gateway& gateway, scheduler::Client& scheduler) {
   INGOT_RETURN_IF_ERROR(gateway.Recover(role));
   v1::ReconcileRequest request;
@@ -56,7 +56,7 @@ absl::Status GoOnFor(const std::string& role, gateway::Gateway& gateway, schedul
   return base::Annotate(scheduler.Reconcile(request).status(), "reconciling open episodes with the scheduler");
 }
 
-// HOST:PORT at which other processes of the run reach a gateway's HTTP.
+// Returns the HOST:PORT where the run's other processes reach a gateway over HTTP.
 std::string HttpPlace(const RoleContext& context, const gateway::HttpServer& http) {
   const std::string& host = context.config.http.host;
   const bool every = host == "0.0.0.0" || host == "::";

@@ -18,7 +18,7 @@ bool HasMode(const fs::path& path, mode_t any_of) {
   return stat(path.c_str(), &info) == 0 && (info.st_mode & any_of) != 0;
 }
 
-// Whether users other than its owner and group can open `path`, which is absolute.
+// Returns whether users other than the owner and the group can open `path`, which must be absolute.
 bool IsOpenToOthers(const fs::path& path) {
   fs::path folder;
   for (const fs::path& name : path.parent_path()) {
@@ -27,7 +27,7 @@ bool IsOpenToOthers(const fs::path& path) {
   }
   std::error_code error;
   if (!fs::is_directory(path, error)) return HasMode(path, S_IROTH);
-  if (!HasMode(path, S_IXOTH)) return false;  // only its names can be listed
+  if (!HasMode(path, S_IXOTH)) return false;  // only the names in it can be listed
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     if (HasMode(entry->path(), entry->is_directory(error) ? S_IXOTH : S_IROTH)) return true;
   }

@@ -1,4 +1,4 @@
-// The files of a run that its agents must not see, and which of them they can read anyway.
+// Lists the run files that agents must not see, and finds those that agents can still read.
 #pragma once
 
 #include <string>
@@ -9,16 +9,15 @@
 
 namespace ingot::app {
 
-// `path` without links and dots, as far as it exists.
+// Returns `path` as an absolute path. Resolves links and dots in the part that exists.
 std::string AbsolutePath(const std::string& path);
 
-// Tasks, examples and keys that the configuration names, as absolute paths. The run's folder is not among them.
+// Returns the absolute paths of the tasks, examples, and keys in the configuration. Excludes the run's folder.
 std::vector<std::string> FilesOfRun(const RunConfig& config);
 
-// The paths that agents can read under `probe_result`: none where a mount namespace covers them or Landlock's rules leave them
-// out; where agents have
-// their own uid, the paths that other users may read; else all that exist. A folder counts if something directly in it
-// can be read.
+// Returns the paths that agents can read under `probe_result`. Returns none if a mount namespace or Landlock hides
+// them. If agents have their own uid, returns the paths that other users may read. Otherwise, returns all paths that
+// exist. A folder counts if anything directly in it is readable.
 std::vector<std::string> ReadableByAgents(const sandbox::ProbeResult& probe_result,
                                           const std::vector<std::string>& paths);
 

@@ -1,4 +1,4 @@
-// The parts that the roles of a launched run share: the context of a role, its server, its clients and its waits.
+// Code shared by a launched run's roles: the context, server, clients, and retries.
 #pragma once
 
 #include <chrono>
@@ -25,10 +25,10 @@
 
 namespace ingot::app {
 
-// Long enough for a crashed role to restart: callers wait and retry, and the run does not fail.
+// Long enough for a crashed role to restart, so callers wait and retry instead of failing the run.
 inline constexpr std::chrono::milliseconds kRoleDeadline{30000};
 
-// A role's own metrics, from their creation to their end. Thread safe.
+// A role's own metrics, which exist only while the role runs. Thread safe.
 class MoreMetrics {
  public:
   void Set(MetricsEndpoint::Text text) {
@@ -49,35 +49,35 @@ struct RoleContext {
   const RunConfig& config;
   const RunDir& dir;
   bool resume;
-  int index;  // of the engine, or rank of the trainer
+  int index;  // index of the engine or gateway, or rank of the trainer
   base::Metrics& metrics;
-  DeviceChoice device;    // of the roles that compute
-  std::string admin_key;  // of the supervisor, to open episodes; empty = any client may
-  RpcAccess access;       // to the other roles, and theirs to this one
-  RunRegistry* registry;  // null = this role uses no other role
+  DeviceChoice device;    // only for roles that compute
+  std::string admin_key;  // opens episodes; provided by the supervisor; empty = any client may open episodes
+  RpcAccess access;       // for calls to and from other roles
+  RunRegistry* registry;  // null = this role calls no other role
   MoreMetrics& more_metrics;
 };
 
-// A role waits for the disk, the registry or another role that it needs, at its start and while it runs.
+// Returns the policy for a role that waits for the disk, the registry, or another role.
 RetryPolicy RoleRetryPolicy();
 
-// Returns at the signal to stop, or once `over` is true.
+// Blocks until the stop signal or until `over` returns true.
 void WaitForStop(const std::function<bool()>& over = [] { return false; });
 
-// Serves a role's services, and registers its address. `http`: RolePlace::http.
+// Serves a role's services and registers its address. `http` is RolePlace::http.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeRole(const RoleContext& context, const std::string& role,
                                                       std::vector<std::unique_ptr<grpc::Service>> services,
                                                       const std::string& http = "");
 
-// The pool, at one of the processes that serve it.
+// Returns a pool client that calls one of the processes serving the pool.
 std::unique_ptr<datapool::Client> PoolOf(const RoleContext& context);
 
-// The models and servers that reward terms call (assembly.h). Adds the clients of engines and external models that are
-// not there, if a term calls models.
+// Returns the models and servers that reward terms call (assembly.h). If a term calls models, adds missing clients for
+// engines and external models to `clients`.
 absl::StatusOr<reward::TermParts> TermPartsOf(const RoleContext& context, RoleClients& clients);
 
-// A channel connects only while a call waits for it. Callers that fail and pause before a retry do not wait: they would
-// find a restarted role many seconds late. This timer waits instead.
+// Keeps reconnecting the channels in the background. A gRPC channel only connects while a call waits for it. Without
+// this, callers that pause before a retry would notice a restarted role many seconds late.
 base::Timer KeepConnecting(base::Executor& executor, std::vector<v1::RoleChannel> channels);
 
 }  // namespace ingot::app

@@ -1,5 +1,5 @@
-// The roles of a launched run, each a function of its context: the objects of embedded.cc, with gRPC between them. Each
-// blocks until the signal to stop, and returns once the role has ended.
+// Runs a launched run's roles, with one function per role. They use the same objects as embedded.cc, connected through
+// gRPC. Each function blocks until the stop signal and returns after the role has stopped.
 #pragma once
 
 #include "app/roles/role.h"
@@ -9,13 +9,13 @@ namespace ingot::app {
 
 absl::Status RunDataPool(const RoleContext& context);
 absl::Status RunRewards(const RoleContext& context);
-// ABORTED: another scheduler has taken over the run.
+// Returns ABORTED if another scheduler has taken over the run.
 absl::Status RunScheduler(const RoleContext& context);
 absl::Status RunRollout(const RoleContext& context);
 absl::Status RunGateway(const RoleContext& context);
-// Returns at the end of the run too.
+// Also returns when the run ends.
 absl::Status RunAgents(const RoleContext& context);
-// The exit code: 1 = the run missed its goal. Returns once the training is done. A rank that loses another one ends the
+// Returns the exit code after training is done; 1 = the run missed its goal. A rank that loses another rank exits the
 // process with kGroupLostExit (supervisor.h).
 absl::StatusOr<int> RunTrainer(const RoleContext& context);
 

@@ -30,7 +30,7 @@ absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<weights::Follower> follower,
                          FollowWeights(context.config, context.dir, name, *engine, engine->codec()));
   WaitForStop();
-  // Its calls run to their end, and new ones go to other engines.
+  // Running calls finish, and new ones go to other engines.
   if (!engine->Drain(base::FromSeconds(context.config.cluster.drain_s))) {
     INGOT_LOG(warn, "calls still run after {} s (cluster.drain_s): they are asked again elsewhere",
               context.config.cluster.drain_s);

@@ -1,4 +1,4 @@
-// `ingot ROLE`: runs one role of a run as this process, with its configuration, secrets, metrics and registry.
+// `ingot ROLE`: runs one of a run's roles in this process, with its configuration, secrets, metrics, and registry.
 #include "app/roles/run_role.h"
 
 #include <memory>
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
                                                                                const MetricsEndpoint::Text& text,
                                                                                const RoleWaits& waits) {
   const std::string name = RoleName(role, index);
-  // Rank 0 of the trainer has its metrics: the other ranks' socket files show that they are alive.
+  // Rank 0 serves the trainer's metrics. The other ranks' sockets only show that they are alive.
   const bool follows = role == "trainer" && index > 0;
   const int port = follows ? 0 : MetricsPort(config, role, index);
   return ServeMetrics(config, dir, name, port, text, [&waits] {
@@ -58,16 +58,16 @@ absl::Status NoToken(const std::string& role) {
       "--token-fd N. `ingot launch` does this for the roles that it starts"));
 }
 
-// A role's configuration, and the secrets that it shares with the other roles.
+// A role's configuration and the secrets that it shares with the other roles.
 struct LoadedRole {
   LoadedConfig loaded;
   std::string admin_key;
   RpcAccess access;
 };
 
-// Rejects a role that the configuration does not have. REQUIRES: no thread makes descriptors or processes.
+// Rejects a role that the configuration does not include. REQUIRES: no thread is creating descriptors or processes.
 absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args) {
-  // The descriptor is read before anything else.
+  // Read the descriptor before anything else.
   RunSecrets secrets;
   if (args.token_fd >= 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, ReadRunSecrets(args.token_fd));
@@ -88,14 +88,14 @@ absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args
 
 bool Computes(const std::string& role) { return role == "trainer" || role == "rollout"; }
 
-// Each rank of the trainer has a device to itself; engines take the remaining ones, then start over.
+// Each trainer rank gets its own device. Engines use the remaining devices and then start over with the first.
 absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string& role, int index) {
   if (!Computes(role)) return DeviceChoice();
   const int place = role == "trainer" ? index : config.cluster.trainer_ranks + index;
   return OpenDevice(config.device, place);
 }
 
-// Null = this role uses no other role.
+// Returns null if this role calls no other role.
 absl::StatusOr<std::unique_ptr<RunRegistry>> RegistryOf(const RunConfig& config, const RunDir& dir,
                                                         const std::string& role, int index, const RpcAccess& access) {
   std::unique_ptr<RunRegistry> registry;
@@ -161,7 +161,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised) {
   HandleSignals(supervised);
   const absl::StatusOr<int> code = RunRoleOrError(role, args, index);
-  // A trainer that reached its end despite a signal returns its own exit code.
+  // A trainer that finished despite a signal returns its own exit code.
   const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
   if (!code.ok()) {
     const int failed = Fail(code.status());

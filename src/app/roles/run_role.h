@@ -1,4 +1,4 @@
-// `ingot ROLE`.
+// `ingot ROLE`: runs a single role.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace ingot::app {
 
-// Runs one role of a run as this process: gateway, rollout, datapool, scheduler, trainer or agents. `index`: number of
-// the engine, or rank of the trainer. `supervised`: `ingot launch` started this process and decides when it ends.
+// Runs one of a run's roles in this process: gateway, rollout, datapool, scheduler, trainer, rewards, or agents.
+// `index` is the engine, gateway, or pool index, or the trainer's rank. `supervised` = `ingot launch` started this
+// process and decides when it ends.
 int RunRole(const std::string& role, const RunArgs& args, int index, bool supervised);
 
 }  // namespace ingot::app

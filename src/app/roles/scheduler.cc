@@ -18,14 +18,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Started with the run (fresh or resumed): the trainer publishes the version of the checkpoint at which it continues.
-// If only the scheduler restarted, the versions that were live still are.
+// If the scheduler started together with the run (new or resumed), the trainer publishes the version of the checkpoint
+// where the run continues. If only the scheduler restarted, the live versions are still live.
 absl::StatusOr<std::optional<scheduler::ResumePoint>> ResumeOf(const RoleContext& context) {
   if (context.resume) return std::nullopt;
   return ResumePointOf(context.dir, true);
 }
 
-// The reward stage as this scheduler calls it: the role `rewards`, or one in this process.
+// Returns the scheduler's interface to the reward stage: the `rewards` role, or a stage in this process.
 absl::StatusOr<std::unique_ptr<RewardGrading>> RewardsOf(const RoleContext& context, RoleClients& clients) {
   const RunConfig& config = context.config;
   reward::TermParts terms;

@@ -12,7 +12,7 @@ namespace {
 
 weights::PublisherOptions PublishingOf(const RunConfig& config) {
   weights::PublisherOptions options = config.weights.Options();
-  options.codec.threads = std::max(config.trainer.threads, 1);  // the trainer's own threads are idle meanwhile
+  options.codec.threads = std::max(config.trainer.threads, 1);  // the trainer's own threads are idle at that time
   return options;
 }
 

@@ -1,4 +1,4 @@
-// The engines that get the trainer's weights, and the publisher that sends them.
+// Holds the engines that receive the trainer's weights and the publisher that sends them.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class TrainedEngines {
   // REQUIRES: the arguments outlive it.
   TrainedEngines(const RoleContext& context, base::Executor& timers);
 
-  // `name`: of the engine's role.
+  // `name` is the engine's role name.
   absl::Status Add(const std::string& name);
   weights::Publisher& publisher() { return publisher_; }
   absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter() {

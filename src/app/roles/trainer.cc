@@ -30,9 +30,9 @@ namespace {
 using std::chrono::milliseconds;
 
 // Shorter than kRoleDeadline, because the trainer retries its requests as long as the run lasts. If all roles are
-// stopped at once, it must notice and save its weights before its supervisor's grace is over.
+// stopped at once, the trainer must notice and save its weights within the supervisor's grace period.
 constexpr milliseconds kTrainerDeadline{10000};
-// Gateways are asked only for a line on the terminal, between two questions for a batch.
+// Gateways are only polled for a terminal line, between two requests for a batch.
 constexpr milliseconds kGatewayDeadline{1000};
 
 absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
@@ -49,7 +49,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
   clients.gateways = ClientsOfGateways(*context.registry, config.cluster.gateways, kGatewayDeadline);
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
-  // Shared with the registry's observer, which outlives this function's other objects.
+  // Shared with the registry's observer, which outlives the other objects in this function.
   const auto engines = std::make_shared<TrainedEngines>(context, timers);
   for (int i = 0; i < config.cluster.rollout_engines; ++i) INGOT_RETURN_IF_ERROR(engines->Add(RoleName("rollout", i)));
   context.registry->OnRole("rollout", [weak = std::weak_ptr(engines), &config](const std::string& name) {
@@ -60,7 +60,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     }
   });
   weights::Publisher& publisher = engines->publisher();
-  // A restarted engine is empty, and the next step may need it to sample: leases are renewed between steps too.
+  // A restarted engine has no weights, and the next step may need it to sample, so leases are also renewed between
+  // steps.
   const base::Timer leases = timers.PostEvery(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   TrainerParts parts{.clients = clients, .publisher = publisher, .ranks = ranks};
   INGOT_ASSIGN_OR_RETURN(parts.writer, engines->RankWriter());
@@ -75,8 +76,8 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   return goal_met ? 0 : 1;
 }
 
-// Ends the process without an orderly shutdown: everything that must last is on disk, and torch's threads may wait
-// forever for the other ranks.
+// Exits without a clean shutdown. Everything that must persist is already on disk, and torch's threads may wait forever
+// for the other ranks.
 [[noreturn]] void EndForLostRank(const absl::Status& lost) {
   INGOT_LOG(error, "{}; all ranks restart from the last checkpoint", std::string(lost.message()));
   _exit(kGroupLostExit);
@@ -107,7 +108,7 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
   options.port = config.cluster.trainer_port;
   options.secret = SecretOfRanks(context.access.token);
   options.deadline = std::chrono::seconds(config.cluster.rank_deadline_s);
-  options.on_lost = EndForLostRank;  // whatever this rank computes meanwhile
+  options.on_lost = EndForLostRank;  // no matter what this rank is computing
   std::unique_ptr<trainer::Ranks> ranks;
   const auto run = [&]() -> absl::StatusOr<int> {
     INGOT_ASSIGN_OR_RETURN(ranks, trainer::Ranks::Join(options));
@@ -128,7 +129,7 @@ absl::StatusOr<int> RunRank(const RoleContext& context) {
 
 absl::StatusOr<int> RunTrainer(const RoleContext& context) {
   const RunConfig& config = context.config;
-  if (config.tasks.empty()) {  // checked by every rank before it waits for the others
+  if (config.tasks.empty()) {  // every rank checks this before it waits for the others
     INGOT_ASSIGN_OR_RETURN(const bool done, SupervisedIsDone(context.dir));
     if (done) return 0;
   }

@@ -84,7 +84,7 @@ void BindRoles(base::Schema& schema, ClusterOptions& o) {
                "allows a cluster.host that other machines reach without TLS: for private networks");
 }
 
-// Addresses of roles are HOST:PORT, and the ranks' sockets are IPv4's.
+// Role addresses are HOST:PORT, and the ranks use IPv4 sockets.
 absl::Status CheckHost(const char* key, const std::string& host) {
   if (host.find(':') == std::string::npos) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

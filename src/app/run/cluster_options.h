@@ -1,5 +1,5 @@
-// The roles of a run, where they find each other, and who starts their nodes. The Bind functions declare each key with its
-// meaning, bounds and choices.
+// Configures a run's roles, how they find each other, and what starts the run's nodes. The Bind functions declare each
+// key with its meaning, bounds, and choices.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class Schema;
 
 namespace ingot::app {
 
-// Where the roles of a run find each other (src/registry).
+// The registry where the roles find each other (src/registry).
 enum class RegistryKind { kLocal, kEtcd };
 struct RegistryConfig {
   RegistryKind kind = RegistryKind::kLocal;
@@ -25,7 +25,7 @@ struct RegistryConfig {
   double ttl_s = 10;
 };
 
-// Nodes that run the same roles.
+// A group of nodes that run the same roles.
 struct NodeGroup {
   std::string name;
   int32_t nodes = 1;
@@ -35,7 +35,7 @@ struct NodeGroup {
   std::map<std::string, std::string> resources = {};
 };
 
-// Of a run's objects (app/cluster/launchers/kubernetes.h).
+// Configures the run's Kubernetes objects (app/cluster/launchers/kubernetes.h).
 struct KubernetesOptions {
   std::string name_space = "default";
   std::string image;
@@ -48,12 +48,12 @@ struct KubernetesOptions {
   bool jobset = false;
 };
 
-// Who starts the nodes of a run.
+// The system that starts the nodes.
 enum class LauncherKind { kLocal, kSlurm, kKubernetes };
 
 struct ClusterOptions {
   std::string host = "127.0.0.1";
-  // Of the roles' gRPC services.
+  // Ports for the roles' gRPC services.
   int32_t datapool_port = 0;
   int32_t scheduler_port = 0;
   int32_t gateway_port = 0;
@@ -85,7 +85,7 @@ struct ClusterOptions {
   std::vector<std::string> slurm;
   KubernetesOptions kubernetes;
 
-  // INVALID_ARGUMENT: keys that conflict.
+  // Returns INVALID_ARGUMENT if keys conflict.
   absl::Status Validate() const;
 };
 

@@ -8,7 +8,7 @@
 namespace ingot::app {
 namespace {
 
-// The names appear in metrics.
+// The names are used in metrics.
 absl::Status CheckSets(const std::map<std::string, std::string>& sets) {
   for (const auto& [name, path] : sets) {
     const auto fits = [](char c) {

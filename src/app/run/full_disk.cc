@@ -16,7 +16,7 @@ std::string Size(uint64_t bytes) {
 std::string DescribeFullDisk(const std::string& folder, int64_t needed) {
   struct statvfs disk{};
   if (statvfs(folder.c_str(), &disk) != 0) return "";
-  // Some of the disk may be reserved for root.
+  // Part of the disk may be reserved for root.
   const uint64_t blocks = getuid() == 0 ? disk.f_bfree : disk.f_bavail, free = blocks * disk.f_frsize;
   if (disk.f_files > 0 && disk.f_favail == 0) return absl::StrCat("the disk of ", folder, " cannot hold another file");
   if (free >= static_cast<uint64_t>(needed)) return "";

@@ -11,13 +11,13 @@
 
 namespace ingot::app {
 
-// Copies the file; without model.chat_template it does nothing. To be called before a role starts.
+// Copies the file. Does nothing if model.chat_template is empty. Call before any role starts.
 absl::Status KeepChatTemplate(const ModelOptions& model, const RunDir& dir);
 
-// True: the file differs from the run's copy. False also without a file or a copy.
+// Returns whether the file differs from the run's copy. Returns false if either is missing.
 bool ChatTemplateChanged(const ModelOptions& model, const std::string& run_dir);
 
-// Makes the configuration name the copy instead of the file, if the run has a copy.
+// Changes the configuration to use the copy, if the run has one.
 void UseKeptTemplate(const std::string& run_dir, ModelOptions& model);
 
 }  // namespace ingot::app

@@ -10,7 +10,7 @@
 namespace ingot::app {
 namespace {
 
-// What a chat format must be; empty = `name` is one. Configurations of earlier versions have "" for auto.
+// Returns what a chat format must be, or empty if `name` is valid. Configurations of earlier versions have "" for auto.
 std::string DemandOfChatFormat(const std::string& name) {
   if (name.empty() || name == kAutoFormat || name == kTemplateFormat) return "";
   const bool names_output = name.starts_with(kTemplateFormatPrefix);

@@ -8,7 +8,7 @@
 namespace ingot::app {
 namespace {
 
-// Whether the name refers to weights that do not follow training.
+// Returns whether the name refers to weights that do not follow training.
 bool IsFixed(const gateway::GatewayOptions& gateway, const std::string& name) {
   const gateway::ModelOptions* model = FindModel(gateway, name);
   return model != nullptr && model->weights != gateway::ModelWeights::kFollow && model->url.empty();

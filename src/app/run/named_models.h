@@ -1,4 +1,4 @@
-// The models of gateway.models as other keys of the configuration name them. Pure; asks no model.
+// Resolves references from other configuration keys to models in gateway.models. Pure. Does not call any model.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace ingot::app {
 
-// The named model of the options; null = there is none.
+// Returns the model with this name, or null if there is none.
 const gateway::ModelOptions* FindModel(const gateway::GatewayOptions& gateway, const std::string& name);
 
-// True = some term asks a model of gateway.models.
+// Returns whether any term calls a model in gateway.models.
 bool AsksModels(const reward::RewardOptions& rewards);
 
-// INVALID_ARGUMENT: such a term names no pinned or external model of gateway.models.
+// Returns INVALID_ARGUMENT if such a term does not name a pinned or external model in gateway.models.
 absl::Status CheckAskedModels(const reward::RewardOptions& rewards, const gateway::GatewayOptions& gateway);
 
 }  // namespace ingot::app

@@ -48,7 +48,7 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
   INGOT_RETURN_IF_ERROR(Persist(retry, absl::StrCat("asking for batch ", step), [&]() -> absl::Status {
     while (!retry.stopped()) {
       absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
-      if (absl::IsDeadlineExceeded(response.status())) {  // its groups are not finished
+      if (absl::IsDeadlineExceeded(response.status())) {  // the batch's groups are not finished yet
         if (waiting) waiting();
         continue;
       }

@@ -1,5 +1,5 @@
-// Retries of the training thread and of a role's start. They outlive transient faults: a role that restarts, a time
-// without engines, a full disk. They wait until the run is stopped, and log that they wait.
+// Retries after transient faults, such as a restarting role, missing engines, or a full disk. Used by the training
+// thread and by roles that are starting. Retries continue until the run is stopped and are logged.
 #pragma once
 
 #include <atomic>
@@ -20,37 +20,37 @@
 namespace ingot::app {
 
 struct RetryPolicy {
-  const std::atomic<bool>* stop;          // ends every wait; REQUIRES: not null
-  std::chrono::milliseconds pause{1000};  // between two tries
-  std::chrono::seconds warn_every{60};    // interval of warnings; the first comes at once
+  const std::atomic<bool>* stop;          // ends all retries when set; REQUIRES: not null
+  std::chrono::milliseconds pause{1000};  // pause between attempts
+  std::chrono::seconds warn_every{60};    // interval between warnings; the first is immediate
   const base::Clock* clock = &base::Clock::Real();
-  std::function<void(std::chrono::milliseconds)> sleep = {};  // null = the calling thread sleeps
+  std::function<void(std::chrono::milliseconds)> sleep = {};  // null = sleep on the calling thread
 
   bool stopped() const { return stop->load(); }
 };
 
-// base::Persist without a time limit, at a constant interval, with a log: calls `attempt` until it returns OK or an
-// error that is not transient, and returns that. ABORTED is not transient: a role that was replaced must stop.
-// CANCELLED if `stop` is set and an attempt fails after that, so a stopped run still gets one try to write what it has.
-// `what` names the attempt in the log and the error and, after the first failure, in the waits of the process
-// (base/waits.h).
+// Same as base::Persist, but with logging, a constant interval, and no time limit. Calls `attempt` until it returns OK
+// or an error that is not transient, and returns that status. ABORTED is not transient, because a replaced role must
+// stop. Returns CANCELLED if `stop` is set and an attempt then fails, so a stopped run still gets one attempt to write
+// its data. `what` names the attempt in logs and errors and, after the first failure, in a `Wait` (base/waits.h).
 absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std::function<absl::Status()>& attempt);
 
-// Waits for batch `step`, and calls `waiting` several times a second until it is there.
+// Waits for batch `step`. Calls `waiting` several times a second until it is available.
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<void()>& waiting = {});
 
-// "prefill 34816 of 401200 tokens of 2 requests, the oldest for 150 s"; empty = no request waits for its prefill.
+// Returns "prefill 34816 of 401200 tokens of 2 requests, the oldest for 150 s", or empty if no request is in prefill.
 std::string DescribePrefill(const v1::EngineStatusResponse& engines);
 
-// A line for the terminal: why a batch takes long, from the scheduler's progress since the previous batch, the gateways'
-// episodes that have made no call, and the engines' state if they answer.
+// Returns a terminal line that explains why a batch takes long. It is based on the scheduler's progress since the
+// previous batch, the gateways' episodes that have made no call, and the engines' state if they respond.
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
                          const v1::GatewayStatusResponse& gateways,
                          const absl::StatusOr<v1::EngineStatusResponse>& engines);
 
-// Publishes until the version is live on every leased engine, of which there is at least one. CANCELLED at once in a
-// stopped run: engines that also stop may delay it, and the version is still to be saved.
+// Publishes until there is at least one leased engine and the version is live on all of them. Returns CANCELLED
+// immediately if the run is stopped, because engines that are stopping could delay it and the version still has to be
+// saved.
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
                                                        const RetryPolicy& retry);

@@ -23,7 +23,7 @@ void OnSignal(int) {
 
 void OnSupervisorsSignal(int) { StopFlag() = true; }
 
-// Instead of SIG_IGN, which child processes would inherit.
+// Used instead of SIG_IGN, which child processes would inherit.
 void Nothing(int) {}
 
 }  // namespace
@@ -34,28 +34,28 @@ std::atomic<bool>& StopFlag() {
 }
 
 void HandleSignals(bool supervised) {
-  StopFlag();  // constructed before a handler can need it
+  StopFlag();  // constructed before any handler needs it
   struct sigaction action = {};
   action.sa_handler = supervised ? OnSupervisorsSignal : OnSignal;
   sigaction(SIGTERM, &action, nullptr);
   if (supervised) action.sa_handler = Nothing;
   sigaction(SIGINT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then an error of the write, which names the file
+  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit then causes a write error, which names the file
 }
 
 void HideMemory() {
   if (std::getenv(kDebuggableVariable) == nullptr) prctl(PR_SET_DUMPABLE, 0);
 }
 
-// The kernel's signal does so, from before this program is loaded (supervisor.cc). A thread watches as well: the kernel
-// forgets the signal where the program has capabilities, and at each change of user.
+// The kernel's parent-death signal is set even before this program is loaded (supervisor.cc). A thread also watches the
+// parent, because the kernel clears that signal if the program has capabilities and whenever its user changes.
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int process = static_cast<int>(syscall(SYS_pidfd_open, parent, 0));
-  if (getppid() != parent) _exit(1);  // it ended before prctl, and `process` may be another one
+  if (getppid() != parent) _exit(1);  // it exited before prctl, so `process` may be a different one
   std::thread([parent, process] {
-    constexpr int kLookMs = 200;  // where the kernel has no pidfd
+    constexpr int kLookMs = 200;  // used if the kernel has no pidfd
     pollfd ended{process, POLLIN, 0};
     while (getppid() == parent) poll(&ended, 1, process < 0 ? kLookMs : -1);
     _exit(1);

@@ -1,4 +1,4 @@
-// The start of a long-running command: signals, secrets, its tie to its supervisor; and the exit code of an error.
+// Sets up the process for long-running commands: signals, secrets, the supervisor, and exit codes.
 #pragma once
 
 #include <sys/types.h>
@@ -11,38 +11,38 @@
 
 namespace ingot::app {
 
-// Set by SIGINT and SIGTERM, once HandleSignals was called; a second signal ends the process at once. A supervised
-// process stops only by SIGTERM, in order, however many signals come: Ctrl-C in the terminal is for its supervisor,
-// which stops the roles one after the other and has deadlines for them.
+// Returns the flag that SIGINT and SIGTERM set once HandleSignals has been called. A second signal ends the process
+// immediately. A supervised process reacts only to SIGTERM, and always shuts down cleanly, no matter how many signals
+// it receives. The supervisor handles Ctrl-C on the terminal. It stops the roles one after another, with deadlines.
 std::atomic<bool>& StopFlag();
 void HandleSignals(bool supervised = false);
 
-// Hides this process's memory, environment and descriptors from the other processes of its user, including agents: the
-// process is no longer dumpable (prctl(2)). For commands that hold keys, before they read one.
+// Hides this process's memory, environment, and descriptors from other processes of the same user, including agents.
+// Makes the process non-dumpable (prctl(2)). Commands that hold keys call this before they read one.
 //
-//   - Debuggers, strace and py-spy cannot attach, and the process leaves no core dump. With the environment variable
-//     INGOT_DEBUGGABLE set the process stays open.
-//   - The files of /proc/PID belong to root. This process may still read its own, but cannot write the files of a child
-//     that shares its memory, such as uid_map between vfork and exec. A program that it executes is open again.
-//   - Processes of root with CAP_SYS_PTRACE see it as before.
+// - Debuggers, strace, and py-spy cannot attach, and there are no core dumps. If the environment variable
+//   INGOT_DEBUGGABLE is set, this function does nothing.
+// - The files in /proc/PID belong to root. The process can still read its own, but cannot write those of a child that
+//   shares its memory, such as uid_map between vfork and exec. A program that it executes is not hidden.
+// - Root processes with CAP_SYS_PTRACE are not affected.
 void HideMemory();
 inline constexpr char kDebuggableVariable[] = "INGOT_DEBUGGABLE";
 
-// Ends this process at once, whatever it does, when its parent `parent` ends or has ended: no role outlives its
-// supervisor.
+// Kills this process immediately when its parent `parent` exits, or now if it has already exited. This ensures that no
+// role outlives its supervisor.
 void DieWithParent(pid_t parent);
 
-// The file of this program. UNAVAILABLE: the system does not report it.
+// Returns this program's path. Returns UNAVAILABLE if the system does not report it.
 absl::StatusOr<std::string> OwnBinary();
 
-// Prints "ingot: MESSAGE" to stderr and returns the exit code: 2 for errors that the user can fix in the command line
-// or the configuration (INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED), 130 for CANCELLED, otherwise 1.
+// Prints "ingot: MESSAGE" to stderr and returns the exit code. 2 = the user can fix the command line or the
+// configuration (INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED), 130 = CANCELLED, 1 = any other error.
 int Fail(const absl::Status& status);
 
-// One line: the address at which agents reach a run that does not start agents.
+// Returns a line with the address that agents connect to, for runs that do not start agents.
 std::string DescribeEntrance(const std::string& gateway_url);
 
-// "compute threads: 4 in all, rollout 2, trainer 2 (...)", for the start of a run.
+// Returns "compute threads: 4 in all, rollout 2, trainer 2 (...)", which is printed when a run starts.
 std::string DescribeCores(const CoreBudget& cores);
 
 }  // namespace ingot::app

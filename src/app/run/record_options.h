@@ -1,4 +1,5 @@
-// Where a run's record is shown and sent. The Bind functions declare each key with its meaning and bounds.
+// Configures where a run's record is displayed and sent. The Bind functions declare each key with its meaning and
+// bounds.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,21 @@ class Schema;
 
 namespace ingot::app {
 
-// Servers that a run's record is sent to. Empty URLs = to none.
+// Servers that receive a run's record. Empty URL = disabled.
 struct LoggerOptions {
   std::string mlflow_url, mlflow_experiment = "ingot", mlflow_key_file;
   std::string trackio_url, trackio_project = "ingot", trackio_key_file;
   std::string otlp_url, otlp_key_file;
 };
 
-// The page about the run, with the TLS of http.
+// The run's web page. Uses the TLS settings in `http`.
 struct PageOptions {
   bool enabled = true;
   std::string host = "127.0.0.1";
   int32_t port = 0;
 };
 
-// Prometheus endpoints: socket files in the run's folder and, if there is a port, TCP for clients with the admin key.
+// Prometheus endpoints: Unix sockets in the run's folder and, if a port is set, TCP for clients with the admin key.
 struct MetricsConfig {
   std::string host = "127.0.0.1";
   int32_t port = 0;

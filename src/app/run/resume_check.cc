@@ -16,9 +16,9 @@
 namespace ingot::app {
 namespace {
 
-// Keys that the existing groups and batches depend on.
+// Keys that existing groups and batches depend on.
 constexpr std::array<std::string_view, 2> kFixed{"scheduler.group_size", "scheduler.groups_per_step"};
-// Keys that apply to only one start.
+// Keys that only apply to one start.
 constexpr std::array<std::string_view, 4> kOfAStart{"run.name", "run.root", "run.if_exists", "run.log_level"};
 
 template <size_t N>
@@ -33,7 +33,7 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
        {std::pair("collection.json", "a collection"), {"evaluation.json", "an evaluation"}}) {
     std::error_code error;
     if (!std::filesystem::exists(dir.path() + "/" + file, error)) continue;
-    if (std::filesystem::exists(dir.metrics(), error)) continue;  // a run trained there nonetheless
+    if (std::filesystem::exists(dir.metrics(), error)) continue;  // a run was trained there later
     return absl::InvalidArgumentError(absl::StrCat("'", dir.path(), "' holds ", what,
                                                    " and not a run to resume: choose another run.name, or replace it "
                                                    "with --set run.if_exists=replace"));

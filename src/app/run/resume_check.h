@@ -1,4 +1,4 @@
-// The check that a run may continue with a changed configuration.
+// Checks whether a run may continue with a changed configuration.
 #pragma once
 
 #include "app/run/run_config.h"
@@ -7,10 +7,11 @@
 
 namespace ingot::app {
 
-// Compares with RUN/config.yaml, the effective configuration of the run's last start; to be called before that file is
-// written anew. INVALID_ARGUMENT: scheduler.group_size or scheduler.groups_per_step changed, for which the run's groups
-// and batches are journalled; or the folder holds a collection or an evaluation, not a run. The log names other changed
-// keys, and a changed model.chat_template: the run continues, but differently than without the change.
+// Compares the configuration with RUN/config.yaml, which is the effective configuration from the last time the run
+// started. Call this before rewriting that file. Returns INVALID_ARGUMENT if scheduler.group_size or
+// scheduler.groups_per_step changed, because the journal depends on them. Also returns INVALID_ARGUMENT if the folder
+// contains a collection or an evaluation instead of a run. Logs other changed keys and a changed model.chat_template,
+// which affect the run but do not prevent it from continuing.
 absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir);
 
 }  // namespace ingot::app

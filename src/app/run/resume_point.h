@@ -1,4 +1,4 @@
-// The checkpoint from which a run in a folder continues.
+// Finds the checkpoint from which a run resumes.
 #pragma once
 
 #include "app/run/run_dir.h"
@@ -7,7 +7,7 @@
 
 namespace ingot::app {
 
-// Step 0 = a new run, or one without a checkpoint.
+// Returns step 0 for a new run or a run without checkpoints.
 absl::StatusOr<scheduler::ResumePoint> ResumePointOf(const RunDir& dir, bool resume);
 
 }  // namespace ingot::app

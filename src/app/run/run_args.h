@@ -1,4 +1,4 @@
-// The arguments that every command on a configuration takes.
+// Declares the arguments shared by all commands that read a configuration.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ struct RunArgs {
   std::string config;                  // run.yaml
   std::vector<std::string> overrides;  // KEY=VALUE
   bool resume = false;
-  int token_fd = -1;  // descriptor with the run's token (run_secrets.h); -1 = cluster.token_file names it
+  int token_fd = -1;  // descriptor with the run's token (run_secrets.h); -1 = use cluster.token_file
 };
 
 }  // namespace ingot::app

@@ -13,7 +13,7 @@
 namespace ingot::app {
 namespace {
 
-// The key that `data: FILE` stands for: the file's first line is a preference pair or a conversation.
+// Returns the key for `data: FILE`, depending on whether the file's first line is a preference pair or a conversation.
 absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
   std::string key;
   const absl::Status read = dataset::ReadJsonl(path, {}, [&](int64_t, std::string_view, const base::json::value& line) {
@@ -55,7 +55,7 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                "JSONL of preference pairs (prompt, chosen, rejected) for the stage after it; empty: none");
 }
 
-// Functions of the user without an interpreter of their own run under the key `python`.
+// User functions without an interpreter use the key `python`.
 void DeriveInterpreters(RunConfig& config) {
   const auto derive = [&config](reward::PythonOptions& python) {
     if (python.interpreter.empty()) python.interpreter = config.python;
@@ -76,14 +76,14 @@ void Derive(RunConfig& config) {
   config.trainer.total_steps = config.scheduler.total_steps;
   config.trainer.seed = config.seed;
   config.trainer.numerics = config.numerics;
-  // Only the CPU kernels have exact numerics.
+  // Only the CPU kernels support exact numerics.
   if (config.numerics == kernels::Numerics::kExact && config.device == "auto") config.device = "cpu";
   config.scheduler.seed = config.seed;
   config.gateway.seed = config.seed;
   config.scheduler.keep_checkpoints = config.trainer.keep_checkpoints;
-  // People try their outside agents against a run that waits for them.
+  // Users may test external agents with a run that waits for them.
   if (config.agents.recipes.empty()) config.scheduler.give_up_unstarted = 0;
-  // Slots fail side by side: each has failed a few times before the run is given up.
+  // Slots fail in parallel, so each one fails a few times before the run gives up.
   if (int32_t& most = config.scheduler.give_up_unstarted; most > 0)
     most = std::max(most, 3 * config.agents.concurrency);
   DeriveInterpreters(config);
@@ -110,7 +110,7 @@ absl::Status CheckStages(const RunConfig& config) {
       "data.tasks names no file of training tasks");
 }
 
-// Masks leave tokens out of the policy loss, and supervised stages do not have one.
+// Masks exclude tokens from the policy loss, which supervised stages do not have.
 absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
   if (!options.off_policy_mask.on() && options.truncated == "train") return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -223,7 +223,8 @@ absl::Status Validate(const RunConfig& config) {
   return CheckStages(config);
 }
 
-// Applies the preset to the keys that neither file nor command line sets; the effective configuration shows the result.
+// Applies the preset to keys that are set neither in the file nor on the command line. The effective configuration
+// shows the result.
 absl::Status ExpandPreset(base::Schema& schema, const std::string& name) {
   INGOT_ASSIGN_OR_RETURN(const trainer::PresetSettings settings, trainer::Preset(name));
   std::string text;

@@ -1,5 +1,5 @@
-// The configuration of a run: every role's options under one schema, which `ingot config explain` prints. A key is
-// declared next to the struct that has its field, in the struct's Bind.
+// Loads a run's configuration: every role's options in one schema, which `ingot config explain` prints. Each key is
+// declared in the Bind function for the struct that has its field, next to that struct.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,15 @@ struct RunConfig {
   uint64_t seed = 1;
   std::string log_level = "info";
   std::string device = "auto";
-  std::string python;  // of reward::PythonOptions without an interpreter; empty = reward::UserPython
+  std::string python;  // for reward::PythonOptions without an interpreter; empty = reward::UserPython
   kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;
   int32_t rollout_threads = 0;
   std::string tasks;
-  std::string task_format = "auto";  // harbor: dataset/harbor.h
+  std::string task_format = "auto";  // "harbor" is described in dataset/harbor.h
   std::string sft_data;
   std::string dpo_data;
-  std::vector<std::string> more_tasks;  // files or folders of data.tasks, read after `tasks`
+  std::vector<std::string> more_tasks;  // more files or folders in data.tasks, read after `tasks`
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
   gateway::GatewayOptions gateway;
@@ -56,37 +56,39 @@ struct RunConfig {
   WeightsConfig weights;
   agents::RunnerOptions agents;
   reward::RewardOptions rewards;
-  sandbox::SubstrateOptions sandbox;  // work_root, hidden and programs are filled in by agents_substrate.cc
+  sandbox::SubstrateOptions sandbox;  // agents_substrate.cc sets work_root, hidden, and programs
   EvalOptions eval;
   GoalOptions goal;
   ClusterOptions cluster;
   MetricsConfig metrics;
 
-  std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }  // of data.tasks, in their order
-  // A stage judges groups: the reward is more than the outcome, or the returns of roles need the trees of a group.
+  // Returns all files in data.tasks in order.
+  std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }
+  // Returns whether a reward stage judges groups. This is true if the reward is more than the outcome, or if returns by
+  // role need a group's trees.
   bool has_reward_stage() const { return !rewards.outcome_alone() || trainer.by_role(); }
 };
 
-// The keys of every role and of the run itself.
+// Declares the keys for the run itself and all roles.
 void Bind(base::Schema& schema, RunConfig& config);
 base::Schema BindSchema(RunConfig& config);
 
-// A configuration with the schema that set it. LoadRunConfig reads the file, applies the overrides, derives dependent
-// values and validates. The error names the key and where it was set.
+// A configuration and the schema that set it. LoadRunConfig reads the file, applies the overrides, derives dependent
+// values, and validates. Errors name the key and where it was set.
 struct LoadedConfig {
   std::unique_ptr<RunConfig> config;
   base::Schema schema;
 };
 absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::vector<std::string>& overrides);
 
-// INVALID_ARGUMENT: the configuration has no training tasks. For commands and roles that serve agents.
+// Returns INVALID_ARGUMENT if the configuration has no training tasks. Used by commands and roles that serve agents.
 absl::Status RequireTasks(const RunConfig& config);
 
-// The greatest number of evaluations at a time: the scheduler's limit, or the versions that an engine retains in
-// addition to pinned ones.
+// Returns the maximum number of concurrent evaluations: the smaller of the scheduler's limit and the number of versions
+// that an engine can retain in addition to the pinned ones.
 int64_t MostEvaluations(const RunConfig& config);
 
-// The compute threads of trainer and engine when both run in one process.
+// Compute threads for the trainer and the engine when both run in one process.
 struct CoreBudget {
   int total = 1;
   int rollout = 1;

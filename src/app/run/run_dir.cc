@@ -29,30 +29,30 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Folders within the run's folder, with names that nothing else uses. A replaced run moves from one to the next, so a
-// crash leaves it whole or, once its removal has begun, leaves nothing of it:
+// Folders inside the run's folder, with reserved names. A replaced run moves from one to the next, so after a crash it
+// is complete or, once its removal has started, completely gone:
 //
 //   RUN/* --entry by entry--> replacing/ --renamed--> replaced/ --renamed, the start succeeded--> removed/ --> gone
 //   RUN/* <--entry by entry-- replacing/ <--renamed-- replaced/     the start failed, or its process died
 //
-// While a job that replaces the run is submitted, no process holds the folder, and replaced/ is named submitted/. The
-// job's nodes do not touch it: they run only if the job was accepted.
+// While a job that replaces the run is being submitted, no process holds the folder, and replaced/ is named submitted/.
+// The job's nodes do not touch it, because they only run if the job was accepted.
 //
-//   replaced/ <--renamed--> submitted/ --renamed, the job was accepted or begins--> removed/ --> gone
-constexpr char kReplacing[] = ".ingot-replacing";  // a part of the old run; the rest is next to it
-constexpr char kReplaced[] = ".ingot-replaced";    // the old run; the start's files are next to it
-constexpr char kSubmitted[] = ".ingot-submitted";  // as kReplaced, and the start is a job's
+//   replaced/ <--renamed--> submitted/ --renamed, the job was accepted or started--> removed/ --> gone
+constexpr char kReplacing[] = ".ingot-replacing";  // part of the old run; the remaining files are next to it
+constexpr char kReplaced[] = ".ingot-replaced";    // the old run; the new start's files are next to it
+constexpr char kSubmitted[] = ".ingot-submitted";  // same as kReplaced, but for a start by a job
 constexpr char kRemoved[] = ".ingot-removed";
 
-constexpr char kLock[] = "lock";               // of the process that drives the run
-constexpr char kLaunchLock[] = "launch.lock";  // of the launcher that submits a job
+constexpr char kLock[] = "lock";               // held by the process that drives the run
+constexpr char kLaunchLock[] = "launch.lock";  // held by the launcher that submits a job
 
 constexpr base::Format kRunFormat = {"run folder", 1};
-constexpr char kFormatFile[] = "format";  // holds the number
+constexpr char kFormatFile[] = "format";  // contains the format number
 
-constexpr char kFailedLogs[] = "logs/failed-start";  // of the last start that failed; its logs say why
+constexpr char kFailedLogs[] = "logs/failed-start";  // logs from the last failed start, which contain the reason
 
-constexpr std::chrono::milliseconds kGlance(1000);  // that IsHeld may hold a lock at most, on a busy machine
+constexpr std::chrono::milliseconds kGlance(1000);  // maximum time that IsHeld holds a lock, on a busy machine
 
 bool Holds(const std::string& path, const std::string& name) {
   std::error_code none;
@@ -60,8 +60,8 @@ bool Holds(const std::string& path, const std::string& name) {
   return fs::exists(entry, none) && !fs::is_empty(entry, none);
 }
 
-// Whether a run left anything: a checkpoint, a stage's checkpoint, a row of the record. One of these exists before any
-// agent records an episode in the pool.
+// Returns whether a run has left a checkpoint, a stage's checkpoint, or a row in the record. One of these exists before
+// any agent records an episode in the pool.
 bool HasBegun(const std::string& path) {
   return Holds(path, "checkpoints") || Holds(path, "stages") || Holds(path, "metrics.jsonl") ||
          Holds(path, "warm_start/metrics.jsonl");
@@ -83,7 +83,7 @@ absl::Status Remove(const fs::path& path) {
   return error ? Failed("remove", path, error) : absl::OkStatus();
 }
 
-// Everything in `folder` except its locks and the folder `but`.
+// Returns everything in `folder` except its locks and the folder `but`.
 absl::StatusOr<std::vector<fs::path>> Entries(const fs::path& folder, const char* but) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -111,7 +111,7 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, none);
 }
 
-// Puts the logs of a start that failed among those of the run that it did not replace.
+// Moves the logs of a failed start to those of the run that it did not replace.
 absl::Status KeepLogs(const fs::path& path) {
   if (!Holds(path.string(), "logs")) return absl::OkStatus();
   const fs::path kept = path / kReplaced / kFailedLogs;
@@ -121,7 +121,7 @@ absl::Status KeepLogs(const fs::path& path) {
   return error ? Failed("create", kept.parent_path(), error) : Rename(path / "logs", kept);
 }
 
-// Removes the start's files except its logs, and puts the old run back.
+// Removes the failed start's files except its logs, and restores the old run.
 absl::Status PutBack(const fs::path& path) {
   if (Exists(path / kSubmitted)) INGOT_RETURN_IF_ERROR(Rename(path / kSubmitted, path / kReplaced));
   if (Exists(path / kReplaced)) {
@@ -132,7 +132,7 @@ absl::Status PutBack(const fs::path& path) {
   }
   INGOT_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Entries(path / kReplacing, ""));
   for (const fs::path& entry : entries) {
-    // Another node's agent may have made its logs folder in the meantime.
+    // Another node's agent may have created its logs folder in the meantime.
     INGOT_RETURN_IF_ERROR(Remove(path / entry.filename()));
     INGOT_RETURN_IF_ERROR(Rename(entry, path / entry.filename()));
   }
@@ -140,7 +140,7 @@ absl::Status PutBack(const fs::path& path) {
   return base::SyncDir(path.string());
 }
 
-// Repairs a folder whose process died while it replaced the run.
+// Repairs a folder whose process died while replacing the run.
 absl::Status Mend(const fs::path& path) {
   const bool submitted = Exists(path / kSubmitted);
   if (!submitted && !Exists(path / kReplaced) && !Exists(path / kReplacing)) return absl::OkStatus();
@@ -150,8 +150,8 @@ absl::Status Mend(const fs::path& path) {
   return absl::OkStatus();
 }
 
-// Takes a lock of the run's folder; returns its file. `remedy`: what to do where another process has it. Waits out a
-// glance of IsHeld.
+// Acquires one of the locks in the run's folder and returns its file descriptor. `remedy` is advice for when another
+// process holds the lock. Waits long enough for IsHeld to release it.
 absl::StatusOr<int> Lock(const std::string& path, const char* file, const char* remedy) {
   const int fd = open(absl::StrCat(path, "/", file).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
@@ -170,7 +170,7 @@ absl::StatusOr<int> LockRun(const std::string& path) {
   return Lock(path, kLock, "in use by another process; stop it, or choose another run.name");
 }
 
-// Returns ROOT/NAME.
+// Creates and returns ROOT/NAME.
 absl::StatusOr<std::string> MakeFolder(const std::string& root, const std::string& name) {
   INGOT_RETURN_IF_ERROR(CheckRunName(name));
   const std::string path = absl::StrCat(root, "/", name);
@@ -180,7 +180,7 @@ absl::StatusOr<std::string> MakeFolder(const std::string& root, const std::strin
   return absl::UnavailableError(absl::StrCat("cannot create the run folder '", path, "': ", error.message()));
 }
 
-// Number of steps in a record. The row of an evaluation has its version as its step.
+// Returns the number of steps in a record. An evaluation's row has the version as its step.
 int64_t RecordedSteps(const fs::path& record) {
   int64_t steps = 0;
   std::ifstream file(record);
@@ -193,7 +193,7 @@ int64_t RecordedSteps(const fs::path& record) {
   return steps;
 }
 
-// "runs/first (4 steps, of 2026-11-27 03:01)".
+// Returns "runs/first (4 steps, of 2026-11-27 03:01)".
 std::string DescribeRun(const fs::path& path) {
   const fs::path record = path / "metrics.jsonl";
   struct stat info = {};
@@ -218,7 +218,7 @@ absl::Status CheckRunName(const std::string& name) {
 absl::Status CheckRunFormat(const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kFormatFile);
   const absl::StatusOr<std::string> text = base::ReadFile(file);
-  int64_t found = base::kFirstFormat;  // of a folder without the file
+  int64_t found = base::kFirstFormat;  // the format if the folder does not have the file
   if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
   if (text.ok() && !absl::SimpleAtoi(*text, &found)) {
     return absl::DataLossError(absl::StrCat("'", file, "' does not hold a number: write ", kRunFormat.number,
@@ -262,13 +262,14 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
         ": run `ingot launch` with the job's cluster.launcher, which puts the run back if there is no job"));
   }
   RunDir dir(path, fd, false);
-  // A node leaves these to its launcher, which may be working on them: a run that waits for its job, and a removal.
+  // A node does not touch a run that waits for its job or that is being removed, because its launcher may be working on
+  // it.
   const bool is_node = opener == Opener::kNode;
   if (!is_node) INGOT_RETURN_IF_ERROR(Remove(fs::path(path) / kRemoved));
   if (!is_node || !Exists(fs::path(path) / kSubmitted)) INGOT_RETURN_IF_ERROR(Mend(path));
   const bool configured = fs::exists(path + "/config.yaml");
   // An evaluation (evaluate.cc) exists once it is configured, and a collection (collect.cc) once its agents run. A run
-  // exists without its configuration too, which is written before the run begins, so that its file was lost.
+  // without its configuration also exists: the file is written before the run starts, so it must have been lost.
   dir.existed_ = HasBegun(path) || (configured && (Holds(path, "evaluation.json") || Holds(path, "collection.json")));
   if (dir.existed_ && if_exists == IfExists::kFail) {
     return absl::AlreadyExistsError(absl::StrCat("the run '", path,
@@ -286,7 +287,7 @@ absl::StatusOr<RunDir> RunDir::OpenAs(const std::string& root, const std::string
     INGOT_RETURN_IF_ERROR(SetAside(path));
     dir.existed_ = false;
   }
-  // A node's folder may have been prepared by its launcher, on another machine.
+  // A node's folder may have been prepared by its launcher on another machine.
   if (dir.existed_ || is_node) INGOT_RETURN_IF_ERROR(CheckRunFormat(path));
   INGOT_RETURN_IF_ERROR(dir.MakeFolders());
   if (!dir.existed_) INGOT_RETURN_IF_ERROR(dir.WriteFormat());
@@ -364,7 +365,7 @@ absl::Status RunDir::DropReplaced() const {
   for (const char* kept : {kReplaced, kSubmitted}) {
     std::error_code error;
     fs::rename(path / kept, path / kRemoved, error);
-    if (error == std::errc::no_such_file_or_directory) continue;  // nothing is kept, or another process was first
+    if (error == std::errc::no_such_file_or_directory) continue;  // nothing was kept, or another process was first
     if (error) return Failed("rename", path / kept, error);
     INGOT_RETURN_IF_ERROR(base::SyncDir(path_));
     INGOT_RETURN_IF_ERROR(Remove(path / kRemoved));

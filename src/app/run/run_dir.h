@@ -1,5 +1,5 @@
-// RunDir is the folder of one run, ROOT/NAME: effective configuration, metrics, checkpoints, pool and logs. It holds
-// the run's lock, so that two processes cannot drive one run. Not thread safe.
+// Manages a run's folder, ROOT/NAME, which contains the effective configuration, metrics, checkpoints, pool, and logs.
+// RunDir holds the run's lock, so two processes cannot drive the same run. Not thread safe.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace ingot::app {
 
 enum class IfExists { kFail, kReplace, kResume };
 
-// FAILED_PRECONDITION: the run folder has the format of another version of Ingot. A folder without the file `format` is
-// of format 1, the first.
+// Returns FAILED_PRECONDITION if the run's folder has another Ingot version's format. A folder without the file
+// `format` has format 1, the first one.
 absl::Status CheckRunFormat(const std::string& path);
 
-// Keeps other launchers away from a run. A launcher takes the lock before it asks whether the run has a job, and holds
-// it until its own job is submitted.
+// Prevents two launchers from working on the same run. A launcher acquires the lock before it checks whether the run
+// has a job, and holds it until it has submitted its own job.
 class LaunchLock {
  public:
-  // Makes the folder ROOT/NAME if it is missing. FAILED_PRECONDITION: another launcher holds the lock.
+  // Creates the folder ROOT/NAME if it is missing. Returns FAILED_PRECONDITION if another launcher holds the lock.
   static absl::StatusOr<LaunchLock> Acquire(const std::string& root, const std::string& name);
 
   LaunchLock(LaunchLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -32,38 +32,40 @@ class LaunchLock {
   int fd_;
 };
 
-// INVALID_ARGUMENT: it is not the name of one folder.
+// Returns INVALID_ARGUMENT if `name` is not a valid folder name.
 absl::Status CheckRunName(const std::string& name);
 
 class RunDir {
  public:
-  // Creates ROOT/NAME, or opens an existing run as `if_exists` says. ALREADY_EXISTS (kFail) says how to proceed;
-  // FAILED_PRECONDITION: another process holds the run, or (kReplace) its config.yaml is gone, so that the folder may
-  // be something else.
+  // Creates ROOT/NAME or, depending on `if_exists`, opens an existing run. A folder with only a configuration and logs
+  // does not count as a run, because its start failed (for example, because a port was in use or there was not enough
+  // memory).
   //
-  // A folder with only a configuration and logs does not count as a run: its start failed (a port in use, no memory).
+  // Returns ALREADY_EXISTS, with advice, if there is a run (kFail). Returns FAILED_PRECONDITION if
+  // - another process holds the run.
+  // - a job that replaces the run may have been submitted.
+  // - config.yaml is missing, so the folder may be something else (kReplace).
+  // - the run has another Ingot version's format (kResume).
   //
-  // FAILED_PRECONDITION also where a job may be submitted that replaces the run, and (kResume) where the run has the
-  // format of another version of Ingot.
-  //
-  // kReplace moves the old run into its own folder within ROOT/NAME, and prints a line about it on stderr.
-  // DropReplaced removes it. Without DropReplaced the destructor puts it back, in place of the start's files, whose
-  // logs stay in logs/failed-start; REQUIRES: no role writes there. If the process dies in between, the next
-  // Open puts it back. A removal that began is completed.
+  // kReplace moves the old run to a folder inside ROOT/NAME and prints a line to stderr. DropReplaced deletes the old
+  // run. Otherwise the destructor restores it and removes the new files, except logs, which move to logs/failed-start.
+  // If the process dies first, the next Open restores the old run, or completes its deletion if that had started.
+  // REQUIRES: no role is writing to the folder when the destructor restores the run.
   static absl::StatusOr<RunDir> Open(const std::string& root, const std::string& name, IfExists if_exists);
 
-  // For the launcher of a job, which holds the LaunchLock: as Open, and a run that HandOver left aside is put back.
-  // REQUIRES: no job of the run is there.
+  // Same as Open, but for a job's launcher, which holds the LaunchLock. Also restores a run that HandOver set aside.
+  // REQUIRES: the run has no job.
   static absl::StatusOr<RunDir> OpenForJob(const std::string& root, const std::string& name, IfExists if_exists);
 
-  // For the node that drives a job: as kResume, but a run that HandOver left aside stays there, as its trainer drops
-  // it.
+  // Same as Open with kResume, but for the node that drives a job. A run set aside by HandOver is not restored, because
+  // the job's trainer deletes it.
   static absl::StatusOr<RunDir> OpenInJob(const std::string& root, const std::string& name);
 
-  // For a role whose supervisor holds the run: makes missing folders, takes no lock. Errors are CheckRunFormat's, too.
+  // Opens the run for a role whose supervisor holds it. Creates missing folders and acquires no lock. Also returns
+  // CheckRunFormat's errors.
   static absl::StatusOr<RunDir> Attach(const std::string& root, const std::string& name);
 
-  // Whether a process holds the run ROOT/NAME now. NOT_FOUND: there is no such folder.
+  // Returns whether a process currently holds the run ROOT/NAME. Returns NOT_FOUND if the folder does not exist.
   static absl::StatusOr<bool> IsHeld(const std::string& root, const std::string& name);
 
   RunDir(RunDir&& other) noexcept;
@@ -71,40 +73,40 @@ class RunDir {
   ~RunDir();
 
   const std::string& path() const { return path_; }
-  // Whether the folder held a run before this process opened it.
+  // Returns whether the folder contained a run before this process opened it.
   bool existed() const { return existed_; }
-  // Whether the run that kReplace found is still kept.
+  // Returns whether the run that kReplace set aside still exists.
   bool replaces() const { return !replaced().empty(); }
-  // The folder with the run that kReplace found; empty = none is kept.
+  // Returns the folder of the run that kReplace set aside; empty = there is none.
   std::string replaced() const;
-  // Called when the new run is about to take its first step: ports, registry, memory, model and data have passed their
-  // checks. A trainer's role calls it for its supervisor, and a launcher once its job was accepted. Does nothing if no
-  // run is kept, or another process drops it.
+  // Deletes the run that was set aside. Called just before the new run's first step, after ports, registry, memory,
+  // model, and data have passed their checks. A trainer role calls it for its supervisor, and a launcher calls it once
+  // its job has been accepted. Does nothing if no run was set aside or another process is deleting it.
   absl::Status DropReplaced() const;
-  // Other nodes may write into the folder: the destructor leaves a replaced run aside, and prints where. The next Open
-  // puts it back.
+  // Makes the destructor leave a replaced run where it is and print its location. Used if other nodes may still write
+  // to the folder. The next Open restores the run.
   void LeaveReplaced() { puts_back_ = false; }
-  // Hands the run over to a job before its submission. A replaced run stays aside until DropReplaced or TakeBack, or an
-  // OpenForJob after the death of this process. The job's own nodes never put it back.
+  // Hands the run over to a job before submitting the job. A replaced run stays set aside until DropReplaced, TakeBack,
+  // or an OpenForJob after this process has died. The job's own nodes never restore it.
   absl::Status HandOver();
-  // After HandOver, if the job was rejected: holds the run again, so that the destructor puts a replaced run back.
-  // FAILED_PRECONDITION: another process holds the run.
+  // Undoes HandOver if the job was rejected. Reacquires the run's lock, so the destructor restores a replaced run.
+  // Returns FAILED_PRECONDITION if another process holds the run.
   absl::Status TakeBack();
   std::string checkpoints() const { return path_ + "/checkpoints"; }
-  // Checkpoints of the supervised stages, until a checkpoint of the run holds their result.
+  // Checkpoints from the supervised stages. They are kept until one of the run's checkpoints includes their result.
   std::string stages() const { return path_ + "/stages"; }
   absl::Status DropStages() const;
   std::string pool() const { return path_ + "/pool"; }
   std::string logs() const { return path_ + "/logs"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
-  // Socket files of the run's processes. Only this user may enter the folder.
+  // Unix sockets of the run's processes. Only this user may enter the folder.
   std::string sockets() const { return path_ + "/sockets"; }
 
-  // Writes a file of the run. It is durable on OK; until then the old content stays.
+  // Writes a file in the run's folder. Once it returns OK, the file is durable. Until then, the old content remains.
   absl::Status WriteFile(const std::string& name, const std::string& text) const;
 
  private:
-  enum class Opener { kHere, kLauncher, kNode };  // a process that runs here, a job's launcher, a job's node
+  enum class Opener { kHere, kLauncher, kNode };  // a process that runs here, a job's launcher, or one of a job's nodes
 
   static absl::StatusOr<RunDir> OpenAs(const std::string& root, const std::string& name, IfExists if_exists,
                                        Opener opener);

@@ -15,8 +15,8 @@
 namespace ingot::app {
 namespace {
 
-constexpr int kLibraryThreads = 24;  // of RocksDB, gRPC, libtorch and timers
-constexpr int kCallerThreads = 12;   // of gRPC in a gateway, which calls three roles
+constexpr int kLibraryThreads = 24;  // RocksDB, gRPC, libtorch, and timers
+constexpr int kCallerThreads = 12;   // gRPC in a gateway, which calls three roles
 
 int AgentsThreads(const RunConfig& config) { return config.agents.recipes.empty() ? 0 : 2 * config.agents.concurrency; }
 
@@ -24,7 +24,7 @@ int FlowThreads(const gateway::GatewayOptions& gateway, const http::Options& htt
   return gateway.worker_threads + gateway.writer_threads + http.io_threads;
 }
 
-// pids.max of the control group that this process is in; empty = no limit, or no such file.
+// Returns pids.max of this process's control group; empty = no limit, or the file does not exist.
 std::string GroupLimit() {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

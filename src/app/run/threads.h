@@ -1,5 +1,5 @@
-// The number of threads that the system allows this process. A run takes some for each role and each agent, and the
-// libraries that it uses abort if they get none. So the limit is checked before anything else starts.
+// Checks the number of threads that the system allows this process. A run needs threads for each role and each agent,
+// and some of its libraries abort if they cannot create one. So the limit is checked before anything else starts.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace ingot::app {
 
-// Starts `count` threads and ends them. RESOURCE_EXHAUSTED: the system allows fewer; names the limits and what to
-// raise.
+// Starts `count` threads and stops them. Returns RESOURCE_EXHAUSTED, naming the limits and which one to raise, if the
+// system allows fewer threads.
 absl::Status CheckThreads(int count);
 
-// About as many threads as a process takes, agents' processes among them, which the limit counts too: a run whose roles
-// are all in one process, one process of a role, all processes of `ingot launch`, and `ingot serve` with `engines` of
-// `threads` each.
+// Estimate the number of threads used by a run with all roles in one process, by one role's process, by all `ingot
+// launch` processes, and by `ingot serve` with `engines` engines of `threads` threads each, in that order. The
+// estimates include the agents' processes, because the limit also counts them.
 int ThreadsOf(const RunConfig& config);
 int ThreadsOfRole(const RunConfig& config, const std::string& role);
 int ThreadsOfLaunch(const RunConfig& config);
 int ThreadsOfServing(int engines, int threads);
 
-// "ulimit -u is 200, the control group's pids.max is 1000": the limits of this process that are set.
+// Describes the limits that are set for this process: "ulimit -u is 200, the control group's pids.max is 1000".
 std::string DescribeThreadLimits();
 
-// The error of a thread that did not start. `what` says which.
+// Returns the error for a thread that could not start. `what` names the thread.
 absl::Status TooFewThreads(const std::string& what);
 
 }  // namespace ingot::app

@@ -56,7 +56,7 @@ absl::Status CheckEpisodeId(const std::string& episode_id) {
 }
 
 absl::StatusOr<int64_t> EndUncalled(const Gateways& gateways, const std::string& episode_id, const std::string& key) {
-  INGOT_RETURN_IF_ERROR(CheckEpisodeId(episode_id));  // gRPC takes only UTF-8
+  INGOT_RETURN_IF_ERROR(CheckEpisodeId(episode_id));  // gRPC accepts only UTF-8
   v1::EndUncalledRequest request;
   request.set_episode_id(episode_id);
   request.set_admin_key(key);

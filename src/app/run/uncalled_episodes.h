@@ -1,6 +1,6 @@
-// Episodes of outside clients that were opened and have made no call. A client that died after the opening holds a place
-// until gateway.episode_first_call_s has passed, and the run may wait for it. Here a run asks all its gateways about
-// them, or ends them. Blocks for each gateway in turn.
+// Lists and ends open episodes of external clients that have made no call, at all gateways of a run. If a client
+// crashes after opening an episode, the episode occupies a slot until gateway.episode_first_call_s has passed, and the
+// run may wait for it. Functions block on each gateway in turn.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,25 @@
 
 namespace ingot::app {
 
-// The gateways of a run, each by its name.
+// The gateways of a run, with their names.
 using Gateways = std::vector<std::pair<std::string, std::shared_ptr<gateway::Client>>>;
 
-// The fields `uncalled*` of all gateways that answer, as if they were one: the oldest episodes come first.
+// The `uncalled*` fields, merged over all gateways that respond. Oldest episodes first.
 struct UncalledEpisodes {
   v1::GatewayStatusResponse all;
-  std::vector<std::string> silent;  // "gateway-1: why it does not answer"
+  std::vector<std::string> silent;  // "gateway-1: ERROR" for each that does not respond
 };
 UncalledEpisodes AskUncalled(const Gateways& gateways);
 
-// "4 episodes have made no call yet (oldest 161 s)"; empty = there are none.
+// Returns "4 episodes have made no call yet (oldest 161 s)", or empty if there are none.
 std::string DescribeUncalled(const v1::GatewayStatusResponse& status);
 
-// INVALID_ARGUMENT: it is not the id of an episode. The error may be printed.
+// Returns INVALID_ARGUMENT if this is not an episode id. The error is safe to print.
 absl::Status CheckEpisodeId(const std::string& episode_id);
 
-// Ends the episode, or all with an empty id, at whichever gateway serves it. `key`: EndUncalledRequest.admin_key.
-// Returns how many ended. Errors are v1::Gateway.EndUncalled's and CheckEpisodeId's. UNAVAILABLE: a gateway that may serve the episode does not answer.
+// Ends the episode at the gateway that serves it, or all uncalled episodes if the id is empty. `key` is
+// EndUncalledRequest.admin_key. Returns the number of ended episodes, or the errors of v1::Gateway.EndUncalled and
+// CheckEpisodeId. Returns UNAVAILABLE if a gateway that may serve the episode does not respond.
 absl::StatusOr<int64_t> EndUncalled(const Gateways& gateways, const std::string& episode_id, const std::string& key);
 
 }  // namespace ingot::app

@@ -1,4 +1,5 @@
-// The way of new weights to the engines. The Bind functions declare each key with its meaning, bounds and choices.
+// Configures how new weights reach the engines. The Bind functions declare each key with its meaning, bounds, and
+// choices.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct PublisherOptions;
 
 namespace ingot::app {
 
-// How new weights reach an engine in another process from the trainer.
+// Transport for new weights from the trainer to an engine in another process.
 enum class WeightTransport { kGrpc, kDirectory, kS3, kBroadcast };
 
 struct WeightTransportConfig {
@@ -31,11 +32,11 @@ struct WeightTransportConfig {
   int64_t poll_ms = 200;
   double silence_s = 10;
 
-  // INVALID_ARGUMENT: keys that conflict. `rollout_engines`: their number.
+  // Returns INVALID_ARGUMENT if keys conflict. `rollout_engines` is the number of engines.
   absl::Status Validate(int rollout_engines) const;
 };
 
-// INVALID_ARGUMENT: `engines` names no known transport for the engine.
+// Returns an engine's transport. Returns INVALID_ARGUMENT if `engines` has an unknown transport for it.
 absl::StatusOr<WeightTransport> TransportOf(const WeightTransportConfig& options, const std::string& engine);
 
 struct WeightsConfig {

@@ -13,12 +13,12 @@ Parts PartsOf(const std::string& path) {
   std::error_code error;
   Parts parts;
   for (const auto& part : std::filesystem::absolute(path, error).lexically_normal()) {
-    if (!part.empty()) parts.push_back(part.string());  // the part after a last slash is empty
+    if (!part.empty()) parts.push_back(part.string());  // the component after a trailing slash is empty
   }
   return parts.empty() ? Parts{path} : parts;
 }
 
-// Whether the last `count` parts are equal.
+// Returns whether the last `count` components are equal.
 bool EndAlike(const Parts& a, const Parts& b, size_t count) {
   return a.size() >= count && b.size() >= count &&
          std::equal(a.rbegin(), a.rbegin() + static_cast<ptrdiff_t>(count), b.rbegin());

@@ -1,4 +1,4 @@
-// Short names of folders for a comparison.
+// Shortens folder names for comparing runs.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace ingot::app {
 
-// The last part of each path, or if several paths end the same way, the shortest unique end: "a/run" and "b/run".
-// Equal paths keep the last part. Relative paths begin in the current folder.
+// Returns the last component of each path. If several paths have the same last component, returns the shortest unique
+// suffixes: "a/run" and "b/run". Identical paths keep the last component. Relative paths are resolved against the
+// current directory.
 std::vector<std::string> PathTails(const std::vector<std::string>& paths);
 
 }  // namespace ingot::app

@@ -1,12 +1,12 @@
-// The progress of a command on stderr: a line that appears once the command has taken two seconds, only on a terminal.
-// The line is cleared before the command prints.
+// Displays progress on stderr. A line appears once a command has run for two seconds, and only on a terminal. The line
+// is cleared before the command prints.
 //
-//   Progress   the step that a job has reached, with a bar if the steps are counted
-//   Underway   a job with a single step, in the file system or torch
-//   Between    the same, shown between the lines that a job prints
+//   Progress   the current step of a job, with a bar if the steps are counted
+//   Underway   a job with a single step, such as file system or torch operations
+//   Between    a job with a single step that prints lines; the progress is shown between them
 //
-// All show the seconds since they were made. Each draws its line on its own thread, so the job may block. The threads
-// of a job must not share one.
+// All of them show the seconds since they were created. Each draws its line on its own thread, so the job may block.
+// Threads must not share one.
 #pragma once
 
 #include <chrono>
@@ -24,22 +24,22 @@ namespace ingot::app {
 
 class Progress {
  public:
-  // `out` is borrowed; `clock` outlives this object. `terminal`: whether to draw; -1 = only if `out` is a terminal that
-  // can replace lines (screen.h).
+  // `out` is not owned. `terminal`: 1 = draw, 0 = do not draw, -1 = draw only if `out` is a terminal that can replace
+  // lines (screen.h). REQUIRES: `clock` outlives this object.
   explicit Progress(std::string name, std::FILE* out = stderr, const base::Clock& clock = base::Clock::Real(),
                     int terminal = -1);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // The job does `what`, and has finished `done` of `total` steps; total 0 = not known. Cheap: draws at most ten times
-  // a second. The line stays, and its seconds keep counting, until the next call to Show or Clear.
+  // Shows that the job is doing `what` and has completed `done` of `total` steps; total 0 = unknown. Cheap, because it
+  // draws at most ten times a second. The line remains, and its seconds keep counting, until the next Show or Clear.
   void Show(const std::string& what, int64_t done = 0, int64_t total = 0) ABSL_LOCKS_EXCLUDED(mu_);
-  // Clears the line; the caller may print.
+  // Clears the line so that the caller can print.
   void Clear() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr std::chrono::seconds kAfter{2};
-  static constexpr std::chrono::milliseconds kEvery{100};  // shortest time between redraws by Show
+  static constexpr std::chrono::milliseconds kEvery{100};  // minimum time between redraws by Show
   static constexpr std::chrono::seconds kAgain{1};         // time between redraws during a long step
 
  private:
@@ -54,14 +54,14 @@ class Progress {
 
   base::Mutex mu_;
   base::CondVar ended_;
-  std::optional<std::string> line_ ABSL_GUARDED_BY(mu_);  // the step; nullopt = nothing is shown
+  std::optional<std::string> line_ ABSL_GUARDED_BY(mu_);  // current step; nullopt = nothing is shown
   std::chrono::nanoseconds drawn_ ABSL_GUARDED_BY(mu_);
   bool stands_ ABSL_GUARDED_BY(mu_) = false;
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // only if terminal_
 };
 
-// Shows `what` for as long as this object lives: "loading /models/m  12 s".
+// Shows `what` until destroyed: "loading /models/m  12 s".
 class Underway {
  public:
   explicit Underway(const std::string& what) : progress_("") { progress_.Show(what); }
@@ -70,7 +70,7 @@ class Underway {
   Progress progress_;
 };
 
-// For a job that prints its lines through this object: "bench tree  12 s" is shown between the lines.
+// Shows progress, such as "bench tree  12 s", between the lines that a job prints through this object.
 class Between {
  public:
   explicit Between(std::string what) : what_(std::move(what)) { waits_.emplace(what_); }
@@ -85,10 +85,10 @@ class Between {
   std::optional<Underway> waits_;
 };
 
-// Whether stderr is a terminal and stdout is not.
+// Returns whether stderr is a terminal and stdout is not.
 bool OutputGoesElsewhere();
 
-// "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes or seconds. Pure.
+// Returns "report ━━━━━╌╌╌╌╌ 12/24 reading groups", without escape codes or seconds. Pure.
 std::string FormatProgress(const std::string& name, const std::string& what, int64_t done, int64_t total);
 
 }  // namespace ingot::app

@@ -30,7 +30,7 @@ Screen ScreenOf(std::FILE* out) {
 }
 
 std::string Row(std::FILE* out, std::string_view text, std::string_view tail) {
-  const size_t columns = ColumnsOf(out) - 1;  // the cursor is in the last one
+  const size_t columns = ColumnsOf(out) - 1;  // the last column is left for the cursor
   const std::string_view end = CutTo(tail, columns);
   std::string row(CutTo(text, columns - end.size()));
   return row.append(end);

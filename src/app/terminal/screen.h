@@ -1,4 +1,4 @@
-// The terminal of a stream: what it can show, and how a line fits into one of its rows.
+// Detects what a stream's terminal can display, and truncates text to one row.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace ingot::app {
 
-// All false = not a terminal. TERM=dumb in the environment means a terminal without any codes. NO_COLOR, set and not
-// empty, asks for text without color.
+// All false = not a terminal. TERM=dumb in the environment disables all escape codes. A nonempty NO_COLOR disables
+// color.
 struct Screen {
-  bool replaces = false;  // supports codes that replace a line
+  bool replaces = false;  // supports escape codes that replace a line
   bool colours = false;
 };
 Screen ScreenOf(std::FILE* out);
 
-// `text` followed by `tail`, in one row of the terminal `out`. Text that is too long is cut: a wrapped line could not
-// be replaced. The width is 80 columns if the system does not report it.
+// Returns `text` followed by `tail`, truncated to one row of the terminal `out`, because a wrapped line could not be
+// replaced. Assumes 80 columns if the system does not report the width.
 std::string Row(std::FILE* out, std::string_view text, std::string_view tail = "");
 
-// The first letters of printable UTF-8 text, as many as fit into `columns`. Letters from U+2E80 on, such as Chinese,
-// take two. Pure.
+// Returns the longest prefix of printable UTF-8 text that fits in `columns`. Characters starting with U+2E80, such as
+// Chinese characters, count as two columns. Pure.
 std::string_view CutTo(std::string_view text, size_t columns);
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// Seconds of a clock, as numbers for records and messages.
+// Converts clock times to seconds for records and messages.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Words of a command line that one can copy into a shell. Pure.
+// Quotes words for command lines that users copy into a shell. Pure.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace ingot::app {
 
-// A word that a shell reads as itself.
+// Returns the word quoted so that a shell reads it literally.
 inline std::string Quoted(const std::string& word) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||

@@ -17,7 +17,7 @@
 
 namespace ingot::app {
 
-// A metric that shows whether a run learns, with its short name.
+// A metric that shows whether a run is learning, with a short name.
 struct Figure {
   std::string name;    // "reward"
   std::string metric;  // docs/reference/metrics.md
@@ -29,7 +29,7 @@ inline const Figures kReward = {{"reward", "reward/mean"}};
 
 class StepLine {
  public:
-  // `out` is borrowed; `clock` outlives it. `figures`: of each step's line.
+  // `out` is borrowed. `clock` must outlive this object. `figures` are printed for each step.
   StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock = base::Clock::Real(),
            Figures figures = kReward);
   ~StepLine();  // the last progress line stays on the terminal
@@ -48,8 +48,8 @@ class StepLine {
   void Progress(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
   static constexpr std::chrono::seconds kPlainProgressEvery{30};
 
-  // The same for what runs now, without a limit on its lines. `text` is called while no other line can be printed, so
-  // that it is still true when it is printed; it returns an empty text for no line.
+  // Same as Progress, but for the current work, and without a limit on lines. Calls `text` with the lock held, so its
+  // result is current when it is printed. Prints nothing if the result is empty.
   void Working(const std::function<std::string()>& text) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -65,32 +65,34 @@ class StepLine {
   base::Mutex mu_;
   double first_elapsed_s_ ABSL_GUARDED_BY(mu_) = -1;
   int64_t first_step_ ABSL_GUARDED_BY(mu_) = 0;
-  bool progress_stands_ ABSL_GUARDED_BY(mu_) = false;  // on the cursor's line of the terminal
-  // Of the last line printed or left out first.
+  bool progress_stands_ ABSL_GUARDED_BY(mu_) = false;  // true = the cursor's line shows progress
+  // Time of the last printed progress line, or of the first omitted one.
   std::optional<std::chrono::nanoseconds> plain_progress_at_ ABSL_GUARDED_BY(mu_);
 };
 
-// The progress of a supervised stage: "supervised  120/480  nll 1.2345  12.3 steps/s  remaining 30s". `done`: steps of
-// the stage so far. `figure`: the stage's loss or accuracy. `seconds` passed for the last `timed` of these steps.
+// Returns a supervised stage's progress: "supervised  120/480  nll 1.2345  12.3 steps/s  remaining 30s". `done` is the
+// number of completed steps in the stage, and `figure` is the stage's loss or accuracy. The last `timed` completed
+// steps took `seconds`.
 std::string FormatStage(const std::string& stage, int64_t done, int64_t total, const std::string& figure, int64_t timed,
                         double seconds);
 
-// StepLine's text for a step, without escape codes: for plain output and tests. "-" = not known, such as the engine's
-// idle share if it restarted since the step before.
+// Returns StepLine's line for a step without escape codes, for plain output and tests. "-" = unknown, such as the
+// engine's idle share if it has restarted since the previous step.
 std::string FormatStep(const std::string& run_name, int64_t step, int64_t total_steps,
                        const std::map<std::string, double>& metrics, double eta_s, const Figures& figures = kReward);
 
-// `value` in the format `number`; "-" = it is not finite: nothing was measured.
+// Returns `value` in the format `number`, or "-" if it is not finite, which means that nothing was measured.
 std::string FormatNumber(const std::string& number, double value);
 
-// One metric in the fmt format `number` ("{:.1f}"), or "-".
+// Formats one metric with the fmt string `number` ("{:.1f}"), or returns "-" if it is missing.
 std::string FormatMetric(const std::string& number, const std::map<std::string, double>& metrics,
                          const std::string& name);
 
-// The gain of merging in a step's passes, its bound, and their ratio: "tree 3.1x of 3.9x (79%)".
+// Returns the speedup that a step's passes gained from merging, its upper bound, and their ratio: "tree 3.1x of 3.9x
+// (79%)".
 std::string FormatSpeedup(const std::map<std::string, double>& metrics);
 
-// A bar chart of `values` over [0, 1] in unicode blocks, for the summary.
+// Returns a bar chart of `values` in [0, 1], drawn with Unicode blocks, for the summary.
 std::string Sparkline(const std::vector<double>& values);
 
 }  // namespace ingot::app

@@ -1,5 +1,5 @@
-// Lines about what this process computes (base/work.h) while it takes long: without them, a step of minutes would leave
-// the line about an earlier wait as the last one on the terminal.
+// Prints terminal lines about long-running work of this process (base/work.h). Without them, the last line during a
+// long step would still be the one about an earlier wait.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@ namespace ingot::app {
 
 class WorkLines {
  public:
-  static constexpr std::chrono::seconds kEvery{10};  // between two lines, and from the work's begin to its first
+  static constexpr std::chrono::seconds kEvery{10};  // between lines, and from the start of the work to its first line
   static constexpr std::chrono::milliseconds kPause{500};
 
-  // The arguments outlive it.
+  // The arguments must outlive it.
   explicit WorkLines(StepLine& line, const base::Work& work = base::Work::OfProcess(),
                      const base::Clock& clock = base::Clock::Real())
       : line_(line), work_(work), clock_(clock) {}
@@ -26,17 +26,17 @@ class WorkLines {
   WorkLines(const WorkLines&) = delete;
   WorkLines& operator=(const WorkLines&) = delete;
 
-  // Looks every kPause, on its own thread, until the destructor. Called at most once; do not call Look as well.
+  // Calls Look every kPause on its own thread, until destruction. Call it at most once, and do not call Look yourself.
   void Start();
 
-  // Prints the line if it is due.
+  // Prints a line if one is due.
   void Look();
 
  private:
   StepLine& line_;
   const base::Work& work_;
   const base::Clock& clock_;
-  std::optional<std::chrono::nanoseconds> printed_;  // of the looking thread
+  std::optional<std::chrono::nanoseconds> printed_;  // used by the thread that calls Look
   base::Mutex mu_;
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

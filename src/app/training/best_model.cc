@@ -23,7 +23,7 @@ namespace json = base::json;
 constexpr char kRecord[] = "best.json";
 constexpr std::string_view kCandidate = "candidate-";
 
-// The version in "candidate-N"; nullopt = another name.
+// Returns the version in "candidate-N", or nullopt for any other name.
 std::optional<int64_t> VersionIn(const std::string& name) {
   if (!name.starts_with(kCandidate)) return std::nullopt;
   const char* const begin = name.data() + kCandidate.size();
@@ -34,7 +34,7 @@ std::optional<int64_t> VersionIn(const std::string& name) {
   return version;
 }
 
-// Removes the record before the rest, so that half a folder never looks whole.
+// Removes the record first, so that an incomplete folder never looks complete.
 void Remove(const std::string& folder) {
   std::error_code ignored;
   fs::remove(folder + "/" + kRecord, ignored);
@@ -45,7 +45,7 @@ absl::Status WriteRecord(const std::string& folder, const json::object& record) 
   return base::ReplaceFile(folder + "/" + kRecord, base::PrintJson(record) + "\n");
 }
 
-// nullopt = the folder has no record, or a record without a version.
+// Returns nullopt if the folder has no record or its record has no version.
 absl::StatusOr<std::optional<json::object>> ReadRecord(const std::string& folder) {
   const std::string path = folder + "/" + kRecord;
   const absl::StatusOr<std::string> text = base::ReadFile(path);
@@ -80,7 +80,7 @@ absl::Status BestModel::Save(int64_t version, const std::string& weights_checksu
   if (error) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
   INGOT_RETURN_IF_ERROR(write(folder));
   INGOT_RETURN_IF_ERROR(trainer::WriteTexts(folder, files_));
-  INGOT_RETURN_IF_ERROR(base::WriteChecksums(folder));  // of all but best.json, which changes once more
+  INGOT_RETURN_IF_ERROR(base::WriteChecksums(folder));  // excludes best.json, which will be changed again
   INGOT_RETURN_IF_ERROR(
       WriteRecord(folder, json::object{{"version", version}, {"weights_checksum", weights_checksum}}));
   return base::SyncDir(root_);
@@ -97,7 +97,7 @@ absl::StatusOr<bool> BestModel::Offer(const VersionScore& score) const {
     return false;
   }
   INGOT_ASSIGN_OR_RETURN(std::optional<json::object> record, ReadRecord(candidate));
-  // A crash may have left the model that this version replaced under the candidate's name.
+  // After a crash, the candidate's folder may contain the model that this version replaced.
   if (!record.has_value() || NumberIn(*record, "version") != score.version) {
     INGOT_LOG(
         warn,

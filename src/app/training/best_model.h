@@ -1,17 +1,17 @@
-// The model with the best held-out reward so far (eval.keep_best), as a Hugging Face folder that serves.
+// Stores the model with the best held-out reward so far (eval.keep_best) as a Hugging Face folder that can be served.
 //
-//   ROOT/candidate-00000012/   the weights of version 12, from before its evaluation until it has ended
-//   ROOT/best/                 the version with the greatest reward, of those whose evaluation has ended
-//     best.json                its version, weights_checksum, reward_mean, episodes and failed
-//     checksums.json           of its other files (base/written_files.h), compared when the folder is loaded
+//   ROOT/candidate-00000012/   version 12's weights, from before its evaluation until the evaluation ends
+//   ROOT/best/                 the version with the highest reward among completed evaluations
+//     best.json                its version, weights_checksum, reward_mean, episodes, and failed
+//     checksums.json           checksums of its other files (base/written_files.h), verified when the folder is loaded
 //
-// When the reward of a version is known, the trainer has moved on, and only the engines hold the version's weights. A
-// trainer that was killed in the meantime would restart without them, so they are on disk before the evaluation starts.
-// A better model swaps names with `best` atomically. A candidate is whole once it has best.json, whose reward comes
-// last.
+// By the time a version's reward is known, the trainer has moved on, and only the engines still have that version's
+// weights. If the trainer were killed in the meantime, it would restart without them. So the weights are saved before
+// the evaluation starts. A better model replaces `best` by atomically swapping names. A candidate is complete once it
+// has best.json, which is written last.
 //
-// The trainer's thread calls it (of several ranks rank 0's); it blocks on disk. After an error the call may be made
-// again.
+// Called on the trainer's thread (if there are several ranks, on rank 0's). Blocks on disk. After an error, the call
+// may be repeated.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@
 
 namespace ingot::app {
 
-// The result of one version's evaluation.
+// The result of evaluating one version.
 struct VersionScore {
   int64_t version = -1;
   double reward = 0;  // eval/reward_mean
   int64_t episodes = 0;
-  int64_t failed = 0;  // of the episodes; a version whose episodes all failed is never the best
+  int64_t failed = 0;  // failed episodes; if all episodes failed, the version is never the best
 };
 
 class BestModel {
@@ -39,26 +39,25 @@ class BestModel {
   // Writes a model folder's config.json and weights into an existing folder.
   using WriteModel = std::function<absl::Status(const std::string& folder)>;
 
-  // `root`: folder of the run's checkpoints. `files`: tokenizer and the like, by name below a model's folder (NAME or
-  // FOLDER/NAME); it must outlive this.
+  // `root` is the run's checkpoint folder. `files` has the tokenizer files and similar files by their path in a model
+  // folder (NAME or FOLDER/NAME). REQUIRES: `files` outlives this object.
   BestModel(bool on, std::string root, const std::map<std::string, std::string>& files)
       : on_(on), root_(std::move(root)), files_(files) {}
 
   bool on() const { return on_; }
   std::string folder() const { return root_ + "/best"; }
 
-  // Keeps a version whose evaluation is about to start, and replaces an earlier candidate with that number. Durable
-  // when it returns.
+  // Saves a version durably before its evaluation starts. Replaces any earlier candidate for the same version.
   absl::Status Save(int64_t version, const std::string& weights_checksum, const WriteModel& write) const;
 
-  // The version's evaluation has ended: makes it the best, or drops it. True = it is the best now. If rewards are
-  // equal, the earlier version stays. A second call for the same evaluation changes nothing.
+  // Handles the end of a version's evaluation: makes the version the best, or drops it. Returns whether it is now the
+  // best. On a tie, the earlier version remains the best. Repeating the call for the same evaluation has no effect.
   absl::StatusOr<bool> Offer(const VersionScore& score) const;
 
-  // Removes the candidates of all versions but these.
+  // Removes the candidates of all versions except these.
   void DropOthers(const std::set<int64_t>& versions) const;
 
-  // nullopt = there is none so far.
+  // Returns nullopt if there is no best version yet.
   absl::StatusOr<std::optional<VersionScore>> Best() const;
 
  private:

@@ -13,7 +13,7 @@ EngineMetrics::EngineMetrics(rollout::Client& engine) : engine_(engine) {
 
 void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, double>& metrics) {
   newest_ = version;
-  if (!reported_ && step > 0) before_ = at_start_;  // earlier rows hold what engines had sampled until then
+  if (!reported_ && step > 0) before_ = at_start_;  // earlier rows include what the engines sampled before
   reported_ = true;
   const absl::StatusOr<v1::EngineStatusResponse> status = engine_.Status();
   if (!status.ok()) {
@@ -27,7 +27,7 @@ void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, dou
         static_cast<double>(status->cached_prompt_tokens() - before_.cached_prompt_tokens()) / prompt;
   }
   if (alive > 0) {
-    // Fewer than before: an engine left, and its count with it.
+    // The count decreases if an engine leaves.
     const int64_t sampled = std::max<int64_t>(status->sampled_tokens() - before_.sampled_tokens(), 0);
     metrics["rollout/sampled_tokens"] = static_cast<double>(sampled);
     metrics["rollout/alive_seconds"] = alive;

@@ -1,4 +1,5 @@
-// The engine's part of a step's metrics: how its status changed since the previous step.
+// Adds the engine's metrics to a step's metrics. They describe the changes in the engine's status since the previous
+// step.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +14,24 @@ namespace ingot::app {
 // Not thread safe.
 class EngineMetrics {
  public:
-  // Counts from here. `engine` outlives it.
+  // Starts counting now. REQUIRES: `engine` outlives this object.
   explicit EngineMetrics(rollout::Client& engine);
 
-  // Adds them to the metrics of `step`, which made `version`; none if the engine does not answer.
+  // Adds the metrics for `step`, which produced `version`. Adds none if the engine does not answer.
   void Add(int64_t step, int64_t version, std::map<std::string, double>& metrics);
 
  private:
-  // The latency of the newest version that has sampled a token, once: from the optimizer's step to that token. The
-  // version is this step's, or the previous version, whose first token came after its report.
+  // Adds the latency from the optimizer's step to the first token sampled at the newest version that has such a token.
+  // Each version is reported once. It is this step's version, or the previous one if its first token was sampled after
+  // that step was reported.
   void AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
   rollout::Client& engine_;
-  v1::EngineStatusResponse at_start_, before_;  // before_: at the previous step
+  v1::EngineStatusResponse at_start_, before_;  // before_ is the status at the previous step
   bool reported_ = false;
-  int64_t newest_ = 0;                       // the version of the report under way
-  std::map<int64_t, double> until_sent_ms_;  // from the optimizer's step, of versions without a reported first token
+  int64_t newest_ = 0;  // version that is currently being reported
+  // time from the optimizer's step until the version was sent, for versions whose first token has not been reported yet
+  std::map<int64_t, double> until_sent_ms_;
 };
 
 }  // namespace ingot::app

@@ -47,7 +47,7 @@ absl::StatusOr<std::map<std::string, double>> EvalGrades::Of(int64_t version) co
     INGOT_ASSIGN_OR_RETURN(const v1::Group group, pool_.GetGroup(request));
     INGOT_ASSIGN_OR_RETURN(const reward::GroupFacts facts, reward::FactsOf(group, version, total_steps_));
     const absl::StatusOr<reward::GroupGrades> grades = rule_.Apply(facts);
-    if (absl::IsDeadlineExceeded(grades.status())) {  // there is no retry here
+    if (absl::IsDeadlineExceeded(grades.status())) {  // no retries here
       ungraded += static_cast<double>(facts.episodes.size());
       continue;
     }

@@ -1,4 +1,4 @@
-// The reward terms of a run, applied to an evaluation: the training reward of held-out tasks, in addition to the
+// Applies a run's reward terms to an evaluation, to report the training reward for held-out tasks in addition to the
 // outcome.
 #pragma once
 
@@ -17,13 +17,14 @@ namespace ingot::app {
 
 class EvalGrades {
  public:
-  // `total_steps`: of the run. Null if the reward is only the outcome. Terms that give no reward (teacher) are left out. REQUIRES: `pool` outlives
-  // it.
+  // Returns null if the reward is only the outcome. `total_steps` is the run's. Skips terms that give no reward
+  // (teacher). REQUIRES: `pool` outlives the result.
   static absl::StatusOr<std::unique_ptr<EvalGrades>> Make(reward::RewardOptions options, int64_t total_steps,
                                                           datapool::Client& pool, const reward::TermParts& parts);
 
-  // Metrics of an ended evaluation: `eval/graded_mean`, the mean reward of its finished episodes, `eval/term/NAME` and
-  // `eval/ungraded`, the episodes that no term could judge. Nothing is stored. Blocks for terms that ask servers.
+  // Returns the metrics of a completed evaluation: `eval/graded_mean` (mean reward of finished episodes),
+  // `eval/term/NAME`, and `eval/ungraded` (number of episodes without a grade). Stores nothing. Blocks on terms that
+  // call servers.
   absl::StatusOr<std::map<std::string, double>> Of(int64_t version) const;
 
  private:

@@ -90,7 +90,7 @@ absl::Status Evaluations::Poll(const Report& report) {
   for (const int64_t version : running) {
     const absl::StatusOr<v1::EvalStatusResponse> result = scheduler_->EvalStatus(version);
     if (!result.ok() || !result->done()) {
-      // It was not started, or the scheduler restarted and forgot it.
+      // The evaluation was not started, or the scheduler restarted and lost it.
       INGOT_RETURN_IF_ERROR(absl::IsNotFound(result.status()) ? LeaveOutIfRejected(version, RequestStart(version))
                                                               : DropTransient(result.status()));
       continue;
@@ -107,9 +107,9 @@ absl::Status Evaluations::Resume(int64_t first, std::set<int64_t> reported, cons
   reported_ = std::move(reported);
   const auto engines = std::ssize(publisher_->engines());
   for (const auto& [version, holding] : publisher_->HeldVersions()) {
-    if (version == first) continue;  // it is published again
+    if (version == first) continue;  // will be published again
     if (version < first && Due(version) && holding == engines && !reported_.contains(version)) {
-      running_.insert(version);  // Poll starts it if it does not run
+      running_.insert(version);  // Poll starts it if it is not running
     } else {
       Release(version);
     }

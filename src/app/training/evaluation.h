@@ -1,5 +1,5 @@
-// The evaluations of a run: decides which versions are due, starts them at the scheduler and collects their results.
-// The training thread calls it between steps; only Finish blocks.
+// Evaluates a run's versions. Decides which ones are due, starts their evaluations on the scheduler, and collects the
+// results. Called on the training thread between steps. Only Finish and Resume block.
 #pragma once
 
 #include <atomic>
@@ -21,52 +21,54 @@ namespace ingot::app {
 
 class Evaluations {
  public:
-  // Reads the held-out tasks of all sets, in the order of their names; without tasks no version is ever due. At most
-  // `most` evaluations run at a time, not counting the last version's.
+  // Reads the held-out tasks of all sets in name order. If there are none, no version is ever due. Runs at most `most`
+  // evaluations at a time, not counting the last version's.
   static absl::StatusOr<Evaluations> Create(const EvalOptions& options, int64_t total_steps, int64_t most,
                                             scheduler::Client& scheduler, weights::Publisher& publisher);
 
-  // Whether the engines are to retain `version` for its evaluation. The last version stays live without that.
+  // Returns whether the engines should retain `version` for its evaluation. The last version does not need this because
+  // it stays live.
   bool Retains(int64_t version) const {
     return version != total_steps_ && Due(version) && HasRoom() && !reported_.contains(version);
   }
 
-  // Whether OnLive would start an evaluation of `version` now.
+  // Returns whether OnLive would start an evaluation of `version` now.
   bool Starts(int64_t version, bool retained) const {
     return Due(version) && !reported_.contains(version) && (version == total_steps_ || (HasRoom() && retained));
   }
 
-  // The versions whose evaluation is not reported.
+  // Returns the versions whose evaluations have not been reported yet.
   const std::set<int64_t>& running() const { return running_; }
 
-  // `version` is live: starts its evaluation if it is due and not reported. It is left out, with a line in the log, if
-  // too many others run, if the engines did not retain it, or if the scheduler rejects it.
+  // Call when `version` is live. Starts its evaluation if it is due and has not been reported. Skips and logs it if too
+  // many others are running, if the engines did not retain it, or if the scheduler rejects it.
   absl::Status OnLive(int64_t version, bool retained);
 
-  // Starts the evaluation of `version`, which is live and retained by the engines. If the scheduler cannot start it
-  // now, or restarts and forgets it, Poll asks again.
+  // Starts the evaluation of `version`. If the scheduler cannot start it now, or restarts and loses it, Poll retries.
+  // REQUIRES: `version` is live and retained by the engines.
   absl::Status Start(int64_t version);
 
-  // Versions for which `retains` is true stay retained after their evaluation.
+  // If `retains` returns true for a version, the version stays retained after its evaluation.
   void RetainAfterwards(std::function<bool(int64_t version)> retains) { retains_afterwards_ = std::move(retains); }
 
-  // REQUIRES: called before the first OnLive. The run continues at version `first`, and its record has evaluations of
-  // the versions in `reported`. Earlier versions that were due and are not among them:
-  // - an evaluation that has ended is reported by the next Poll;
-  // - an evaluation whose version every engine still holds continues;
-  // - the log names the versions without either.
+  // Restores the state when a run continues at version `first`. `reported` has the versions whose evaluations are in
+  // the run's record. Earlier versions that were due but not reported are handled as follows:
+  // - If the evaluation has ended, the next Poll reports it.
+  // - If every engine still holds the version, the evaluation continues.
+  // - Otherwise, the version is logged.
   //
-  // All other versions that engines hold are released, unless RetainAfterwards names them.
+  // Releases all other versions that engines hold, except those that RetainAfterwards retains. REQUIRES: called before
+  // the first OnLive.
   absl::Status Resume(int64_t first, std::set<int64_t> reported, const RetryPolicy& retry);
 
-  // Asks for the running evaluations, and calls `report` for each that ended; when `report` returns OK, its version is
-  // released, otherwise the next Poll reports it again. A transient error of the scheduler is not an error here: the
-  // next Poll asks again.
+  // Queries the running evaluations and calls `report` for each one that has ended. If `report` returns OK, the version
+  // is released. Otherwise, the next Poll reports it again. Transient scheduler errors are not returned. The next Poll
+  // retries.
   using Report = std::function<absl::Status(int64_t version, const v1::EvalStatusResponse& result)>;
   absl::Status Poll(const Report& report);
 
-  // Waits until no evaluation runs; `on_line` gets a line about the wait now and then, and `watch`, if set, the state
-  // of the oldest evaluation twice a second. CANCELLED once the run is stopped.
+  // Blocks until no evaluation is running. `on_line` occasionally receives a line about the wait. `watch`, if set,
+  // receives the state of the oldest evaluation twice a second. Returns CANCELLED once the run is stopped.
   absl::Status Finish(const Report& report, const RetryPolicy& retry,
                       const std::function<void(const std::string&)>& on_line,
                       const std::function<void(const v1::EvalStatusResponse&)>& watch = nullptr);
@@ -80,10 +82,10 @@ class Evaluations {
   bool HasRoom() const { return std::ssize(running_) < most_; }
 
   absl::Status RequestStart(int64_t version);
-  // Returns OK if the scheduler rejected the version, which is then left out; otherwise `asked`.
+  // Returns OK if the scheduler rejected the version, which is then skipped, and `asked` otherwise.
   absl::Status LeaveOutIfRejected(int64_t version, const absl::Status& asked);
   void Release(int64_t version);
-  // Returns OK for a transient error, which it logs; otherwise `status`.
+  // Logs transient errors and returns OK for them. Returns `status` otherwise.
   absl::Status DropTransient(const absl::Status& status);
 
   EvalOptions options_;
@@ -94,11 +96,11 @@ class Evaluations {
   std::vector<v1::Task> tasks_;
   std::set<int64_t> running_;
   std::set<int64_t> reported_;
-  absl::Status delay_;  // the last transient error that was logged
+  absl::Status delay_;  // last transient error that was logged
   std::function<bool(int64_t version)> retains_afterwards_;
 };
 
-// A line for the terminal: the progress of the awaited evaluation.
+// Returns a line for the terminal with the progress of the evaluation being waited for.
 std::string DescribeEvaluation(int64_t version, double seconds, const v1::EvalStatusResponse& so_far);
 
 }  // namespace ingot::app

@@ -1,5 +1,5 @@
-// The reward stage of a run, and the threads on which the scheduler waits for it. The stage is in this process, or a
-// separate role (cluster.rewards_role):
+// Connects the scheduler to a run's reward stage, and runs the threads that wait for it. The stage runs in this process
+// or as a separate role (cluster.rewards_role):
 //
 //   scheduler --> RewardGrading's threads --> MakeRewardStage                              in process
 //                                         \-> NewGrpcGrader --> role `rewards`: MakeRewardStage
@@ -18,31 +18,33 @@
 
 namespace ingot::app {
 
-// The section `rewards` as YAML: the same text for the same terms.
+// Returns the `rewards` section as YAML. Equal terms give identical YAML.
 std::string RewardsText(reward::RewardOptions options);
 
-// The terms of the section, which call `parts`. INVALID_ARGUMENT names a term that cannot be made.
+// Creates the section's terms, which call `parts`. Returns INVALID_ARGUMENT, naming the term, if a term cannot be
+// created.
 absl::StatusOr<reward::Rule> MakeRule(const reward::RewardOptions& options, const reward::TermParts& parts);
 
-// Outlives the scheduler that uses it; call Stop before the scheduler ends.
+// Must outlive the scheduler that uses it. Call Stop before destroying the scheduler.
 class RewardGrading {
  public:
-  // `grader`: the stage; null = the reward is only the outcome. `stop` ends its waits for another process.
+  // `grader` is the stage; null = the reward is only the outcome. `stop` makes the grader stop waiting for another
+  // process.
   RewardGrading(
       const reward::RewardOptions& options, std::shared_ptr<scheduler::Grader> grader,
       std::function<void()> stop = [] {});
   ~RewardGrading();
 
-  // Without a grader if the reward is only the outcome.
+  // The result has no grader if the reward is only the outcome.
   scheduler::Grading grading();
-  // Waits for groups that are being judged. Idempotent.
+  // Blocks until no group is being judged. Idempotent.
   void Stop();
 
  private:
   const reward::RewardOptions options_;
   const std::shared_ptr<scheduler::Grader> grader_;
   const std::function<void()> stop_;
-  std::unique_ptr<base::Executor> executor_;  // null without a grader
+  std::unique_ptr<base::Executor> executor_;  // null if there is no grader
 };
 
 }  // namespace ingot::app

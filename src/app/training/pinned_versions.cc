@@ -45,7 +45,7 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
       continue;
     }
     const absl::StatusOr<std::string> checksum = trainer::ReadSmallFile(ChecksumFile(pinned));
-    // Without saved weights: a model was pinned to this version after the run had passed it.
+    // There are no saved weights if a model was pinned to this version only after the run had passed it.
     const std::string folder = checksum.ok() ? Folder(pinned) : dir_.checkpoints() + "/step-" + Number(pinned);
     absl::StatusOr<std::shared_ptr<const weights::Snapshot>> snapshot = LoadSnapshot(folder, pinned);
     if (absl::IsDataLoss(snapshot.status())) {

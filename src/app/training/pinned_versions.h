@@ -1,5 +1,5 @@
-// The weights of the versions that gateway.models pins, in the run's folder, from before they are first served. A
-// resumed run has passed those versions, and engines that start with it do not hold them.
+// Stores the weights of versions pinned by gateway.models in the run's folder before they are first served. A resumed
+// run needs them because it is past those versions and its restarted engines do not have them.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace ingot::app {
 
 class PinnedVersions {
  public:
-  // Both must outlive it.
+  // REQUIRES: both arguments outlive this object.
   PinnedVersions(const gateway::GatewayOptions& options, const RunDir& dir) : options_(options), dir_(dir) {}
 
   bool Pins(int64_t version) const { return gateway::PinsVersion(options_, version); }
 
-  // Saves a pinned version; durable when it returns. Does nothing for a version that no model pins.
+  // Saves a pinned version durably. Does nothing for versions that no model pins.
   absl::Status Save(const model::ModelConfig& shape, const std::shared_ptr<const weights::Snapshot>& snapshot) const;
 
-  // Gives the pinned versions before `version`, at which the run continues, to the publisher for its engines: from the
-  // saved weights, or else from a checkpoint. NOT_FOUND names a model whose version is in neither. DATA_LOSS: the
-  // weights are not the weights that were served.
+  // Passes the pinned versions before `version`, where the run continues, to the publisher, which sends them to its
+  // engines. Reads the saved weights, or else a checkpoint. Returns NOT_FOUND, naming the model, if neither has the
+  // version, and DATA_LOSS if the weights differ from those that were served.
   absl::Status Restore(int64_t version, weights::Publisher& publisher) const;
 
  private:

@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kReportWaitAfter{10};
 
 PoolBatchSource::PoolBatchSource(const RoleClients& clients, const RetryPolicy& retry, StepLine& line)
     : clients_(clients), retry_(retry), line_(line) {
-  // Counts from here: a resumed run's first batch does not wait for groups that ended before.
+  // Starts counting now, so that a resumed run's first batch ignores groups that ended earlier.
   if (const auto status = clients.scheduler->Status(); status.ok()) feed_ = status->stats();
 }
 
@@ -64,7 +64,7 @@ void PoolBatchSource::CollectContexts(const std::vector<v1::Group>& groups) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       if (tree.calls().empty()) continue;
       const absl::StatusOr<tree::CallPath> last = tree::CallPathOf(tree, tree.calls_size() - 1);
-      if (!last.ok()) continue;  // the trainer reports its fault
+      if (!last.ok()) continue;  // the trainer reports the error
       contexts_.push_back(last->context.Tokens());
       temperature_ = last->temperature;
       if (contexts_.size() >= kProbeContexts) return;

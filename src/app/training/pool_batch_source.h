@@ -1,4 +1,4 @@
-// The trainer's batches: the scheduler's batches, with trees from the pool.
+// Provides the trainer's batches. Combines batches from the scheduler with trees from the pool.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace ingot::app {
 
-// Remembers some contexts of the last batch for the probe. Not thread safe.
+// Saves some of the last batch's contexts for the probe. Not thread safe.
 class PoolBatchSource final : public trainer::BatchSource {
  public:
-  // All arguments must outlive it.
+  // REQUIRES: all arguments outlive this object.
   PoolBatchSource(const RoleClients& clients, const RetryPolicy& retry, StepLine& line);
 
-  // `line` gets a note about the wait for the batch now and then.
+  // `line` occasionally receives notes while this waits for the batch.
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
 
   const std::vector<std::vector<int32_t>>& contexts() const { return contexts_; }
@@ -31,7 +31,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   const RoleClients& clients_;
   const RetryPolicy& retry_;
   StepLine& line_;
-  v1::FeedStats feed_;  // of the last batch, or at the start
+  v1::FeedStats feed_;  // at the last batch, or at the start
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };

@@ -11,11 +11,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// A call is retried if its engine ended, or has not loaded the version.
+// A call is retried if its engine has stopped or has not loaded the version.
 constexpr int kTries = 6;
-constexpr nanoseconds kPause = std::chrono::milliseconds(500);  // before each but the first
+constexpr nanoseconds kPause = std::chrono::milliseconds(500);  // before each attempt except the first
 
-// The answers to some requests, filled by the engine's threads.
+// Collects the responses to several requests from the engine's threads.
 struct Gather {
   struct Answer {
     std::vector<v1::GenerateChunk> chunks;
@@ -27,7 +27,7 @@ struct Gather {
   size_t open ABSL_GUARDED_BY(mu) = 0;
 };
 
-// The answers, in the requests' order.
+// Returns the responses in request order.
 absl::StatusOr<std::vector<Gather::Answer>> Ask(rollout::Client& engine, std::vector<v1::GenerateRequest> asked,
                                                 nanoseconds deadline, const base::Clock& clock) {
   auto gather = std::make_shared<Gather>();

@@ -1,5 +1,6 @@
-// The probe of law 3: calls that the engine samples now, at exactly one version, for the trainer to score at the same
-// version. The difference of the log-probs is the system's numerical mismatch.
+// Samples the calls for the probe, which measures the numerical mismatch between engine and trainer (law 3). The engine
+// samples calls at exactly one version, and the trainer scores them at the same version. The mismatch is the difference
+// between the log-probs.
 #pragma once
 
 #include <chrono>
@@ -13,10 +14,10 @@
 
 namespace ingot::app {
 
-// Samples at least `tokens` tokens at `version`: one call on each of the contexts, with equal shares of the tokens.
-// Returns the calls that ran wholly at `version` with unmixed KV; it retries the others a few times, because an engine
-// may end during its call, and an engine that just joined may have an older version. An error, such as
-// DEADLINE_EXCEEDED after `timeout`, if there is no call at all.
+// Samples at least `tokens` tokens at `version`, with one call per context and equal shares of the tokens. Returns the
+// calls that ran completely at `version` with unmixed KV. Retries other calls a few times, because an engine may stop
+// during a call, or may have an older version if it has just joined. Returns an error, such as DEADLINE_EXCEEDED after
+// `timeout`, if no call succeeded.
 absl::StatusOr<std::vector<tree::CallPath>> SampleProbe(rollout::Client& engine, int64_t version, int64_t tokens,
                                                         const std::vector<std::vector<int32_t>>& contexts,
                                                         float temperature, uint64_t seed,

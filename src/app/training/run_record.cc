@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config
   options.directory = dir.path();
   options.max_labels = config.metrics.max_labels;
   options.resume_step = resume ? first_step : -1;
-  // The last evaluation of a run that was made longer stays; a run without a step left repeats it.
+  // If total_steps was increased, the last evaluation's row is kept. A run with no steps left repeats that evaluation.
   options.keep_version = first_step < config.trainer.total_steps ? first_step : first_step - 1;
   const base::Clock& clock = base::Clock::Real();
   if (options.resume_step < 0) return base::RunLog::Open(options, &metrics, clock);

@@ -1,4 +1,4 @@
-// The record of a run, RUN/metrics.jsonl, at its start: a resumed run continues it.
+// Reads and opens a run's record, RUN/metrics.jsonl, when the run starts. A resumed run appends to it.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@
 
 namespace ingot::app {
 
-// Results in the record that the run continues.
+// Results in a resumed run's record.
 struct RecordedRows {
-  std::vector<double> rewards;          // the first figure of the steps
+  std::vector<double> rewards;          // values of the first figure
   std::vector<Curve> curves;            // the other figures
   std::map<int64_t, double> evaluated;  // eval/reward_mean by version
 };
 
-// A step without a figure has NaN.
+// Reads the record. A figure that a step lacks is NaN.
 RecordedRows ReadRecord(const std::string& path, const Figures& figures = kReward);
 
-// Opens it at the run's first step. A resumed run waits while its disk is full, as at every later write; a
-// new run fails at once. `metrics` outlives the log.
+// Opens the record before the run's first step. If the disk is full, a new run fails immediately, and a resumed run
+// waits, as it does for all later writes. REQUIRES: `metrics` outlives the log.
 absl::StatusOr<std::unique_ptr<base::RunLog>> OpenRecord(const RunConfig& config, const RunDir& dir, bool resume,
                                                          int64_t first_step, base::Metrics& metrics,
                                                          const RetryPolicy& retry);

@@ -12,7 +12,7 @@
 namespace ingot::app {
 namespace {
 
-// [[layer, [the load of each expert over their mean]], ...]
+// Returns [[layer, [each expert's load relative to the mean]], ...].
 base::json::array LoadsJson(const trainer::ExpertLoads& loads) {
   base::json::array layers;
   for (const auto& [layer, experts] : loads) {
@@ -57,7 +57,7 @@ absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const traine
   Tally(report, metrics, batch.feed);
   INGOT_RETURN_IF_ERROR(Write(report.step, StepFields(report, metrics)));
   line_.Step(report.step, metrics, SecondsSince(*retry_.clock, start_));
-  // A stopped run leaves ended evaluations to its next start, which reports them.
+  // If the run is stopped, completed evaluations are reported after it resumes.
   const absl::Status polled = retry_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
   record_seconds_ = SecondsSince(*retry_.clock, begun);
   return polled;
@@ -73,7 +73,7 @@ Evaluations::Report RunRecorder::OnEvaluation() {
     fields["eval/failed"] = result.failed();
     INGOT_RETURN_IF_ERROR(AddFigures(version, fields));
     AddGrades(version, fields);
-    // A version with a row is never reported again.
+    // A version that has a row is never reported again.
     INGOT_RETURN_IF_ERROR(KeepIfBest(version, result));
     INGOT_RETURN_IF_ERROR(Write(version, fields));
     line_.Note(fmt::format("evaluation of version {}: reward {} over {} held-out episodes", version,
@@ -131,7 +131,7 @@ void RunRecorder::Tally(const trainer::StepReport& report, const std::map<std::s
     return found == metrics.end() ? 0.0 : found->second;
   };
   const double now = SecondsSince(*retry_.clock, start_);
-  // The time before the first step, such as a warm start's, is not part of it.
+  // Excludes the time before the first step, such as a warm start.
   const double seconds = last_step_at_ < 0 ? get("perf/step_seconds") : now - last_step_at_;
   last_step_at_ = now;
   const auto figure = [&metrics](const Figure& one) {

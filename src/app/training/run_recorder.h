@@ -1,4 +1,4 @@
-// The record of a run, while it trains: each step, and each evaluation that has ended.
+// Records a run's training steps and completed evaluations.
 #pragma once
 
 #include <chrono>
@@ -20,26 +20,27 @@
 
 namespace ingot::app {
 
-// The fields of a step's row in the record. `metrics`: the report's and the caller's.
+// Returns the fields for a step's row in the record. Includes the report's metrics and `metrics`.
 base::json::object StepFields(const trainer::StepReport& report, const std::map<std::string, double>& metrics);
 
-// Writes them to the run log and the terminal, and tallies the run. Not thread safe.
+// Writes steps and evaluations to the run log and the terminal and updates the run's tally. Not thread safe.
 class RunRecorder final : public trainer::StepObserver {
  public:
-  // `success`: EvalOptions::success. `start`: of the run, on the clock. All arguments must outlive it.
+  // `success` is EvalOptions::success, and `start` is the clock time when the run started. REQUIRES: all arguments
+  // outlive this object.
   RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
               const BestModel& best, const RetryPolicy& retry, double success, std::chrono::nanoseconds start);
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
 
-  // Writes an evaluation's row. Its step is the evaluated version, whenever the evaluation ended.
+  // Writes an evaluation's row. Its step is the evaluated version, no matter when the evaluation ended.
   Evaluations::Report OnEvaluation();
 
  private:
-  // Adds the figures of view/eval_figures.h. CANCELLED: the run is stopped; its next start reports the evaluation. Any
-  // other error of the pool leaves them out, with a line in the log.
+  // Adds the figures from view/eval_figures.h. Returns CANCELLED if the run is stopped. The evaluation is then reported
+  // after the run resumes. Any other pool error is logged, and the figures are omitted.
   absl::Status AddFigures(int64_t version, base::json::object& fields);
-  // Adds the metrics of the reward terms for the evaluation. A term that cannot be applied leaves out its metrics.
+  // Adds the reward terms' metrics for the evaluation. Omits them if the terms cannot be applied.
   void AddGrades(int64_t version, base::json::object& fields);
   // Keeps the evaluated version if it is the best so far.
   absl::Status KeepIfBest(int64_t version, const v1::EvalStatusResponse& result);
@@ -55,8 +56,8 @@ class RunRecorder final : public trainer::StepObserver {
   const BestModel& best_;
   const RetryPolicy& retry_;
   const double success_;
-  const std::chrono::nanoseconds start_;  // of the run, on the clock
-  double record_seconds_ = 0;             // of the previous step: its row, and the evaluations that ended then
+  const std::chrono::nanoseconds start_;  // clock time when the run started
+  double record_seconds_ = 0;  // time to record the previous step: its row and the evaluations that ended then
   EngineMetrics engine_;
   double last_step_at_ = -1;
 };

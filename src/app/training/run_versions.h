@@ -1,4 +1,4 @@
-// The versions that the training loop publishes.
+// Publishes the training loop's versions.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@
 
 namespace ingot::app {
 
-// Publishes versions, marks them live at the scheduler, and starts evaluations that are due.
+// Publishes versions, marks them live on the scheduler, and starts evaluations that are due.
 class RunVersions final : public trainer::VersionSink {
  public:
-  // All arguments must outlive it.
+  // REQUIRES: all arguments outlive this object.
   RunVersions(const TrainerParts& parts, Evaluations& evaluations, const PinnedVersions& pinned, const BestModel& best,
               const model::ModelConfig& shape, const RetryPolicy& retry)
       : parts_(parts), evaluations_(evaluations), pinned_(pinned), best_(best), shape_(shape), retry_(retry) {}
@@ -28,7 +28,7 @@ class RunVersions final : public trainer::VersionSink {
   absl::Status OnCheckpoint(const trainer::CheckpointInfo& checkpoint) override;
 
  private:
-  // Keeps the version if its evaluation is about to start. Drops versions without a running evaluation.
+  // Saves the version if its evaluation is about to start. Drops candidates without a running evaluation.
   absl::Status KeepCandidate(const std::shared_ptr<const weights::Snapshot>& snapshot, bool retained);
 
   const TrainerParts& parts_;

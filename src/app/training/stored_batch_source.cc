@@ -19,7 +19,7 @@ absl::StatusOr<std::set<int64_t>> StoredGroups(datapool::Client& pool) {
   return groups;
 }
 
-// Lowers every version by `steps`, to 0 at least: the trainer's own versions begin at 0.
+// Subtracts `steps` from every version, but not below 0, because the trainer's own versions begin at 0.
 void LowerVersions(int64_t steps, v1::Group& group) {
   if (steps == 0) return;
   for (v1::EpisodeTree& tree : *group.mutable_episodes()) {
@@ -51,7 +51,7 @@ std::vector<int64_t> StoredBatches::Gone() const {
 
 absl::StatusOr<StoredBatches> ReadStoredBatches(datapool::Client& pool) {
   StoredBatches stored;
-  int64_t newest = 0;  // version that was made
+  int64_t newest = 0;  // newest version that was created
   for (datapool::JournalPages pages(pool); !pages.done();) {
     INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
     for (const v1::JournalRecord& record : page.records()) {

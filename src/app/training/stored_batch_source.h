@@ -1,7 +1,7 @@
-// The trained batches of an earlier run as a source for another training (`ingot retrain`). The run's journal
-// gives their order, and its pool their groups with the stored grades.
+// Provides an earlier run's batches for training again (`ingot retrain`). The run's journal has their order, and its
+// pool has their groups with the stored grades.
 //
-//   journal   step 0   step 1   step 2   step 3    trained: a later version went live, or a checkpoint contains them
+//   journal   step 0   step 1   step 2   step 3    trained = a later version went live, or a checkpoint includes them
 //   pool         -        -     groups   groups    - = trimmed (datapool.keep_steps)
 //   source                      step 0   step 1
 #pragma once
@@ -18,37 +18,38 @@
 namespace ingot::app {
 
 struct StoredBatch {
-  int64_t step = 0;                // of the run that trained it
+  int64_t step = 0;                // step in the earlier run
   std::vector<int64_t> group_ids;  // in training order
-  bool whole = false;              // the pool has all of its groups
+  bool whole = false;              // the pool has all its groups
 };
 
 struct StoredBatches {
   std::vector<StoredBatch> trained;  // by step
-  int64_t lost = 0;                  // steps below this were in a journal that is lost (JournalBegun); 0 = none
+  int64_t lost = 0;                  // steps below this were in a lost journal (JournalBegun); 0 = none
 
-  // The batches whose groups are all in the pool.
+  // Returns the batches whose groups are all in the pool.
   std::vector<StoredBatch> Whole() const;
-  // The trained steps without their groups, ascending.
+  // Returns the trained steps whose groups are missing, in ascending order.
   std::vector<int64_t> Gone() const;
 };
 
-// Reads the journal, and lists the pool's groups. Errors are the pool's.
+// Reads the journal and lists the pool's groups. Returns the pool's errors.
 absl::StatusOr<StoredBatches> ReadStoredBatches(datapool::Client& pool);
 
-// "0 to 4, 7" of ascending steps.
+// Formats ascending steps as "0 to 4, 7".
 std::string DescribeSteps(const std::vector<int64_t>& steps);
 
 // Not thread safe.
 class StoredBatchSource final : public trainer::BatchSource {
  public:
-  // `fingerprint`: of the trained model's tokenizer. `pool` and `retry` outlive it.
+  // `fingerprint` identifies the trained model's tokenizer. REQUIRES: `pool` and `retry` outlive this object.
   StoredBatchSource(datapool::Client& pool, std::vector<StoredBatch> batches, std::string fingerprint,
                     const RetryPolicy& retry);
 
-  // The batch at position `step`. Its versions count from the first remaining step: for a batch at position 2 that was
-  // step 5, version 4 becomes 1, and versions 0 to 3 become 0. It has no FeedStats. NOT_FOUND: the pool has lost a
-  // group. INVALID_ARGUMENT: a call was sampled with another tokenizer. OUT_OF_RANGE: there is no such batch.
+  // Returns the batch at position `step`, without FeedStats. Versions in it are renumbered starting with the first
+  // remaining step: if the batch at position 2 was step 5, version 4 becomes 1, and versions 0 to 3 become 0. Returns
+  // NOT_FOUND if the pool has lost a group, INVALID_ARGUMENT if a call was sampled with another tokenizer, and
+  // OUT_OF_RANGE if the batch does not exist.
   absl::StatusOr<trainer::TrainBatch> Next(int64_t step) override;
 
  private:

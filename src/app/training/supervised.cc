@@ -42,7 +42,7 @@ void ReportConcessions(const std::string& path, const text::ConcessionCounts& co
   if (!kinds.empty()) record.note(fmt::format("{}: turns with concessions to the chat template: {}", path, kinds));
 }
 
-// What a stage's file is like, before the stage begins.
+// Reports the properties of the stages' files before the stages begin.
 void ReportExamples(const SupervisedExamples& examples, const RunConfig& config, const StageRecord& record) {
   ReportConcessions(config.sft_data, examples.sft.concessions, record);
   ReportConcessions(config.dpo_data, examples.dpo.concessions, record);
@@ -52,10 +52,10 @@ void ReportExamples(const SupervisedExamples& examples, const RunConfig& config,
   }
 }
 
-// Reports a stage's steps: its progress and five lines per stage on the terminal, every step in the record.
+// Reports a stage's steps: progress and five lines per stage on the terminal, and every step in the record.
 trainer::SftObserver Observe(const std::string& name, const std::string& shown, int64_t& steps,
                              const StageRecord& record, base::RunLog& log, const std::atomic<bool>& stop) {
-  // Until the first step of this process the time includes loading.
+  // The time until this process's first step includes loading.
   return [&, name, shown, first = int64_t{-1},
           start = std::chrono::nanoseconds(0)](const trainer::SftReport& report) mutable -> absl::Status {
     if (first < 0) {
@@ -74,7 +74,7 @@ trainer::SftObserver Observe(const std::string& name, const std::string& shown, 
     }
     base::json::object fields;
     for (const auto& [metric, value] : report.metrics) fields[metric] = value;
-    INGOT_RETURN_IF_ERROR(log.Write(steps++, fields));  // recorded before a stop saves the step
+    INGOT_RETURN_IF_ERROR(log.Write(steps++, fields));  // recorded before a stop saves a checkpoint with this step
     return stop ? absl::CancelledError("the run was stopped") : absl::OkStatus();
   };
 }
@@ -87,7 +87,7 @@ absl::Status BroadcastStart(trainer::Ranks* ranks, const std::string& checkpoint
 
 namespace {
 
-// Moves the parameters to the device: the trainer computes where they are.
+// Moves the parameters to the device where the trainer computes.
 absl::Status Place(model::Parameters& parameters, const std::string& device) {
   return trainer::AtTorchEdge(absl::StrCat("placing the parameters on ", device), [&] {
     for (auto& [name, tensor] : parameters.tensors()) tensor = tensor.to(at::Device(device));

@@ -1,5 +1,5 @@
-// Supervised training: first cross entropy on data.sft, then DPO on data.dpo. It runs before a reinforcement run (the
-// warm start) or instead of one.
+// Runs supervised training: cross entropy on data.sft, followed by DPO on data.dpo. This comes before reinforcement
+// learning (the warm start) or replaces it.
 #pragma once
 
 #include <atomic>
@@ -17,38 +17,39 @@
 
 namespace ingot::app {
 
-// Rank 0 sends the others the trainer's start: a checkpoint, or empty = NewTrainer. Null (one rank) = does nothing.
+// Sends what the trainer starts from, on rank 0, to the other ranks: a checkpoint, or empty = NewTrainer. Does nothing
+// if `ranks` is null (one rank).
 absl::Status BroadcastStart(trainer::Ranks* ranks, const std::string& checkpoint);
 
-// A trainer at version 0 with the weights that the configuration names. `ranks`: Trainer::Create.
+// Creates a trainer at version 0 with the configured weights. `ranks` is as in Trainer::Create.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,
                                                              trainer::Ranks* ranks = nullptr);
 
-// The outputs of the stages.
+// Where the stages report and store their results.
 struct StageRecord {
   std::function<void(const std::string& text)> note;      // prints a line
-  std::function<void(const std::string& text)> progress;  // prints the stage's progress (StepLine::Progress)
-  std::string folder;       // of the run log: an entry per optimizer step, counted over both stages
-  std::string checkpoints;  // folder of the stages' own checkpoints, from which they continue
-  std::function<absl::Status()>
-      on_start;        // called before the first step, when the data has passed its checks; null = not
-  bool again = false;  // true: an earlier start may have left entries; those after its checkpoints are replaced
-  base::Metrics* metrics = nullptr;  // the log's gauges; null = none
+  std::function<void(const std::string& text)> progress;  // prints a stage's progress (StepLine::Progress)
+  std::string folder;  // folder for the run log, which gets one entry per optimizer step, counted across both stages
+  std::string checkpoints;                 // folder for the stages' own checkpoints, from which they resume
+  std::function<absl::Status()> on_start;  // called before the first step, after the data has been checked; may be null
+  bool again = false;  // true = an earlier start may have left entries; those after its checkpoints are replaced
+  base::Metrics* metrics = nullptr;  // gauges for the logged values; null = none
   const base::Clock* clock = &base::Clock::Real();
 };
 
-// Runs on `trainer` the stages that have data; with several ranks `trainer` is rank 0's. Nothing else computes
-// meanwhile, so they take all threads of the budget. CANCELLED once `stop` is set; errors name the data file.
+// Runs the stages that have data on `trainer` (if there are several ranks, on rank 0's). They use all threads in the
+// budget because nothing else computes at the same time. Returns CANCELLED once `stop` is set. Errors name the data
+// file.
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop);
 
-// Whether the run in `dir`, one without tasks, is complete. Errors as LatestCheckpoint.
+// Returns whether the run in `dir`, which has no tasks, is complete. Returns the errors of LatestCheckpoint.
 absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir);
 
-// Runs a run without tasks: the stages, their record in the run's folder, and the result as a checkpoint, which is a
-// Hugging Face model folder. It has no gateway and no agents. A resumed run continues from its stages' newest
-// checkpoint. With several ranks, rank 0 calls it and the others FollowTraining (training.h). REQUIRES: the run is not
-// complete.
+// Runs a complete run without tasks: trains the stages, records them in the run's folder, and saves the result as a
+// checkpoint, which is a Hugging Face model folder. There is no gateway and there are no agents. A resumed run
+// continues from its stages' newest checkpoint. If there are several ranks, rank 0 calls this function, and the others
+// call FollowTraining (training.h). REQUIRES: the run is not complete yet.
 absl::Status TrainSupervised(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Ranks* ranks,
                              bool resume, base::Metrics& metrics, const std::atomic<bool>& stop);
 

@@ -13,14 +13,15 @@
 namespace ingot::app {
 namespace {
 
-// Whether the run's folder must hold the reference policy: it is the run's start weights, which later checkpoints lack.
+// Returns whether the run's folder must store the reference policy. It consists of the run's initial weights, which
+// later checkpoints do not have.
 bool KeepsReference(const RunConfig& config) {
   return config.trainer.needs_reference() && config.trainer.reference_path.empty();
 }
 std::string ReferencePath(const RunDir& dir) { return dir.path() + "/reference"; }
 
-// The supervised stages before a reinforcement run. Their record is RUN/warm_start, so that RUN's own steps are only
-// RL.
+// Runs the supervised stages before reinforcement learning. Their record is in RUN/warm_start, so that the run's own
+// record has only RL steps.
 absl::Status WarmStart(const RunConfig& config, const RunDir& dir, const ModelSetup& model, trainer::Trainer& trainer,
                        bool again, StepLine& line, const std::atomic<bool>& stop) {
   StageRecord record;
@@ -42,7 +43,7 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> FromCheckpoint(const RunConfig
   return trainer::Trainer::Resume(options, checkpoint, at::Device(device), base::Clock::Real(), ranks);
 }
 
-// The checkpoint of a resumed run must have the model that the configuration names.
+// Checks that a resumed run's checkpoint has the configured model.
 absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer::Trainer& trainer, const RunDir& dir) {
   absl::Status same = model::Parameters::CheckSameShapes(configured, trainer.config());
   if (same.ok()) return same;

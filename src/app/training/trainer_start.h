@@ -1,5 +1,5 @@
-// The trainer's state at the start of a run, which is new weights after a warm start or the run's last checkpoint, and
-// what its loop needs to save later ones.
+// Creates the trainer when a run starts, either after a warm start or from the last checkpoint, and prepares for later
+// checkpoints.
 #pragma once
 
 #include <atomic>
@@ -18,22 +18,23 @@
 
 namespace ingot::app {
 
-// The trainer of rank 0, which sends its start to the other ranks. `ranks`: null = one rank. Blocks for the warm start:
-// CANCELLED once `stop` is set. FAILED_PRECONDITION: the checkpoint has a different model than the configuration.
+// Creates rank 0's trainer and sends what it starts from to the other ranks. `ranks` null = one rank. Blocks during the
+// warm start. Returns CANCELLED once `stop` is set, and FAILED_PRECONDITION if the checkpoint's model differs from the
+// configured one.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
                                                                 const ModelSetup& model, trainer::Ranks* ranks,
                                                                 bool resume, StepLine& line,
                                                                 const std::atomic<bool>& stop);
 
-// Writes checkpoint 0, so that a crash before the first due checkpoint repeats no warm start, and passes it to
-// `versions`. CANCELLED: Persist's.
+// Writes checkpoint 0 and passes it to `versions`, so a crash before the first regular checkpoint does not repeat the
+// warm start. Returns CANCELLED in the same cases as Persist.
 absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const RunDir& dir,
                        trainer::VersionSink& versions, const RetryPolicy& retry);
 
-// The options of a training loop in the run's folder. `retry` outlives them.
+// Returns the options for a training loop in the run's folder. REQUIRES: `retry` outlives them.
 trainer::LoopOptions LoopOptionsOf(const ModelSetup& model, const RunDir& dir, const RetryPolicy& retry);
 
-// The trainer of another rank, which waits for rank 0's start.
+// Creates another rank's trainer. Blocks until rank 0 sends what it starts from.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartAsRankZeroDid(const RunConfig& config, const RunDir& dir,
                                                                      const std::string& device, trainer::Ranks& ranks);
 

@@ -30,11 +30,11 @@
 namespace ingot::app {
 namespace {
 
-// For an engine that does not answer at all; an engine that is gone gives an error. It is long because the probe is
-// sampled during the step, on an engine that may have long prompts queued before it.
+// Only for an engine that never answers, because an engine that is gone returns an error. The timeout is long because
+// the probe is sampled during the step, and the engine may have long prompts queued ahead of it.
 constexpr std::chrono::milliseconds kProbeTimeout{300'000};
 
-// Reports evaluations that ended before this process, or continues them.
+// Reports evaluations that ended before this process started, or continues them.
 absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, const RecordedRows& earlier,
                                const PinnedVersions& pinned, const BestModel& best, RunRecorder& recorder,
                                const RetryPolicy& retry) {
@@ -46,7 +46,7 @@ absl::Status ResumeEvaluations(Evaluations& evaluations, int64_t first_step, con
   return evaluations.Poll(recorder.OnEvaluation());
 }
 
-// Has the ranks store the trainer's version; every argument outlives the result.
+// Makes the ranks store the trainer's version. REQUIRES: all arguments outlive the result.
 auto StoringVersions(trainer::Trainer& trainer, weights::VersionWriter& writer, const RetryPolicy& retry) {
   return [&trainer, &writer, &retry]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     std::shared_ptr<const weights::Snapshot> version;
@@ -58,7 +58,7 @@ auto StoringVersions(trainer::Trainer& trainer, weights::VersionWriter& writer, 
   };
 }
 
-// A line about the model that eval.keep_best has kept; empty = there is none.
+// Returns a line about the model that eval.keep_best has kept; empty = none.
 std::string DescribeBest(const BestModel& best) {
   if (!best.on()) return "";
   const absl::StatusOr<std::optional<VersionScore>> kept = best.Best();
@@ -67,7 +67,7 @@ std::string DescribeBest(const BestModel& best) {
                      (*kept)->version, best.folder());
 }
 
-// The record has the evaluations of this process and of earlier processes.
+// The record has the evaluations from this process and earlier ones.
 GoalVerdict VerdictOf(const RunConfig& config, const RunDir& dir, const RunTally& tally, int64_t version) {
   const std::map<int64_t, double> evaluated = ReadRecord(dir.metrics()).evaluated;
   const auto newest = evaluated.find(version);

@@ -1,4 +1,4 @@
-// The trainer's role, in the run's process or its own: warm start or resume, the training loop, evaluations of
+// Runs the trainer role, in the run's process or its own: warm start or resume, the training loop, evaluations of
 // retained versions, the run's record, and its goal.
 #pragma once
 
@@ -21,27 +21,26 @@
 
 namespace ingot::app {
 
-// The objects that the trainer works with.
+// The objects that the trainer uses.
 struct TrainerParts {
-  const RoleClients& clients;                           // pool, scheduler, and engine: it samples the probe
-  weights::Publisher& publisher;                        // the caller adds its engines
-  std::shared_ptr<const EvalGrades> eval_grades = {};   // null = evaluations have only the outcome
-  trainer::Ranks* ranks = nullptr;                      // this process is rank 0 of them; null = one rank
-  std::shared_ptr<weights::VersionWriter> writer = {};  // of versions that ranks store; null = they do not
-  std::optional<weights::VersionStore> store = {};      // of rank 0; there if writer is
-  // Called once, when the start version is live: agents may begin. May be null.
+  const RoleClients& clients;                           // pool, scheduler, and the engine, which samples the probe
+  weights::Publisher& publisher;                        // the caller adds the engines
+  std::shared_ptr<const EvalGrades> eval_grades = {};   // null = evaluations only report the outcome
+  trainer::Ranks* ranks = nullptr;                      // this process is rank 0; null = one rank
+  std::shared_ptr<weights::VersionWriter> writer = {};  // writes versions if the ranks store them; null = they do not
+  std::optional<weights::VersionStore> store = {};      // rank 0's store; set if `writer` is
+  // Called once when the first version is live, so that agents can start. May be null.
   std::function<absl::Status()> on_first_version = {};
 };
 
-// Blocks until total_steps are trained and the last evaluation is done. Returns whether the run met its goal; true
-// without a goal. CANCELLED once `stop` is set.
+// Blocks until total_steps steps have been trained and the last evaluation is done. Returns whether the run met its
+// goal, or true if it has none. Returns CANCELLED once `stop` is set.
 absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
                                  const TrainerParts& parts, bool resume, base::Metrics& metrics,
                                  const std::atomic<bool>& stop);
 
-// The part of a rank other than 0: takes part in rank 0's steps and checkpoints, including those of supervised stages.
-// `store`: where the ranks store versions; empty = they do not.
-// Blocks until rank 0's training is done.
+// Runs a rank other than 0. Participates in rank 0's steps and checkpoints, including those of supervised stages.
+// `store` is where the ranks store versions; nullopt = they do not. Blocks until rank 0's training is done.
 absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const std::string& device,
                             trainer::Ranks& ranks, std::optional<weights::VersionStore> store);
 

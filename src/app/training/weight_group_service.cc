@@ -60,7 +60,7 @@ class Service final : public v1::WeightGroup::Service {
     INGOT_RETURN_IF_ERROR(group->Connect());
     base::MutexLock lock(mu_);
     name_ = request.group();
-    std::swap(group_, group);  // the earlier group ends when no thread waits in it
+    std::swap(group_, group);  // the previous group is destroyed once no thread waits in it
     return absl::OkStatus();
   }
 
@@ -75,7 +75,8 @@ class Service final : public v1::WeightGroup::Service {
     v1::WeightChunk header;
     *header.mutable_header() = request.header();
     const absl::Status fits = assembler.Add(std::move(header));
-    // The others' exchange needs this rank even if it would reject the version, but not for an impossible size.
+    // The other ranks' exchange needs this rank even if it will reject the version. An impossible size is rejected
+    // first.
     if (request.bytes() < 0 || request.bytes() > 2 * codec_.max_bytes + (1 << 20)) {
       return absl::AbortedError("the broadcast is larger than the model");
     }
@@ -100,7 +101,7 @@ class Member final : public weights::BroadcastMember {
 
   absl::Status Join(const v1::JoinWeightGroupRequest& request) override {
     grpc::ClientContext context;
-    // The engine's own limit comes first.
+    // The engine's own limit applies first.
     SetDeadline(context, milliseconds(request.timeout_ms()) * 2);
     v1::JoinWeightGroupResponse response;
     return v1::FromGrpc(stubs_.Now()->Join(&context, request, &response));
@@ -140,7 +141,7 @@ class Root final : public weights::BroadcastRoot {
   }
   absl::Status Connect() override { return group_->Connect(); }
   absl::Status Broadcast(std::string_view bytes) override {
-    // The root's bytes are only read.
+    // The root's bytes are not modified.
     return group_->Broadcast(std::span<char>(const_cast<char*>(bytes.data()), bytes.size()));
   }
   void Abort() override { group_->Abort(); }

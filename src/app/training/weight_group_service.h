@@ -1,4 +1,4 @@
-// The engine's and the trainer's ends of weight broadcasts (weights/broadcast_set.h) over gRPC and c10d.
+// Implements the engine's and the trainer's side of weight broadcasts (weights/broadcast_set.h) over gRPC and c10d.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -12,18 +12,20 @@
 
 namespace ingot::app {
 
-// This process in groups for weights.
+// This process's membership in groups that exchange weights.
 struct WeightGroupSeat {
-  std::string own_host;  // where the others reach it
+  std::string own_host;  // host where the other members reach this process
   std::string device = "cpu";
-  decltype(&ingot_cuda_nccl_group) nccl = nullptr;  // of the device library; null = tensors go over Gloo
+  decltype(&ingot_cuda_nccl_group) nccl = nullptr;  // from the device library; null = tensors are sent over Gloo
 };
 
-// The engine's end (proto/weight_group.proto). Both arguments outlive the server on which the service is registered.
+// Creates the engine's side (proto/weight_group.proto). REQUIRES: both references outlive the server that the service
+// is registered on.
 std::unique_ptr<grpc::Service> NewWeightGroupService(weights::Sink& engine, const weights::CodecOptions& codec,
                                                      WeightGroupSeat seat);
 
-// The trainer's ends. `deadline`: to broadcast and apply one version, > 0; groups have a third of it for the exchange.
+// Create the trainer's side. `deadline` is the time allowed to broadcast and apply one version and must be positive.
+// Groups get a third of it for the exchange.
 std::shared_ptr<weights::BroadcastMember> NewWeightGroupMember(v1::RoleChannel channel,
                                                                std::chrono::milliseconds deadline);
 weights::BroadcastSet::MakeRoot NewWeightGroupRoots(WeightGroupSeat seat, std::chrono::milliseconds deadline);

@@ -18,10 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A start does not wait for a server that is down.
+// Startup does not wait for a server that is down.
 constexpr milliseconds kCheckDeadline{5000};
 
-// Of the run's folder: a run with the same name in another folder has a different id.
+// File with the id of the run's folder. A run with the same name in another folder has a different id.
 constexpr char kHistoryFile[] = "weights_history";
 
 const char* KeyOf(WeightTransport transport) {
@@ -68,7 +68,7 @@ absl::StatusOr<std::string> HistoryOf(const RunDir& dir) {
   return made;
 }
 
-// Whether there is no `live`, or it is of `history`.
+// Returns whether there is no `live` object, or it belongs to `history`.
 absl::StatusOr<bool> IsOwn(weights::ObjectStore& store, const std::string& run, const std::string& history) {
   const auto live = store.Get(weights::LiveKey(run), weights::kMaxPointerBytes);
   if (absl::IsNotFound(live.status())) return true;
@@ -77,7 +77,7 @@ absl::StatusOr<bool> IsOwn(weights::ObjectStore& store, const std::string& run, 
   return parsed.history() == history;
 }
 
-// The transports through stores that engines have.
+// Returns the store transports that engines use.
 absl::StatusOr<std::set<WeightTransport>> StoresOf(const RunConfig& config) {
   std::set<WeightTransport> used;
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
@@ -92,12 +92,13 @@ absl::StatusOr<std::set<WeightTransport>> StoresOf(const RunConfig& config) {
 
 absl::Status CheckWeightStores(const RunConfig& config, const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(std::set<WeightTransport> used, StoresOf(config));
-  // The default directory is in the run's folder, which is checked and made separately.
+  // The default directory is in the run's folder, which is checked and created separately.
   if (config.weights.ways.directory.empty()) used.erase(WeightTransport::kDirectory);
   for (const WeightTransport transport : used) {
     INGOT_ASSIGN_OR_RETURN(const auto store, OpenStore(config, folder, transport, kCheckDeadline));
     INGOT_RETURN_IF_ERROR(base::Annotate(weights::CheckStore(*store, config.name), KeyOf(transport)));
-    if (config.if_exists == IfExists::kReplace) continue;  // ClaimWeightStores reports what must not be replaced
+    if (config.if_exists == IfExists::kReplace)
+      continue;  // ClaimWeightStores reports versions that must not be replaced
     const absl::StatusOr<std::string> history = base::ReadFile(absl::StrCat(folder, "/", kHistoryFile));
     INGOT_ASSIGN_OR_RETURN(const bool own, IsOwn(*store, config.name, history.ok() ? *history : ""));
     if (!own) return base::Annotate(weights::OtherRun(*store, config.name), KeyOf(transport));
@@ -115,7 +116,7 @@ absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir) {
     if (dir.existed() || config.if_exists != IfExists::kReplace) {
       return base::Annotate(weights::OtherRun(*store, config.name), KeyOf(transport));
     }
-    // The trainer removes the objects that `live` named.
+    // The trainer removes the objects that `live` referred to.
     INGOT_RETURN_IF_ERROR(store->Delete(weights::LiveKey(config.name)));
   }
   return absl::OkStatus();
@@ -130,7 +131,7 @@ bool RanksStoreVersions(const RunConfig& config) {
     const auto transport = TransportOf(ways, exception.first);
     return transport.ok() && *transport == ways.transport;
   });
-  // A pinned version is saved whole by rank 0, and so is one that may be the best.
+  // Rank 0 saves complete copies of pinned versions and of versions that may be the best.
   return one && !config.eval.keep_best &&
          std::none_of(config.gateway.models.begin(), config.gateway.models.end(),
                       [](const auto& model) { return model.weights == gateway::ModelWeights::kPinned; });
@@ -199,12 +200,12 @@ absl::StatusOr<std::unique_ptr<weights::Follower>> FollowWeights(const RunConfig
                          OpenStore(config, dir.path(), transport, config.weights.Options().deadline));
   weights::FollowerOptions options;
   options.run = config.name;
-  // Engines of other clusters do not share the run's folder.
+  // Engines in other clusters do not share the run's folder.
   const absl::StatusOr<std::string> history = base::ReadFile(absl::StrCat(dir.path(), "/", kHistoryFile));
   if (history.ok()) options.history = *history;
   options.engine = engine;
   options.poll = milliseconds(config.weights.ways.poll_ms);
-  // Several beats within the silence limit.
+  // Several heartbeats within the silence limit.
   options.heartbeat = milliseconds(static_cast<int64_t>(config.weights.ways.silence_s * 1e3 / 5));
   options.codec = codec;
   return weights::Follower::Start(std::move(store), sink, std::move(options));

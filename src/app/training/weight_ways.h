@@ -1,5 +1,6 @@
-// How new weights reach the trainer's engines, as configured for each engine: gRPC, one broadcast for several engines
-// (weights/broadcast_set.h), or an object store that trainer and engines share (weights/stores/version_layout.h).
+// Sends new weights to the engines, as configured for each engine: over gRPC, as one broadcast to several engines
+// (weights/broadcast_set.h), or through an object store that the trainer and the engines share
+// (weights/stores/version_layout.h).
 #pragma once
 
 #include <functional>
@@ -20,39 +21,38 @@
 
 namespace ingot::app {
 
-// Tries every store that an engine's weights go through, before anything starts: an error reports a directory that
-// cannot be written, a missing bucket, credentials that fail, or another run's versions. Changes nothing.
-// `folder`: the run's.
+// Checks every store used for weights before anything starts. Errors report a directory that is not writable, a missing
+// bucket, invalid credentials, or versions from another run. Changes nothing. `folder` is the run's.
 absl::Status CheckWeightStores(const RunConfig& config, const std::string& folder);
 
-// Claims the stores for this run before its roles start, so that they ignore versions of an earlier run with this name.
-// FAILED_PRECONDITION: there are such versions, and run.if_exists does not allow replacing them.
+// Claims the stores for this run before its roles start, so that the roles ignore versions from an earlier run with the
+// same name. Returns FAILED_PRECONDITION if there are such versions and run.if_exists does not allow replacing them.
 absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir);
 
-// Whether the ranks of the trainer store the versions, each rank its own part: several ranks, one store for all
-// engines, and no number of shards or pinned version that prevents it.
+// Returns whether each trainer rank stores its own part of every version. This requires several ranks, one store for
+// all engines, no configured number of shards, no pinned versions, and no eval.keep_best.
 bool RanksStoreVersions(const RunConfig& config);
 
-// A rank's writer for that store.
+// Returns a rank's writer for that store.
 absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const RunDir& dir);
 
-// The trainer's ends of broadcasts (app/training/weight_group_service.h).
+// Creates the trainer's side of broadcasts (app/training/weight_group_service.h).
 struct BroadcastEnds {
   weights::BroadcastSet::MakeRoot make_root;
   std::function<std::shared_ptr<weights::BroadcastMember>(v1::RoleChannel)> member;
 };
 
-// The trainer's side. Not thread safe; its sinks are.
+// Sends weights from the trainer. Not thread safe, but its sinks are.
 class WeightWays {
  public:
-  // `publisher` outlives it and its sinks.
+  // REQUIRES: `publisher` outlives this object and its sinks.
   WeightWays(const RunConfig& config, const RunDir& dir, const weights::Publisher& publisher, BroadcastEnds ends)
       : config_(config), dir_(dir), publisher_(publisher), ends_(std::move(ends)) {}
 
-  // The path to an engine; the first one through a store opens the store.
+  // Returns the sink for an engine. Opens a store when it is first used.
   absl::StatusOr<std::shared_ptr<weights::Sink>> SinkTo(const std::string& engine, v1::RoleChannel channel);
 
-  // For versions that ranks store; null = they do not.
+  // Returns a writer for versions that the ranks store, or null if they do not.
   absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter();
 
  private:
@@ -62,11 +62,12 @@ class WeightWays {
   const RunDir& dir_;
   const weights::Publisher& publisher_;
   const BroadcastEnds ends_;
-  std::shared_ptr<weights::BroadcastSet> broadcasts_;  // null before the first engine that takes part
+  std::shared_ptr<weights::BroadcastSet> broadcasts_;  // null until the first engine uses broadcasts
   std::map<WeightTransport, std::shared_ptr<weights::VersionWriter>> writers_;
 };
 
-// An engine's side: fetches its weights if they come through a store; otherwise null. Both arguments outlive it.
+// Returns an engine's follower, which fetches the weights from a store, or null if there is no store. REQUIRES: `sink`
+// and `codec` outlive it.
 absl::StatusOr<std::unique_ptr<weights::Follower>> FollowWeights(const RunConfig& config, const RunDir& dir,
                                                                  const std::string& engine, weights::Sink& sink,
                                                                  const weights::CodecOptions& codec);

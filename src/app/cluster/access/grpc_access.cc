@@ -20,7 +20,7 @@ namespace ingot::app {
 namespace {
 
 constexpr char kTokenName[] = "ingot-token";
-// Of the services and messages in proto/. A change that an older peer would misread raises it.
+// Version of the services and messages in proto/. Increment it for changes that older peers would misread.
 constexpr base::Format kRpcFormat = {"rpc", 1};
 constexpr char kFormatName[] = "ingot-rpc-format";
 constexpr int kMaxReconnectMs = 2000;
@@ -31,20 +31,20 @@ std::string_view Text(const grpc_slice& slice) {
 
 // ---- Server side ----------------------------------------------------------------------------------------------------
 
-// What a server requires of its callers.
+// A server's requirements for its callers.
 struct Demands {
   std::string token;
   bool certificate = false;
 };
 
-// `shown`: the peer's number; null = a peer from before rpcs had numbers.
+// `shown` is the peer's version; null = the peer is from before rpcs had versions.
 absl::Status CheckPeerFormat(const grpc_metadata* shown) {
   int64_t number = 0;
   if (shown != nullptr && !absl::SimpleAtoi(std::string(Text(shown->value)), &number)) number = -1;
   return base::CheckFormat(kRpcFormat, number, "the caller", "run one version of ingot on all machines of the run");
 }
 
-// Called for every rpc, before its service. `state`: the Demands.
+// Called for every rpc before the service. `state` is the Demands.
 void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* metadata, size_t count,
                  grpc_process_auth_metadata_done_cb done, void* rpc) {
   const Demands& demands = *static_cast<const Demands*>(state);
@@ -67,17 +67,17 @@ void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* meta
   } else if (const absl::Status format = CheckPeerFormat(find(kFormatName)); !format.ok()) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_FAILED_PRECONDITION, std::string(format.message()).c_str());
   } else {
-    done(rpc, shown, 1, nullptr, 0, GRPC_STATUS_OK, nullptr);  // services do not see it
+    done(rpc, shown, 1, nullptr, 0, GRPC_STATUS_OK, nullptr);  // hidden from services
   }
 }
 
 void DropDemands(void* state) { delete static_cast<Demands*>(state); }
 
-// Credentials of a listener that requires the token. gRPC's own plain-text credentials do not take a processor.
+// Credentials for a listener that requires the token. gRPC's own plaintext credentials do not support a processor.
 class TokenCredentials final : public grpc::ServerCredentials {
  public:
   explicit TokenCredentials(RpcAccess access) : access_(std::move(access)) {}
-  // The processor is CheckCaller.
+  // Ignored, because CheckCaller is the processor.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
 
  private:
@@ -107,7 +107,7 @@ struct Caller {
   std::string address;
   std::string token;
   std::string token_key;
-  std::string missing;                  // the error of all rpcs; empty = they can get through
+  std::string missing;                  // error for all rpcs; empty = rpcs are sent
   std::shared_ptr<RunningCalls> calls;  // null = the channel is never closed
 };
 
@@ -123,7 +123,7 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   TokenInterceptor(std::shared_ptr<const Caller> caller, grpc::experimental::ClientRpcInfo& rpc)
       : caller_(std::move(caller)), context_(rpc.client_context()) {
     if (caller_->calls == nullptr) return;
-    const std::string_view method = rpc.method();  // "/ingot.v1.DataPool/AppendCall"
+    const std::string_view method = rpc.method();  // such as "/ingot.v1.DataPool/AppendCall"
     caller_->calls->Add(context_, {std::string(method.substr(method.rfind('/') + 1)), std::chrono::steady_clock::now(),
                                    rpc.type() != grpc::experimental::ClientRpcInfo::Type::UNARY});
   }
@@ -159,14 +159,14 @@ class TokenInterceptor final : public grpc::experimental::Interceptor {
   }
 
   const std::shared_ptr<const Caller> caller_;
-  grpc::ClientContext* context_;  // null once the rpc has ended
+  grpc::ClientContext* context_;  // null after the rpc has ended
 };
 
 class TokenInterceptors final : public grpc::experimental::ClientInterceptorFactoryInterface {
  public:
   explicit TokenInterceptors(std::shared_ptr<const Caller> caller) : caller_(std::move(caller)) {}
   grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo* rpc) override {
-    return new TokenInterceptor(caller_, *rpc);  // gRPC owns it
+    return new TokenInterceptor(caller_, *rpc);  // owned by gRPC
   }
 
  private:
@@ -178,7 +178,7 @@ absl::StatusOr<std::string> ReadPem(const char* key, const std::string& path) {
   return text.ok() ? std::move(text) : base::Annotate(text.status(), key);
 }
 
-// Of HOST:PORT or [HOST]:PORT.
+// Returns the host in HOST:PORT or [HOST]:PORT.
 std::string HostOf(const std::string& address) {
   std::string host = address.substr(0, address.rfind(':'));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -280,10 +280,10 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& target, const RpcAc
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy of the environment is for outside servers
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // proxies in the environment are for external servers
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  // A call detects a peer that disappeared silently.
+  // Lets a call detect a peer that disappeared silently.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
@@ -311,7 +311,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAcce
 }
 
 std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls) {
-  // This file cannot exist: nothing ever listens there, and no packet is sent.
+  // This file cannot exist, so nothing can listen there and no packet is sent.
   return NewChannel("unix:/dev/null/nowhere", {}, {"", "", "", missing, std::move(calls)});
 }
 

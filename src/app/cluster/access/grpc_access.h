@@ -1,15 +1,17 @@
-// Who may call the roles of a run, and how. This is the only place that makes gRPC servers and channels. Every rpc
-// carries the run's token; with certificates every connection is TLS, and with mutual TLS both sides show one.
+// Controls who may call a run's roles. All gRPC servers and channels between roles use the credentials from here. Every
+// rpc carries the run's token. With certificates, every connection uses TLS. With mutual TLS, both sides present a
+// certificate.
 //
 //   client                                               server
-//     TokenInterceptor adds "ingot-token" to each rpc      an auth metadata processor compares it, before any service
-//       <- UNAUTHENTICATED without details ------------------ no token, or another one
-//     TokenInterceptor says which role rejected the process, and what to do
+//     TokenInterceptor adds "ingot-token" to each rpc      an auth metadata processor compares it before any service
+//       <- UNAUTHENTICATED without details ------------------ missing or wrong token
+//     TokenInterceptor names the role that rejected the process, and the fix
 //
-// The interceptor also adds "ingot-rpc-format", the number of the messages' format. A server rejects peers with another
-// number with FAILED_PRECONDITION, which names both.
+// The interceptor also adds "ingot-rpc-format", the version of the message format. A server rejects peers that use
+// another version with FAILED_PRECONDITION, and the error names both versions.
 //
-// A service's own UNAUTHENTICATED has details (proto/grpc_status.h), and stays as it is.
+// An UNAUTHENTICATED error that a service itself returns has details (proto/grpc_status.h) and passes through
+// unchanged.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -26,63 +28,64 @@
 
 namespace ingot::app {
 
-// A call of 200K tokens with log-probs is under 10 MB; weight chunks are cut far smaller.
+// A 200K-token call with log-probs is under 10 MB. Weight chunks are far smaller.
 inline constexpr int kMaxMessageBytes = 256 << 20;
 inline constexpr int kKeepaliveMs = 20'000;
 
 struct RpcAccess {
-  std::string token;                             // of a server: not empty
-  std::string token_key = "cluster.token_file";  // the configuration's key that names the token, for errors
-  std::string certificate;  // PEM text of a server's certificates. Empty = the server speaks plain text
-  std::string key;          // PEM text of the certificate's key
-  std::string ca;           // PEM text that a client verifies servers against. Empty = the client speaks plain text
-  // Callers show `certificate` too. A server rejects callers without a certificate that `ca` signed (UNAUTHENTICATED).
+  std::string token;                             // never empty on a server
+  std::string token_key = "cluster.token_file";  // the token's configuration key, for error messages
+  std::string certificate;                       // server certificate chain in PEM; empty = the server uses plaintext
+  std::string key;                               // the certificate's key in PEM
+  std::string ca;  // CA that a client verifies servers with, in PEM; empty = the client uses plaintext
+  // true = callers also present `certificate`. A server rejects callers whose certificate was not signed by `ca`
+  // (UNAUTHENTICATED).
   bool mutual = false;
-  std::string name;              // expected in servers' certificates; empty = the host of the address
-  bool allow_plaintext = false;  // addresses that other machines reach may be used without TLS
+  std::string name;              // name that server certificates must have; empty = the host in the address
+  bool allow_plaintext = false;  // allows addresses that other machines can reach without TLS
 };
 
-// The access that the configuration gives to a process that has the token. INVALID_ARGUMENT names the key of a file
-// that cannot be read, or, with mutual TLS, of a certificate that its peers would reject.
+// Returns the configured access for a process that has the token. Returns INVALID_ARGUMENT, naming the key, if a file
+// cannot be read or if, with mutual TLS, peers would reject the certificate.
 absl::StatusOr<RpcAccess> AccessOf(const ClusterOptions& cluster, std::string token);
 
-// FAILED_PRECONDITION: other machines reach `address`, HOST:PORT, and the access is without TLS.
+// Returns FAILED_PRECONDITION if other machines can reach `address` (HOST:PORT) and the access has no TLS.
 absl::Status CheckReach(const std::string& address, const RpcAccess& access);
 
 // REQUIRES: access.token is not empty.
 std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access);
 
-// An rpc that has run for a while.
+// An rpc that has been running for a while.
 struct LongCall {
-  std::string method;  // "AppendCall"
+  std::string method;  // such as "AppendCall"
   std::chrono::steady_clock::time_point since;
   bool stream = false;
 };
 
-// The rpcs that run on one channel to a role. When the role moves, Close ends them with UNAVAILABLE, and callers retry.
-// That includes rpcs that wait for a dead address. Thread safe.
+// Tracks the running rpcs on one channel to a role. When the role moves, Close ends them with UNAVAILABLE so that
+// callers retry. This includes rpcs that wait for a dead address. Thread safe.
 class RunningCalls {
  public:
-  // From the start of an rpc to its status. An rpc that starts after Close is cancelled too.
+  // Call Add when an rpc starts and Remove when its status arrives. An rpc added after Close is also cancelled.
   void Add(grpc::ClientContext* context, LongCall call);
   void Remove(grpc::ClientContext* context);
   void Close();
   bool closed() const;
-  // The rpcs that started before `when`.
+  // Returns the rpcs that started before `when`.
   std::vector<LongCall> Before(std::chrono::steady_clock::time_point when) const;
 
  private:
-  // Recursive, because an rpc may end within its own cancellation.
+  // Recursive because an rpc may end inside its own cancellation.
   mutable std::recursive_mutex mu_;
   bool closed_ = false;
   std::map<grpc::ClientContext*, LongCall> running_;
 };
 
-// A channel with the project's message limits and keep-alive; connects lazily, and again after failures.
+// Creates a channel with the project's message limits and keepalive. It connects lazily and reconnects after failures.
 std::shared_ptr<grpc::Channel> Connect(const std::string& address, const RpcAccess& access,
                                        std::shared_ptr<RunningCalls> calls = nullptr);
 
-// A channel to a role whose address is not known. Its rpcs always fail with the error `missing`.
+// Creates a channel to a role whose address is unknown. All rpcs on it fail with the error `missing`.
 std::shared_ptr<grpc::Channel> ConnectNowhere(const std::string& missing, std::shared_ptr<RunningCalls> calls);
 
 }  // namespace ingot::app

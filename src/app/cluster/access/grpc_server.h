@@ -1,4 +1,4 @@
-// A gRPC server over a list of services. It requires the run's token for every call (grpc_access.h).
+// Serves a list of services over gRPC. Every call must carry the run's token (grpc_access.h).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,11 +13,12 @@
 
 namespace ingot::app {
 
-// Listens until destroyed. The destructor rejects new calls, gives running calls two seconds and then cancels them.
+// Listens until destroyed. The destructor rejects new calls, waits two seconds for running calls, and then cancels
+// them.
 class GrpcServer {
  public:
-  // `address` is HOST:PORT; port 0 = a free one. UNAVAILABLE names an address that is in use. FAILED_PRECONDITION:
-  // CheckReach. REQUIRES: access.token is not empty.
+  // `address` is HOST:PORT, with port 0 = any free port. Returns UNAVAILABLE if the address is in use, and
+  // FAILED_PRECONDITION if CheckReach rejects it. REQUIRES: access.token is not empty.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& address,
                                                            std::vector<std::unique_ptr<grpc::Service>> services,
                                                            const RpcAccess& access);

@@ -23,7 +23,7 @@ constexpr size_t kTokenBytes = 32, kAdminKeyBytes = 24;
 constexpr size_t kMostBytes = 16384;
 constexpr char kSpace[] = " \t\r\n";
 
-// Takes the first line off `text`, without the white space around it.
+// Removes the first line from `text` and returns it without surrounding whitespace.
 std::string TakeLine(std::string_view& text) {
   std::string_view line = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -40,7 +40,7 @@ std::string RunSecrets::Text() const { return absl::StrCat(token, "\n", admin_ke
 absl::StatusOr<RunSecrets> MakeRunSecrets(const RunConfig& config) {
   INGOT_ASSIGN_OR_RETURN(RunSecrets secrets, FindRunSecrets(config));
   if (secrets.token.empty()) secrets.token = base::RandomHex(kTokenBytes);
-  // Agents that the run starts do not open episodes: their runner does.
+  // The agents' runner opens episodes, so the agents themselves do not need the key.
   if (!config.agents.recipes.empty()) secrets.admin_key = base::RandomHex(kAdminKeyBytes);
   return secrets;
 }
@@ -82,7 +82,7 @@ std::string SecretOfRanks(const std::string& token) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
-    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it any process could pass for a rank
+    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it, any process could pass for a rank
     std::abort();
   }
   return base::Hex(std::string_view(reinterpret_cast<const char*>(digest), size));

@@ -1,11 +1,11 @@
-// The secrets that the processes of one run share, and how the supervisor passes them to its roles.
+// Creates and reads the secrets shared by a run's processes. The supervisor passes them to its roles.
 //
-//   ingot launch: makes them, or reads cluster.token_file
-//     `- a role: reads them once from its stdin, a socket, and puts /dev/null there before it starts anything
+//   ingot launch: generates them, or reads cluster.token_file
+//     `- a role: reads them once from its stdin, a socket, then replaces it with /dev/null before starting anything
 //   a role started by hand: cluster.token_file, or --token-fd N
 //
-// They are never in an argument, in the environment or, except for a user's own token_file, in a file. A socket, unlike
-// a pipe, cannot be opened through /proc/PID/fd. REQUIRES: HideMemory (process.h) was called.
+// Secrets never appear in arguments, the environment, or any file except the user's own token_file. Unlike a pipe, a
+// socket cannot be opened through /proc/PID/fd. REQUIRES: HideMemory (process.h) was called.
 #pragma once
 
 #include <string>
@@ -16,28 +16,29 @@
 namespace ingot::app {
 
 struct RunSecrets {
-  std::string token;  // carried by every rpc of the run; empty = not known
+  std::string token;  // sent with every rpc of the run; empty = unknown
   std::string
-      admin_key;  // opens episodes at the gateway; empty = it is in a file of the user's, or any client may open them
+      admin_key;  // opens episodes at the gateway; empty = the key is in a user's file, or any client may open episodes
 
-  // A line for each, as ReadRunSecrets reads them.
+  // Returns one line per secret, in the format that ReadRunSecrets reads.
   std::string Text() const;
 };
 
-// New secrets for a start of the run: the token of cluster.token_file, or a random one of 256 bits. INVALID_ARGUMENT:
-// base::ReadSecret of that file.
+// Creates the secrets when a run starts. The token is read from cluster.token_file or generated with 256 random bits.
+// Returns INVALID_ARGUMENT if base::ReadSecret rejects the file.
 absl::StatusOr<RunSecrets> MakeRunSecrets(const RunConfig& config);
 
-// Reads the descriptor to its end, and puts /dev/null in its place, so child processes can inherit only that.
-// INVALID_ARGUMENT: it is not open, or does not hold a token of 16 to 4096 bytes with an optional admin key in a second
-// line. Call it before there are threads that make descriptors or processes.
+// Reads the descriptor to the end and replaces it with /dev/null, so child processes cannot inherit the secrets. The
+// input is a token of 16 to 4096 bytes, followed by an optional line with the admin key. Returns INVALID_ARGUMENT if
+// the input is malformed or the descriptor is not open. Call this before starting threads that create descriptors or
+// processes.
 absl::StatusOr<RunSecrets> ReadRunSecrets(int fd);
 
-// The secret that the trainer's ranks begin their connections with: a digest, so that it does not reveal `token`.
-// Empty for an empty token.
+// Returns the secret that the trainer's ranks use to open their connections. It is a digest, so it does not reveal
+// `token`. Empty for an empty token.
 std::string SecretOfRanks(const std::string& token);
 
-// The secrets that the configuration names: the token of cluster.token_file, if there is one.
+// Returns the configured secrets: the token in cluster.token_file, if any.
 absl::StatusOr<RunSecrets> FindRunSecrets(const RunConfig& config);
 
 }  // namespace ingot::app

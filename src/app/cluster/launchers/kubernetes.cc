@@ -15,27 +15,29 @@ namespace json = base::json;
 using json::array;
 using json::object;
 
-constexpr char kGatewayLabel[] = "ingot/gateway";  // of pods with a gateway
+constexpr char kGatewayLabel[] = "ingot/gateway";  // set on pods with a gateway
 constexpr char kConfig[] = "/etc/ingot/run.yaml", kSecrets[] = "/run/ingot";
 
 bool Has(const NodeGroup& group, std::string_view role) {
   return std::find(group.roles.begin(), group.roles.end(), role) != group.roles.end();
 }
 
-// Whether the group's only pod keeps no state, not even a name. Several gateways have numbers.
+// Returns whether the group has a single pod without any state. A pod's name counts as state, and one of several
+// gateways has a numbered name.
 bool KeepsNothing(const NodeGroup& group) {
   return group.nodes == 1 && std::all_of(group.roles.begin(), group.roles.end(),
                                          [](const std::string& role) { return role == "gateway" || role == "agents"; });
 }
 
-// A label of DNS: what Kubernetes takes for names of objects and pods.
+// Returns whether `name` is a DNS label, as Kubernetes requires for object and pod names.
 bool IsLabel(const std::string& name, size_t most) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !name.empty() && name.size() <= most && letter(name.front()) && letter(name.back()) &&
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || c == '-'; });
 }
 
-// Whether agents reach the gateways through a Service of the run: several gateways, or one in another pod.
+// Returns whether agents reach the gateways through one of the run's Services, because there are several gateways or
+// the gateway is in another pod.
 bool NeedsService(const RunConfig& config) {
   return (config.cluster.gateways > 1 || AgentsApart(config)) && config.gateway.public_url.empty();
 }
@@ -133,7 +135,7 @@ class Renderer {
   object Metadata(const std::string& name, object labels) const {
     return {{"name", name}, {"namespace", options_.name_space}, {"labels", std::move(labels)}};
   }
-  // Of an object whose pods Kueue admits.
+  // Labels for an object whose pods are admitted by Kueue.
   object Queued(const NodeGroup& group) const {
     object labels = Labels(group);
     if (!options_.queue.empty()) labels["kueue.x-k8s.io/queue-name"] = options_.queue;
@@ -147,7 +149,7 @@ class Renderer {
             {"data", object{{"run.yaml", text_}}}};
   }
 
-  // Pods have names before they are ready: they start in any order.
+  // Pods have DNS names before they are ready, so they can start in any order.
   object Headless() const {
     return {{"apiVersion", "v1"},
             {"kind", "Service"},
@@ -155,9 +157,9 @@ class Renderer {
             {"spec", object{{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", Labels()}}}};
   }
 
-  // The address for agents. With several gateways, one that is not ready gets no connections: any other answers for all
-  // episodes. A single gateway gets them as soon as it listens, since its runner opens episodes before a probe finds it
-  // ready.
+  // The address for agents. If there are several gateways, one that is not ready gets no connections, because any other
+  // can serve all episodes. A single gateway gets connections as soon as it listens, because its runner opens episodes
+  // before a probe finds it ready.
   object LoadBalancer() const {
     object labels = Labels();
     labels[kGatewayLabel] = "true";
@@ -174,7 +176,7 @@ class Renderer {
                         options_.name_space, ":", config_.http.port);
   }
 
-  // Of several pool processes one at a time may be evicted: the others answer for it.
+  // If there are several pool processes, one at a time may be evicted, because the others can serve its requests.
   object Budget(const NodeGroup& group) const {
     const bool pools =
         std::all_of(group.roles.begin(), group.roles.end(), [](const auto& role) { return role == "datapool"; });
@@ -194,7 +196,7 @@ class Renderer {
     return {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", Queued(group)}, {"spec", JobSpec(group)}};
   }
 
-  // An error of the configuration or the run would recur, so it ends the Job. An evicted pod does not count.
+  // An error in the configuration or the run would recur, so it ends the Job. An evicted pod does not count.
   object JobSpec(const NodeGroup& group) const {
     array rules;
     rules.push_back(
@@ -209,7 +211,7 @@ class Renderer {
             {"template", Template(group, "Never", "batch.kubernetes.io/job-completion-index")}};
   }
 
-  // The JobSet does not restart anything: the Job restarts its pods.
+  // The JobSet restarts nothing, because the Job restarts its pods.
   object JobSet(const NodeGroup& group) const {
     array jobs;
     jobs.push_back(object{{"name", group.name}, {"replicas", 1}, {"template", object{{"spec", JobSpec(group)}}}});
@@ -230,7 +232,7 @@ class Renderer {
                             {"template", Template(group, "Always", "apps.kubernetes.io/pod-index")}}}};
   }
 
-  // Only one pod at a time has the group's roles: the old pod stops before the new one starts.
+  // Only one pod at a time may run the group's roles, so the old pod stops before the new one starts.
   object Deployment(const NodeGroup& group) const {
     return {{"apiVersion", "apps/v1"},
             {"kind", "Deployment"},
@@ -241,7 +243,7 @@ class Renderer {
                             {"template", Template(group, "Always", "")}}}};
   }
 
-  // `index`: the label with a pod's number; empty = its number is 0.
+  // `index` is the label with a pod's index; empty = its index is 0.
   object Template(const NodeGroup& group, const char* restart, const std::string& index) const {
     object labels = Labels(group);
     if (!options_.queue.empty()) labels["kueue.x-k8s.io/queue-name"] = options_.queue;
@@ -262,7 +264,7 @@ class Renderer {
     return {{"metadata", object{{"labels", std::move(labels)}}}, {"spec", std::move(spec)}};
   }
 
-  // The time for every wave of roles to stop (run_roles.cc), and a margin.
+  // Returns the time for all waves of roles to stop (run_roles.cc), with some margin.
   int64_t Grace(const NodeGroup& group) const {
     const double agents = Has(group, "agents") ? config_.agents.stop_timeout_s + 15 : 0;
     const double trainer = Has(group, "trainer") ? cluster_.trainer_stop_s : 0;
@@ -273,7 +275,7 @@ class Renderer {
     return {{"allowPrivilegeEscalation", false}, {"capabilities", object{{"drop", array{"ALL"}}}}};
   }
 
-  // Secrets are mounted readable by the pod's group, but Ingot requires owner-only files: this copies them to memory.
+  // Secrets are mounted readable by the pod's group, but Ingot requires owner-only files. This copies them to memory.
   object SecretsContainer() const {
     const std::string copy =
         absl::StrCat("umask 077 && for f in /mnt/*/*; do cat \"$f\" > ", kSecrets, "/$(basename \"$f\"); done");
@@ -292,7 +294,7 @@ class Renderer {
   }
 
   object Container(const NodeGroup& group, const std::string& index) const {
-    // Kubernetes restarts a pod on another node, so no role moves.
+    // Kubernetes restarts a pod on another node, so roles do not move.
     array args = {"node",
                   kConfig,
                   "--group",
@@ -347,7 +349,7 @@ class Renderer {
     return env;
   }
 
-  // Asks the agent of this node. alive: it answers. ready: all its roles run.
+  // Queries this node's agent. alive = it answers, ready = all its roles are running.
   object Probe(const NodeGroup& group, const char* what, int period_s, int failures) const {
     return {{"exec", object{{"command",
                              array{"ingot", "node", kConfig, "--group", json::string(group.name), "--probe", what}}}},
@@ -376,7 +378,7 @@ class Renderer {
   const std::string& text_;
 };
 
-// Strings are quoted, so that YAML does not read one as a number, a date or a boolean.
+// Quotes strings so that YAML does not read them as numbers, dates, or booleans.
 void Emit(const json::value& value, YAML::Emitter& out) {
   switch (value.kind()) {
     case json::kind::object:

@@ -1,16 +1,17 @@
-// A run as Kubernetes objects, for `kubectl apply`. Ingot defines no kinds and needs no rights in the cluster.
+// Renders a run as Kubernetes objects for `kubectl apply`. Ingot defines no custom resources, and its pods need no
+// cluster permissions.
 //
 //   ConfigMap    ingot-RUN          the run's configuration
-//   Service      ingot-RUN          headless: stable names for the pods
-//   Service      ingot-RUN-lb    the address for agents: of several gateways, or of one in a group without the agents
-//   per group of cluster.groups, each pod an agent of its node (`ingot node`):
-//     Job          the group with the trainer: its end is the run's end. With `jobset` it is wrapped in a JobSet
-//     StatefulSet  a group with engines, the pool or the scheduler: one pod per node, numbered
-//     Deployment   a group with only gateway or agents: nothing is kept
-//   PodDisruptionBudget             no pod of the trainer or the pool is evicted for node maintenance during the run
+//   Service      ingot-RUN          headless; gives the pods stable names
+//   Service      ingot-RUN-lb       the agents' address if there are several gateways, or one in a group without agents
+//   per group in cluster.groups, where each pod runs a node agent (`ingot node`):
+//     Job          the group with the trainer; the run ends with it. `jobset` wraps it in a JobSet
+//     StatefulSet  a group with engines, the pool, or the scheduler: one numbered pod per node
+//     Deployment   a group with only a gateway or agents, which are stateless
+//   PodDisruptionBudget             prevents eviction of trainer and pool pods for node maintenance
 //
-// Secrets are named, never written: token and certificate are mounted, env variables refer to keys. Roles find each
-// other in etcd, by their pods' addresses.
+// The objects never contain secrets. The token and the certificate are mounted, and environment variables refer to
+// secret keys. Roles register their pods' addresses in etcd and find each other there.
 #pragma once
 
 #include <string>
@@ -22,14 +23,14 @@
 
 namespace ingot::app {
 
-// The objects, in the order to create them. `config`: the text of the effective configuration.
-// INVALID_ARGUMENT: the configuration cannot run on Kubernetes; names the key, and says what to do.
+// Returns the objects in creation order. `text` is the effective configuration. Returns INVALID_ARGUMENT, with the key
+// and a fix, if the configuration cannot run on Kubernetes.
 absl::StatusOr<std::vector<base::json::object>> RenderKubernetes(const RunConfig& config, const std::string& text);
 
-// YAML documents, as kubectl reads them.
+// Returns YAML documents that kubectl can read.
 std::string PrintYaml(const std::vector<base::json::object>& objects);
 
-// The name of the Job whose end is the run's end. REQUIRES: RenderKubernetes accepts the configuration.
+// Returns the name of the Job that ends the run. REQUIRES: RenderKubernetes accepts the configuration.
 std::string DecidingJob(const RunConfig& config);
 
 }  // namespace ingot::app

@@ -27,13 +27,13 @@ std::string TextAt(const json::value& value, std::string_view key) {
   return found != nullptr && found->is_string() ? std::string(found->get_string()) : "";
 }
 
-// "Unschedulable: 0/3 nodes are available"; of an object with the fields `reason` and `message`.
+// Returns a string such as "Unschedulable: 0/3 nodes are available" from an object with `reason` and `message`.
 std::string ReasonAt(const json::value& value) {
   const std::string message = TextAt(value, "message");
   return absl::StrCat(TextAt(value, "reason"), message.empty() ? "" : ": ", message);
 }
 
-// Why a pod does not run; empty = it runs, or has ended.
+// Returns why a pod is not running; empty = it is running or has ended.
 std::string WaitOfPod(const json::value& pod) {
   const json::value* const status = base::Find(pod, "status");
   if (status == nullptr) return "";
@@ -41,7 +41,7 @@ std::string WaitOfPod(const json::value& pod) {
     if (TextAt(condition, "type") == "PodScheduled" && TextAt(condition, "status") == "False")
       return ReasonAt(condition);
   }
-  // An init container blocks the others, which report only that they wait for it.
+  // An init container blocks the others, which only report that they are waiting for it.
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const json::value& container : ArrayAt(*status, list)) {
       const json::value* const state = base::Find(container, "state");
@@ -52,10 +52,10 @@ std::string WaitOfPod(const json::value& pod) {
   return "";
 }
 
-// "pods a, b: Unschedulable: 0/3 nodes are available; pod c: ImagePullBackOff: ..."; empty = all run. `pods`: a list of
-// Kubernetes.
+// Returns "pods a, b: Unschedulable: 0/3 nodes are available; pod c: ImagePullBackOff: ..."; empty = all are running.
+// `pods` is a list from Kubernetes.
 std::string WaitsOfPods(const json::value& pods) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> waits;  // cause and pods, in order of the list
+  std::vector<std::pair<std::string, std::vector<std::string>>> waits;  // causes with their pods, in list order
   for (const json::value& pod : ArrayAt(pods, "items")) {
     const std::string cause = WaitOfPod(pod);
     if (cause.empty()) continue;
@@ -125,7 +125,7 @@ absl::StatusOr<std::string> KubernetesLauncher::Present() {
 }
 
 absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
-  // "Complete=True Failed=False 1", or empty at first
+  // such as "Complete=True Failed=False 1", or initially empty
   INGOT_ASSIGN_OR_RETURN(const std::string conditions,
                          Kubectl({"get", "job", job_, "--ignore-not-found", "--output",
                                   R"(jsonpath={range .status.conditions[*]}{.type}={.status} {end}{.status.ready})"}));
@@ -143,7 +143,7 @@ absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
   return state;
 }
 
-// The Job and its pods; while the run is being stopped, only its pods.
+// Looks at the Job and its pods, or only at the pods while the run is being stopped.
 absl::StatusOr<JobLauncher::State> KubernetesLauncher::Look() {
   if (stopping_) {
     INGOT_ASSIGN_OR_RETURN(const std::string pods,
@@ -151,8 +151,8 @@ absl::StatusOr<JobLauncher::State> KubernetesLauncher::Look() {
     return State{pods.empty() ? "" : "being stopped", pods.empty(), code_};
   }
   INGOT_ASSIGN_OR_RETURN(State state, LookAtJob());
-  // The other pods have no clients now. The Job is deleted with them: its result is known, and logs are in the run's
-  // folder.
+  // The other pods have no more clients. The Job is deleted with them. Its result is known, and the logs are in the
+  // run's folder.
   if (code_.has_value()) INGOT_RETURN_IF_ERROR(Stop());
   return state;
 }

@@ -1,5 +1,5 @@
-// A run on Kubernetes, through kubectl: it applies the objects of kubernetes.h, watches the Job of the trainer's group,
-// and deletes all of them at the run's end. Deleted pods get the run's stop time to end in order.
+// Runs Ingot on Kubernetes through kubectl. Applies the objects from kubernetes.h, watches the Job of the trainer's
+// group, and deletes all objects when the run ends. Deleted pods have the run's stop time to shut down cleanly.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@ namespace ingot::app {
 
 class KubernetesLauncher final : public JobLauncher {
  public:
-  // `text`: of the effective configuration. `file`: where Start finds the objects, which Plan prints. REQUIRES:
-  // `config` outlives it.
+  // `text` is the effective configuration. `file` is the path of the file with the objects that Start applies. Plan
+  // returns its contents. REQUIRES: `config` outlives the launcher.
   KubernetesLauncher(const RunConfig& config, std::string text, std::string file, JobOptions options);
 
   absl::StatusOr<std::string> Plan() const override;
-  // Objects with the run's label, in its namespace.
+  // Returns the objects in the namespace that have the run's label.
   absl::StatusOr<std::string> Present() override;
-  // UNAVAILABLE: kubectl's error. Objects that were already applied are deleted.
+  // Returns UNAVAILABLE with kubectl's error. Deletes the objects that were already applied.
   absl::Status Start() override;
   absl::Status Stop() override;
 
@@ -29,15 +29,15 @@ class KubernetesLauncher final : public JobLauncher {
   absl::StatusOr<State> Look() override;
 
  private:
-  std::string Selector() const;  // of the run's objects
-  // The Job's state, and which pods do not run and why. Sets code_ when the Job is over.
+  std::string Selector() const;  // selects the run's objects
+  // Returns the Job's state, including which pods are not running and why. Sets code_ when the Job is over.
   absl::StatusOr<State> LookAtJob();
   absl::StatusOr<std::string> Kubectl(std::vector<std::string> argv) const;
 
   const RunConfig& config_;
   const std::string text_, file_, job_;
   bool stopping_ = false;    // the objects were deleted
-  std::optional<int> code_;  // of the run, once its Job is over
+  std::optional<int> code_;  // the run's exit code, set once its Job is over
 };
 
 }  // namespace ingot::app

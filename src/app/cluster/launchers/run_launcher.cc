@@ -26,7 +26,7 @@ sandbox::Fd NamelessFile() {
   return file;
 }
 
-// Without white space around it.
+// Returns the file's content without surrounding whitespace.
 std::string TextOf(const sandbox::Fd& file) {
   std::string text;
   std::array<char, 4096> bytes;
@@ -42,7 +42,7 @@ absl::StatusOr<std::string> RunHere(const std::vector<std::string>& argv) {
 }
 
 absl::StatusOr<std::string> RunWithin(std::chrono::milliseconds timeout, const std::vector<std::string>& argv) {
-  // Files take the output: a pipe could fill up. A warning of a command that succeeds is not part of its answer.
+  // Output goes to files because a pipe could fill up. Warnings from a successful command are not part of its output.
   const sandbox::Fd out = NamelessFile(), err = NamelessFile();
   const sandbox::Fd none(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!out.valid() || !err.valid() || !none.valid()) {
@@ -78,7 +78,7 @@ absl::StatusOr<int> JobLauncher::Watch(const std::atomic<bool>& stop) {
     }
     const absl::StatusOr<State> state = Look();
     if (!state.ok()) {
-      Report(std::string(state.status().message()));  // its scheduler may be busy; the job continues
+      Report(std::string(state.status().message()));  // the job's scheduler may be busy, and the job continues
       continue;
     }
     if (!state->text.empty() && std::exchange(last, state->text) != state->text) {

@@ -26,7 +26,7 @@ void AppendOptions(const std::vector<std::string>& options, std::string& text) {
   for (const std::string& option : options) absl::StrAppend(&text, "#SBATCH ", option, "\n");
 }
 
-// The options of sbatch for the group's nodes alone. What it names itself comes last, and wins.
+// Returns the sbatch options for the group's nodes only. Its own `slurm` options come last and take precedence.
 std::vector<std::string> OwnOptions(const NodeGroup& group) {
   std::vector<std::string> own = SlurmResources(group).value_or(std::vector<std::string>());
   own.insert(own.end(), group.slurm.begin(), group.slurm.end());
@@ -39,7 +39,7 @@ bool Mixed(const std::vector<NodeGroup>& groups) {
                      [&](const auto& group) { return OwnOptions(group) != OwnOptions(groups.front()); });
 }
 
-// The number of CPUs that the last such option asks for; empty = none does.
+// Returns the number of CPUs in the last option that sets it, or empty if there is none.
 std::string CpusOf(const std::vector<std::string>& options) {
   std::string cpus;
   for (const std::string& option : options) {
@@ -53,7 +53,7 @@ std::string CpusOf(const std::vector<std::string>& options) {
   return cpus;
 }
 
-// " --cpus-per-task=N": srun does not take the number over from sbatch.
+// Returns " --cpus-per-task=N", because srun does not inherit the number from sbatch.
 std::string CpusOfStep(const NodeGroup& group, std::vector<std::string> options) {
   const std::vector<std::string> own = OwnOptions(group);
   options.insert(options.end(), own.begin(), own.end());
@@ -61,18 +61,18 @@ std::string CpusOfStep(const NodeGroup& group, std::vector<std::string> options)
   return cpus.empty() ? "" : absl::StrCat(" --cpus-per-task=", cpus);
 }
 
-// Where the script writes its exit code.
+// The file where the script writes its exit code.
 std::string ExitFile(const SlurmScript& script) { return script.folder + "/launch.exit"; }
 
-// A line of squeue.
+// A line of squeue output.
 struct JobLine {
-  std::string id;       // without the number of a part of a heterogeneous job
+  std::string id;       // without a heterogeneous job's part number
   std::string state;    // such as PENDING
-  std::string reason;   // of that state; None = the state needs no reason
-  std::string command;  // the script's path
+  std::string reason;   // reason for the state; None = none
+  std::string command;  // path of the script
 };
 
-// The jobs of this user. The parts of a heterogeneous job are lines with one id.
+// Returns this user's jobs. A heterogeneous job has one line per part, all with the same id.
 absl::StatusOr<std::vector<JobLine>> ListJobs(const RunCommand& run) {
   INGOT_ASSIGN_OR_RETURN(const std::string listed, run({"squeue", "--noheader", "--me", "--format=%i|%T|%r|%o"}));
   std::vector<JobLine> jobs;
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<JobLine>> ListJobs(const RunCommand& run) {
   return jobs;
 }
 
-// "PENDING (Resources)"; empty = the job is over. Each part of a heterogeneous job has its own reason.
+// Returns "PENDING (Resources)"; empty = the job is over. Each part of a heterogeneous job has its own reason.
 std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
   std::string state;
   std::vector<std::string> reasons;
@@ -97,7 +97,8 @@ std::string StateOf(const std::vector<JobLine>& jobs, const std::string& id) {
   return reasons.empty() ? state : absl::StrCat(state, " (", absl::StrJoin(reasons, ", "), ")");
 }
 
-// Slurm's form of a Kubernetes quantity such as 64Gi; nullopt = it has none. Both count in powers of two.
+// Converts a Kubernetes quantity such as 64Gi to Slurm's form, or returns nullopt if Slurm has none. Both use powers of
+// two.
 std::optional<std::string> SlurmMemory(const std::string& memory) {
   const size_t digits = std::min(memory.find_first_not_of("0123456789"), memory.size());
   const std::string unit = memory.substr(digits);
@@ -242,7 +243,7 @@ absl::Status SlurmLauncher::Start() {
 
 absl::Status SlurmLauncher::Stop() {
   INGOT_RETURN_IF_ERROR(Run({"scancel", "--signal=INT", job_}).status());
-  // A queued job has no task to signal.
+  // A queued job has no tasks to signal.
   return pending_ ? Run({"scancel", job_}).status() : absl::OkStatus();
 }
 

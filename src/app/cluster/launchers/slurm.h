@@ -1,14 +1,15 @@
-// A run as one Slurm job: writes the `sbatch` script, submits it and watches the job.
+// Runs Ingot as one Slurm job: writes the `sbatch` script, submits it, and watches the job.
 //
 //   ingot launch ── sbatch RUN/launch.sbatch ──▶ the job's shell on the first node
 //                                                  srun --relative=0 ingot node --group control ──▶ its roles
 //                                                  srun --relative=1 ingot node --group engines ──▶ its roles on all
 //
-// Slurm does not restart tasks: each node's agent restarts its roles. When the group with the trainer ends, the script
-// stops the others in order and ends with that group's exit code, which it also writes to RUN/launch.exit.
+// Slurm does not restart tasks, so each node's agent restarts its roles. When the group with the trainer ends, the
+// script shuts the other groups down cleanly and exits with that group's exit code. It also writes the code to
+// RUN/launch.exit.
 //
-// The death of a node ends only its own tasks (--no-kill), if all groups ask for the same kind of node. Groups with
-// their own options make a heterogeneous job, which Slurm requeues as a whole when a node dies; the run then resumes
+// If all groups request the same kind of node, a node failure ends only that node's tasks (--no-kill). Groups with
+// their own options form a heterogeneous job, and Slurm requeues the whole job when a node fails. The run then resumes
 // from its last checkpoint.
 #pragma once
 
@@ -22,36 +23,38 @@
 namespace ingot::app {
 
 struct SlurmScript {
-  std::string name;                  // the run's
-  std::string folder;                // the run's, on a file system that all nodes see
-  std::string binary;                // this program
-  std::vector<NodeGroup> groups;     // one of them has the trainer
-  std::vector<std::string> options;  // of sbatch, for every group
-  double drain_s = 600;              // the job is asked to stop this long plus half a minute before its time limit
+  std::string name;                  // run name
+  std::string folder;                // run folder, on a file system shared by all nodes
+  std::string binary;                // path of this program
+  std::vector<NodeGroup> groups;     // one of them includes the trainer
+  std::vector<std::string> options;  // sbatch options for every group
+  double drain_s = 600;              // Slurm signals the job to stop drain_s + 30 seconds before its time limit
 };
 
-// The options of sbatch that ask for a group's `resources`: cpu, memory, and GPUs such as nvidia.com/gpu. INVALID_ARGUMENT
-// names a resource that Slurm cannot be asked for.
+// Returns the sbatch options that request a group's `resources`: cpu, memory, and GPUs such as nvidia.com/gpu.
+// INVALID_ARGUMENT names a resource that sbatch cannot request.
 absl::StatusOr<std::vector<std::string>> SlurmResources(const NodeGroup& group);
-// Whether the group's resources or options, or the `options` of all groups, say how many CPUs a node gives.
+// Returns true if the group's resources or options, or the `options` of all groups, set the number of CPUs per node.
 bool AsksForCpus(const NodeGroup& group, const std::vector<std::string>& options);
 
-// The text of the script. REQUIRES: SlurmResources of each group.
+// Returns the script. REQUIRES: SlurmResources is OK for each group.
 std::string RenderSlurm(const SlurmScript& script);
 
-// FAILED_PRECONDITION: the groups make a heterogeneous job, which this Slurm does not accept.
+// Returns FAILED_PRECONDITION if the groups form a heterogeneous job and this Slurm installation does not support
+// those.
 absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& run);
 
-// Submits the script in `path`; returns the job's id.
+// Submits the script at `path` and returns the job id.
 absl::StatusOr<std::string> SubmitSlurm(const std::string& path, const RunCommand& run);
 
 class SlurmLauncher final : public JobLauncher {
  public:
-  // `job`: a job that was submitted before; empty = Start submits it.
+  // `job` is the id of a job submitted earlier; empty = Start submits one.
   SlurmLauncher(SlurmScript script, JobOptions options, std::string job = "");
 
   absl::StatusOr<std::string> Plan() const override { return RenderSlurm(script_); }
-  // A job of this user with the script of this run's folder. Runs with one name in several folders are different runs.
+  // Finds one of this user's jobs that runs the script in this run's folder. Runs with the same name in different
+  // folders are different runs.
   absl::StatusOr<std::string> Present() override;
   // REQUIRES: the script is in FOLDER/launch.sbatch.
   absl::Status Start() override;
@@ -67,7 +70,7 @@ class SlurmLauncher final : public JobLauncher {
 
   const SlurmScript script_;
   std::string job_;
-  bool pending_ = false;  // it waited in the queue when last asked
+  bool pending_ = false;  // the job was queued at the last poll
 };
 
 }  // namespace ingot::app

@@ -20,7 +20,7 @@
 namespace ingot::app {
 namespace {
 
-// Of a service that is asked only for its state here.
+// Queries the status of a service.
 template <typename Service, typename Request, typename Response>
 absl::StatusOr<Response> StatusOf(const std::string& address, const RpcAccess& access) {
   const auto stub = Service::NewStub(Connect(address, access));
@@ -62,7 +62,7 @@ std::string Describe(const v1::GatewayStatusResponse& s) {
                      s.active_calls(), s.spliced_calls(), forks, uncalled.empty() ? "" : "; ", uncalled);
 }
 
-// A role, and how it is asked at an address.
+// A role and how to query it at an address.
 struct Question {
   std::string name;
   std::function<absl::StatusOr<std::string>(const std::string& address)> ask;

@@ -1,4 +1,4 @@
-// Asks the roles of a run for their state, for `ingot status` and its launcher.
+// Requests the state of a run's roles for `ingot status` and the launcher.
 #pragma once
 
 #include <chrono>
@@ -11,16 +11,16 @@
 
 namespace ingot::app {
 
-// An unresponsive role is reported within 6 s (unresponsive_roles.h), and the command that asks starts within a second:
-// 10 s in all.
+// With this timeout, `ingot status` takes at most 10 s: an unresponsive role is reported within 6 s
+// (unresponsive_roles.h), and the command starts within 1 s.
 inline constexpr std::chrono::milliseconds kRoleAnswersWithin{3000};
 
-// Asks all roles at their addresses at once: the answer comes within kRoleAnswersWithin. `places`: from the registry
-// that `registry` describes.
+// Queries all roles in parallel and returns within kRoleAnswersWithin. `registry` describes the registry that `places`
+// is from.
 std::vector<RoleStatus> AskRoles(const absl::StatusOr<std::vector<RolePlace>>& places, const std::string& registry,
                                  const ClusterOptions& cluster, const RpcAccess& access);
 
-// The agents of the nodes of cluster.groups, with what they run, as the registry has them.
+// Returns the registry's entries for the node agents in cluster.groups, with the roles that they run.
 std::vector<RoleStatus> AskNodes(RunRegistry& registry, const std::vector<NodeGroup>& groups);
 
 }  // namespace ingot::app

@@ -17,7 +17,7 @@ absl::StatusOr<http::Answer> AskSocket(const std::string& path, http::ClientRequ
   request.max_answer_bytes = 1 << 20;
   absl::StatusOr<http::Answer> answer = http::Client().Send(request);
   if (answer.ok()) return answer;
-  INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or it says why no server answers there
+  INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or returns the reason why no server listens there
   const base::Fd connected(fd);
   const std::string what = absl::StrCat(who, " at ", path, " gives no answer");
   if (!absl::IsDeadlineExceeded(answer.status())) {

@@ -52,11 +52,11 @@ std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const st
     const auto found = std::find_if(roles.begin(), roles.end(), is_it);
     if (found == roles.end()) {
       roles.push_back(one);
-    } else if (!found->state.ok() && found->address == "-") {  // its lease is over
+    } else if (!found->state.ok() && found->address == "-") {  // its lease has expired
       found->state =
           absl::UnavailableError(absl::StrCat(one.state.status().message(), "; ", found->state.status().message()));
     } else if (!found->state.ok()) {
-      found->state = one.state;  // it says more than a deadline
+      found->state = one.state;  // more informative than a deadline
     }
   }
   return roles;

@@ -17,8 +17,9 @@
 namespace ingot::app {
 namespace {
 
-constexpr std::chrono::milliseconds kPause = UnresponsiveRoles::kEvery / 2;  // half of it takes answers, half sleeps
-constexpr size_t kMostBytes = 1 << 16;                                       // of an answer
+// half of the interval is for reading answers, and half is for sleeping
+constexpr std::chrono::milliseconds kPause = UnresponsiveRoles::kEvery / 2;
+constexpr size_t kMostBytes = 1 << 16;  // maximum size of an answer
 
 int64_t Seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
@@ -90,7 +91,7 @@ void UnresponsiveRoles::Ask() {
     question = {.fd = *fd, .process = http::ListenerOf(*fd), .asked = clock_.Now(), .reported = false, .answer = ""};
     if (send(*fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) < 0) Close(role.name, question, false);
   }
-  for (auto& [name, question] : questions_) {  // of roles that moved to another machine
+  for (auto& [name, question] : questions_) {  // roles that moved to another machine
     if (question.fd >= 0 && !names.contains(name)) Close(name, question, false);
   }
 }
@@ -134,7 +135,7 @@ void UnresponsiveRoles::Close(const std::string& name, Question& question, bool 
     unresponsive_.erase(name);
   }
   const int64_t seconds = Seconds(clock_.Now() - question.asked);
-  // The supervisor reports the end of a process.
+  // The supervisor reports when a process ends.
   if (answered) report_(absl::StrCat(name, " answers again, after ", seconds, " s"));
 }
 

@@ -1,14 +1,14 @@
-// Watches whether the roles of this machine answer at all: a process that is stopped by a signal, frozen or starved
-// makes others wait, and cannot report it. Each role has a socket file (metrics-NAME.sock); any answer shows that it is
-// alive, and says what it waits for (role_waits.h).
+// Detects roles on this machine that stop responding. A process that is stopped by a signal, frozen, or starved blocks
+// other processes and cannot report it. Each role serves a Unix socket (metrics-NAME.sock). Any response shows that the
+// role is alive and reports what it is waiting for (role_waits.h).
 //
 //   launcher or node's agent ──"GET /waits"──▶ RUN/sockets/metrics-NAME.sock     twice a second
 //                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 ..."
 //                 "datapool"        ──▶ terminal, log, `ingot status`: "gateway waits for datapool"
 //
-// A role that becomes unresponsive is reported within 6 s: its last answer came less than kEvery (0.5 s) before the
-// next question, which stays open for kTimeout (5 s), and is checked every kEvery. `ingot status` also asks
-// unresponsive roles, for at most 3 s.
+// An unresponsive role is reported within 6 s. Its last response came at most kEvery (0.5 s) before the next request,
+// the request times out after kTimeout (5 s), and it is checked every kEvery. `ingot status` also queries unresponsive
+// roles, for at most 3 s.
 #pragma once
 
 #include <sys/types.h>
@@ -35,11 +35,12 @@ struct RoleSocket {
 class UnresponsiveRoles {
  public:
   static constexpr std::chrono::seconds kTimeout{5};
-  static constexpr std::chrono::milliseconds kEvery{500};  // between two questions, and between two checks of one
+  // interval between requests, and between checks for the response
+  static constexpr std::chrono::milliseconds kEvery{500};
 
-  // `roles`: the roles to ask; if no process listens on a socket file, its role starts or has ended. `report` gets a
-  // line when a role becomes unresponsive or answers again, and with each change of its waits that are faults. Both are
-  // called by the thread of Look, or of Start.
+  // `roles` returns the roles to query. If no process listens on a role's socket, the role is starting or has ended.
+  // `report` receives a line when a role becomes unresponsive or responsive, and whenever ReportedWaits::faults
+  // changes. Both are called on the thread that runs Look or that Start created.
   UnresponsiveRoles(std::function<std::vector<RoleSocket>()> roles, std::function<void(const std::string&)> report,
                     const base::Clock& clock = base::Clock::Real())
       : roles_(std::move(roles)), report_(std::move(report)), clock_(clock) {}
@@ -47,37 +48,37 @@ class UnresponsiveRoles {
   UnresponsiveRoles(const UnresponsiveRoles&) = delete;
   UnresponsiveRoles& operator=(const UnresponsiveRoles&) = delete;
 
-  // Checks every kEvery, on its own thread, until the destructor. Called at most once; do not call Look as well.
+  // Checks every kEvery on its own thread until destroyed. Call at most once. Do not also call Look.
   void Start();
 
-  // Asks every role that has no open question, and takes the answers that come within `wait`.
+  // Sends a request to every role without a pending one, and reads the responses that arrive within `wait`.
   void Look(std::chrono::milliseconds wait);
 
-  // A line for each role that is unresponsive, with what is wrong as an error. Thread safe.
+  // Returns one entry per unresponsive role, with the problem as an error. Thread safe.
   std::vector<RoleStatus> Unresponsive();
-  // What each role waits for and computes by its last answer, by name; idle roles are left out. Thread safe.
+  // Returns each role's waits and work, by name, as of its last response. Idle roles are omitted. Thread safe.
   std::map<std::string, ReportedWaits> Waits();
 
  private:
   struct Question {
-    int fd = -1;  // -1 = none is open
+    int fd = -1;  // -1 = no pending request
     pid_t process = 0;
     std::chrono::nanoseconds asked{0};
-    bool reported = false;  // that the role is unresponsive
+    bool reported = false;  // the role was reported as unresponsive
     std::string answer;
   };
 
   void Ask();
   void TakeAnswers(std::chrono::milliseconds wait);
   void ReportUnresponsive();
-  // The question is over, by its answer or by its role's end.
+  // Ends the request, after a response or after the role has ended.
   void Close(const std::string& name, Question& question, bool answered);
   void NoteWaits(const std::string& name, const ReportedWaits& waits);
 
   const std::function<std::vector<RoleSocket>()> roles_;
   const std::function<void(const std::string&)> report_;
   const base::Clock& clock_;
-  std::map<std::string, Question> questions_;  // of the looking thread
+  std::map<std::string, Question> questions_;  // used only by the thread that calls Look
   base::Mutex mu_;
   std::map<std::string, Question> unresponsive_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ReportedWaits> waits_ ABSL_GUARDED_BY(mu_);
@@ -86,7 +87,7 @@ class UnresponsiveRoles {
   std::thread thread_;
 };
 
-// "process 7 is stopped by a signal, ..." from the system's record of it. Empty: it has ended.
+// Describes a process's state as reported by the system: "process 7 is stopped by a signal, ...". Empty = it has ended.
 std::string DescribeProcess(pid_t process);
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// `ingot bench NAME`: measures on this machine the figures that the project states, one JSON object per line.
+// `ingot bench NAME`: measures the project's published figures on this machine. Prints one JSON object per line.
 #pragma once
 
 #include <iosfwd>
@@ -11,18 +11,18 @@ namespace ingot::app {
 
 struct BenchArgs {
   std::vector<std::string> shapes;  // empty = all
-  std::vector<std::string> dtypes;  // bf16, fp32; empty = both
-  std::string instruction_set;      // lower set for the kernels to use; empty = the machine's own
-  int threads = 0;                  // 0 = torch's default
-  int repeat = 5;                   // rounds; every figure is their median
+  std::vector<std::string> dtypes;  // bf16 or fp32; empty = both
+  std::string instruction_set;  // limits the kernels to this instruction set; empty = the best one that the machine has
+  int threads = 0;              // 0 = torch's default
+  int repeat = 5;               // rounds; each figure is their median
 };
 
-// Tree attention next to torch's matrix product and attention; kernels/torch/attention_bench.h describes the lines.
-// Returns the exit code: 0, or 2 with a line on `errors` if an argument is unknown.
+// Compares tree attention with torch's matrix product and attention. The output lines are described in
+// kernels/torch/attention_bench.h. Returns exit code 0, or 2 with a line on `errors` if an argument is unknown.
 int BenchAttention(const BenchArgs& args, std::ostream& out, std::ostream& errors);
 
-// The whole training step on trees and without them; trainer/tree_bench.h describes the lines. Returns as
-// BenchAttention; 1 if a step failed.
+// Measures a complete training step with and without trees. The output lines are described in trainer/tree_bench.h.
+// Returns the same exit codes as BenchAttention, and 1 if a step failed.
 int BenchTree(const trainer::TreeBenchOptions& options, int threads, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

@@ -38,15 +38,15 @@ struct Round {
   int failed = 0;
 };
 
-// A start, and its sandbox, which is removed after the start was timed. Null: it failed.
+// A started command with its sandbox, which is removed after the start has been timed. Null = it failed.
 using StartedPart = std::shared_ptr<void>;
 using SharedSandbox = std::shared_ptr<sandbox::Sandbox>;
 
 struct Way {
   std::string name;
   std::function<StartedPart(const SharedSandbox& prepared)> start;
-  int pause_ms = 0;                             // before each start: time for the pool to fill
-  std::function<SharedSandbox()> prepare = {};  // before each start, and not timed
+  int pause_ms = 0;                             // before each start, so that the pool can refill
+  std::function<SharedSandbox()> prepare = {};  // called before each start, and not timed
   std::vector<Round> rounds = {};
 };
 
@@ -84,8 +84,8 @@ bool SpawnAndWait(std::vector<std::string> words) {
   return status == 0;
 }
 
-// A bundle with a shell's `true` and the libraries that it needs, and the script that runs it. crun rejects a machine
-// with both cgroup versions, so the script hides version 2. Empty = crun is not installed.
+// Creates a bundle with a shell, `true`, and the libraries that they need, and the script that runs it. crun rejects
+// machines with both cgroup versions, so the script hides version 2. Empty = crun is not installed.
 std::string MakeBundle(const std::string& folder) {
   std::ofstream(folder + "/make.sh") << R"(set -e
 command -v crun >/dev/null
@@ -135,7 +135,7 @@ int64_t AvailableBytes() {
   return 0;
 }
 
-// Holds idle sandboxes, each with one sleeping process, and prints the memory that they take from the machine.
+// Keeps idle sandboxes open, each with one sleeping process, and prints how much of the machine's memory they use.
 int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::ostream& errors) {
   const int64_t before = AvailableBytes();
   const auto begin = Clock::now();
@@ -175,13 +175,13 @@ int HoldIdle(sandbox::Substrate& substrate, int count, std::ostream& out, std::o
   return failed == 0 ? 0 : 1;
 }
 
-// The ways of starting a command that ends at once, on substrates with and without a pool.
+// The ways to start a command that ends immediately, on substrates with and without a pool.
 class Ways {
  public:
   Ways(sandbox::Substrate& pooled, sandbox::Substrate& plain, std::ostream& errors)
       : pooled_(pooled), plain_(plain), errors_(errors) {}
 
-  // FAILED_PRECONDITION: the machine cannot make a sandbox with files that can be forked.
+  // Returns FAILED_PRECONDITION if the machine cannot create a sandbox whose files can be forked.
   absl::StatusOr<std::vector<Way>> Make(const std::string& folder) {
     INGOT_RETURN_IF_ERROR(MakeTrunk());
     std::vector<Way> ways;
@@ -223,7 +223,7 @@ class Ways {
       ways.push_back({"sandbox, work_at", [=, this](const SharedSandbox&) { return RunOn(plain_, bound); }});
     }
     const auto second = [this](const SharedSandbox&) -> StartedPart {
-      thread_local SharedSandbox sandbox;  // ends with the thread
+      thread_local SharedSandbox sandbox;  // destroyed with the thread
       if (sandbox == nullptr) {
         auto made = plain_.Prepare();
         if (!made.ok()) return Fail(made.status().ToString());
@@ -234,7 +234,7 @@ class Ways {
     ways.push_back({"second", second});
   }
 
-  // A sandbox with some files, and a snapshot of them.
+  // Creates a sandbox with some files, and takes a snapshot of them.
   absl::Status MakeTrunk() {
     sandbox::SandboxOptions wish;
     wish.takes_snapshots = true;
@@ -289,7 +289,7 @@ class Ways {
   sandbox::Substrate& pooled_;
   sandbox::Substrate& plain_;
   std::ostream& errors_;
-  sandbox::SandboxOptions trunk_;  // of a fork
+  sandbox::SandboxOptions trunk_;  // options for a fork
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ class Bench {
       : args_(args), config_(config), engine_(engine), out_(out) {}
 
   absl::Status Run() {
-    INGOT_RETURN_IF_ERROR(Seconds(1, 16, 2).status());  // libraries allocate their memory
+    INGOT_RETURN_IF_ERROR(Seconds(1, 16, 2).status());  // lets libraries allocate their memory
     std::vector<double> rates;
     for (int i = 0; i < args_.repeat; ++i) {
       INGOT_ASSIGN_OR_RETURN(const double seconds, Seconds(1, args_.prompt_tokens, 1));
@@ -36,7 +36,7 @@ class Bench {
     for (const int streams : args_.streams) {
       rates.clear();
       for (int i = 0; i < args_.repeat; ++i) {
-        // Without the prompts and the first tokens, which a round of one token each takes.
+        // Excludes the time for the prompts and the first tokens, which is measured by a round with one token each.
         INGOT_ASSIGN_OR_RETURN(const double first, Seconds(streams, kShortPrompt, 1));
         INGOT_ASSIGN_OR_RETURN(const double all, Seconds(streams, kShortPrompt, args_.new_tokens));
         rates.push_back(streams * (args_.new_tokens - 1) / std::max(all - first, 1e-9));
@@ -49,7 +49,7 @@ class Bench {
  private:
   static constexpr int kShortPrompt = 16;
 
-  // Wall time of `streams` requests at once, each with its own prompt.
+  // Returns the wall time of `streams` concurrent requests, each with its own prompt.
   absl::StatusOr<double> Seconds(int streams, int prompt_tokens, int new_tokens) {
     std::deque<std::promise<absl::Status>> ends(static_cast<size_t>(streams));
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;

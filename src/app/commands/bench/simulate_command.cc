@@ -20,11 +20,12 @@ using scheduler::WindowOrder;
 constexpr std::pair<const char*, WindowOrder> kOrders[] = {
     {"strict", WindowOrder::kStrict}, {"windowed", WindowOrder::kWindowed}, {"greedy", WindowOrder::kGreedy}};
 
-// The options that a run records too.
+// Options that are also recorded in a run.
 constexpr char kGroupsPerStep[] = "--groups-per-step", kGroupSize[] = "--group-size",
                kMaxStaleness[] = "--max-staleness", kWindowFraction[] = "--window-fraction";
 
-// Takes the options of the scheduler and the durations of finished episodes from a run. NOT_FOUND: none has finished.
+// Reads the scheduler's options and the durations of finished episodes from a run. Returns NOT_FOUND if no episode has
+// finished.
 absl::Status UseRecorded(const SimulateArgs& args, scheduler::SimulationOptions& options) {
   INGOT_ASSIGN_OR_RETURN(const StoredRun run, OpenStoredRun(args.run_dir));
   const auto use = [&args](const char* option, auto recorded, auto& value) {
@@ -47,7 +48,7 @@ absl::Status UseRecorded(const SimulateArgs& args, scheduler::SimulationOptions&
   return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no finished episode of training"));
 }
 
-// "0:12% 1:60% 2:28%": at most eight ages; the last one includes all greater ages.
+// Returns "0:12% 1:60% 2:28%", with at most eight ages. The last age includes all greater ones.
 std::string Histogram(const SimulationReport& report) {
   constexpr size_t kShown = 8;
   std::string text;

@@ -30,7 +30,7 @@ Command::Run DeclareSimulate(CLI::App& parser) {
       ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
   parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
   parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
-  // These take precedence over the keys of a recorded run.
+  // These override the recorded run's keys.
   const std::vector<CLI::Option*> recorded = {
       parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str(),
       parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str(),

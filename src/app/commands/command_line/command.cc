@@ -37,7 +37,7 @@ void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const s
   parser.add_option("--set", overrides, "override one key: --set " + example + " (repeatable)")
       ->allow_extra_args(false)
       ->check(check);
-  // Parsed after --set, whose words it keeps.
+  // Parsed after --set, which consumes its words first.
   parser
       .add_option_function<std::vector<std::string>>(
           "overrides",

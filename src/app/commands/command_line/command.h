@@ -1,5 +1,5 @@
-// The commands of the command line, as a table. Each file of this folder is one part: the commands of one kind, with
-// their arguments. To add a command, add it to the part of its kind.
+// Declares the table of commands. Each file in this folder defines one group of commands and their arguments. Add a new
+// command to the file for its group.
 #pragma once
 
 #include <functional>
@@ -17,41 +17,42 @@ namespace ingot::app {
 struct RunArgs;
 
 struct Command {
-  // Runs a command with its arguments. Returns the process's exit code: 0 = done, 1 = the run or request failed, 2 =
-  // the command line or the configuration is wrong. Errors go to stderr, one line each.
+  // Runs a command. Returns the process's exit code: 0 = success, 1 = the run or request failed, 2 = the command line
+  // or the configuration is invalid. Prints one line per error to stderr.
   using Run = std::function<int()>;
 
   std::string name;
   std::string summary;
-  // Adds the command's arguments to the parser; the result runs the command once they are parsed. Null = a group.
+  // Adds the command's arguments to the parser. Returns a function that runs the command after parsing. Null = a group.
   Run (*declare)(CLI::App& parser) = nullptr;
-  std::vector<Command> group = {};  // the commands of a group
-  bool computes = false;            // with threads of OpenMP
-  bool holds_keys = false;          // hides its memory (process.h)
-  bool logs = false;                // runs until it is stopped: its output is a log, and a lost line is not a failure
+  std::vector<Command> group = {};  // subcommands of a group
+  bool computes = false;            // uses OpenMP threads
+  bool holds_keys = false;          // hides its memory because it holds keys (process.h)
+  bool logs = false;                // runs until stopped; its output is a log, so a lost line is not a failure
 };
 
-// Every command, in the order of the help.
+// Returns all commands in help order.
 std::vector<Command> Commands();
 
-// Its parts, in this order.
-std::vector<Command> RunCommands();          // a run, its roles and its nodes
-std::vector<Command> ModelFolderCommands();  // a model folder or checkpoint: its texts, tensors, evaluation and serving
-std::vector<Command> RecordCommands();       // the record of a run: shown or exported
-std::vector<Command> DataCommands();         // tasks and trajectories: made, measured, converted
-std::vector<Command> SandboxCommands();      // sandboxes and their images, without a run
-std::vector<Command> BenchCommands();        // figures of this machine and of orders, measured or simulated
-std::vector<Command> SetupCommands();        // help with configurations, machines and shells
+// The parts of Commands(), in the same order.
+std::vector<Command> RunCommands();          // runs, their roles, and their nodes
+std::vector<Command> ModelFolderCommands();  // model folders and checkpoints: text, tensors, evaluation, and serving
+std::vector<Command> RecordCommands();       // display or export a run's record
+std::vector<Command> DataCommands();         // create, measure, and convert tasks and trajectories
+std::vector<Command> SandboxCommands();      // sandboxes and images, without a run
+std::vector<Command> BenchCommands();        // benchmarks on this machine, and simulations of scheduling orders
+std::vector<Command> SetupCommands();        // help with configurations, machines, and shells
 
-// A check of an option: the number is at least 1.
+// Returns a validator that requires an option's value to be at least 1.
 const CLI::Validator& AtLeastOne();
 
-// Arguments of several commands: the configuration (the returned option) with its overrides, overrides alone, and the
-// number of threads. What they fill outlives the parser.
+// Add arguments that several commands share. AddOverrides adds configuration overrides, AddRunArgs adds the
+// configuration file (the returned option) and its overrides, and AddThreads adds the number of threads. The variables
+// they fill must outlive the parser.
 void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example);
 CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args);
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning);
-// --allow-host and --allow-origin of an HTTP server (http/site_check.h).
+// Adds --allow-host and --allow-origin for an HTTP server (http/site_check.h).
 void AddSites(CLI::App& parser, std::vector<std::string>& hosts, std::vector<std::string>& origins);
 
 }  // namespace ingot::app

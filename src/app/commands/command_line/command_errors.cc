@@ -13,27 +13,28 @@ namespace {
 
 // The name that `word` may stand for; empty = none is near. REQUIRES: names are not empty.
 std::string Nearest(const std::string& asked, const std::vector<std::string>& names) {
-  const std::string word = asked.substr(0, base::kMostShown);  // the time grows with its size
+  const std::string word = asked.substr(0, base::kMostShown);  // because the cost grows with its size
   const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return base::EditDistance(word, a) < base::EditDistance(word, b);
   });
   return base::EditDistance(word, *nearest) <= std::max<size_t>(2, word.size() / 2) ? *nearest : "";
 }
 
-// "unknown KIND 'WORD'; the nearest is 'NAME'", or without a name if `nearest` is empty.
+// Returns "unknown KIND 'WORD'; the nearest is 'NAME'". Omits the name if `nearest` is empty.
 std::string Unknown(const std::string& kind, const std::string& word, const std::string& nearest) {
   const std::string unknown = "unknown " + kind + " '" + base::Shown(word) + "'";
   return nearest.empty() ? unknown : unknown + "; the nearest is '" + nearest + "'";
 }
 
-// The command that the words lead to: the parser of the last known one.
+// Returns the command that the words lead to, which is the parser for the last known word.
 const CLI::App& Named(const CLI::App& app) {
   const CLI::App* parser = &app;
   while (!parser->get_subcommands().empty()) parser = parser->get_subcommands().back();
   return *parser;
 }
 
-// An error that names the first word that `parser` does not know, with the nearest known word; empty = it knows all.
+// Returns an error that names the first word unknown to `parser` and the closest known word; empty = all words are
+// known.
 std::string DescribeUnknown(const CLI::App& parser) {
   std::vector<std::string> commands, options;
   for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
@@ -44,7 +45,7 @@ std::string DescribeUnknown(const CLI::App& parser) {
   }
   for (const std::string& word : parser.remaining()) {
     if (word.starts_with("-") && word != "--") {
-      // A single letter means the option that begins with it.
+      // A single letter stands for the option that begins with it.
       const std::string name = word.substr(0, word.find('='));
       const auto alike = std::find_if(options.begin(), options.end(), [&](const std::string& option) {
         return name.size() == 2 && option[2] == name[1];

@@ -1,4 +1,4 @@
-// One-line errors for a command line that does not parse.
+// Writes one-line errors for command lines that fail to parse.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@ class ParseError;
 
 namespace ingot::app {
 
-// Names the first unknown word, suggests the closest command or option, and says which --help to run.
+// Returns an error that names the first unknown word, suggests the closest command or option, and gives the --help
+// command to run.
 std::string DescribeError(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace ingot::app

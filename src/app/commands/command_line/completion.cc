@@ -38,11 +38,11 @@ end
 complete -c ingot -a '(__ingot_complete)'
 )";
 
-// The command that complete words lead to, and the position after them.
+// The command that the complete words lead to, and the position after them.
 struct Place {
   CLI::App* command = nullptr;
-  size_t positions = 0;                // words after the command that are neither options nor their values
-  const CLI::Option* value = nullptr;  // the option whose value is next; null = none
+  size_t positions = 0;                // number of words after the command that are neither options nor their values
+  const CLI::Option* value = nullptr;  // option whose value is next; null = none
 };
 
 Place Behind(CLI::App& app, std::span<const std::string> words) {
@@ -64,7 +64,8 @@ Place Behind(CLI::App& app, std::span<const std::string> words) {
   return place;
 }
 
-// Whether the next word may override a key: the command takes overrides, and its arguments before them are complete.
+// Returns whether the next word may override a key: the command accepts overrides, and its preceding arguments are
+// complete.
 bool TakesAKey(const Place& place) {
   size_t before = 0;
   for (const CLI::Option* option : place.command->get_options()) {
@@ -74,7 +75,7 @@ bool TakesAKey(const Place& place) {
   return false;
 }
 
-// The fixed choices of an option, as its help has them: "{sft,dpo,atif}".
+// Returns an option's fixed choices, which its help lists as "{sft,dpo,atif}".
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t first = type.find('{'), last = type.find('}');

@@ -1,4 +1,4 @@
-// Shell completion of the command line: the words that may come next, and the scripts that ask for them.
+// Completes commands in shells: computes the possible next words, and prints the scripts that the shells load.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ class App;
 
 namespace ingot::app {
 
-// The words that may replace the last of `words`, which is partly typed; the words before it are complete. Empty = the
-// shell offers files. `keys`: configuration keys, offered after --set, and without it for a command that takes
-// overrides, after its other arguments.
+// Returns completions for the last of `words`, which may be incomplete. Empty = the shell completes file names. `keys`
+// are configuration keys, offered after --set. For commands that accept overrides without --set, they are offered after
+// the other arguments.
 std::vector<std::string> Completions(CLI::App& app, const std::vector<std::string>& words,
                                      const std::vector<std::string>& keys);
 
-// The script for bash, zsh or fish. INVALID_ARGUMENT: another shell.
+// Returns the script for bash, zsh, or fish. Returns INVALID_ARGUMENT for any other shell.
 absl::StatusOr<std::string> CompletionScript(const std::string& shell);
 
 }  // namespace ingot::app

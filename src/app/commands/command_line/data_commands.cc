@@ -106,7 +106,7 @@ Command::Run DeclareTasksCases(CLI::App& parser) {
 
 Command::Run DeclareImport(CLI::App& parser) {
   const auto args = std::make_shared<ImportArgs>();
-  // Overrides need --set: words without it are files.
+  // Overrides need --set because other words are files.
   parser.add_option("config", args->run.config, "the run's YAML file")->required();
   parser.add_option("--set", args->run.overrides, "override one key: --set run.name=imported (repeatable)")
       ->allow_extra_args(false);

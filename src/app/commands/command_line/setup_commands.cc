@@ -47,7 +47,7 @@ Command::Run DeclareDoctor(CLI::App& parser) {
       ->required(false)
       ->description("a run's YAML file, for its ports and folders; default: the defaults");
   return [args] {
-    // A word with '=' is not a file, but an override of the defaults.
+    // A word with '=' is an override of the defaults, not a file.
     if (args->config.find('=') != std::string::npos) {
       args->overrides.insert(args->overrides.begin(), std::exchange(args->config, ""));
     }
@@ -65,7 +65,7 @@ Command::Run DeclareCompletion(CLI::App& parser) {
 }
 
 Command::Run DeclareCompletionWords(CLI::App& parser) {
-  parser.prefix_command();  // takes the words as they are
+  parser.prefix_command();  // passes the words through unchanged
   CLI::App* const self = &parser;
   return [self] {
     CLI::App* root = self;

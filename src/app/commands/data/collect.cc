@@ -1,5 +1,5 @@
-// `ingot collect`: runs the recipes of a configuration on its training tasks, several samples each, without training.
-// The pool is a run's folder, which `export`, `regrade`, `tasks rate` and `inspect` read.
+// `ingot collect`: runs a configuration's recipes on its training tasks with several samples each, without training.
+// The pool is in a run's folder, which `export`, `regrade`, `tasks rate`, and `inspect` can read.
 #include "app/commands/data/collect.h"
 
 #include <cstdio>
@@ -24,7 +24,7 @@
 namespace ingot::app {
 namespace {
 
-constexpr char kCollection[] = "collection.json";  // the settings; holds the result once there is one
+constexpr char kCollection[] = "collection.json";  // the settings, and later the result
 
 absl::Status UseModel(const std::string& name, RunConfig& config) {
   for (const gateway::ModelOptions& model : config.gateway.models) {
@@ -39,8 +39,8 @@ absl::Status UseModel(const std::string& name, RunConfig& config) {
   return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": gateway.models has no model of this name"));
 }
 
-// Opens ROOT/NAME. A collection that was stopped starts over under kResume: with its old episodes in the pool, the
-// record would name the wrong settings for them. ALREADY_EXISTS: the folder holds something to keep.
+// Opens ROOT/NAME. With kResume, a stopped collection starts over, because its record would have the wrong settings for
+// old episodes in the pool. Returns ALREADY_EXISTS if the folder contains something worth keeping.
 absl::StatusOr<RunDir> OpenCollection(RunConfig& config) {
   const std::string path = absl::StrCat(config.root, "/", config.name);
   const absl::StatusOr<std::string> before = base::ReadFile(absl::StrCat(path, "/", kCollection));
@@ -85,11 +85,11 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   if (!args.model.empty()) INGOT_RETURN_IF_ERROR(UseModel(args.model, config));
   if (!args.checkpoint.empty()) {
     config.model.path = args.checkpoint;
-    config.model.chat_format.clear();  // the checkpoint's own decides
+    config.model.chat_format.clear();  // use the checkpoint's own
     config.model.chat_template.clear();
   }
   const std::string effective = loaded.schema.EffectiveYaml();
-  config.scheduler.total_steps = 0;  // nothing is trained
+  config.scheduler.total_steps = 0;  // no training
   config.scheduler.final_eval = true;
   config.rollout.threads = SplitCores(config).total;
   config.eval.tasks.clear();  // checked as data.tasks

@@ -1,4 +1,4 @@
-// `ingot collect`.
+// `ingot collect`: runs a configuration's recipes on its training tasks, without training.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace ingot::app {
 struct CollectArgs {
   RunArgs run;
   std::string checkpoint;  // model folder; empty = the configuration's own model
-  std::string model;       // an external model of gateway.models to ask instead; empty = none
-  std::string script;      // file with the calls' answers (gateway/script.h); empty = a model samples them
-  int samples = 10;        // of each task
+  std::string model;       // an external model in gateway.models to use instead; empty = not used
+  std::string script;      // file with scripted model responses (gateway/script.h); empty = a model generates them
+  int samples = 10;        // samples per task
   double temperature = 1;
 };
 int Collect(const CollectArgs& args);

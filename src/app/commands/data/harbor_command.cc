@@ -24,15 +24,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kWorkAt[] = "/app";      // where tasks' files are without an image
-constexpr int64_t kUsualSeconds = 600;  // for a task without a timeout
+constexpr char kWorkAt[] = "/app";      // directory with the task's files if there is no image
+constexpr int64_t kUsualSeconds = 600;  // for tasks without a timeout
 
-// A task, as runs have it.
+// A task and its environment, as in a run.
 struct Exam {
   std::string id, payload;
   std::string task_dir;
   reward::HarborTask harbor;
-  sandbox::Image image;  // rootfs empty = the machine's programs, and work/ at kWorkAt
+  sandbox::Image image;  // empty rootfs = the machine's programs, with work/ at kWorkAt
 };
 
 absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
@@ -51,12 +51,12 @@ absl::StatusOr<Exam> ExamOf(const v1::Task& task, sandbox::ImageStore* images) {
   return exam;
 }
 
-// One attempt at one task: like an agent's episode, with the solution instead of the agent.
+// One attempt at one task. Same as an agent's episode, but with the solution instead of the agent.
 class Attempt {
  public:
   Attempt(sandbox::Substrate& substrate, const Exam& exam) : substrate_(substrate), exam_(exam) {}
 
-  // The verdict on the solution, or on an unchanged sandbox, in a verifier sandbox of this kind.
+  // Returns the verdict on the solution, or on an unchanged sandbox, using this kind of verifier sandbox.
   absl::StatusOr<reward::Verdict> Run(bool solves, const std::string& verifier_sandbox) {
     sandbox::SandboxOptions options;
     options.image = exam_.image.rootfs;
@@ -125,17 +125,17 @@ class Attempt {
   const Exam& exam_;
 };
 
-// Whether the verdict is 0 because test.sh left no reward.
+// Returns whether the verdict is 0 because test.sh wrote no reward.
 bool IsUnrewarded(const reward::Verdict& verdict) {
   return verdict.signals.at("no_reward") == 1 || verdict.signals.at("tests_timed_out") == 1;
 }
 
 struct Finding {
-  std::string fault;  // why the task is wrong; empty = it is right
+  std::string fault;  // why the task is wrong; empty = it is correct
   std::string note;   // empty = none
 };
 
-// `images`: null = the task is tried without its image.
+// `images` null = runs the task without its image.
 absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageStore* images, const v1::Task& task) {
   INGOT_ASSIGN_OR_RETURN(const Exam exam, ExamOf(task, images));
   Attempt attempt(substrate, exam);
@@ -158,7 +158,7 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
   return Finding{"", IsUnrewarded(*idle) ? absl::StrCat("doing nothing counts as 0: ", idle->detail) : ""};
 }
 
-// The limits of tasks that this machine does not enforce.
+// Prints the task limits that this machine does not enforce.
 void SayUnheld(const sandbox::ProbeResult& probe_result, const dataset::HarborFolder& read, std::ostream& out) {
   if (probe_result.groups > 0) return;
   for (const v1::Task& task : read.tasks) {

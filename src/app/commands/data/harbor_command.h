@@ -1,4 +1,4 @@
-// `ingot tasks check FOLDER` tries Harbor tasks in sandboxes of this machine.
+// `ingot tasks check FOLDER`: tests Harbor tasks in sandboxes on this machine.
 #pragma once
 
 #include <iosfwd>
@@ -10,16 +10,17 @@ namespace ingot::app {
 struct TasksCheckArgs {
   std::string folder;
   std::string store;
-  std::vector<std::string> build_hosts;  // that the steps of Dockerfiles may reach (sandbox/egress/egress_list.h)
-  bool only_read = false;                // true: tasks are read, and none is run
-  // True: sandboxes have this machine's programs instead of the task's image, and the work folder at /app.
+  std::vector<std::string> build_hosts;  // hosts that Dockerfile steps may reach (sandbox/egress/egress_list.h)
+  bool only_read = false;                // true = only reads the tasks and runs none
+  // true = sandboxes use this machine's programs instead of the task's image, and the working directory is /app
   bool without_images = false;
 };
 
-// One line per task: "ok NAME", "refused NAME: reason" or "wrong NAME: reason", and "note NAME: field: ..." for each
-// field that is not honored. A task is tried twice, in the same sandboxes as in runs. The solution must get a reward of
-// 1. The tests must give 0 to an agent that does nothing; a note says where they leave no reward, which runs count as
-// 0. Returns 0 if every task that runs here is right, 1 otherwise, 2 if the folder cannot be read.
+// Prints one line per task: "ok NAME", "refused NAME: reason", or "wrong NAME: reason". Also prints "note NAME: field:
+// ..." for each field that has no effect. Each task is run twice in the same kind of sandbox as in a real run. The
+// solution must get a reward of 1, and an agent that does nothing must get 0. If the tests write no reward, which
+// counts as 0 in runs, a note reports it. Returns 0 if every task that can run here is correct, 1 if not, and 2 if the
+// folder cannot be read.
 int CheckTasks(const TasksCheckArgs& args, std::ostream& out, std::ostream& errors);
 
 }  // namespace ingot::app

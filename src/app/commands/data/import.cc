@@ -1,5 +1,5 @@
-// `ingot import`: turns ATIF trajectories into the episodes of a pool, which `export`, `regrade`, `tasks rate` and
-// `inspect` read.
+// `ingot import`: converts ATIF trajectories to episodes in a pool, which `export`, `regrade`, `tasks rate`, and
+// `inspect` can read.
 #include "app/commands/data/import.h"
 
 #include <chrono>
@@ -121,11 +121,11 @@ class Importer {
   datapool::Client& pool_;
   const TextParts& text_;
   std::map<std::string, int64_t> groups_;  // by task id
-  std::map<int64_t, int32_t> samples_;     // of a group
+  std::map<int64_t, int32_t> samples_;     // by group
   int64_t episodes_ = 0, calls_ = 0, encoded_ = 0, without_outcome_ = 0;
 };
 
-// A file holds one trajectory, over any number of lines, or one per line.
+// A file contains either one trajectory on any number of lines or one trajectory per line.
 absl::Status AddFile(const std::string& path, Importer& importer) {
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, INT64_MAX));
   if (const auto whole = base::ParseJson(text); whole.ok()) return base::Annotate(importer.Add(*whole), path);

@@ -1,4 +1,4 @@
-// `ingot import`.
+// `ingot import`: converts ATIF trajectories to episodes in a pool.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace ingot::app {
 
 struct ImportArgs {
-  RunArgs run;                     // names the run folder, tokenizer and chat format
-  std::vector<std::string> files;  // ATIF: a JSON object each, or JSON lines
+  RunArgs run;                     // specifies the run folder, tokenizer, and chat format
+  std::vector<std::string> files;  // ATIF files: one JSON object per file, or JSON Lines
 };
 int Import(const ImportArgs& args);
 

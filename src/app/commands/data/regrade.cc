@@ -1,5 +1,4 @@
-// `ingot regrade`: scores the stored groups of a run again with other reward terms, without a new rollout. It writes
-// nothing.
+// `ingot regrade`: scores a run's stored groups again with other reward terms, without a new rollout. Writes nothing.
 #include "app/commands/data/regrade.h"
 
 #include <algorithm>
@@ -32,21 +31,21 @@
 namespace ingot::app {
 namespace {
 
-// A group in the journal.
+// A group as recorded in the journal.
 struct JournalledGroup {
   int64_t admitted_version = 0;
-  int64_t step = -1;  // of its batch; for a dropped group: of the next batch
+  int64_t step = -1;  // its batch's step; for a dropped group, the next batch's step
 };
 
 struct Journal {
   std::map<int64_t, JournalledGroup> groups;  // those that ended with a reward
-  std::vector<int64_t> rewarded;              // groups in the order in which they got their rewards
+  std::vector<int64_t> rewarded;              // groups in the order in which they were rewarded
   int64_t steps = 0;
 };
 
 absl::StatusOr<Journal> ReadJournal(datapool::Client& pool) {
   Journal journal;
-  std::map<int64_t, int64_t> admitted;  // group -> version
+  std::map<int64_t, int64_t> admitted;  // version by group
   for (datapool::JournalPages pages(pool); !pages.done();) {
     INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pages.Next());
     for (const v1::JournalRecord& record : page.records()) {
@@ -75,25 +74,25 @@ struct Mean {
   double value() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
 };
 
-// One step, or all of them.
+// Totals for one step or for all steps.
 struct Comparison {
   Mean before, after;
   int64_t groups = 0;
-  std::set<int64_t> turned;  // groups in which an episode's advantage changes its sign
-  int64_t now_equal = 0;     // groups that would teach nothing
-  int64_t now_useful = 0;    // groups that taught nothing
+  std::set<int64_t> turned;  // groups where an episode's advantage changes sign
+  int64_t now_equal = 0;     // groups that would have nothing to train on
+  int64_t now_useful = 0;    // groups that had nothing to train on
   int64_t ungraded = 0;      // episodes that the terms cannot judge
   std::map<std::string, Mean> terms;
-  std::map<std::string, Mean> reverse_kl;  // of teachers: nats per token
+  std::map<std::string, Mean> reverse_kl;  // teachers: nats per token
 };
 
 int SignOf(double value) { return value > 1e-9 ? 1 : value < -1e-9 ? -1 : 0; }
 
-// The owner of a return: a sample, or one role of a sample (trainer.advantage_groups).
-using Owner = std::pair<std::string, int32_t>;  // role and sample; the role "" also means a whole sample
+// The owner of a return: a sample, or one role in a sample (trainer.advantage_groups).
+using Owner = std::pair<std::string, int32_t>;  // role and sample; the role "" also stands for a whole sample
 using Returns = std::map<Owner, double>;
 
-// The signs of the returns less the mean of their role.
+// Returns the signs of the returns relative to their role's mean.
 std::map<Owner, int> SignsOf(const Returns& returns) {
   std::map<std::string, Mean> means;
   for (const auto& [owner, value] : returns) means[owner.first].Add(value);
@@ -102,7 +101,7 @@ std::map<Owner, int> SignsOf(const Returns& returns) {
   return signs;
 }
 
-// The signs of the episodes' advantages where the trainer compares each term by itself.
+// Returns the signs of the episodes' advantages if the trainer compares each term separately.
 std::map<Owner, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
   std::vector<trainer::EpisodeReturn> group;
   for (const auto& [sample, grade] : grades) {
@@ -122,7 +121,7 @@ std::map<Owner, int> SignsByTerms(const std::map<int32_t, v1::Grade>& grades) {
   return signs;
 }
 
-// The stored grades of a group; without grades, the posted reward is the only term.
+// Returns a group's stored grades. Without grades, the posted reward is the only term.
 std::map<int32_t, v1::Grade> GradesOf(const v1::Group& group) {
   std::map<int32_t, v1::Grade> stored, posted;
   for (const v1::EpisodeTree& tree : group.episodes()) {
@@ -141,7 +140,7 @@ bool AllZero(const std::map<Owner, int>& signs) {
   return std::all_of(signs.begin(), signs.end(), [](const auto& sign) { return sign.second == 0; });
 }
 
-// Adds the returns of an episode. `reward`: its own; `of_calls`: its calls' rewards.
+// Adds an episode's returns. `reward` is the episode's own, and `of_calls` has its calls' rewards.
 void AddReturns(const v1::EpisodeTree& tree, bool by_role, double reward,
                 const google::protobuf::Map<std::string, double>& of_calls, Returns& out) {
   const int32_t sample = tree.episode().ref().sample_index();
@@ -159,7 +158,7 @@ void AddReturns(const v1::EpisodeTree& tree, bool by_role, double reward,
   }
 }
 
-// `by`: how the trainer compares the episodes.
+// `by` is how the trainer compares the episodes.
 void Compare(const v1::Group& group, const reward::GroupGrades& regraded, const trainer::TrainerOptions& by,
              Comparison& out) {
   Returns before, after;
@@ -218,11 +217,11 @@ base::json::object ToJson(const Comparison& of) {
 struct RegradeResult {
   std::map<int64_t, Comparison> steps;
   Comparison all;
-  int64_t trimmed = 0;         // groups that the pool lacks
-  std::string first_ungraded;  // why
+  int64_t trimmed = 0;         // groups that are missing from the pool
+  std::string first_ungraded;  // the reason
 };
 
-// The first 20 of the groups.
+// Returns a list of the first 20 groups.
 std::string FirstOf(const std::set<int64_t>& groups) {
   constexpr int64_t kPrinted = 20;
   const int64_t printed = std::min(kPrinted, std::ssize(groups));
@@ -280,8 +279,8 @@ void PrintAsJson(const RegradeResult& regraded) {
   std::printf("%s\n", base::PrintJson(out).c_str());
 }
 
-// External teachers and judges of gateway.models are called at their addresses. Pinned versions do not work: no engine
-// runs here.
+// External teachers and judges in gateway.models can be called at their addresses. Pinned versions cannot be used
+// because no engine is running.
 absl::Status CheckReachable(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   for (const reward::TermOptions& term : config.rewards.terms) {
@@ -308,19 +307,19 @@ absl::StatusOr<reward::Rule> RuleOf(const StoredRun& run) {
   return MakeRule(config.rewards, terms);
 }
 
-// What to score again.
+// The groups to score again.
 struct Work {
   v1::EpisodePurpose purpose = v1::PURPOSE_TRAIN;
   std::map<int64_t, JournalledGroup> groups;
-  std::vector<int64_t> order;  // of `groups`: as they were judged
-  int64_t total_steps = 0;     // of the run
+  std::vector<int64_t> order;  // `groups` in the order they were judged
+  int64_t total_steps = 0;     // the run's
 };
 
 absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   Work work;
   work.total_steps = run.config().scheduler.total_steps;
   INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
-  if (journal.groups.empty()) {  // a collection: nothing was trained
+  if (journal.groups.empty()) {  // a collection, where nothing was trained
     INGOT_ASSIGN_OR_RETURN(StoredGroupIds stored, ListGroups(*run.pool));
     work.purpose = stored.purpose;
     for (const int64_t id : stored.ids) work.groups[id] = {.admitted_version = 0, .step = 0};
@@ -337,8 +336,8 @@ absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   return work;
 }
 
-// A group that this rule judged uses the measures of its stored grades: an estimate stays as the run fixed it, and a
-// later estimate does not count. For other groups the rule makes its own estimates, in the order of the groups.
+// If this rule judged a group in the run, the group uses the measures in its stored grades. So an estimate stays as it
+// was in the run, and later estimates do not count. For other groups, the rule makes its own estimates in group order.
 absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward::Rule& rule, const Work& work,
                                             const trainer::TrainerOptions& by, Progress& progress) {
   RegradeResult out;
@@ -359,7 +358,7 @@ absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward
     INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
     facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
     absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
-    if (absl::IsDeadlineExceeded(grades.status())) {  // there is no retry here
+    if (absl::IsDeadlineExceeded(grades.status())) {  // no retries here
       const std::string late(grades.status().message());
       grades = reward::GroupGrades();
       for (const auto& episode : facts.episodes) grades->ungraded[episode.record().ref().sample_index()] = late;

@@ -1,4 +1,4 @@
-// `ingot regrade`.
+// `ingot regrade`: scores a run's stored groups again with other reward terms.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace ingot::app {
 
 struct RegradeArgs {
   std::string run_dir;
-  std::vector<std::string> overrides;  // KEY=VALUE, such as rewards.terms=[...]
+  std::vector<std::string> overrides;  // KEY=VALUE overrides, such as rewards.terms=[...]
   bool json = false;
 };
 int Regrade(const RegradeArgs& args);

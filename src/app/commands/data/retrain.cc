@@ -1,5 +1,5 @@
-// `ingot retrain`: trains on the stored batches of a run with another configuration, without a rollout. It makes a run
-// folder with record, checkpoints and page, but without a gateway, agents or engines, and it publishes no versions.
+// `ingot retrain`: trains on a run's stored batches with another configuration, without a rollout. Creates a run folder
+// with a record, checkpoints, and a page, but has no gateway, agents, or engines and publishes no versions.
 #include "app/commands/data/retrain.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The run whose batches are trained on, and the configuration that trains on them.
+// The run with the batches, and the configuration for training on them.
 struct Inputs {
   StoredRun run;
   StoredBatches stored;
@@ -139,7 +139,7 @@ absl::StatusOr<Inputs> ReadInputs(const RetrainArgs& args) {
   return inputs;
 }
 
-// Two spellings of a folder count as one.
+// Returns a canonical path, so that different paths to the same folder are equal.
 std::string FullPath(const std::string& folder) {
   std::error_code failed;
   const fs::path path = fs::canonical(folder, failed);
@@ -153,7 +153,7 @@ absl::Status KeepBatches(const RunDir& dir, const std::string& run_dir, const st
   return dir.WriteFile(kRetraining, base::PrintJson(record) + "\n");
 }
 
-// The batches that the first start chose, whatever the pool has lost since.
+// Returns the batches chosen by the first start, regardless of what the pool has lost since.
 absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const std::string& run_dir,
                                                      const StoredBatches& stored) {
   const std::string path = absl::StrCat(dir.path(), "/", kRetraining);
@@ -188,7 +188,7 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
   return batches;
 }
 
-// The versions have no subscribers.
+// Drops the versions, because nothing receives them.
 class NoVersionSink final : public trainer::VersionSink {
  public:
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
@@ -197,7 +197,7 @@ class NoVersionSink final : public trainer::VersionSink {
   absl::Status OnCheckpoint(const trainer::CheckpointInfo&) override { return absl::OkStatus(); }
 };
 
-// Whether the metric is about a scheduler, engines, or tokens that this trainer's own versions sampled.
+// Returns whether the metric is about a scheduler, engines, or tokens that this trainer's own versions sampled.
 bool IsOfARollout(const std::string& metric) {
   return metric.starts_with("scheduler/") || metric.starts_with("mismatch/") ||
          metric.starts_with("perf/update_weights_");
@@ -205,7 +205,7 @@ bool IsOfARollout(const std::string& metric) {
 
 class RecordedSteps final : public trainer::StepObserver {
  public:
-  // All arguments outlive it.
+  // REQUIRES: all arguments outlive this object.
   RecordedSteps(base::RunLog& log, StepLine& line, std::vector<double>& rewards, const RetryPolicy& retry)
       : log_(log), line_(line), rewards_(rewards), retry_(retry), start_(retry.clock->Now()) {}
 
@@ -228,13 +228,13 @@ class RecordedSteps final : public trainer::StepObserver {
   const std::chrono::nanoseconds start_;
 };
 
-// A run folder that is open, and the batches of its steps.
+// An open run folder and the batches for its steps.
 struct Job {
   const LoadedConfig& loaded;
   const RunDir& dir;
   const ModelSetup& model;
   const std::vector<StoredBatch>& batches;
-  int64_t end;  // its last version
+  int64_t end;  // the last version
   bool resume;
 };
 
@@ -262,7 +262,7 @@ absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::B
   return absl::OkStatus();
 }
 
-// Reports in the log and on the terminal which part of the stored run is not trained on.
+// Reports, in the log and on the terminal, which part of the stored run is not used.
 void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
   if (const std::vector<int64_t> gone = inputs.stored.Gone(); !gone.empty()) {
     INGOT_LOG(warn, "steps {} of {} are no longer in its pool (datapool.keep_steps) and are left out",
@@ -295,7 +295,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   const RetryPolicy retry{.stop = &StopFlag()};
   const std::string fingerprint = model.text.tokenizer->fingerprint();
   std::vector<StoredBatch> batches = inputs.stored.Whole();
-  // A wrong tokenizer is found before a run is replaced.
+  // Detects a wrong tokenizer before a run is replaced.
   INGOT_RETURN_IF_ERROR(StoredBatchSource(*inputs.run.pool, {batches.front()}, fingerprint, retry).Next(0).status());
 
   INGOT_ASSIGN_OR_RETURN(

@@ -1,4 +1,4 @@
-// `ingot retrain`.
+// `ingot retrain`: trains on a run's stored batches with another configuration.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace ingot::app {
 
 struct RetrainArgs {
-  std::string run_dir;  // whose stored batches are trained on
+  std::string run_dir;  // the run whose stored batches to train on
   RunArgs run;
-  int64_t steps = 0;  // greatest number of steps; 0 = as many as are stored
+  int64_t steps = 0;  // maximum number of steps; 0 = all stored steps
 };
 int Retrain(const RetrainArgs& args);
 

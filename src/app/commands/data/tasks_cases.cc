@@ -1,5 +1,5 @@
-// `ingot tasks cases`: the filter of test cases of Kimi k1.5 (arXiv 2501.12599, section 2.3.5). It runs submissions
-// that are probably right on generated cases, and keeps the cases on which they agree.
+// `ingot tasks cases`: filters test cases as in Kimi k1.5 (arXiv 2501.12599, section 2.3.5). Runs submissions that are
+// probably correct on generated cases, and keeps the cases where they agree.
 #include "app/commands/data/tasks_cases.h"
 
 #include <atomic>
@@ -90,7 +90,7 @@ class CaseRunner {
   sandbox::Limits limits_;
 };
 
-// The problem with its kept cases as `tests` of the verifier `code`, without cases and submissions.
+// Returns the problem with the kept cases as `tests` for the `code` verifier, without cases and submissions.
 object WithTests(const value& problem, const std::vector<std::string>& cases, const dataset::FilteredCases& filtered) {
   object out = problem.as_object();
   out.erase("cases");

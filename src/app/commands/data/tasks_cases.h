@@ -1,4 +1,4 @@
-// `ingot tasks cases`.
+// `ingot tasks cases`: keeps the test cases where submissions agree.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 namespace ingot::app {
 
 struct TasksCasesArgs {
-  std::string problems;  // JSON lines with cases and submissions
-  std::string out;       // the remaining problems, with tests
+  std::string problems;  // JSON Lines with cases and submissions
+  std::string out;       // output file for the remaining problems, with tests
   std::string work_root;
   int agreeing = 7, cases = 40, passing = 9;
-  double timeout_s = 10;       // of one submission on one case
-  int threads = 2;             // at a time
-  bool allow_process = false;  // allow the isolation level `process`
+  double timeout_s = 10;       // timeout for one submission on one case
+  int threads = 2;             // submissions to run in parallel
+  bool allow_process = false;  // allows the isolation level `process`
 };
 int TasksCases(const TasksCasesArgs& args);
 

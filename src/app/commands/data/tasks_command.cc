@@ -1,4 +1,5 @@
-// `ingot tasks rate` and `ingot tasks filter`: what a pool says about its tasks, and which of them to train on.
+// `ingot tasks rate` and `ingot tasks filter`: measure tasks from the attempts in a pool, and select the ones to train
+// on.
 #include "app/commands/data/tasks_command.h"
 
 #include <algorithm>
@@ -28,11 +29,12 @@ using dataset::TaskTries;
 
 struct PoolTries {
   std::map<std::string, TaskTries> tries;  // by task id
-  std::vector<v1::Task> tasks;             // in the order of their groups, each once
-  float temperature = 0;                   // the highest of any call
+  std::vector<v1::Task> tasks;             // distinct, in group order
+  float temperature = 0;                   // maximum over all calls
 };
 
-// The outcomes of the finished episodes of a pool. `most`: samples of a task that count, by sample index; 0 = all.
+// Returns the outcomes of a pool's finished episodes. `most` is the number of samples per task to count, by sample
+// index; 0 = all.
 absl::StatusOr<PoolTries> TriesIn(const std::string& run_dir, double above, int64_t most) {
   Progress progress("tasks");
   progress.Show("reading the run");
@@ -70,8 +72,8 @@ absl::Status Close(std::ofstream& out, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("'", path, "' could not be written whole: is the disk full?"));
 }
 
-// Prints how the rates were measured, and how to improve them: 10 samples at a raised temperature separate tasks that
-// are sometimes solved from tasks that never are.
+// Prints how the rates were measured and how to improve them. With 10 samples at a higher temperature, tasks that are
+// sometimes solved can be told apart from tasks that never are.
 void PrintMeasure(const PoolTries& rated) {
   constexpr int64_t kSamples = 10;
   int64_t fewest = rated.tries.begin()->second.tries;
@@ -86,7 +88,7 @@ void PrintMeasure(const PoolTries& rated) {
 absl::StatusOr<int> RateOrError(const TasksRateArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const PoolTries rated, TriesIn(args.run_dir, args.above, 0));
   INGOT_ASSIGN_OR_RETURN(std::ofstream out, OpenOut(args.out));
-  std::map<int, int64_t> histogram;  // by tenth
+  std::map<int, int64_t> histogram;  // by tenths
   for (const v1::Task& task : rated.tasks) {
     const TaskTries& tries = rated.tries.at(task.task_id());
     INGOT_ASSIGN_OR_RETURN(value line, base::ParseJson(task.payload_json().empty() ? "{}" : task.payload_json()));
@@ -107,7 +109,8 @@ absl::StatusOr<int> RateOrError(const TasksRateArgs& args) {
   return 0;
 }
 
-// The task's own rate as tries; nullopt = it has none. INVALID_ARGUMENT: it is not a number from 0 to 1.
+// Converts the task's own rate to attempts; nullopt = it has none. Returns INVALID_ARGUMENT if the rate is not a number
+// from 0 to 1.
 absl::StatusOr<std::optional<TaskTries>> OwnRate(const value& task, const std::string& field) {
   const value* rate = base::Find(task, field);
   if (rate == nullptr) return std::nullopt;

@@ -18,7 +18,7 @@
 namespace ingot::app {
 namespace {
 
-// Gets the options as JSON, and writes a task per line.
+// Receives the options as JSON and writes one task per line.
 constexpr char kProgram[] = R"py(
 import csv, datetime, decimal, itertools, json, os, re, sys
 options = json.loads(sys.argv[1])
@@ -175,7 +175,7 @@ absl::Status Import(const TasksImportArgs& args, size_t& tasks) {
 int TasksImport(const TasksImportArgs& args) {
   size_t tasks = 0;
   const absl::Status imported = Import(args, tasks);
-  if (absl::IsCancelled(imported)) return 2;  // the program has said why
+  if (absl::IsCancelled(imported)) return 2;  // the program has printed the reason
   if (!imported.ok()) return Fail(imported);
   std::printf("%zu tasks in %s\n", tasks, args.out.c_str());
   return 0;

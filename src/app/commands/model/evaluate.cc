@@ -1,4 +1,4 @@
-// `ingot eval`: evaluates the held-out tasks of a configuration on one checkpoint, without training.
+// `ingot eval`: evaluates one checkpoint on a configuration's held-out tasks, without training.
 #include "app/commands/model/evaluate.h"
 
 #include <cstdio>
@@ -25,9 +25,9 @@
 namespace ingot::app {
 namespace {
 
-constexpr char kEvaluation[] = "evaluation.json";  // names the checkpoint; holds the result once there is one
+constexpr char kEvaluation[] = "evaluation.json";  // names the checkpoint, and later has the result
 
-// Opens ROOT/NAME-eval/CHECKPOINT. Replaces an earlier evaluation of the same checkpoint, and nothing else.
+// Opens ROOT/NAME-eval/CHECKPOINT. Only replaces an earlier evaluation of the same checkpoint.
 absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string& checkpoint) {
   namespace fs = std::filesystem;
   const std::string root = absl::StrCat(config.root, "/", config.name, "-eval");
@@ -50,12 +50,12 @@ absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string
   return RunDir::Open(root, name, IfExists::kReplace);
 }
 
-// ", 40 of 100 tasks"; "" = every task of the folder runs.
+// Returns ", 40 of 100 tasks", or "" if every task in the folder runs.
 std::string LeftOut(int64_t tasks, int64_t left_out) {
   return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
 }
 
-// Prints the figures of view/eval_figures.h and adds them to the record. For a domain or a set it prints only the mean
+// Prints the figures from view/eval_figures.h and adds them to the record. For a domain or a set, prints only the mean
 // reward.
 void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
   const auto figures = view::EvalFiguresOf(pool, 0, success);
@@ -64,7 +64,7 @@ void AddFigures(datapool::Client& pool, double success, base::json::object& reco
     return;
   }
   for (const auto& [name, value] : *figures) {
-    const std::string printable = base::Printable(name);  // it may hold a domain
+    const std::string printable = base::Printable(name);  // may contain a domain
     record[printable] = value;
     const bool of_part = name.find("@domain:") != std::string::npos || name.find("@set:") != std::string::npos;
     if (!of_part || name.starts_with("eval/reward_mean@")) std::printf("%s %.4f\n", printable.c_str(), value);
@@ -91,10 +91,10 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   config.model.path = checkpoint;
-  // The checkpoint has adapters or not, whatever the run that the configuration describes would train.
+  // The checkpoint may have adapters even if the configured run would not train any, and vice versa.
   config.model.lora = ModelOptions().lora;
   config.model.lora_init = ModelOptions().lora_init;
-  config.model.chat_format.clear();  // the checkpoint's own decides
+  config.model.chat_format.clear();  // use the checkpoint's own
   config.model.chat_template.clear();
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it
@@ -103,7 +103,7 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
   INGOT_ASSIGN_OR_RETURN(const StartCheck check, CheckStart(config, model.text, model.shape.max_position_embeddings));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> snapshot, LoadSnapshot(checkpoint, 0));
 
-  const std::string path = std::filesystem::canonical(checkpoint);  // it exists: it was read above
+  const std::string path = std::filesystem::canonical(checkpoint);  // exists because it was read above
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, OpenEvaluation(config, path));
   base::InitLogging("eval", config.log_level, dir.logs() + "/ingot.log");
   for (const std::string& warning : check.warnings) INGOT_LOG(warn, "warning: {}", warning);

@@ -1,4 +1,4 @@
-// `ingot eval`.
+// `ingot eval`: evaluates a checkpoint on a configuration's held-out tasks.
 #pragma once
 
 #include <string>

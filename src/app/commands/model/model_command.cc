@@ -113,13 +113,13 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
                      {"train", need.Describe()}};
 }
 
-// Does not overwrite a folder with a model.
+// Prevents overwriting a folder that contains a model.
 absl::Status CheckOut(const std::string& out) {
   if (!std::filesystem::exists(out + "/config.json")) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(out, " already holds a model: name another folder, or remove this one"));
 }
 
-// Copies the tokenizer and the chat format of the first model, if it has them.
+// Copies the first model's tokenizer and chat format, if any.
 absl::Status CopyText(const std::string& from, const std::string& to) {
   if (!std::filesystem::exists(from + "/tokenizer.json")) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const TextParts text, LoadTextParts(from, ""));
@@ -146,7 +146,8 @@ absl::StatusOr<json::value> Export(const ModelArgs& args) {
   return Written(args, folder);
 }
 
-// Two models can be averaged only if both compute the same way: INVALID_ARGUMENT names the first key that differs.
+// Two models can be averaged only if both compute in the same way. Returns INVALID_ARGUMENT with the first key that
+// differs.
 absl::Status CheckAlike(model::ModelConfig first, model::ModelConfig second) {
   INGOT_RETURN_IF_ERROR(model::Parameters::CheckSameShapes(first, second));
   for (model::ModelConfig* config : {&first, &second}) {
@@ -199,7 +200,7 @@ absl::StatusOr<json::value> Adapter(const ModelArgs& args) {
   return json::value{{"folder", args.out}, {"rank", folder.config.lora.rank}, {"alpha", folder.config.lora.alpha}};
 }
 
-// "model", the default, is the type in which every value of the file is exact.
+// The default "model" stands for the type that represents every value in the file exactly.
 absl::StatusOr<json::value> FromGguf(const ModelArgs& args) {
   const Underway converting("model: converting " + args.file);
   return ConvertGguf(args.file, args.out, args.dtype == "model" ? "fp32" : args.dtype);

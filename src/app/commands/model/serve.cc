@@ -29,7 +29,7 @@
 namespace ingot::app {
 namespace {
 
-// The model's context, bounded by the KV cache, so that every request a client may make fits.
+// Returns the model's context length, limited so that every possible request fits in the KV cache.
 int32_t ContextOf(const model::ModelConfig& shape, const rollout::EngineOptions& options) {
   const int64_t room = options.kv_cache_tokens / options.kv_block_tokens * options.kv_block_tokens;
   return static_cast<int32_t>(std::min(shape.max_position_embeddings, room));
@@ -76,7 +76,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
   return absl::OkStatus();
 }
 
-// Adds the adapters: each is a separate version in the model's engine and shares the base's memory.
+// Adds the adapters. Each is a separate version in the model's engine and shares the base's memory.
 absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
                                gateway::GatewayOptions& gateway_options) {
   for (size_t i = 0; i < args.adapters.size(); ++i) {
@@ -97,7 +97,7 @@ absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
   return absl::OkStatus();
 }
 
-// The variables of --template-variable.
+// Returns the variables from --template-variable.
 absl::StatusOr<base::json::object> TemplateVariables(const ServeArgs& args) {
   constexpr char kFlag[] = "--template-variable";
   base::json::object variables;
@@ -117,7 +117,7 @@ absl::StatusOr<base::json::object> TemplateVariables(const ServeArgs& args) {
   return variables;
 }
 
-// The access of clients to --rollout-port; nullopt = there is none.
+// Returns the access for clients of --rollout-port; nullopt = no port.
 absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
   if (args.rollout_port < 0) return std::nullopt;
   if (args.token_file.empty()) {
@@ -158,12 +158,12 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
 
   gateway_options.any_model_name = args.any_model_name;
   gateway_options.session_per_conversation = true;
-  gateway_options.max_open_episodes = gateway_options.max_active_calls;  // each call may begin a conversation
+  gateway_options.max_open_episodes = gateway_options.max_active_calls;  // each call may start a conversation
   gateway_options.model_name = args.model_name;
   if (gateway_options.model_name.empty()) {
     gateway_options.model_name = std::filesystem::absolute(args.model_dir + "/").parent_path().filename().string();
   }
-  // Without its own limit an answer ends at the end of the model's context.
+  // Without a limit, an answer may be as long as the model's context allows.
   gateway_options.max_new_tokens = args.max_tokens > 0 ? args.max_tokens : std::numeric_limits<int32_t>::max();
   RoleClients clients;
   clients.engine = model.engine;

@@ -1,4 +1,4 @@
-// `ingot serve`.
+// `ingot serve`: serves a model with only a gateway and an engine.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@ struct ServeArgs {
   std::string model_dir;
   std::string host = "127.0.0.1";
   int port = 8000;
-  std::string tls_certificate, tls_key;  // PEM files; empty = plain text, on loopback only unless allow_plaintext
+  // PEM files; empty = plaintext, which requires a loopback address unless allow_plaintext is set
+  std::string tls_certificate, tls_key;
   bool allow_plaintext = false;
-  std::vector<std::string> allow_hosts, allow_origins;  // http::Options'
+  std::vector<std::string> allow_hosts, allow_origins;  // see http::Options
   std::string model_name;                               // empty = the folder's name
   std::vector<std::string> also;      // NAME=DIR: more models, each with its own engine; the same tokenizer
   std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
-  bool any_model_name = false;        // the model answers requests that name an unknown one; false: 404
+  bool any_model_name = false;        // true = requests for unknown models go to this model; false = 404
   // Jinja file instead of the folder's templates; empty = the folder's own.
   std::string chat_template;
-  // NAME=VALUE: variables of the chat template for all requests; VALUE is read by base::WordValue.
+  // NAME=VALUE: chat template variables for all requests; VALUE is parsed by base::WordValue
   std::vector<std::string> template_variables;
-  // Port of the engine's gRPC service (proto/rollout.proto: token ids in and out), for the gateways of runs; 0 = a free
-  // one, -1 = no such service.
+  // Port for the engine's gRPC service, which runs' gateways call (proto/rollout.proto, token ids in and out). 0 = any
+  // free port, -1 = disabled.
   int rollout_port = -1;
-  std::string token_file;           // file with the token that this service asks for
+  std::string token_file;           // file with the token that this gRPC service requires
   std::string chat_format;          // empty = auto (text_parts.h)
-  int max_tokens = 0;               // of an answer; 0 = as many as fit into the context
-  int64_t kv_cache_tokens = 65536;  // also bounds the context
-  std::string script;               // file with the calls' answers (gateway/script.h); empty = the model samples them
-  std::string metrics_socket;       // file of a socket that serves /metrics to this user; empty = none
+  int max_tokens = 0;               // maximum tokens in a response; 0 = limited only by the context
+  int64_t kv_cache_tokens = 65536;  // also limits the context
+  std::string script;               // file with scripted responses (gateway/script.h); empty = the model generates them
+  std::string metrics_socket;       // Unix socket that serves /metrics to this user; empty = none
   std::string record;               // folder that stores every call (served_record.h); empty = calls are not stored
   int threads = 0;                  // 0 = all cores
   std::string device = "auto";

@@ -52,9 +52,11 @@ absl::StatusOr<json::object> CallJson(const v1::EpisodeTree& tree, const tree::C
                       {"sampled_ids", IdsOf(tree, call.sampled_keys())}};
 }
 
-// The configuration of a run that does not train: it tells commands that read the pool which model's ids it holds.
+// Returns the configuration of a run that does not train. Commands that read the pool use it to find the model that the
+// ids belong to.
 std::string ConfigOf(const std::string& model_dir, const std::string& chat_format, const std::string& chat_template) {
-  const auto quoted = [](const std::string& text) { return base::PrintJson(json::value(text)); };  // YAML reads JSON
+  // valid because YAML includes JSON
+  const auto quoted = [](const std::string& text) { return base::PrintJson(json::value(text)); };
   const auto whole = [&](const std::string& path) {
     return quoted(std::filesystem::absolute(path).lexically_normal().string());
   };

@@ -1,8 +1,8 @@
-// The record of `ingot serve --record DIR`, for `ingot inspect DIR`, and to compare an engine's requests with the pool
-// id by id:
+// Writes the folder for `ingot serve --record DIR`. `ingot inspect DIR` can read it. It allows comparing an engine's
+// requests with the pool id by id:
 //
 //   DIR/config.yaml   names the model
-//   DIR/tokenizer     reads the pool's ids (models/kept_tokenizer.h)
+//   DIR/tokenizer     decodes the pool's ids (models/kept_tokenizer.h)
 //   DIR/pool          the pool, as the gateway of a run records it
 //   DIR/engine.jsonl  a line per request that reached an engine: {"call_id", "prompt_ids"}
 //   DIR/calls.jsonl   a line per call, written from the pool when serving ends: {"call_id", "episode_id", "sequence",
@@ -23,16 +23,16 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Opens or makes the folder; calls that it holds stay. `model_dir`, `chat_format`, `chat_template` and `text` are the
-  // served model's.
+  // Opens or creates the folder, and keeps the calls in it. `model_dir`, `chat_format`, `chat_template`, and `text`
+  // belong to the served model.
   static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir, const std::string& model_dir,
                                                             const std::string& chat_format,
                                                             const std::string& chat_template, const TextParts& text);
 
   const std::shared_ptr<datapool::Client>& pool() const { return pool_; }
-  // `engine`, with its requests written to engine.jsonl. This must outlive it.
+  // Wraps `engine` so that its requests are written to engine.jsonl. REQUIRES: this object outlives the result.
   std::shared_ptr<rollout::Client> RecordRequests(std::shared_ptr<rollout::Client> engine);
-  // REQUIRES: no call is under way.
+  // REQUIRES: no call is in progress.
   absl::Status WriteCalls();
 
  private:

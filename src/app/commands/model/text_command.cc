@@ -37,7 +37,7 @@ absl::StatusOr<TextLine> MakeDecode(const TextArgs& args) {
   });
 }
 
-// Parses one line. Drops " line 1," from the error: the caller names the input's line.
+// Parses one line. Removes " line 1," from errors because the caller adds the line's number in the input.
 absl::StatusOr<json::value> ParseLine(std::string_view line) {
   absl::StatusOr<json::value> parsed = base::ParseJson(line);
   if (parsed.ok()) return parsed;

@@ -1,5 +1,5 @@
-// `ingot text NAME`: the project's tokenizer, templates and parsers on JSON lines, for comparison with other
-// implementations. Every command prints one JSON line per input line, in order. Needs only ingot_text.
+// `ingot text NAME`: runs the project's tokenizer, templates, and parsers on JSON Lines, for comparison with other
+// implementations. Every command prints one JSON line per input line, in order. Depends only on ingot_text.
 #pragma once
 
 #include <functional>
@@ -14,31 +14,31 @@
 namespace ingot::app {
 
 struct TextArgs {
-  std::string tokenizer_dir;       // a folder with tokenizer.json
-  bool special = false;            // encode: add the special tokens that the tokenizer's template puts around a text
-  bool skip_special = false;       // decode: leave special tokens out
-  std::string format;              // parse: the name of an output format, or a file with one (text_parse_command.h)
-  bool like_transformers = false;  // render: prepare messages as transformers does (text_render_command.h)
+  std::string tokenizer_dir;       // folder with tokenizer.json
+  bool special = false;            // encode: adds the special tokens that the tokenizer's template puts around a string
+  bool skip_special = false;       // decode: omits special tokens
+  std::string format;              // parse: name of an output format, or a file that defines one (text_parse_command.h)
+  bool like_transformers = false;  // render: prepares messages as transformers does (text_render_command.h)
 };
 
-// The result of one line of input.
+// Processes one line of input.
 using TextLine = std::function<absl::StatusOr<base::json::value>(const base::json::value& input)>;
 
-// A command of the table. To add one, add its entry to TextCommands and its options to TextArgs.
+// An entry in the command table. To add a command, add it to TextCommands and its options to TextArgs.
 struct TextCommand {
   std::string_view name;
   std::string_view help;
-  // fields of TextArgs that it takes: "tokenizer" (required), "special", "skip-special", "format" (required),
-  // "like-transformers"
+  // Fields of TextArgs that the command uses: "tokenizer" (required), "special", "skip-special", "format" (required),
+  // "like-transformers".
   std::vector<std::string_view> options;
-  // Loads the command's data, once.
+  // Loads the command's data. Called once.
   absl::StatusOr<TextLine> (*make)(const TextArgs& args);
 };
 const std::vector<TextCommand>& TextCommands();
 
-// Runs a command. A line that is not JSON, or that the command rejects, gives {"error": text, "line": number from 1};
-// the other lines are still processed. Empty lines are skipped. Returns the exit code: 0; 1 if a line was rejected or
-// the tokenizer cannot be read (with a line on `errors`); 2 if there is no such command.
+// Runs a command. For a line that is not valid JSON or that the command rejects, prints {"error": string, "line":
+// 1-based line number} and continues. Skips empty lines. Returns the exit code: 0 for success, 1 if a line was rejected
+// or the tokenizer cannot be read (with a line on `errors`), and 2 if the command does not exist.
 int RunTextCommand(std::string_view name, const TextArgs& args, std::istream& in, std::ostream& out,
                    std::ostream& errors);
 

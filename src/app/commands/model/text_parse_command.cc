@@ -15,7 +15,7 @@ namespace json = base::json;
 absl::StatusOr<std::shared_ptr<const text::OutputFormat>> Load(const std::string& format) {
   if (!format.ends_with(".json")) {
     INGOT_ASSIGN_OR_RETURN(const text::OutputFormat* found, text::FindOutputFormat(format));
-    // not owned: it lives as long as the process
+    // not owned, never destroyed
     return std::shared_ptr<const text::OutputFormat>(found, [](const text::OutputFormat*) {});
   }
   INGOT_ASSIGN_OR_RETURN(const std::string content, base::ReadFile(format));

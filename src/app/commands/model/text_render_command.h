@@ -9,16 +9,16 @@
 
 namespace ingot::app {
 
-// Makes the function from a line to its result. `tokenizer_dir`: a folder with tokenizer.json and a chat template
-// (chat_template.jinja, or in tokenizer_config.json).
+// Returns a function that processes one line. `tokenizer_dir` contains tokenizer.json and a chat template, in
+// chat_template.jinja or tokenizer_config.json.
 //
-// The input is an object: `messages`, `tools`, `add_generation_prompt` (default false) and any other template
-// variables. The template gets them unchanged, as with jinja2 itself. With `like_transformers` the messages are first
-// prepared as newer versions of transformers do: null fields are left out, and reasoning is set under all its names.
+// The input is an object with `messages`, `tools`, `add_generation_prompt` (default false), and any other template
+// variables. The template receives them unchanged, as with jinja2. With `like_transformers`, messages are first
+// prepared as in newer transformers versions: null fields are dropped, and reasoning is set under all its field names.
 //
-// The result is {"text": the rendered text, "ids": its token ids}. In `ids` special tokens in the text of messages and
-// tools are ordinary text, special tokens that the template writes are recognised, and none are added.
-// INVALID_ARGUMENT: the input is not such an object, or the template rejects it.
+// The result is {"text": the rendered prompt, "ids": its token ids}. Special tokens inside messages and tools are
+// encoded as ordinary text, and special tokens that the template writes are encoded as such. No other special tokens
+// are added. Returns INVALID_ARGUMENT if the input is invalid or the template rejects it.
 absl::StatusOr<std::function<absl::StatusOr<base::json::value>(const base::json::value& input)>> MakeTextRender(
     const std::string& tokenizer_dir, bool like_transformers);
 

@@ -1,4 +1,4 @@
-// `ingot export`: writes trajectories of a run as training data, as the ids that were sampled.
+// `ingot export`: writes a run's trajectories as training data, with the ids that were sampled.
 #include "app/commands/record/export.h"
 
 #include <algorithm>
@@ -30,13 +30,13 @@ namespace json = base::json;
 struct Candidate {
   const v1::EpisodeTree* tree = nullptr;
   std::vector<dataset::RecordedRow> rows;
-  int64_t sampled = 0;  // learnt tokens of all rows
+  int64_t sampled = 0;  // trained tokens in all rows
   bool correct = false;
 };
 
 struct Counts {
   int64_t groups = 0, episodes = 0, correct = 0, written = 0;
-  int64_t forked = 0;  // episodes of several rows, which cannot be in a pair
+  int64_t forked = 0;  // episodes with several rows, which cannot be in pairs
 };
 
 class Exporter {
@@ -80,13 +80,13 @@ class Exporter {
       counts_.correct += candidate.correct;
       candidates.push_back(std::move(candidate));
     }
-    // Shortest first; equally short ones in the order of their samples.
+    // Shortest first. Equal lengths stay in sample order.
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.sampled < b.sampled; });
     return args_.as == "dpo" ? WritePairs(std::move(candidates)) : WriteRows(candidates);
   }
 
-  // The first pass of a choice by recall.
+  // The first pass of the selection by recall.
   absl::Status AddRecall(const v1::Group& group) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       const v1::Episode& episode = tree.episode();
@@ -117,14 +117,14 @@ class Exporter {
     return rows;
   }
 
-  // A training run teaches the policy's turns. A collection teaches the turns of the model that was collected from;
-  // names that the configuration lists are other models, such as sub-agents.
+  // A training run trains on the policy's turns. A collection trains on the turns of the model that was collected from.
+  // Names in the configuration's list are other models, such as sub-agents.
   bool IsLearnt(const v1::Episode& episode, const v1::Call& call) const {
     if (episode.purpose() == v1::PURPOSE_TRAIN) return call.weights() == v1::WEIGHTS_FOLLOW;
     return !other_models_.contains(call.model());
   }
 
-  // Every finished episode, right or wrong: the reader gets the outcome with it.
+  // Includes every finished episode, correct or not, with its outcome.
   absl::Status WriteAtif(const v1::Group& group) {
     for (const v1::EpisodeTree& tree : group.episodes()) {
       if (tree.episode().state() != v1::EPISODE_FINISHED || tree.calls().empty()) continue;
@@ -145,7 +145,7 @@ class Exporter {
     return found == episode.signals().end() ? 0 : found->second;
   }
 
-  // Rejection sampling: every correct episode, or only the shortest of each group (Kimi k1.5, section 2.4).
+  // Rejection sampling: every correct episode, or only the shortest in each group (Kimi k1.5, section 2.4).
   absl::Status WriteRows(const std::vector<Candidate>& candidates) {
     for (const Candidate& candidate : candidates) {
       if (!candidate.correct) continue;
@@ -155,9 +155,9 @@ class Exporter {
     return absl::OkStatus();
   }
 
-  // Kimi k1.5, section 2.4: the shortest correct answer is chosen; every longer wrong one, and every correct one at
-  // least 1.5 times as long, is rejected.
-  // Pairs are of episodes of one row: an episode that forked has no answer to one prompt.
+  // Kimi k1.5, section 2.4: the shortest correct answer is chosen. All longer wrong answers are rejected, and so are
+  // all correct answers that are at least 1.5 times as long. Pairs consist only of episodes with one row, because an
+  // episode that forked does not answer a single prompt.
   absl::Status WritePairs(std::vector<Candidate> candidates) {
     counts_.forked +=
         static_cast<int64_t>(std::erase_if(candidates, [](const Candidate& one) { return one.rows.size() != 1; }));
@@ -195,11 +195,11 @@ class Exporter {
   }
 
   const ExportArgs& args_;
-  std::set<std::string> other_models_;  // of gateway.models
+  std::set<std::string> other_models_;  // names in gateway.models
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::ofstream out_;
   dataset::RecallChoice recall_;
-  std::set<std::string> signals_;  // of all episodes
+  std::set<std::string> signals_;  // in any episode
   Counts counts_;
 };
 

@@ -1,4 +1,4 @@
-// `ingot inspect`: prints the trajectories that a run recorded, as a list, as one tree, or as JSON.
+// `ingot inspect`: prints a run's recorded trajectories as a list, as one tree, or as JSON.
 #include "app/commands/record/inspect.h"
 
 #include <google/protobuf/util/json_util.h>
@@ -44,14 +44,14 @@ absl::StatusOr<OpenRun> OpenRunDir(const std::string& run_dir) {
   return run;
 }
 
-// In the order in which they are shown. Calls outside an episode are served (`ingot serve --record`).
+// In display order. Calls outside of episodes are served (`ingot serve --record`).
 constexpr std::pair<v1::EpisodePurpose, const char*> kKinds[] = {
     {v1::PURPOSE_TRAIN, "train"}, {v1::PURPOSE_EVAL, "eval"}, {v1::PURPOSE_SERVE, "serve"}};
 
-constexpr int kListed = 20;    // of each kind, in the printed list
-constexpr int kCounted = 200;  // of each kind: their calls are read, which takes time in a large pool
+constexpr int kListed = 20;    // episodes of each purpose in the printed list
+constexpr int kCounted = 200;  // episodes of each purpose whose calls are counted; slow in a large pool
 
-// INVALID_ARGUMENT: it is neither LOW:HIGH, of which one may be missing, nor a number.
+// Returns INVALID_ARGUMENT unless `text` is a number or LOW:HIGH, where either side may be empty.
 absl::Status ReadRewards(const std::string& text, EpisodeFilter& filter) {
   const size_t colon = text.find(':');
   const std::string low = text.substr(0, colon), high = colon == std::string::npos ? low : text.substr(colon + 1);
@@ -62,7 +62,7 @@ absl::Status ReadRewards(const std::string& text, EpisodeFilter& filter) {
       absl::StrCat("--reward '", text, "': a number or LOW:HIGH is expected, such as 0.5: for 0.5 and more"));
 }
 
-// The groups of training that the step trained.
+// Returns the training groups used in the step.
 absl::StatusOr<std::set<int64_t>> GroupsOf(datapool::Client& pool, int64_t step) {
   view::Journal journal;
   INGOT_RETURN_IF_ERROR(journal.Refresh(pool));
@@ -85,7 +85,7 @@ absl::StatusOr<EpisodeFilter> FilterOf(const InspectArgs& args, datapool::Client
   return filter;
 }
 
-// The calls and the seconds of an episode, as two columns. Without `count`, only the seconds of an ended episode.
+// Returns the number of calls and the seconds of an episode as two columns. Without `count`, does not read the calls.
 absl::StatusOr<std::string> Extent(datapool::Client& pool, const v1::Episode& episode, bool count) {
   if (!count) return fmt::format("{:>6} {:>8.2f}", "-", tree::SecondsOf(episode));
   v1::GetEpisodeRequest request;
@@ -136,7 +136,7 @@ absl::StatusOr<std::string> ToJson(datapool::Client& pool, const std::string& ep
   return text;
 }
 
-// One line per episode. stdout has only records; stderr says which kinds have more.
+// Prints one line per episode. stdout has only records, and stderr reports which purposes have more.
 absl::StatusOr<int> PrintRecords(const OpenRun& run, const InspectArgs& args) {
   const int limit = args.limit.value_or(0);
   std::vector<std::string> ids;
@@ -148,7 +148,7 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, const InspectArgs& args) {
     for (const v1::Episode& episode : list.episodes) ids.push_back(episode.episode_id());
     if (list.more) absl::StrAppend(&left_out, left_out.empty() ? "" : ", ", kind);
   }
-  // Lines that scroll by are progress enough.
+  // On a terminal, the printed lines themselves show the progress.
   Progress progress("inspect", stderr, base::Clock::Real(), OutputGoesElsewhere() ? 1 : 0);
   int64_t printed = 0;
   for (const std::string& id : ids) {

@@ -1,4 +1,4 @@
-// `ingot inspect`.
+// `ingot inspect`: prints a run's recorded trajectories.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@ namespace ingot::app {
 
 struct InspectArgs {
   std::string run_dir;
-  std::string episode;       // id or group/sample; empty = a list
-  std::optional<int> limit;  // episodes of each kind; 0 = all. Empty = 20 in the printed list, all as JSON
-  // Of a list: the reward, as LOW:HIGH or one number; the task's domain; the recipe; and the optimizer step that trained
-  // the group, or the evaluated version.
+  std::string episode;  // id or group/sample; empty = print a list
+  std::optional<int>
+      limit;  // maximum episodes per purpose; 0 = no limit, nullopt = 20 in the printed list, no limit in JSON
+  // Filters for the list: the reward (LOW:HIGH or one number), the task's domain, the recipe, and either the optimizer
+  // step that trained the group or the evaluated version.
   std::string reward, domain, scaffold;
   std::optional<int64_t> step;
   bool json = false;
-  bool journal = false;  // the run's journal, one JSON record per line
+  bool journal = false;  // prints the run's journal, one JSON record per line
 };
 int Inspect(const InspectArgs& args);
 

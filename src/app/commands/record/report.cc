@@ -1,4 +1,4 @@
-// `ingot report` and `ingot compare`: runs as HTML files and tables, from their folders.
+// `ingot report` and `ingot compare`: show runs as HTML files and tables, based on their folders.
 #include "app/commands/record/report.h"
 
 #include <cstdio>
@@ -19,7 +19,7 @@
 namespace ingot::app {
 namespace {
 
-// A run's folder, opened and read.
+// A run read from its folder.
 struct ReadRun {
   StoredRun stored;
   std::unique_ptr<view::Rows> rows, warm_start;
@@ -48,14 +48,14 @@ absl::Status WriteWhole(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
-// The end of a report's file. It identifies the run folder of a report.
+// Returns the end of a report file, which identifies the report's run folder.
 std::string MarkOf(const std::string& folder) {
   std::error_code error;
   return absl::StrCat("<!-- ", base::Hex(base::Checksum64(std::filesystem::weakly_canonical(folder, error).string())),
                       " -->\n");
 }
 
-// NAME.html in the current folder, unless that is another run's report or the user's own file.
+// Returns NAME.html in the current directory, unless that is another run's report or one of the user's files.
 absl::StatusOr<std::string> DefaultOut(const std::string& name, const std::string& mark) {
   const std::string path = name + ".html";
   std::error_code error;
@@ -125,7 +125,7 @@ absl::Status CompareOrError(const CompareArgs& args) {
     runs.push_back(std::move(run));
   }
   progress.Clear();
-  std::printf("%s", view::CompareText(runs).c_str());  // names are printable already
+  std::printf("%s", view::CompareText(runs).c_str());  // names are already printable
   return args.html.empty() ? absl::OkStatus() : WriteWhole(args.html, view::CompareHtml(runs));
 }
 

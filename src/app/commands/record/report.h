@@ -1,4 +1,4 @@
-// `ingot report` and `ingot compare`.
+// `ingot report` and `ingot compare`: show runs as HTML files and tables.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@ namespace ingot::app {
 
 struct ReportArgs {
   std::string run_dir;
-  // The HTML file, replaced. Empty = NAME.html in the current folder; replaced if it is an earlier report of the same
-  // run.
+  // HTML file to overwrite. Empty = NAME.html in the current directory, which is overwritten only if it is an earlier
+  // report for the same run.
   std::string out;
 };
 int Report(const ReportArgs& args);
 
 struct CompareArgs {
   std::vector<std::string> run_dirs;
-  std::string html;  // file for the curves, replaced; empty = only the table
+  std::string html;  // output file for the curves, overwritten; empty = only the table
 };
 int Compare(const CompareArgs& args);
 

@@ -1,4 +1,4 @@
-// `ingot view`: the page of a run, from the process that drives it or from the run's files.
+// `ingot view`: serves a run's web page, from the process that drives the run or from the run's files.
 #include "app/commands/record/view.h"
 
 #include <poll.h>
@@ -19,7 +19,7 @@
 namespace ingot::app {
 namespace {
 
-// Waits for a line on standard input, for at most this long. False: none came, or the input has ended.
+// Waits up to `timeout` for a line on standard input. Returns false if none arrived or the input has ended.
 bool LineEntered(std::chrono::milliseconds timeout) {
   static bool ended = false;
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};

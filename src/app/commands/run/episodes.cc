@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using base::json::value;
 
-// UNAVAILABLE: says why no process answers for the run, and what to do.
+// Returns UNAVAILABLE with the reason why no process serves the run, and what to do.
 absl::Status NotServed(const EpisodesArgs& args, const RunConfig& config, const absl::Status& silent) {
   const fs::path folder = fs::absolute(args.run_dir + "/").lexically_normal().parent_path();
   const absl::StatusOr<bool> held = RunDir::IsHeld(folder.parent_path(), folder.filename());
@@ -38,7 +38,7 @@ absl::Status NotServed(const EpisodesArgs& args, const RunConfig& config, const 
       " does not answer: it may be starting, or another machine drives it (ask there): ", silent.message()));
 }
 
-// The answer of the run's process, or why there is none.
+// Returns the response of the run's process, or the reason why there is none.
 template <typename T>
 absl::StatusOr<T> Explained(const EpisodesArgs& args, const RunConfig& config, absl::StatusOr<T> answer) {
   if (answer.ok() || !absl::IsUnavailable(answer.status())) return answer;

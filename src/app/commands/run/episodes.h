@@ -1,4 +1,4 @@
-// `ingot episodes`: open episodes of outside clients that have made no call.
+// `ingot episodes`: lists and ends open episodes of external clients that have made no call.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@ namespace ingot::app {
 
 struct EpisodesArgs {
   std::string run_dir;           // RUN
-  bool json = false;             // of list
-  std::vector<std::string> ids;  // of end, as are all and key_file
+  bool json = false;             // for `list`
+  std::vector<std::string> ids;  // for `end`, like `all` and `key_file`
   bool all = false;
   std::string key_file;  // empty = the run's gateway.admin_key_file
 };

@@ -27,10 +27,10 @@ std::string Question(size_t digit, size_t wording) {
   return wording == 1 ? "Which digit follows " + name + "?" : "Count on from " + name + ".";
 }
 
-// Each digit is asked for in every wording; one wording, a different one for each digit, is held out for evaluations.
+// Each digit appears in every wording. For each digit, a different wording is held out for evaluation.
 bool HeldOut(size_t digit, size_t wording) { return digit % kWordings == wording; }
 
-// Each digit's successor: a task is a line.
+// The task is to name a digit's successor. Returns one task per line.
 std::string Tasks(bool held_out) {
   std::string lines;
   for (size_t wording = 0; wording < kWordings; ++wording) {
@@ -45,7 +45,8 @@ std::string Tasks(bool held_out) {
   return lines;
 }
 
-// Conversations that teach the form of an answer. Every second answer is wrong: only the reward says which are right.
+// Returns conversations that teach the form of an answer. Every second answer is wrong, so only the reward shows which
+// are correct.
 std::string Conversations() {
   std::string lines;
   for (size_t asked = 0; asked < kDigits.size() * kWordings; ++asked) {
@@ -72,8 +73,8 @@ std::string RunYaml(const std::string& name, InitReward reward) {
   return absl::StrReplaceAll(WithName(templates::kRunYaml, name), {{"@VERIFIER@", verifier}});
 }
 
-// A run's name from a folder's: letters, digits and dashes. The template quotes it: YAML would not read null and - as
-// names.
+// Derives a run's name, which consists of letters, digits, and dashes, from a folder's. The template quotes it because
+// YAML would not read null and - as names.
 std::string NameOf(const std::string& folder) {
   std::string name = fs::path(folder).lexically_normal().filename().string();
   if (name.empty() || name == ".") name = fs::current_path().filename().string();

@@ -1,4 +1,4 @@
-// `ingot init`: a new folder with everything that a first run needs.
+// `ingot init`: creates a folder with everything that a first run needs.
 #pragma once
 
 #include <string>
@@ -9,20 +9,21 @@
 
 namespace ingot::app {
 
-// What decides about an answer: the verifier `exact`, or a function in a file rewards.py.
+// The verifier of the new run: `exact`, or a Python function in rewards.py.
 enum class InitReward { kExact, kPython };
 
-// The files of a run that trains a small model from random weights, by name and content: its configuration, tasks,
-// conversations, an agent, and instructions for people and for coding agents. The same every time.
+// Returns the names and contents of the files of a run that trains a small model from random weights: its
+// configuration, tasks, conversations, an agent, and instructions for people and for coding agents. Deterministic.
 std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& name,
                                                            InitReward reward = InitReward::kExact);
 
-// Makes `folder` and writes InitFiles into it, all or none. ALREADY_EXISTS: a file of such a name is there.
-// UNAVAILABLE: the folder or a file cannot be written.
+// Creates `folder` and writes either all or none of InitFiles into it. Returns ALREADY_EXISTS if it already has a file
+// with one of the names, or UNAVAILABLE if the folder or a file cannot be written.
 absl::Status WriteInitFiles(const std::string& folder, InitReward reward = InitReward::kExact);
 
-// The next step, for a shell: "FOLDER holds a small run: cd FOLDER && PROGRAM train run.yaml", with both quoted.
-// `program`: how this program was called. A path is shown as an absolute one, which holds in the folder too.
+// Returns the next step as a shell command: "FOLDER holds a small run: cd FOLDER && PROGRAM train run.yaml", with both
+// names quoted. `program` is how this program was called. If it is a path, it is shown as an absolute path, because the
+// user changes directories.
 std::string InitHint(const std::string& folder, const std::string& program);
 
 }  // namespace ingot::app

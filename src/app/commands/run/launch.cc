@@ -1,4 +1,4 @@
-// `ingot launch` starts a run by the launcher that its configuration names; `ingot status` prints its state.
+// `ingot launch` starts a run with the configured launcher. `ingot status` prints its state.
 #include "app/commands/run/launch.h"
 
 #include <unistd.h>
@@ -56,11 +56,11 @@
 namespace ingot::app {
 namespace {
 
-// In the run's folder of sockets: answers `ingot status`.
+// Socket for `ingot status` in the run's sockets folder.
 constexpr char kLaunchSocket[] = "launch.sock";
 
-// Checks that each role can listen on its port. Otherwise the error would appear only in the role's log, several times,
-// after the run has its folder.
+// Checks that each role can listen on its port. Otherwise, the error would appear only in the role's log, several
+// times, after the run's folder has been created.
 absl::Status CheckPortsFree(const RunConfig& config) {
   const ClusterOptions& cluster = config.cluster;
   if (cluster.trainer_ranks > 1) {
@@ -83,13 +83,14 @@ absl::Status CheckPortsFree(const RunConfig& config) {
   for (int i = 0; config.metrics.port != 0 && i < MetricsPorts(config); ++i) {
     INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port + i));
   }
-  return CheckPort("http.port", config.http.host, config.http.port);  // 0 = any free one
+  return CheckPort("http.port", config.http.host, config.http.port);  // 0 = any free port
 }
 
 RoleSpecs::Parts PartsOf(const RunConfig& config, const std::string& folder, const std::string& binary) {
   RoleSpecs::Parts parts;
   parts.folder = folder;
-  parts.config = folder + "/config.yaml";  // the run's copy: the user's file may have changed when a role is restarted
+  // the run's copy, because the user's file may have changed by the time a role restarts
+  parts.config = folder + "/config.yaml";
   parts.binary = binary;
   parts.meeting_port = config.cluster.trainer_port;
   return parts;
@@ -101,10 +102,10 @@ void PrintLine(const RunConfig& config, const std::string& line) {
   std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
 }
 
-// Every role as a process of this machine.
+// Runs every role as a process on this machine.
 class LocalLauncher final : public RunLauncher {
  public:
-  // REQUIRES: the arguments outlive it.
+  // REQUIRES: the arguments outlive this object.
   LocalLauncher(const RunArgs& args, const LoadedConfig& loaded, std::string binary, std::vector<std::string> warnings,
                 const ModelSetup& model, const RoleWaits& waits)
       : args_(args),
@@ -148,8 +149,8 @@ class LocalLauncher final : public RunLauncher {
     }
     specs_.emplace(config_, std::move(parts));
     const std::vector<RoleSpec> made = SpecsOf(*specs_);
-    // Printed and, where sandbox.require asks for more, rejected here: otherwise the agents' role would fail
-    // repeatedly.
+    // Prints the isolation level, and rejects the run now if sandbox.require needs a stronger one. Otherwise, the
+    // agents role would fail repeatedly.
     const bool agents = std::any_of(made.begin(), made.end(), [](const auto& spec) { return spec.name == "agents"; });
     if (agents) INGOT_RETURN_IF_ERROR(MakeAgentsSubstrate(config_, *dir_).status());
     SupervisorOptions options;
@@ -192,7 +193,7 @@ class LocalLauncher final : public RunLauncher {
     return made;
   }
 
-  // The run's folder, which this process holds, its registry, and the claim on the run.
+  // Opens the run's folder and registry and claims the run. This process holds the folder.
   absl::Status OpenFolder() {
     INGOT_ASSIGN_OR_RETURN(
         RunDir dir, RunDir::Open(config_.root, config_.name, args_.resume ? IfExists::kResume : config_.if_exists));
@@ -225,8 +226,8 @@ class LocalLauncher final : public RunLauncher {
     if (started.ok()) status_ = *std::move(started);
   }
 
-  // The registry itself may be silent, so its last known addresses are used. The answer also names roles that become
-  // silent while they are asked.
+  // Uses the last known addresses, because the registry itself may not answer. The result includes roles that stop
+  // answering while they are being queried.
   std::vector<RoleStatus> Roles() {
     std::vector<RoleStatus> roles;
     if (registry_ != nullptr) {
@@ -239,7 +240,7 @@ class LocalLauncher final : public RunLauncher {
     return WithWaits(std::move(roles), waits);
   }
 
-  // The roles that serve no rpcs: trainer and agents. A role that has no process is about to start, or done.
+  // Adds the roles that serve no rpcs: trainer and agents. A role without a process is about to start or is done.
   void AddOthers(std::vector<RoleStatus>& roles) {
     for (const RoleSocket& role : sockets_) {
       const auto is_it = [&](const RoleStatus& status) { return status.name == role.name; };
@@ -266,17 +267,17 @@ class LocalLauncher final : public RunLauncher {
   std::unique_ptr<RunRegistry> registry_;
   std::optional<RoleSpecs> specs_;
   std::optional<Supervisor> supervisor_;
-  HeldPort meeting_;                             // of the trainer's ranks
-  std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways
+  HeldPort meeting_;                             // port for the trainer's ranks
+  std::unique_ptr<LoadBalancer> load_balancer_;  // used with several gateways
   std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
   std::vector<RoleSocket> sockets_;  // of all roles
   std::unique_ptr<UnresponsiveRoles> unresponsive_;
-  RunView view_;                            // before the registry whose channels it uses
-  std::unique_ptr<StatusEndpoint> status_;  // last: its thread uses the above
+  RunView view_;                            // destroyed before the registry whose channels it uses
+  std::unique_ptr<StatusEndpoint> status_;  // declared last, because its thread uses the above
   bool stopping_ = false;
 };
 
-// A launcher of a job, and the file that its Start reads from the run's folder.
+// A launcher for a job and the file in the run's folder that its Start reads.
 struct JobPlan {
   std::unique_ptr<RunLauncher> launcher;
   std::string file;
@@ -323,10 +324,10 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
   return dir;
 }
 
-// After a submission failed with `failed`: puts back the run that the job was to replace, unless part of the job may
-// exist. An error of sbatch or kubectl does not prove that it does not: the answer of a busy server can get lost.
+// Called after a submission failed with `failed`. Restores the run that the job would have replaced, unless part of the
+// job may exist. An error from sbatch or kubectl does not rule that out, because a busy server's response can be lost.
 absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, RunDir& dir) {
-  constexpr auto kLate = std::chrono::seconds(3);  // a job whose answer was lost may be listed a moment later
+  constexpr auto kLate = std::chrono::seconds(3);  // a job whose response was lost may be listed a moment later
   if (!dir.replaces()) return failed;
   absl::StatusOr<std::string> present = launcher.Present();
   if (present.ok() && present->empty()) {
@@ -335,7 +336,7 @@ absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, 
   }
   absl::Status back = present.status();
   if (present.ok()) back = present->empty() ? dir.TakeBack() : absl::FailedPreconditionError(*present);
-  if (back.ok()) return failed;  // the end of `dir` puts it back
+  if (back.ok()) return failed;  // the destructor of `dir` restores it
   return absl::Status(
       failed.code(),
       absl::StrCat(failed.message(), "; the run that the job was to replace is kept in ", dir.replaced(),
@@ -365,7 +366,7 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   const bool here = config.cluster.launcher == LauncherKind::kLocal;
   INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, args.dry_run ? AskedBy::kDryRun : AskedBy::kLaunch));
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
-  base::InitLogging("launch", "warn", "");  // until there is a folder: PrintLine prints the rest
+  base::InitLogging("launch", "warn", "");  // until there is a folder; PrintLine prints everything else
   RoleWaits waits;
   waits.Follow(nullptr, [&config](const std::string& reported) {
     PrintLine(config, absl::StrCat("the launcher waits for ", reported.empty() ? "nothing now" : reported));
@@ -389,7 +390,8 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   return plan.launcher->Watch(StopFlag());
 }
 
-// Why no role of the run answers, and what to do: one line. `more` is appended, unless the run has ended.
+// Returns one line that explains why none of the run's roles answers and what to do. Appends `more` unless the run has
+// ended.
 std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const std::string& more = "") {
   const RunConfig& config = *loaded.config;
   const std::string folder = FolderOf(config);
@@ -426,7 +428,8 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args, bool json) {
   if (args.token_fd < 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));
   }
-  // A launcher of this machine knows which roles are silent, and why. It is asked while the roles are.
+  // A launcher on this machine can report which roles do not answer and why. It is queried at the same time as the
+  // roles.
   const std::string folder = absl::StrCat(config.root, "/", config.name);
   std::future<absl::StatusOr<LaunchedStatus>> asked = std::async(std::launch::async, [&folder, json] {
     return AskLauncher(absl::StrCat(folder, "/sockets/", kLaunchSocket), json);
@@ -444,7 +447,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args, bool json) {
     const auto is_unresponsive = [](const RoleStatus& role) { return base::MayAnswerLater(role.state.status()); };
     const absl::StatusOr<LaunchedStatus> launched = asked.get();
     const bool rejected = std::any_of(roles.begin(), roles.end(), [](const RoleStatus& role) {
-      return absl::IsUnauthenticated(role.state.status());  // its message says what to fix
+      return absl::IsUnauthenticated(role.state.status());  // its message explains what to fix
     });
     if (launched.ok() && !rejected) return *launched;
     if (absl::IsDeadlineExceeded(launched.status())) roles.push_back({"launch", "-", launched.status()});

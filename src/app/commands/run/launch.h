@@ -1,4 +1,4 @@
-// `ingot launch` and `ingot status`.
+// `ingot launch` starts a run with the configured launcher, and `ingot status` prints its state.
 #pragma once
 
 #include "app/run/run_args.h"
@@ -7,7 +7,7 @@ namespace ingot::app {
 
 struct LaunchArgs {
   RunArgs run;
-  bool dry_run = false;  // prints what would be started
+  bool dry_run = false;  // only prints what would start
 };
 int Launch(const LaunchArgs& args);
 

@@ -1,6 +1,6 @@
-// `ingot node`: the agent of one node of a run. It starts the roles that cluster.groups gives to this node, restarts
-// them, and reports to the registry what runs. On the node that drives the run it serves the page and feeds the
-// loggers.
+// `ingot node`: the agent on one of a run's nodes. Starts and restarts the roles that cluster.groups assigns to this
+// node, and reports what is running to the registry. On the node that drives the run, it also serves the page and runs
+// the loggers.
 #include "app/commands/run/node.h"
 
 #include <algorithm>
@@ -47,8 +47,8 @@
 namespace ingot::app {
 namespace {
 
-// The variables in which launchers give a node its number within its group: ingot's own, Slurm, a Kubernetes Job,
-// SkyPilot, dstack. The first one that is set counts.
+// Variables that contain a node's index within its group, for Ingot itself, Slurm, a Kubernetes Job, SkyPilot, and
+// dstack. The first one that is set counts.
 constexpr const char* kNumberVariables[] = {"INGOT_NODE", "SLURM_NODEID", "JOB_COMPLETION_INDEX", "SKYPILOT_NODE_RANK",
                                             "DSTACK_NODE_RANK"};
 
@@ -69,7 +69,7 @@ bool HasTrainer(const std::vector<RoleProcess>& roles) {
   return std::any_of(roles.begin(), roles.end(), [](const auto& role) { return role.role == "trainer"; });
 }
 
-// The node that holds the run's folder, and whose exit code is the run's.
+// Returns whether this node holds the run's folder and its exit code is the run's.
 bool Drives(const std::vector<RoleProcess>& roles) {
   return std::find(roles.begin(), roles.end(), RoleProcess{"trainer", 0}) != roles.end();
 }
@@ -80,7 +80,8 @@ std::string SocketOf(const RunDir& dir, const std::string& name) {
   return absl::StrCat(dir.sockets(), "/node-", name, ".sock");
 }
 
-// "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER), trainer (waits for batch 7)"
+// Returns "scheduler, rollout-0 (restarted 2 times), gateway (NOT RUNNING), agents (NO ANSWER), trainer (waits for
+// batch 7)".
 std::string DescribeStates(const std::vector<RoleState>& states, const std::vector<RoleStatus>& unresponsive,
                            const std::map<std::string, ReportedWaits>& waits) {
   std::string text;
@@ -93,7 +94,7 @@ std::string DescribeStates(const std::vector<RoleState>& states, const std::vect
                     : state.pid < 0   ? " (NOT RUNNING)"
                     : is_unresponsive ? " (NO ANSWER)"
                                       : "");
-    const auto wait = waits.find(state.name);  // what a role computes changes too often for the registry
+    const auto wait = waits.find(state.name);  // without its work, which changes too often for the registry
     if (wait != waits.end() && !wait->second.empty() && state.pid > 0) {
       absl::StrAppend(&text, " (waits for ", wait->second.All(), ")");
     }
@@ -101,7 +102,7 @@ std::string DescribeStates(const std::vector<RoleState>& states, const std::vect
   return text;
 }
 
-// What this node runs, for probes. Thread safe.
+// Tracks what this node is running, for probes. Thread safe.
 class Board {
  public:
   void Set(const std::vector<RoleState>& states) {
@@ -131,7 +132,7 @@ class Board {
 
 class Agent {
  public:
-  // REQUIRES: the arguments outlive it.
+  // REQUIRES: the arguments outlive this object.
   Agent(const NodeArgs& args, const LoadedConfig& loaded, int node, std::vector<RoleProcess> roles)
       : args_(args),
         loaded_(loaded),
@@ -159,7 +160,7 @@ class Agent {
     INGOT_ASSIGN_OR_RETURN(RoleSpecs::Parts parts, PartsOf(std::move(secrets)));
     if (NeedsLoadBalancer(config_)) INGOT_RETURN_IF_ERROR(FindLoadBalancer(parts));
     const RoleSpecs specs(config_, parts);
-    parts.existed = true;  // of roles that moved here: the run continues
+    parts.existed = true;  // because roles that move here continue the run
     const RoleSpecs moved(config_, parts);
     const std::unique_ptr<NodeClocks> clocks = WatchClocks();
     if (clocks != nullptr)
@@ -193,7 +194,7 @@ class Agent {
     if (!absl::IsCancelled(code.status())) return code;
     if (drives_) return WithNext(code.status(), *dir_, NextCommand());
     Print(DescribeStop());
-    return 0;  // a node that does not drive the run ends when it is asked to
+    return 0;  // a node that does not drive the run exits when told to
   }
 
  private:
@@ -201,7 +202,7 @@ class Agent {
     return InJob() ? CommandIn(dir_->path(), CommandOf("launch", args_.run)) : command_;
   }
 
-  // What a stopped node leaves to do.
+  // Describes what to do after a node was stopped.
   std::string DescribeStop() const {
     const std::string ended = DescribeEnd(dir_->path(), config_);
     if (!ended.empty()) return ended;
@@ -216,10 +217,11 @@ class Agent {
     std::printf("[%s %s] %s\n", config_.name.c_str(), name_.c_str(), base::Printable(line).c_str());
   }
 
-  // A job of a launcher, as the launcher renders it. The launcher has opened the folder, and kept the chat template.
+  // Returns whether this node is part of a job that the launcher rendered. If so, the launcher has opened the folder
+  // and copied the chat template.
   bool InJob() const { return config_.cluster.launcher != LauncherKind::kLocal && args_.run.resume; }
 
-  // The node that drives the run holds its folder; the others find it there, or make its subfolders.
+  // The node that drives the run holds its folder. Other nodes use the existing folder, or create their subfolders.
   absl::StatusOr<RunDir> OpenFolder() const {
     if (!drives_) return RunDir::Attach(config_.root, config_.name);
     if (InJob()) return RunDir::OpenInJob(config_.root, config_.name);
@@ -229,7 +231,7 @@ class Agent {
     return dir;
   }
 
-  // The folder, the registry, and this node's entry in it.
+  // Opens the folder and the registry, and creates this node's entry.
   absl::Status Open(const RunSecrets& secrets) {
     INGOT_ASSIGN_OR_RETURN(const RpcAccess access, AccessOf(config_.cluster, secrets.token));
     INGOT_ASSIGN_OR_RETURN(RunDir dir, OpenFolder());
@@ -238,7 +240,7 @@ class Agent {
     if (!TrainerAlone(config_) || config_.cluster.trainer_ranks > 1) {
       INGOT_ASSIGN_OR_RETURN(registry_, RunRegistry::Open(config_, dir_->path(), access));
       if (drives_) INGOT_RETURN_IF_ERROR(registry_->ClaimRun());
-      // The entry of this node's previous agent stays until its lease is over.
+      // The entry of this node's previous agent exists until its lease expires.
       INGOT_RETURN_IF_ERROR(registry_->RegisterNode(name_, "", registry_->ttl() + std::chrono::seconds(3)));
     }
     auto endpoint = StatusEndpoint::Start(SocketOf(*dir_, name_), [this] { return board_.Statuses(); });
@@ -252,7 +254,7 @@ class Agent {
     return drives_ ? dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()) : absl::OkStatus();
   }
 
-  // The run's page and loggers: of the one node that drives the run.
+  // On the node that drives the run, starts the run's page and loggers.
   absl::StatusOr<RunView> ServePage() {
     if (!drives_) return RunView();
     RunRegistry* const registry = TrainerAlone(config_) ? nullptr : registry_.get();
@@ -278,7 +280,7 @@ class Agent {
   absl::StatusOr<RoleSpecs::Parts> PartsOf(RunSecrets secrets) {
     RoleSpecs::Parts parts;
     parts.folder = dir_->path();
-    // The run's copy: the user's file may have changed when a role is restarted.
+    // The run's copy, because the user's file may have changed by the time a role restarts.
     parts.config = drives_ ? dir_->path() + "/config.yaml" : args_.run.config;
     parts.existed = drives_ ? dir_->existed() : args_.run.resume;
     INGOT_ASSIGN_OR_RETURN(parts.binary, OwnBinary());
@@ -302,7 +304,7 @@ class Agent {
     return absl::InternalError(absl::StrCat("the ranks' address in the registry is '", place, "'"));
   }
 
-  // The load balancer of several gateways, which is on the node that drives the run.
+  // If there are several gateways, starts or finds their load balancer, which is on the node that drives the run.
   absl::Status FindLoadBalancer(RoleSpecs::Parts& parts) {
     if (drives_) {
       INGOT_ASSIGN_OR_RETURN(load_balancer_, LoadBalancer::Listen(config_.http.host, config_.http.port));
@@ -317,7 +319,7 @@ class Agent {
     return absl::OkStatus();
   }
 
-  // The address that another node registers under this name. CANCELLED: this node was asked to stop.
+  // Returns the address that another node registers under this name. Returns CANCELLED if this node was told to stop.
   absl::StatusOr<std::string> Find(const std::string& name, const std::string& who) {
     Print("waits for " + who);
     base::Wait wait(who);
@@ -337,7 +339,7 @@ class Agent {
     return registry_ != nullptr && config_.cluster.takeover_s > 0 && config_.cluster.takeover_engines > 0;
   }
 
-  // Where engines move: each of this node's is claimed, or left to the node that took it over.
+  // If engines can move, claims this node's engines, except those that another node has taken over.
   absl::Status ClaimEngines() {
     if (!EnginesMove()) return absl::OkStatus();
     absl::Status rejected;
@@ -356,7 +358,7 @@ class Agent {
         absl::StrCat("other nodes have taken over all engines of node ", name_, ": ", rejected.message()));
   }
 
-  // The clocks of the other nodes, from now on.
+  // Starts watching the other nodes' clocks.
   std::unique_ptr<NodeClocks> WatchClocks() {
     if (registry_ == nullptr) return nullptr;
     NodeClocks::Options options;
@@ -369,7 +371,7 @@ class Agent {
     return std::make_unique<NodeClocks>(*registry_, std::move(options));
   }
 
-  // Watches the roles that can move here, from now on.
+  // Starts watching the roles that can move here.
   std::vector<std::unique_ptr<Takeover>> WatchOthers(const RoleSpecs& specs) {
     std::vector<std::unique_ptr<Takeover>> takeovers;
     if (registry_ == nullptr || config_.cluster.takeover_s <= 0) return takeovers;
@@ -389,7 +391,7 @@ class Agent {
     return takeovers;
   }
 
-  // Adds what can move away from a node.
+  // Adds a node's seats that can move.
   void AddSeats(const std::string& group, int number, const RoleSpecs& specs, std::vector<Takeover::Seat>& nodes,
                 std::vector<Takeover::Seat>& engines) const {
     const absl::StatusOr<std::vector<RoleProcess>> roles = RolesOfNode(config_, group, number);
@@ -409,7 +411,7 @@ class Agent {
     if (!node.roles.empty()) nodes.push_back(std::move(node));
   }
 
-  // Of the roles that run here, with those that moved here.
+  // Returns the sockets of the roles that run here, including those that moved here.
   std::vector<RoleSocket> Sockets() {
     std::vector<RoleSocket> sockets;
     for (const RoleState& state : board_.States()) {
@@ -423,7 +425,8 @@ class Agent {
     ReportRegistry();
   }
 
-  // Roles that this process waits to start, or whose address it waits for, are reported as its own waits.
+  // Reports to the registry. If this process is waiting to start a role, or for an address, it reports that as its own
+  // wait.
   void ReportRegistry() {
     if (registry_ == nullptr) return;
     std::string text = DescribeStates(board_.States(), unresponsive_->Unresponsive(), unresponsive_->Waits());
@@ -436,22 +439,23 @@ class Agent {
   const LoadedConfig& loaded_;
   const RunConfig& config_;
   const std::string name_;
-  const std::string command_;  // that started this node, without --resume
+  const std::string command_;  // command that started this node, without --resume
   std::vector<RoleProcess> roles_;
   const bool drives_;
-  TextParts text_;  // of a node that computes, such as the driving node
+  TextParts text_;  // only on a node that computes, such as the driving node
   std::optional<RunDir> dir_;
   std::unique_ptr<RunRegistry> registry_;
-  HeldPort meeting_;                             // of the ranks, where rank 0 is on this node
-  std::unique_ptr<LoadBalancer> load_balancer_;  // of several gateways, where this node drives the run
+  HeldPort meeting_;                             // port for the ranks, if rank 0 is on this node
+  std::unique_ptr<LoadBalancer> load_balancer_;  // for several gateways, if this node drives the run
   std::unique_ptr<LoadBalancerUpdater> load_balancer_updater_;
   Board board_;
-  RoleWaits waits_;                         // of this process
-  std::unique_ptr<StatusEndpoint> probes_;  // last, as is the next one: their threads read the board
+  RoleWaits waits_;  // of this process
+  std::unique_ptr<StatusEndpoint>
+      probes_;  // declared last, together with the next one, because their threads read the board
   std::unique_ptr<UnresponsiveRoles> unresponsive_;
 };
 
-// Asks the agent of this node. 0: it answers and, for "ready", all its roles run.
+// Queries this node's agent. Returns 0 if it answers and, for "ready", all its roles are running.
 absl::StatusOr<int> Probe(const NodeArgs& args, const RunConfig& config, int node) {
   INGOT_ASSIGN_OR_RETURN(const RunDir dir, RunDir::Attach(config.root, config.name));
   INGOT_ASSIGN_OR_RETURN(const LaunchedStatus status, AskLauncher(SocketOf(dir, NodeName(args.group, node))));

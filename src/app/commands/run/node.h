@@ -1,4 +1,4 @@
-// `ingot node`.
+// `ingot node`: runs the agent on one of a run's nodes.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace ingot::app {
 
 struct NodeArgs {
   RunArgs run;
-  std::string group;  // of cluster.groups
-  int node = -1;      // within the group; -1 = the launcher's variable (node.cc), or 0
-  std::string probe;  // alive or ready: asks the node's agent instead; empty = runs it
+  std::string group;  // name in cluster.groups
+  int node = -1;      // index within the group; -1 = use the launcher's variable (node.cc), or 0 without one
+  std::string probe;  // "alive" or "ready" = queries the node's agent and exits; empty = runs the agent
 };
-// Runs the roles of one node of a run, and restarts them.
+// Runs and restarts the roles on one of a run's nodes.
 int RunNode(const NodeArgs& args);
 
 }  // namespace ingot::app

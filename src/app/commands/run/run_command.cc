@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr char kCommand[] = "command";
 
-// The newest checkpoint in `root`, by its name.
+// The newest checkpoint, by name.
 struct Newest {
   int64_t step = -1;  // -1 = there is none
   std::string path;
@@ -42,7 +42,7 @@ Newest NewestCheckpoint(const std::string& root) {
 
 int64_t NewestStep(const std::string& root) { return NewestCheckpoint(root).step; }
 
-// The model that a user of the run wants: the best held-out reward's, otherwise the newest. Empty = there is none.
+// Returns the run's model with the best held-out reward, or else the newest. Empty = there is none.
 std::string ModelOf(const std::string& folder) {
   const std::string checkpoints = folder + "/checkpoints", best = checkpoints + "/best";
   std::error_code error;

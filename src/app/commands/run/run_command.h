@@ -1,5 +1,5 @@
-// The commands that follow a run. One that no process holds is continued with the command that started it, which its folder
-// keeps in the file `command`.
+// The commands to use after a run has started or stopped. A run without a process is continued with the command that
+// started it, which is stored in the file `command` of its folder.
 #pragma once
 
 #include <string>
@@ -12,26 +12,27 @@
 
 namespace ingot::app {
 
-// "ingot VERB run.yaml --set run.name=b", without --resume, for a shell.
+// Returns "ingot VERB run.yaml --set run.name=b", quoted for a shell and without --resume.
 std::string CommandOf(const std::string& verb, const RunArgs& args);
-// "ingot node run.yaml --group engines --node 1", likewise.
+// Returns "ingot node run.yaml --group engines --node 1", quoted in the same way.
 std::string CommandOfNode(const NodeArgs& args, int node);
 
 absl::Status KeepCommand(const RunDir& dir, const std::string& command);
 
-// The command that the run keeps; else `other`.
+// Returns the command stored in the run's folder, or `other` if there is none.
 std::string CommandIn(const std::string& folder, const std::string& other);
 
-// "the run 'a' ended at step 2 of 2"; empty = it did not reach its end. `config`: as the run keeps it.
+// Returns "the run 'a' ended at step 2 of 2", or an empty string if the run did not reach its end. `config` is the
+// configuration stored with the run.
 std::string DescribeEnd(const std::string& folder, const RunConfig& config);
 
-// A CANCELLED `status` of a run that has begun also says what is saved, and which command continues it.
+// If `status` is CANCELLED and the run has started, adds what was saved and which command continues the run.
 absl::Status WithNext(const absl::Status& status, const RunDir& dir, const std::string& command);
 
-// Commands for a shell that show the run and serve its model, one per line below a title. `program`: as this process was
-// called.
+// Returns shell commands that show the run and serve its model, one per line below a title. `program` is the name that
+// this process was started with.
 std::string NextCommands(const std::string& folder, const std::string& program);
-// Prints them.
+// Prints NextCommands.
 void PrintNextCommands(const std::string& folder);
 
 }  // namespace ingot::app

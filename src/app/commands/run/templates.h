@@ -1,4 +1,4 @@
-// The texts of `ingot init`. The build makes their definitions from src/app/commands/run/templates.
+// File templates for `ingot init`. The build generates the definitions from src/app/commands/run/templates.
 #pragma once
 
 #include <string_view>

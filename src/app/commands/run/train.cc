@@ -1,4 +1,4 @@
-// `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
+// Implements `ingot train`, `ingot config`, `ingot doctor`, and `ingot init`.
 #include "app/commands/run/train.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 namespace ingot::app {
 namespace {
 
-// A run without tasks. It has no gateway and no agents.
+// Runs a run without tasks. It has no gateway and no agents.
 absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, const ModelSetup& model, bool resume,
                                 base::Metrics& metrics) {
   return TrainInView(loaded, dir, model.text.tokenizer, kSupervisedHasNoPool, metrics, [&] {
@@ -37,7 +37,7 @@ absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, c
   });
 }
 
-// Before the run opens its pool: a pool in a database cannot be put back once a new run has taken it.
+// Called before the run opens its pool, because a database pool cannot be restored once a new run has taken it over.
 absl::Status CheckPortsFree(const RunConfig& config) {
   if (config.metrics.port != 0) {
     INGOT_RETURN_IF_ERROR(CheckPort("metrics.port", config.metrics.host, config.metrics.port));
@@ -96,7 +96,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
       RunTraining(config, dir, model, run->PartsOfTrainer(), resume, metrics, StopFlag());
   INGOT_RETURN_IF_ERROR(WithNext(goal_met.status(), dir, command));
   if (view->follower != nullptr) view->follower->End(/*ok=*/true);
-  view.reset();  // before the roles that it shows
+  view.reset();  // destroyed before the roles that it shows
   run->Stop();
   PrintNextCommands(dir.path());
   return *goal_met ? 0 : 1;
@@ -117,7 +117,7 @@ absl::Status CheckConfig(const RunArgs& args) {
   return absl::OkStatus();
 }
 
-// Without a file the overrides are of the defaults.
+// Without a file, the overrides apply to the defaults.
 absl::StatusOr<std::vector<Finding>> ExamineFor(const RunArgs& args) {
   const Underway examining("doctor: looking at this machine");
   if (!args.config.empty()) {

@@ -1,4 +1,4 @@
-// `ingot train`, `ingot config`, `ingot doctor` and `ingot init`.
+// Implements `ingot train`, `ingot config`, `ingot doctor`, and `ingot init`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ int Train(const RunArgs& args);
 int ConfigCheck(const RunArgs& args);
 int ConfigExplain(const std::string& key);
 int ConfigSchema();
-// `config` empty = the defaults, with the overrides.
+// If `args.config` is empty, uses the defaults plus the overrides.
 int Doctor(const RunArgs& args);
 int Init(const std::string& folder, InitReward reward);
 

@@ -78,7 +78,7 @@ void PrintList(const std::string& store, const std::vector<StoredImage>& images,
   out << images.size() << " images, " << Size(bytes) << ", in " << store << "\n";
 }
 
-// A source with an absolute path without "." and "..".
+// Returns the source with an absolute path without "." or "..".
 std::string Normal(const std::string& source) {
   const size_t colon = source.find(':');
   if (colon == std::string::npos || source.starts_with("docker:")) return source;
@@ -87,13 +87,14 @@ std::string Normal(const std::string& source) {
   return absl::StrCat(source.substr(0, colon + 1), path.string());
 }
 
-// Whether `name` is the image's digest or one of its sources; a file may be named relative to the working folder.
+// Returns whether `name` is the image's digest or one of its sources. A file may be given relative to the current
+// directory.
 bool IsNamed(const StoredImage& image, const std::string& name) {
   return image.digest == name || std::any_of(image.sources.begin(), image.sources.end(),
                                              [&](const std::string& source) { return Normal(source) == Normal(name); });
 }
 
-// The images to remove. NOT_FOUND names the first image that is not there.
+// Returns the images to remove. Returns NOT_FOUND with the first image that does not exist.
 absl::StatusOr<std::vector<StoredImage>> Chosen(const ImageArgs& args, const std::vector<StoredImage>& images) {
   std::vector<StoredImage> chosen;
   const auto is_old = [&](const StoredImage& image) {

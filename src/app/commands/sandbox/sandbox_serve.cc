@@ -24,7 +24,7 @@
 namespace ingot::app {
 namespace {
 
-// Empty = clients need no key.
+// Returns an empty path if clients need no key.
 absl::StatusOr<std::string> KeyFileOf(const SandboxServeArgs& args) {
   if (!args.no_key) return args.key_file.empty() ? DefaultKeyFile() : args.key_file;
   if (!args.key_file.empty()) return absl::InvalidArgumentError("give either --key-file or --no-key");
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
   if (fs::exists(path, error)) return base::ReadSecret(path);
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) return Unmade(path, error.message());
-  // Under another name first, so that no process reads half a key.
+  // Written under another name first, so that no process reads an incomplete key.
   const std::string made = absl::StrCat(path, ".", base::RandomHex(8));
   const int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return Unmade(path, std::strerror(errno));
