@@ -1,11 +1,11 @@
-// Options of jemalloc for programs that link it (target ingot_allocator). jemalloc finds the variable by its name at the
-// start of the process. MALLOC_CONF in the environment overrides it.
+// Sets the jemalloc options for programs that link it (target ingot_allocator). At startup, jemalloc looks up this
+// variable by name. The MALLOC_CONF environment variable overrides it.
 //
-// One arena serves all threads; by default jemalloc makes four per core. An arena reuses only memory that was freed in
-// it, and any free thread may run a call of a conversation. So with many arenas the free memory of one does not serve
-// the others. On two cores that cost up to a fifth of the gateway's resident memory. Each thread caches small blocks. A
-// call of the gateway locks the arena about a dozen times, each for parts of a microsecond. That would matter at some
-// ten thousand calls a second.
+// One arena serves all threads. By default, jemalloc creates four per core. An arena reuses only memory that was freed
+// in it, and a conversation's calls run on any free thread. With many arenas, memory that is free in one is therefore
+// not available to the others. On two cores, that cost up to a fifth of the gateway's resident memory. Each thread
+// caches small blocks. A gateway call locks the arena about a dozen times, for a fraction of a microsecond each. This
+// would matter only at tens of thousands of calls per second.
 extern "C" {
 extern const char* malloc_conf;
 const char* malloc_conf = "narenas:1";

@@ -1,5 +1,5 @@
-// Bounds of numbers in options. Bind functions declare them, and Schema enforces them: NaN and the infinities are within
-// no bound.
+// Bounds for numeric options. Bind functions declare them, and Schema enforces them. NaN and infinities are out of
+// bounds.
 #pragma once
 
 #include <limits>
@@ -7,7 +7,7 @@
 
 namespace ingot::base {
 
-// The values that a number may take.
+// The allowed range of a number.
 struct Bound {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
@@ -15,9 +15,9 @@ struct Bound {
   double high = kNone;
   bool above_low = false;   // `low` itself is out of bounds
   bool below_high = false;  // `high` itself is out of bounds
-  bool or_zero = false;     // 0 is within the bound, too
+  bool or_zero = false;     // 0 is allowed as well
 
-  // Also allows 0, where 0 turns the option off.
+  // Also allows 0. Used for options that 0 turns off.
   Bound OrZero() const {
     Bound bound = *this;
     bound.or_zero = true;
@@ -26,7 +26,7 @@ struct Bound {
 
   bool Contains(double value) const;
   bool limits() const { return low > -kNone || high < kNone; }
-  // "greater than 0", "0 or greater", "in (0, 1]", "0, or greater than 1"; empty without limits.
+  // Returns "greater than 0", "0 or greater", "in (0, 1]", "0, or greater than 1", or "" if there are no limits.
   std::string Text() const;
 };
 
@@ -44,7 +44,7 @@ inline Bound RightOpen(double low, double high) { return {.low = low, .high = hi
 inline Bound Open(double low, double high) { return {.low = low, .high = high, .above_low = true, .below_high = true}; }
 // (0, 1]
 inline Bound Fraction() { return LeftOpen(0, 1); }
-// A TCP port that the configuration names; 0 has a meaning of its own.
+// A TCP port in the configuration. 0 has a special meaning.
 inline Bound Port() { return InRange(0, 65535); }
 
 }  // namespace ingot::base

@@ -1,5 +1,5 @@
-// The name of the part that an error comes from, such as one term of a sum, as a payload of the status. The payload survives
-// Annotate.
+// Attaches the name of the component that caused an error, such as one reward term, as a status payload. The payload
+// survives Annotate.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline absl::Status WithCause(absl::Status status, const std::string& cause) {
   return status;
 }
 
-// Empty = the error names none.
+// Returns "" if the error does not name a cause.
 inline std::string CauseOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kCause);
   return payload.has_value() ? std::string(*payload) : "";

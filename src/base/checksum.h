@@ -1,4 +1,4 @@
-// Checksums and content keys by XXH3, and hexadecimal text. Not cryptographic.
+// Computes XXH3 checksums and content keys, and prints bytes in hexadecimal. Not cryptographic.
 #pragma once
 
 #include <array>
@@ -17,20 +17,20 @@ inline uint64_t Checksum64(std::string_view bytes) {
   return Checksum64(std::as_bytes(std::span<const char>(bytes.data(), bytes.size())));
 }
 
-// A content key: the canonical (big-endian) form of XXH3-128.
+// A content key: XXH3-128 in canonical (big-endian) form.
 using Key128 = std::array<char, 16>;
 Key128 ContentKey128(std::string_view bytes);
 inline std::string_view KeyBytes(const Key128& key) { return {key.data(), key.size()}; }
-// nullopt: `bytes` are not 16.
+// Returns nullopt unless `bytes` has size 16.
 std::optional<Key128> KeyOfBytes(std::string_view bytes);
-// A hash for containers: the key's first bytes, which are as good as random.
+// A hash function for containers. It returns the key's first bytes, which are uniformly distributed.
 struct Key128Hash {
   size_t operator()(const Key128& key) const;
 };
-// ContentKey128 as a string of 16 bytes.
+// Returns ContentKey128 as a 16-byte string.
 inline std::string ContentKey(std::string_view bytes) { return std::string(KeyBytes(ContentKey128(bytes))); }
 
-// ContentKey128 over a sequence of pieces; equal to the key of their concatenation.
+// Computes ContentKey128 over a sequence of pieces. The result equals the key of their concatenation.
 class StreamingContentKey {
  public:
   StreamingContentKey();
@@ -45,7 +45,7 @@ class StreamingContentKey {
   std::unique_ptr<State> state_;
 };
 
-// Checksum64 over a sequence of pieces; equal to the checksum of their concatenation.
+// Computes Checksum64 over a sequence of pieces. The result equals the checksum of their concatenation.
 class StreamingChecksum {
  public:
   StreamingChecksum();
@@ -61,9 +61,9 @@ class StreamingChecksum {
   std::unique_ptr<State> state_;
 };
 
-// `bytes` in lower-case hexadecimal.
+// Returns `bytes` in lowercase hexadecimal.
 std::string Hex(std::string_view bytes);
-// `value` in 16 lower-case hexadecimal digits.
+// Returns `value` as 16 lowercase hexadecimal digits.
 std::string Hex(uint64_t value);
 
 }  // namespace ingot::base

@@ -5,7 +5,7 @@
 namespace ingot::base {
 namespace {
 
-constexpr std::chrono::hours kLongestWait{24};  // so that a deadline of "never" does not overflow
+constexpr std::chrono::hours kLongestWait{24};  // keeps a deadline that means "never" from overflowing
 
 class RealClock final : public Clock {
  public:
@@ -48,12 +48,13 @@ void ManualClock::Advance(std::chrono::nanoseconds by) {
   }
   while (true) {
     {
-      const MutexLock lock(waiters_mu_);  // while it is held, every waiter of the list is inside WaitUntil
+      const MutexLock lock(waiters_mu_);  // while it is held, every waiter in the list is inside WaitUntil
       const auto late = std::find_if(waiters_.begin(), waiters_.end(),
                                      [&](const Waiter* waiter) { return !waiter->woken && waiter->deadline <= Now(); });
       if (late == waiters_.end()) return;
-      // A signal that comes between the waiter's entry in the list and its Wait would be lost. The waiter holds its
-      // mutex for that time, so the signal is sent with the mutex held. TryLock, since that mutex comes first.
+      // A signal between the waiter's entry in the list and its Wait would be lost. The waiter holds its mutex during
+      // that time, so the signal is sent with the mutex held. Uses TryLock because that mutex comes first in the lock
+      // order.
       Mutex* const mu = (*late)->mu;
       if (mu->TryLock()) {
         (*late)->woken = true;

@@ -16,7 +16,8 @@ std::string Place(const std::string& file, const YAML::Node& node) {
   return node.Mark().is_null() ? file : absl::StrCat(file, ":", node.Mark().line + 1);
 }
 
-// "a section with the keys a, b, c and 4 more", of all `keys` those in the section. Sections within it count as keys.
+// Returns "a section with the keys a, b, c and 4 more" for those of `keys` that are in the section. Subsections count
+// as keys.
 std::string DescribeSection(const std::string& section, const std::vector<std::string>& keys) {
   constexpr size_t kShown = 12;
   const std::string prefix = section + ".";
@@ -262,10 +263,10 @@ void Schema::Renamed(const std::string& before, const std::string& now) {
 }
 
 std::string Schema::Nearest(const std::string& asked, bool or_section) const {
-  const std::string key = asked.substr(0, kMostShown);  // the time grows with its size
+  const std::string key = asked.substr(0, kMostShown);  // because the cost grows with its size
   if (const auto found = renamed_.find(key); found != renamed_.end() && !found->second.empty()) return found->second;
-  // A key in the wrong section is a likelier slip than a misspelt one. So the last words are compared too, if most of
-  // their letters agree.
+  // A key in the wrong section is a more likely mistake than a misspelled one. The last words are therefore also
+  // compared if most of their letters match.
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
   const std::string word = last(key);
   std::string best;

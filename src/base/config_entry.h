@@ -1,4 +1,4 @@
-// The bound keys of a Schema. Only Schema's own sources include this header.
+// Defines the bound keys of a Schema. Included only by the Schema source files.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -10,7 +10,7 @@
 
 namespace ingot::base {
 
-// The origin of a key that nothing has set.
+// The origin of a key that has not been set.
 inline constexpr char kUnset[] = "default";
 
 struct Schema::Entry {
@@ -20,12 +20,13 @@ struct Schema::Entry {
   Bound bound;
   YAML::Node default_value;
   std::string origin = kUnset;
-  std::function<absl::Status(const YAML::Node&)> set;  // an error says only which value was expected
+  std::function<absl::Status(const YAML::Node&)> set;  // errors describe only the expected value
   std::function<YAML::Node()> get;
-  // Why the field's value is not allowed, such as " is 0: it must be greater than 0"; empty = it is allowed.
+  // Describes why the field's value is not allowed, such as " is 0: it must be greater than 0". Empty = the value is
+  // allowed.
   std::function<std::string()> fault = [] { return std::string(); };
 
-  // The type with the bound, for people: "int, greater than 0".
+  // Returns the type and the bound in human-readable form: "int, greater than 0".
   std::string TypeText() const;
 };
 
@@ -40,7 +41,7 @@ struct Schema::ListEntry {
   std::function<void(Schema&)> bind_prototype;
 };
 
-// A value in YAML's flow style, on one line.
+// Returns a value as one line of YAML in flow style.
 std::string FlowYaml(const YAML::Node& node);
 
 }  // namespace ingot::base

@@ -1,4 +1,4 @@
-// The values that a key can be bound to: how each is read from YAML and written to it.
+// Reads and writes, as YAML, each type of value that a key can be bound to.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,7 +20,7 @@ absl::Status Expected(const std::string& what, const YAML::Node& node) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", Shown(FlowYaml(node))));
 }
 
-// A scalar without quotes: a quoted "1" is a string, not a number.
+// Returns true for a scalar without quotes. A quoted "1" is a string, not a number.
 bool IsPlain(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
 
 template <typename T>
@@ -50,7 +50,7 @@ absl::Status ParseReal(const YAML::Node& node, T* field) {
   return absl::OkStatus();
 }
 
-// The shortest decimal that reads back equal.
+// Returns the shortest decimal that reads back as the same value.
 template <typename T>
 YAML::Node DecimalNode(T value) {
   char buffer[40];
@@ -58,14 +58,14 @@ YAML::Node DecimalNode(T value) {
   return YAML::Node(std::string(buffer, result.ptr));
 }
 
-// The end of an error about a value out of bounds.
+// Returns the end of an error message about an out-of-bounds value.
 std::string Demand(double value, const Bound& bound) {
   return absl::StrCat(": it must be ", std::isfinite(value) ? "" : "finite and ", bound.Text());
 }
 
 constexpr char kTextTag[] = "tag:yaml.org,2002:str";
 
-// A scalar that is a text whatever it looks like.
+// Returns true if a scalar is a string regardless of what it looks like.
 bool IsText(const YAML::Node& node) { return node.Tag() == "!" || node.Tag() == kTextTag; }
 
 bool IsOddBool(const std::string& word) {
@@ -73,8 +73,8 @@ bool IsOddBool(const std::string& word) {
   return std::find(kBools.begin(), kBools.end(), absl::AsciiStrToLower(word)) != kBools.end();
 }
 
-// A value of a mapping as WordValue reads it back. The emitter drops quotes that YAML needs not, so a text that looks like
-// another value carries its tag.
+// Returns a mapping value in the form that WordValue reads. The emitter drops unnecessary quotes, so a string that
+// looks like another type gets a tag.
 YAML::Node ValueNode(const json::value& value) {
   if (!value.is_string()) return YAML::Node(PrintJson(value));
   const std::string text(value.get_string());
@@ -90,7 +90,7 @@ YAML::Node Quoted(const std::string& text) {
   return node;
 }
 
-// `expected`: for the error.
+// `expected` is used in the error.
 absl::Status ParseMapping(const YAML::Node& node, const std::string& expected,
                           std::map<std::string, std::string>* field) {
   if (!node.IsMap()) return Expected(expected, node);

@@ -1,4 +1,4 @@
-// A Schema as JSON Schema, for editors.
+// Exports a Schema as JSON Schema, for editors.
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace ingot::base {
 namespace {
 
-// The object of a section of `root`, made where it is missing. `words`: the section's path.
+// Returns the object for a section in `root`, creating it if missing. `words` is the section's path.
 json::object& SectionObject(json::object& root, const std::vector<std::string>& words) {
   json::object* at = &root;
   for (const std::string& word : words) {
@@ -32,7 +32,7 @@ std::vector<std::string> Words(const std::string& key) {
 
 json::object TypeOf(const std::string& type) {
   if (type == "bool") return {{"type", "boolean"}};
-  // 1_000_000 is a number to the configuration and a word to YAML 1.2.
+  // The configuration treats 1_000_000 as a number, but YAML 1.2 treats it as a word.
   if (type == "int") return {{"type", json::array{"integer", "string"}}, {"pattern", "^-?[0-9_]+$"}};
   if (type == "number") return {{"type", "number"}};
   if (type == "list of strings") return {{"type", "array"}, {"items", json::object{{"type", "string"}}}};
@@ -54,17 +54,17 @@ json::object TypeOf(const std::string& type) {
     names.emplace_back(rest);
     return {{"enum", std::move(names)}};
   }
-  // YAML reads a word such as 7 as a number, but the configuration accepts it as text.
+  // YAML reads a word such as 7 as a number, but the configuration accepts it as a string.
   return {{"type", json::array{"string", "number", "boolean"}}};
 }
 
-// A whole number without a fraction, since editors show it.
+// Writes a whole number without a fraction because editors display it.
 json::value Number(double value) {
   const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
   return whole ? json::value(static_cast<int64_t>(value)) : json::value(value);
 }
 
-// A bound that also allows 0 is widened to it.
+// If a bound also allows 0, widens the bound to include 0.
 void PutBound(json::object& type, const Bound& bound) {
   if (bound.or_zero && bound.low >= 0) {
     type["minimum"] = 0;
@@ -102,7 +102,7 @@ json::object Schema::JsonSchemaObject() const {
     list->bind_prototype(element);
     Put(root, list->key, {{"type", "array"}, {"description", list->doc}, {"items", element.JsonSchemaObject()}});
   }
-  // A section that may be one word is an object or a string.
+  // A section that may be a single word is either an object or a string.
   for (const auto& [section, shorthand] : shorthands_) {
     std::vector<std::string> words = Words(section);
     const std::string name = words.back();

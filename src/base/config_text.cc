@@ -1,4 +1,4 @@
-// A Schema's values and documentation as text.
+// Formats a Schema's values and documentation as text.
 #include <sstream>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace ingot::base {
 namespace {
 
-// The key is `prefix` or in the section of that name; empty = every key.
+// Returns true if the key is `prefix` or is in the section with that name; empty = any key.
 bool IsUnder(const std::string& key, const std::string& prefix) {
   return prefix.empty() || key == prefix || key.rfind(prefix + ".", 0) == 0;
 }
@@ -77,11 +77,11 @@ std::string Schema::EffectiveYaml() const {
 
 std::string Schema::ExplainList(const ListEntry& list, const std::string& prefix) {
   std::string text;
-  // "LIST.KEY" is taken for "LIST[].KEY".
+  // "LIST.KEY" is accepted for "LIST[].KEY".
   if (prefix.rfind(list.key + ".", 0) == 0) return ExplainList(list, list.key + "[]" + prefix.substr(list.key.size()));
   const bool wanted = IsUnder(list.key, prefix);
   if (wanted) absl::StrAppend(&text, list.key, "  (list, default has ", list.size(), ")\n    ", list.doc, "\n");
-  // The keys of an element follow "LIST[].", including lists inside an element.
+  // Element keys start with "LIST[].", including keys of nested lists.
   const std::string inside = list.key + "[]";
   std::string element_key;
   if (prefix.rfind(inside + ".", 0) == 0) element_key = prefix.substr(inside.size() + 1);

@@ -44,7 +44,7 @@ void Executor::Shutdown() {
   }
   if (threads.empty()) RunReady();
   for (std::thread& thread : threads) thread.join();
-  decltype(queue_) queue;  // of other threads' Post since the last worker ended
+  decltype(queue_) queue;  // tasks posted by other threads since the last worker ended
   const MutexLock lock(mu_);
   ended_ = true;
   queue.swap(queue_);
@@ -104,7 +104,7 @@ Task Executor::NextTask(Worker& self) {
     self.woken = false;
     if (timekeeper_ == nullptr && !timers_.empty()) {
       timekeeper_ = &self;
-      idle_.insert(idle_.begin(), &self);  // the last one to be given a task
+      idle_.insert(idle_.begin(), &self);  // gets a task only after all others
     } else {
       idle_.push_back(&self);
     }
@@ -112,7 +112,7 @@ Task Executor::NextTask(Worker& self) {
       if (timekeeper_ != &self || timers_.empty()) {
         self.wake.Wait(mu_);
       } else if (!clock_.WaitUntil(self.wake, mu_, timers_.begin()->first.first) && !self.woken) {
-        Wake(self);  // to look at the timers
+        Wake(self);  // checks the timers
       }
     }
     if (self.task) return std::exchange(self.task, nullptr);
@@ -157,7 +157,7 @@ void Executor::Insert(std::shared_ptr<Alarm> alarm) {
   const auto [first, inserted] = timers_.emplace(std::pair(alarm->due, alarm->order), std::move(alarm));
   if (first != timers_.begin() || idle_.empty()) return;
   timekeeper_ = idle_.front();
-  idle_.front()->wake.Signal();  // it has a new first timer to wait for
+  idle_.front()->wake.Signal();  // it must now wait for a different first timer
 }
 
 void Executor::HandDueTimers() {

@@ -1,24 +1,24 @@
-// An Executor owns threads and runs tasks on them, at once or at a moment of its clock.
+// An Executor owns threads and runs tasks on them, either immediately or at a given time on its clock.
 //
 //   TryPost, Post --> queue, FIFO --> an idle thread --> task
 //   PostAt, PostAfter, PostEvery --> timers, by due time --^
 //
-// Tasks start in the order in which they were posted or came due. The thread that became idle last takes the next task:
-// a small load stays on a few threads, whose caches and allocator heaps are warm. One idle thread waits for the next
-// timer; while all threads are busy, a due timer waits for a thread. A task may block: an owner whose tasks block gives
-// the executor a thread for each. Tasks do not throw.
+// Tasks start in the order they were posted or became due. The thread that became idle last runs the next task, so a
+// light load stays on a few threads with warm caches and allocator heaps. One idle thread waits for the next timer. If
+// all threads are busy, a due timer waits for a thread. Tasks may block. If they do, the owner should give the executor
+// one thread per task. Tasks must not throw.
 //
-// Shutdown, in this order:
-//   1. TryPost fails, and timers that are not due are destroyed without a run;
-//   2. the threads run the queued tasks, and the tasks that these Post;
-//   3. the threads are joined;
-//   4. a later Post drops its task.
+// Shutdown proceeds in this order:
+// 1. TryPost fails, and timers that are not due are destroyed without running.
+// 2. The threads run the queued tasks and any tasks that those post.
+// 3. The threads are joined.
+// 4. Later Post calls drop their tasks.
 //
-// An executor without threads runs its tasks only inside RunReady. With a ManualClock, tests of deadlines are
+// An executor without threads runs its tasks only inside RunReady. With a ManualClock, this makes deadline tests
 // deterministic (tests/base/manual_executor.h).
 //
-// Not boost::asio::thread_pool: it has no bound, does not choose the thread that it wakes, and binds its timers to a
-// clock by type. A test injects an object.
+// boost::asio::thread_pool is not used because its queue is unbounded, it does not choose which thread to wake, and its
+// timers are bound to a clock type. Tests need to inject a clock object.
 #pragma once
 
 #include <chrono>
@@ -46,66 +46,69 @@ class Timer;
 using Task = absl::AnyInvocable<void()>;
 
 struct ExecutorOptions {
-  std::string name = "executor";  // in errors, and for its threads in debuggers; the system shows 15 bytes of it
+  std::string name = "executor";  // used in errors and as the thread name in debuggers; the system shows only 15 bytes
   int threads = 1;                // 0 = RunReady runs the tasks
-  size_t max_queued = std::numeric_limits<size_t>::max();  // tasks that no thread has taken, for TryPost
+  size_t max_queued = std::numeric_limits<size_t>::max();  // TryPost's limit on tasks that no thread has taken
 };
 
-// Thread safe, except Shutdown and the destructor: one thread calls them, and no task of this executor may.
+// Thread safe, except for Shutdown and the destructor. Those must be called by one thread, and never by one of this
+// executor's tasks.
 class Executor {
  public:
-  // `clock` outlives the executor. Throws std::system_error if the machine cannot start a thread.
+  // `clock` must outlive the executor. Throws std::system_error if the system cannot start a thread.
   explicit Executor(ExecutorOptions options, const Clock& clock = Clock::Real());
-  ~Executor();  // Shutdown()
+  ~Executor();  // calls Shutdown()
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // RESOURCE_EXHAUSTED: options.max_queued tasks already wait. CANCELLED: Shutdown has begun. Both drop the task.
+  // Returns RESOURCE_EXHAUSTED if options.max_queued tasks are already queued, or CANCELLED if Shutdown has begun. In
+  // both cases, the task is dropped.
   absl::Status TryPost(Task task);
-  // Ignores the bound: for the second half of a job that TryPost accepted.
+  // Ignores the queue limit. Used for the second half of a job that TryPost accepted.
   void Post(Task task);
 
-  // Runs `task` once, at `moment` of the clock or `delay` from now, as long as the Timer lives.
+  // Runs `task` once, at `moment` or after `delay`, unless the Timer is destroyed first.
   Timer PostAt(std::chrono::nanoseconds moment, Task task);
   Timer PostAfter(std::chrono::nanoseconds delay, Task task);
-  // Runs `task` repeatedly, `period` after its last run ended, first `period` from now. REQUIRES: period > 0.
+  // Runs `task` repeatedly: first after `period`, and then `period` after the previous run ended. REQUIRES: period > 0.
   Timer PostEvery(std::chrono::nanoseconds period, Task task);
 
-  // RESOURCE_EXHAUSTED: the machine cannot start more threads; earlier threads stay. CANCELLED: Shutdown has begun.
+  // Returns RESOURCE_EXHAUSTED if the system cannot start more threads; threads already started are kept. Returns
+  // CANCELLED if Shutdown has begun.
   absl::Status AddThreads(int count);
   void Shutdown();
 
-  // Runs queued tasks and due timers on this thread until there are none; returns their number. For an executor
-  // without threads.
+  // Runs queued tasks and due timers on this thread until there are none left. Returns the number of tasks that ran.
+  // Only for executors without threads.
   int RunReady();
-  // The moment of the earliest timer; nullopt: there is none.
+  // Returns the time of the earliest timer, or nullopt if there is none.
   std::optional<std::chrono::nanoseconds> NextDue() const;
 
   size_t queued() const;  // tasks that no thread has taken
-  size_t idle() const;    // threads that have nothing to do
+  size_t idle() const;    // threads without a task
   const Clock& clock() const { return clock_; }
 
  private:
   friend class Timer;
 
-  // A thread between two tasks. It stands on that thread's stack and leaves idle_ before it is woken.
+  // A thread between two tasks. Allocated on that thread's stack. Removed from idle_ before it is woken.
   struct Worker {
     CondVar wake;
-    Task task;  // null: look at the queue again
+    Task task;  // null = check the queue again
     bool woken = false;
   };
-  // The state of a Timer, guarded by mu_ but for a call of `task`.
+  // The state of a Timer. Guarded by mu_, except while `task` runs.
   struct Alarm {
     Task task;
     std::chrono::nanoseconds due;
-    std::chrono::nanoseconds period;  // 0 = rings once
+    std::chrono::nanoseconds period;  // 0 = fires once
     uint64_t order = 0;               // key in timers_, together with `due`
     bool cancelled = false;
-    std::optional<std::thread::id> ringing;  // the thread inside `task`
+    std::optional<std::thread::id> ringing;  // the thread that is running `task`
   };
 
   void Run();
-  Task NextTask(Worker& self);  // blocks; null: the executor has shut down
+  Task NextTask(Worker& self);  // blocks; null = the executor has shut down
   void Hand(Task task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Wake(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandDueTimers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -117,26 +120,27 @@ class Executor {
   const ExecutorOptions options_;
   const Clock& clock_;
   mutable Mutex mu_;
-  CondVar rung_;                                             // a timer's task returned
+  CondVar rung_;                                             // signaled when a timer's task returns
   std::deque<Task> queue_ ABSL_GUARDED_BY(mu_);              // empty while a thread is idle
-  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mu_);           // the last thread to become idle is at the back
+  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mu_);           // the thread that became idle last is at the back
   const Worker* timekeeper_ ABSL_GUARDED_BY(mu_) = nullptr;  // idle_.front() while it waits for the first timer
   std::map<std::pair<std::chrono::nanoseconds, uint64_t>, std::shared_ptr<Alarm>> timers_ ABSL_GUARDED_BY(mu_);
   uint64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;  // Shutdown has begun
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;   // no thread will take another task
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;   // threads no longer take tasks
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
 };
 
-// The right of a task to run at its moment. The executor outlives it.
+// Keeps a timed task scheduled. The executor must outlive it.
 class [[nodiscard]] Timer {
  public:
-  Timer() = default;  // of no task
+  Timer() = default;  // refers to no task
   Timer(Timer&& other) noexcept;
   Timer& operator=(Timer&& other) noexcept;
   ~Timer() { Cancel(); }
 
-  // The task will not start again and is destroyed. Waits for a run in progress, except inside that run.
+  // Ensures that the task does not start again, and destroys it. Waits for a run in progress, unless called from that
+  // run.
   void Cancel();
 
  private:

@@ -1,5 +1,5 @@
-// Errors that name the invalid field of a request. A role that forwards a request can then name the field in its
-// caller's words. Pure functions.
+// Creates and reads errors that name an invalid request field. A role that forwards a request can translate the field
+// name for its caller. Pure functions.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,13 @@ namespace ingot::base {
 
 struct Fault {
   std::string field;  // path of the field in the request, e.g. "sampling.logit_bias"
-  std::string what;   // the fault of its value; names no field of the request
+  std::string what;   // what is wrong with its value; does not mention any field
 };
 
-// INVALID_ARGUMENT with both parts in its message and in a payload, which gRPC carries.
+// Returns INVALID_ARGUMENT with the field and what is wrong, both in the message and in a payload that is sent over
+// gRPC.
 absl::Status FaultError(const Fault& fault);
-// nullopt: the error names no field.
+// Returns nullopt if the error does not name a field.
 std::optional<Fault> FaultOf(const absl::Status& status);
 
 }  // namespace ingot::base

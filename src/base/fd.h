@@ -1,4 +1,4 @@
-// An Fd owns a descriptor of an open file.
+// An Fd owns an open file descriptor.
 #pragma once
 
 #include <unistd.h>

@@ -66,7 +66,7 @@ absl::Status SyncDir(const std::string& dir) {
   return absl::OkStatus();
 }
 
-// Plain rename cannot replace a folder that is not empty.
+// A plain rename cannot replace a nonempty folder.
 absl::Status ReplaceFolder(const std::string& from, const std::string& to, const std::string& aside) {
   namespace fs = std::filesystem;
   std::error_code ignored;

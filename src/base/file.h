@@ -1,4 +1,4 @@
-// Whole files as strings.
+// Reads and writes whole files as strings.
 #pragma once
 
 #include <sys/types.h>
@@ -14,32 +14,33 @@ namespace ingot::base {
 
 inline constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
-// The content of `path`, a file or the pipe of a shell's <(command). NOT_FOUND: no such file. INVALID_ARGUMENT: a folder, a
-// named pipe, a socket, or more than `max_bytes`. UNAVAILABLE: the file cannot be read. Errors name the path and the reason.
+// Returns the contents of `path`, which is a file or a pipe from the shell's <(command). Returns NOT_FOUND if there is
+// no such file, INVALID_ARGUMENT for a folder, a named pipe, a socket, or more than `max_bytes`, and UNAVAILABLE if the
+// file cannot be read. Errors include the path and the reason.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxFileBytes);
 
-// Writes and fsyncs. The status names path and cause ("no space left on device", ...).
+// Writes and fsyncs. Errors include the path and the cause ("no space left on device", ...).
 absl::Status WriteFileDurably(const std::string& path, std::string_view contents);
-// Writes all of `bytes` to an open file. `path`: for errors, which are the same as WriteFileDurably's.
+// Writes all of `bytes` to an open file. Returns the same errors as WriteFileDurably. They include `path`.
 absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path);
 
 struct Replacement {
   mode_t mode = 0644;
-  bool durable = true;  // false: a crash of the machine may leave an empty file; one of the process may not
+  bool durable = true;  // false = a machine crash may leave an empty file, but a process crash does not
 };
-// Replaces the contents of `path` atomically: a crash leaves the old file or the whole new file, and after OK the new
-// file is durable. A failure leaves the old file. Only a crash leaves the draft, PATH.RANDOM.new. Of several writers at
-// a time, on whatever machine, the last wins.
+// Replaces the contents of `path` atomically. After a crash, the file is either the old one or the complete new one.
+// After OK, the new file is durable. After an error, the old file is intact. A crash may leave the draft,
+// PATH.RANDOM.new, behind. If several writers run concurrently, on any machine, the last one wins.
 absl::Status ReplaceFile(const std::string& path, std::string_view contents, const Replacement& how = {});
-// The same, with what `write` puts into the file `fd` of the name `draft`.
+// Same as ReplaceFile, but `write` supplies the contents. It writes them to `fd`, an open file named `draft`.
 using WriteDraft = std::function<absl::Status(int fd, const std::string& draft)>;
 absl::Status ReplaceFileBy(const std::string& path, const WriteDraft& write, const Replacement& how = {});
 
-// Makes renames and creations in `dir` durable.
+// Makes renames and file creations in `dir` durable.
 absl::Status SyncDir(const std::string& dir);
-// Renames the folder `from` to `to`, durably; both are in one folder. If `to` exists, the two swap names at the same
-// moment. On a file system that cannot exchange names, `to` moves to `aside` first: a crash between the two renames
-// leaves no folder `to`.
+// Durably renames the folder `from` to `to`, which must have the same parent. If `to` exists, the two names are swapped
+// atomically. If the file system cannot do that, `to` is first renamed to `aside`. In that case, a crash between the
+// two renames leaves no folder named `to`.
 absl::Status ReplaceFolder(const std::string& from, const std::string& to, const std::string& aside);
 
 }  // namespace ingot::base

@@ -1,6 +1,6 @@
-// Numbers of the formats that outlive a process or cross the network. One version of Ingot reads what another version
-// wrote, or rejects it with an error that names the format. Raise the number for a change that an older reader
-// misreads.
+// Checks the version numbers of formats that outlive a process or cross the network. Ingot either reads what another
+// version wrote or rejects it with an error that names the format. Increment a format's number if an older reader would
+// misread the change.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace ingot::base {
 
-// Of what was written before it had a number.
+// The format number for data written before formats had numbers.
 inline constexpr int64_t kFirstFormat = 1;
 
 struct Format {
   const char* name;  // "run folder"
-  int64_t number;    // what this program reads and writes
+  int64_t number;    // the number that this program reads and writes
 };
 
-// FAILED_PRECONDITION: `where` has another number. The message names both and ends with `remedy`.
+// Returns FAILED_PRECONDITION if `where` has a different number. The message contains both numbers and ends with
+// `remedy`.
 inline absl::Status CheckFormat(const Format& format, int64_t found, const std::string& where,
                                 const std::string& remedy) {
   if (found == format.number) return absl::OkStatus();

@@ -13,12 +13,12 @@ namespace ingot::base {
 namespace {
 
 void PrintDouble(double number, std::string& out) {
-  if (!std::isfinite(number)) {  // JSON has no such number
+  if (!std::isfinite(number)) {  // JSON cannot represent it
     out += "null";
     return;
   }
   char buffer[32];
-  // The shortest digits that read back equal, with an exponent where Python writes one.
+  // Writes the shortest digits that read back as the same value, with an exponent where Python would write one.
   const double size = std::abs(number);
   const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), number,
@@ -90,7 +90,7 @@ void Print(const json::value& value, bool sort_keys, std::string& out) {
 }
 
 constexpr size_t kMaxDepth = 100;
-constexpr size_t kParserBytes = 1 << 20;  // of text that fits the parser each thread keeps
+constexpr size_t kParserBytes = 1 << 20;  // limit on text parsed with the thread's reusable parser
 
 json::value FromSimd(const simdjson::dom::element& element, const json::storage_ptr& storage) {
   namespace dom = simdjson::dom;
@@ -128,8 +128,8 @@ json::value FromSimd(const simdjson::dom::element& element, const json::storage_
   }
 }
 
-// Reads `text` with simdjson. False: malformed, nested close to the limit, or with an integer that only a double can
-// hold. Boost then reads the text again: it names the place of a fault and supports such integers.
+// Parses `text` with simdjson. Returns false if it is malformed, is nested close to the limit, or has an integer that
+// only a double can hold. Boost then parses the text again because it reports locations and supports such integers.
 bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::value& value) {
   thread_local simdjson::dom::parser kept(kParserBytes);
   simdjson::dom::parser large;
@@ -142,9 +142,9 @@ bool ReadFast(std::string_view text, const json::storage_ptr& storage, json::val
   return true;
 }
 
-constexpr char kBigInteger[] = "\xff";  // the key of its digits
+constexpr char kBigInteger[] = "\xff";  // the key that stores its digits
 
-// Boost's own handler, but for integers beyond 64 bits.
+// Same as Boost's own handler, except for integers beyond 64 bits.
 class ExactHandler {
  public:
   using error_code = boost::system::error_code;
@@ -220,7 +220,7 @@ class ExactHandler {
   }
 
   json::value_stack stack_;
-  std::string number_;  // of a number so far
+  std::string number_;  // the characters of the current number so far
 };
 
 }  // namespace
@@ -233,7 +233,7 @@ absl::StatusOr<json::value> ParseJsonExactly(std::string_view text, json::storag
   json::basic_parser<ExactHandler> parser(options, storage);
   const size_t used = parser.write_some(false, text.data(), text.size(), error);
   if (error || text.find_first_not_of(" \t\r\n", used) != std::string_view::npos)
-    return ParseJson(text, std::move(storage));  // it names the place of the fault
+    return ParseJson(text, std::move(storage));  // its error gives the position
   return parser.handler().Release();
 }
 
@@ -270,7 +270,7 @@ absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr s
 void AppendJsonString(std::string_view text, std::string& out) {
   constexpr char kDigits[] = "0123456789abcdef";
   out += '"';
-  size_t plain = 0;  // begin of the bytes that need no escape
+  size_t plain = 0;  // start of the bytes that need no escape
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c >= 0x20 && c != '"' && c != '\\') continue;

@@ -1,5 +1,5 @@
-// JSON values: Boost.JSON's types, a parser that names the place of a fault, and printers that write numbers as Python
-// does. base/json_text.h reads JSON without converting it.
+// Parses and prints JSON values using the Boost.JSON types. The parser reports error locations, and the printers format
+// numbers like Python. base/json_text.h reads JSON without converting it.
 #pragma once
 
 #include <boost/json.hpp>
@@ -12,23 +12,23 @@ namespace ingot::base {
 
 namespace json = boost::json;
 
-// INVALID_ARGUMENT names the line and column of the first fault. The last value of a duplicate key counts. Depth is at
-// most 100. simdjson reads the text; Boost reads it again for errors and for integers beyond 64 bits. `storage`: the
-// value's allocator, which the value keeps alive. A json::monotonic_resource suits a value that is read once and
-// dropped.
+// Returns INVALID_ARGUMENT with the line and column of the first error. If a key is duplicated, its last value wins.
+// The maximum depth is 100. simdjson does the parsing. Boost parses a second time to report errors and to handle
+// integers beyond 64 bits. `storage` is the value's allocator, and the value shares ownership of it. A
+// json::monotonic_resource is suitable for a value that is read once and dropped.
 absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage = {});
 
-// Compact text; object keys keep their order; a double prints as the shortest decimal that reads back equal (1.0 as
-// "1.0", not Boost's "1E0").
+// Returns compact JSON. Object keys keep their order. A double is printed as the shortest decimal that reads back as
+// the same value (1.0 as "1.0", not Boost's "1E0").
 std::string PrintJson(const json::value& value);
 
-// Appends a string to `out` as PrintJson prints it, with its quotes.
+// Appends a string to `out` in PrintJson's format, including quotes.
 void AppendJsonString(std::string_view text, std::string& out);
 
-// PrintJson with object keys sorted: equal values print equal.
+// Like PrintJson, but with sorted object keys, so equal values print the same.
 std::string CanonicalJson(const json::value& value);
 
-// A field of an object; nullptr if `value` is not an object or lacks the key.
+// Returns an object's field, or nullptr if `value` is not an object or lacks the key.
 const json::value* Find(const json::value& value, std::string_view key);
 
 }  // namespace ingot::base

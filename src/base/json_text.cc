@@ -12,9 +12,9 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 size_t SkipSpace(std::string_view text, size_t at) { return std::min(text.find_first_not_of(kSpace, at), text.size()); }
 
-// The index after the string that begins at `at`; the end of a text that does not close the string.
+// Returns the index after the string that begins at `at`, or the end of the text if the string is unterminated.
 size_t SkipString(std::string_view text, size_t at) {
-  // Most strings are short, and a search for the quote costs more than a look at a few bytes.
+  // Most strings are short, and searching for the quote costs more than checking a few bytes.
   constexpr size_t kShort = 16;
   const size_t short_end = std::min(++at + kShort, text.size());
   for (; at < short_end; ++at) {
@@ -30,7 +30,7 @@ size_t SkipString(std::string_view text, size_t at) {
   return text.size();
 }
 
-// The index after the value that begins at `at`. REQUIRES: the value is well-formed.
+// Returns the index after the value that begins at `at`. REQUIRES: the value is well formed.
 size_t SkipValue(std::string_view text, size_t at) {
   int depth = 0;
   do {
@@ -52,7 +52,7 @@ std::string Unquoted(std::string_view text) {
   return value.ok() && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
-// Calls visit(text of the key, text of the value) for each part of an object or array; an array's keys are empty.
+// Calls visit(key text, value text) for each entry in an object or array. An array's keys are empty.
 template <typename Visit>
 void ForEach(std::string_view text, const Visit& visit) {
   const bool object = text.front() == '{';
@@ -72,7 +72,7 @@ void ForEach(std::string_view text, const Visit& visit) {
   }
 }
 
-// The UTF-16 unit that `text` escapes at `at` ("\uXXXX"); -1: none.
+// Returns the UTF-16 unit escaped at `at` in `text` ("\uXXXX"), or -1 if there is none.
 int32_t EscapedUnit(std::string_view text, size_t at) {
   if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return -1;
   int32_t unit = 0;
@@ -109,7 +109,7 @@ std::optional<std::string> WithoutLoneSurrogates(std::string_view text) {
   for (size_t at = text.find('\\'); at != std::string_view::npos; at = text.find('\\', at)) {
     const int32_t unit = EscapedUnit(text, at);
     if (unit < 0) {
-      at += 2;  // the backslash and the escaped byte
+      at += 2;  // skips the backslash and the escaped byte
       continue;
     }
     if (IsFirstHalf(unit) && IsSecondHalf(EscapedUnit(text, at + 6))) {

@@ -1,6 +1,6 @@
-// JSON as text: views of its values, their count, and a repair. Numbers keep their digits, which a value of base/json.h
-// (64-bit integers and doubles) may lose. Ingot reads a task on its way to an agent this way, and an answer that a
-// verifier compares digit by digit.
+// Reads JSON text without converting it, counts its values, and repairs it. Numbers keep all their digits, which
+// base/json.h values (64-bit integers and doubles) may lose. Used to pass tasks to agents, and by verifiers that
+// compare answers digit by digit.
 //
 //   {"n": 265252859812191058636308480000000, "l": [1.50, "x"]}
 //         `-----------------------------'          `--'          values are parts of the text
@@ -14,15 +14,15 @@
 
 namespace ingot::base {
 
-// The number of values that well-formed `text` has, in linear time. It bounds the memory of parsing better than the
-// number of bytes does. The number means nothing for malformed text.
+// Returns the number of values in well-formed `text`, in linear time. This is a better bound on parsing memory than the
+// number of bytes. The result is meaningless for malformed text.
 size_t CountJsonValues(std::string_view text);
 
-// `text` with U+FFFD in place of every escaped half of a surrogate pair (RFC 8259, section 8.2: "\ud83d" without its
-// second half). Clients that cut strings by UTF-16 units send such halves. nullopt: `text` has none.
+// Returns `text` with each unpaired escaped surrogate replaced by U+FFFD (RFC 8259, section 8.2: "\ud83d" without its
+// second half). Clients that split strings between UTF-16 units send them. Returns nullopt if `text` has none.
 std::optional<std::string> WithoutLoneSurrogates(std::string_view text);
 
-// One value of a JSON text. A view: the text outlives it. REQUIRES: ParseJson accepts the text.
+// A view of one value in JSON text. The text must outlive it. REQUIRES: ParseJson accepts the text.
 class JsonText {
  public:
   explicit JsonText(std::string_view text);
@@ -32,18 +32,18 @@ class JsonText {
   bool is_object() const { return text_.front() == '{'; }
   bool is_number() const { return text_.front() == '-' || (text_.front() >= '0' && text_.front() <= '9'); }
 
-  // The value's text without white space around it.
+  // Returns the value's text without surrounding whitespace.
   std::string_view text() const { return text_; }
-  // The content of a string. REQUIRES: is_string().
+  // Returns a string's content. REQUIRES: is_string().
   std::string string() const;
-  // The items of an array, in order; empty for any other value.
+  // Returns an array's items in order, or nothing for other values.
   std::vector<JsonText> items() const;
-  // The fields of an object, in order; a duplicate key keeps its last value. Empty for any other value.
+  // Returns an object's fields in order, or nothing for other values. For a duplicate key, the last value wins.
   std::vector<std::pair<std::string, JsonText>> fields() const;
 
-  // The value at a dotted path ("answers.0.value"). nullopt: the value has no such part.
+  // Returns the value at a dotted path ("answers.0.value"), or nullopt if there is none.
   std::optional<JsonText> At(std::string_view path) const;
-  // The text that PrintJson prints, except that numbers keep their digits.
+  // Returns the same output as PrintJson, except that numbers keep their digits.
   std::string Compact() const;
 
  private:

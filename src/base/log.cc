@@ -14,7 +14,7 @@
 namespace ingot::base {
 namespace {
 
-constexpr size_t kMostOfAMessage = 10'000;  // bytes; a message may have lines
+constexpr size_t kMostOfAMessage = 10'000;  // bytes; a message may have several lines
 
 // A line's text, of which any part may come from outside.
 class PrintableText final : public spdlog::custom_flag_formatter {

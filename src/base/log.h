@@ -1,5 +1,5 @@
-// The program's log, a wrapper of spdlog. INGOT_LOG(info, "text {}", value) takes spdlog's levels and fmt's format
-// strings.
+// Configures the program's log, a thin wrapper around spdlog. INGOT_LOG(info, "text {}", value) accepts spdlog's levels
+// and fmt's format strings.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -10,9 +10,9 @@
 
 namespace ingot::base {
 
-// Sends lines of `level` (trace, debug, info, warn, error) and above to `file`, and warnings to stderr too. An empty
-// `file` sends all lines to stderr. Every line names `role`. Printable (base/printable.h) escapes a line's text. Call
-// it once, at start.
+// Logs lines at `level` (trace, debug, info, warn, error) and above to `file`, and warnings to stderr as well. If
+// `file` is empty, all lines go to stderr. Every line contains `role`. Messages are escaped by Printable
+// (base/printable.h). Must be called once, at startup.
 void InitLogging(const std::string& role, const std::string& level, const std::string& file);
 
 }  // namespace ingot::base

@@ -18,13 +18,13 @@ constexpr std::array kDefaultSeconds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0
 
 constexpr char kOther[] = "other";
 constexpr char kOtherTotal[] = "ingot_metrics_labels_other_total";
-constexpr size_t kMaxValueBytes = 256;  // of a label
+constexpr size_t kMaxValueBytes = 256;  // for a label value
 constexpr size_t kMaxHelpBytes = 1024;
-// Series of a family for each value that one label may have: families have one label from outside, or two labels if one
-// of them has few values.
+// The maximum number of series in a family per allowed label value. Families have one untrusted label, or two if one of
+// them has few values.
 constexpr size_t kSeriesPerValue = 10;
 
-// Prometheus reads the help text to the end of its line, with escapes for '\' and line ends.
+// Prometheus reads a help string up to the end of the line, with '\' and newlines escaped.
 std::string HelpText(std::string_view help) {
   std::string text;
   for (const char c : Printable(help, {.max_bytes = kMaxHelpBytes}))
@@ -49,7 +49,7 @@ std::string FamilyName(std::string_view name) {
   return family;
 }
 
-// The same; label names have no ':'.
+// Same as FamilyName, but label names also cannot contain ':'.
 std::string LabelName(std::string_view name) {
   std::string label = MetricName(name);
   for (char& c : label) {
@@ -120,7 +120,7 @@ T& Metrics::Series(Kind kind, std::string_view name, std::string_view help, cons
   FamilyInfo& info = FamilyOf<T>(kind, FamilyName(name), help);
   auto& family = *static_cast<prometheus::Family<T>*>(info.family);
   prometheus::Labels bounded = Bounded(info, labels, over);
-  if constexpr (sizeof...(Args) > 0) bounded.erase("le");  // a histogram's own
+  if constexpr (sizeof...(Args) > 0) bounded.erase("le");  // reserved for histograms
   if (!family.Has(bounded) && info.series >= kSeriesPerValue * max_labels_) {
     for (auto& [label, value] : bounded) {
       if (std::exchange(value, kOther) != kOther) over.push_back(label);

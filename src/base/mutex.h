@@ -1,5 +1,5 @@
-// A mutex and a condition variable with clang's thread-safety annotations, over the standard library's. Debian's build
-// of absl::Mutex is not instrumented: TSan would report false races.
+// A mutex and a condition variable with Clang thread-safety annotations, based on the standard library. absl::Mutex is
+// not used because Debian's build is not instrumented, so TSan would report false races.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
-  // False: another thread holds it.
+  // Returns false if another thread holds the mutex.
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mu_.try_lock(); }
 
  private:
@@ -37,7 +37,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mu_;
 };
 
-// A condition variable for Mutex. A wait may end without a signal: callers loop over their condition.
+// A condition variable for Mutex. Waits may wake up spuriously, so callers must loop over their condition.
 class CondVar {
  public:
   void Wait(Mutex& mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -45,7 +45,7 @@ class CondVar {
     cv_.wait(lock);
     lock.release();
   }
-  // False: `timeout` passed without a signal.
+  // Returns false if `timeout` passed without a signal.
   bool WaitFor(Mutex& mu, std::chrono::nanoseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu.mu_, std::adopt_lock);
     const bool signalled =

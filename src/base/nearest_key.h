@@ -1,4 +1,4 @@
-// The known key that a wrong one was probably meant to be.
+// Finds the known key that the user most likely meant by a misspelled key.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace ingot::base {
 
-// Of keys such as "limits.wall_s"; a right word in the wrong section is near too. "" = none is near: at least half of the
-// letters of its last word are wrong.
+// Works on keys such as "limits.wall_s". A correct word in the wrong section counts as close. Returns "" if no key is
+// close enough, which means that more than half of the letters in the last word are wrong.
 inline std::string NearestKey(const std::string& key, const std::vector<std::string>& known) {
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
   std::string best;

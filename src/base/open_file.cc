@@ -21,16 +21,16 @@ absl::Status CannotRead(const std::string& path, int error) {
   return missing ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
 
-// Pipes of <(command) and of stdin have no name in a folder, and their writer is there.
+// Pipes from <(command) and stdin have no directory entry, and their writer already exists.
 bool IsNamedPipe(int fd, const struct stat& info) {
   struct statfs place{};
   return S_ISFIFO(info.st_mode) && (fstatfs(fd, &place) != 0 || place.f_type != PIPEFS_MAGIC);
 }
 
-// An old filter of a container answers EPERM to a call that it does not know.
+// Old container filters return EPERM for unknown system calls.
 bool IsUnknownCall(int error) { return error == ENOSYS || error == EPERM; }
 
-// One part of the path at a time, and no link.
+// Opens one path component at a time, without following links.
 Fd OpenPartByPart(int folder, const std::string& relative, int flags) {
   Fd at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
   for (size_t from = 0; at.valid();) {
@@ -93,7 +93,7 @@ Fd OpenBeneath(int folder, const std::string& relative, int flags, PathLinks lin
     Fd opened(static_cast<int>(syscall(SYS_openat2, folder, relative.c_str(), &how, sizeof(how))));
     if (opened.valid()) return opened;
     if (IsUnknownCall(errno)) return OpenPartByPart(folder, relative, flags);
-    if (errno != EAGAIN && errno != EINTR) return opened;  // EAGAIN: a folder on the way was moved
+    if (errno != EAGAIN && errno != EINTR) return opened;  // EAGAIN = a folder in the path was moved
   }
   return Fd();
 }

@@ -1,5 +1,6 @@
-// Opens files that others named or made. None of these functions waits: a named pipe in place of a file would block its
-// reader until someone writes. They check the file after opening it, so a swap between a check and a use gains nothing.
+// Opens files with untrusted names or contents. These functions never block. Otherwise, someone could replace a file
+// with a named pipe, and the reader would block until there is a writer. They check the file after opening it, so
+// swapping it beforehand has no effect.
 #pragma once
 
 #include <fcntl.h>
@@ -13,28 +14,30 @@
 
 namespace ingot::base {
 
-// "a folder", "a named pipe (FIFO)", "a socket", "a device", "a link" or "a file".
+// Returns "a folder", "a named pipe (FIFO)", "a socket", "a device", "a link", or "a file".
 const char* KindOfFile(const struct stat& info);
 
-// Opens `path` for reading: a file, a device, or the pipe of a shell's <(command) or of stdin. NOT_FOUND: no such file.
-// INVALID_ARGUMENT: a folder, a named pipe or a socket. UNAVAILABLE: it cannot be opened. Errors name the path and the reason.
+// Opens `path` for reading. It may be a file, a device, or a pipe from stdin or the shell's <(command). Returns
+// NOT_FOUND if there is no such file, INVALID_ARGUMENT for a folder, a named pipe, or a socket, and UNAVAILABLE if it
+// cannot be opened. Errors include the path and the reason.
 absl::StatusOr<Fd> OpenToRead(const std::string& path);
 
-// Which links a path may have on its way and at its end.
+// Which links a path may contain.
 enum class PathLinks {
-  kInside,  // links that stay in the folder; no links on a kernel without openat2(2), which came with Linux 5.6
-  kNone,    // no link, and no mount point: for a folder that an agent made, or may be changing at this moment
+  kInside,  // links that stay in the folder; no links on kernels without openat2(2), added in Linux 5.6
+  kNone,    // no links and no mount points; for a folder that an agent created or may be changing
 };
 
-// Flags of a folder to list and to walk through.
+// Flags for opening a folder in order to list or traverse it.
 inline constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-// Opens `relative` in the folder `folder` with the flags of open(2). The path cannot leave the folder by ".." or by a
-// link, even if another process changes the folder meanwhile. Invalid: errno is EXDEV if the path leads out (ELOOP or
-// ENOTDIR for a link that is not followed), or says why it cannot be opened.
+// Opens `relative` in the folder `folder` with open(2) flags. The path cannot leave the folder through ".." or a link,
+// even if another process changes the folder concurrently. On failure, the result is invalid and errno is set. errno is
+// EXDEV if the path leads outside, and ELOOP or ENOTDIR for a link that is not followed.
 Fd OpenBeneath(int folder, const std::string& relative, int flags, PathLinks links = PathLinks::kInside);
 
-// The rest of an open file. `path`: for errors. INVALID_ARGUMENT: more than `max_bytes`. UNAVAILABLE: it cannot be read.
+// Reads an open file to the end. `path` is used in errors. Returns INVALID_ARGUMENT if more than `max_bytes` remain, or
+// UNAVAILABLE if the file cannot be read.
 absl::StatusOr<std::string> ReadOpenFile(const Fd& file, const std::string& path, int64_t max_bytes);
 
 }  // namespace ingot::base

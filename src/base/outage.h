@@ -1,6 +1,6 @@
-// The log of an outage, for a caller that keeps retrying: the cause when it begins, a reminder each minute, and its
-// length at its end. Other tries log nothing. The outage also counts as a wait of the process (base/waits.h). Not
-// thread safe.
+// Logs outages for a caller that keeps retrying: the cause when an outage begins, a reminder every minute, and the
+// duration when it ends. Other attempts are not logged. The outage also registers a Wait (base/waits.h). Not thread
+// safe.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@ namespace ingot::base {
 
 class Outage {
  public:
-  // `what`: the subject of the lines, such as "the watch of PREFIX". REQUIRES: `clock` outlives it.
+  // `what` is the subject of the log lines, such as "the watch of PREFIX". `clock` must outlive this object.
   Outage(std::string what, const Clock& clock) : what_(std::move(what)), clock_(clock) {}
 
-  // A try failed.
+  // Called when an attempt failed.
   void Failed(const absl::Status& why);
-  // An answer came.
+  // Called when an attempt succeeded.
   void Over();
-  // Calls Over or Failed, by the status.
+  // Calls Over or Failed, depending on the status.
   void Note(const absl::Status& tried) { tried.ok() ? Over() : Failed(tried); }
 
  private:
@@ -32,7 +32,7 @@ class Outage {
   const std::string what_;
   const Clock& clock_;
   std::optional<std::chrono::nanoseconds> since_;
-  std::optional<Wait> wait_;  // during the outage
+  std::optional<Wait> wait_;  // set during the outage
   std::chrono::nanoseconds reported_{0};
 };
 

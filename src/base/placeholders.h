@@ -1,4 +1,4 @@
-// The rules of placeholders among token ids (v1::Placeholders), for all folders that take them from outside.
+// Validates placeholders among token ids (v1::Placeholders). Shared by all code that accepts them as input.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace ingot::base {
 
-inline constexpr size_t kLeastContentBytes = 8, kMostContentBytes = 64;  // of Placeholders.content
+inline constexpr size_t kLeastContentBytes = 8, kMostContentBytes = 64;  // limits for Placeholders.content
 
-// The first fault of placeholders among `ids` ids, in words; empty = they are valid. `runs`: from v1::Placeholders.
+// Describes the first invalid placeholder among `ids` ids, or returns "" if all are valid. `runs` is a repeated
+// v1::Placeholders field.
 template <typename Runs>
 std::string PlaceholdersFault(const Runs& runs, int64_t ids) {
-  int64_t end = 0;  // of the run before
+  int64_t end = 0;  // end of the previous run
   for (int i = 0; i < runs.size(); ++i) {
     const std::string name = absl::StrCat("placeholders[", i, "]");
     const int64_t first = runs[i].first(), count = runs[i].count();

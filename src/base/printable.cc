@@ -17,8 +17,8 @@ struct Range {
   uint32_t first, last;
 };
 
-// Characters that control a terminal, change the direction of the text around them, or are invisible. The joiners
-// U+200C and U+200D are not among them: scripts and emoji need them.
+// Characters that control a terminal, change the direction of the surrounding text, or are invisible. The joiners
+// U+200C and U+200D are allowed because scripts and emoji need them.
 constexpr std::array<Range, 11> kHidden = {{{0x00, 0x1F},
                                             {0x7F, 0x9F},
                                             {0xAD, 0xAD},
@@ -52,7 +52,8 @@ std::string EscapeOf(uint32_t c) {
   return c < 0x10000 ? absl::StrFormat("\\u%04x", c) : absl::StrFormat("\\U%08x", c);
 }
 
-// The next character of `text` as it is printed, or its first byte if it begins with none. `bytes`: their number.
+// Returns the next character in `text` in printable form, or the first byte if `text` does not begin with a character.
+// Sets `bytes` to the number of bytes consumed.
 std::string Next(std::string_view text, const PrintableOptions& options, size_t& bytes) {
   const CodePoint c = FirstCharacter(text);
   bytes = std::max<size_t>(c.size, 1);

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-// jemalloc's control function (jemalloc(3)); null in a program without jemalloc.
+// jemalloc's control function (jemalloc(3)). Null in a program without jemalloc.
 extern "C" int mallctl(const char* name, void* old_value, size_t* old_size, void* new_value, size_t new_size)
     __attribute__((weak));
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-// The number after `key` in a file like /proc/meminfo or memory.stat; -1 = no such key.
+// Returns the number after `key` in a file such as /proc/meminfo or memory.stat, or -1 if there is no such key.
 int64_t NumberAfter(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -32,26 +32,26 @@ int64_t KilobytesOf(const std::string& path, const std::string& key) {
   return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
-// The number in a file with one number; -1 = not a number, as in "max".
+// Returns the number in a file with a single number, or -1 if it is not a number, such as "max".
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   int64_t value = -1;
   return file >> value ? value : -1;
 }
 
-// The files of a version of control groups (Linux: admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst).
+// The files for one cgroup version (Linux: admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst).
 struct GroupFiles {
   const char* mount;
   const char* limit;
   const char* used;
-  const char* cache;  // key in memory.stat of the reclaimable file pages
+  const char* cache;  // key in memory.stat for reclaimable file pages
 };
 constexpr GroupFiles kUnified = {"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file "};
 constexpr GroupFiles kMemoryController = {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                                           "total_inactive_file "};
 
-// The smallest remaining amount of the group at `path` below the mount and of every group above it. A container sees
-// its own group as the mount's root, whatever its path is: the walk ends there.
+// Returns the smallest remaining amount in the group at `path` below the mount and in all groups above it. A container
+// sees its own group as the mount root, regardless of the group's path, so the walk ends there.
 int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::string path) {
   int64_t left = kUnlimited;
   while (true) {
@@ -67,7 +67,7 @@ int64_t LeftByGroups(const std::string& root, const GroupFiles& files, std::stri
   }
 }
 
-// Reads /proc/self/cgroup: lines of HIERARCHY:CONTROLLERS:PATH; the unified hierarchy's line has no controllers.
+// Reads /proc/self/cgroup, which has lines of HIERARCHY:CONTROLLERS:PATH. The unified hierarchy has no controllers.
 int64_t LeftByControlGroups(const std::string& root) {
   std::string unified, controller;
   std::ifstream file(root + "/proc/self/cgroup");
@@ -113,7 +113,7 @@ bool ResetPeakMemory() {
 }
 
 void ReturnFreedMemory() {
-  if (mallctl != nullptr) return;  // jemalloc returns pages by itself
+  if (mallctl != nullptr) return;  // jemalloc returns pages on its own
   constexpr int kLeast = 1 << 20;
   mallopt(M_MMAP_THRESHOLD, kLeast);
   mallopt(M_TRIM_THRESHOLD, 4 * kLeast);

@@ -16,7 +16,7 @@ void FillRandom(void* out, size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = getrandom(at, bytes, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {  // predictable keys would open episodes to anyone
+    if (got <= 0) {  // with predictable keys, anyone could access episodes
       INGOT_LOG(critical, "cannot get random bytes from the system");
       std::abort();
     }

@@ -1,5 +1,5 @@
-// Unpredictable random numbers from the operating system, for keys, ids and seeds. base/rng.h draws repeatable ones.
-// Thread safe. Ends the process if the system cannot supply random bytes.
+// Generates unpredictable keys, ids, and seeds with the operating system's random source. See base/rng.h for
+// reproducible random numbers. Thread safe. Exits the process if the system cannot supply random bytes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ingot::base {
 
-// `bytes` random bytes in lower-case hexadecimal.
+// Returns this many random bytes in lowercase hexadecimal.
 std::string RandomHex(size_t bytes);
 uint64_t RandomSeed();
 

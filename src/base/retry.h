@@ -1,5 +1,5 @@
-// Errors after which a caller retries. The time that a rejected caller should wait is a payload of the status. The
-// payload survives Annotate and gRPC (proto/grpc_status.h), and the gateway turns it into HTTP's Retry-After.
+// Classifies retryable errors and retries calls. A status payload stores how long a rejected caller should wait. The
+// payload survives Annotate and gRPC (proto/grpc_status.h), and the gateway converts it to an HTTP Retry-After header.
 #pragma once
 
 #include <chrono>
@@ -16,35 +16,35 @@
 
 namespace ingot::base {
 
-// Whether a server that gave this error may answer a later attempt: it is down, or it is late.
+// Returns true if the server was down or too slow, so it may answer a later attempt.
 inline bool MayAnswerLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Whether the same call may succeed later: its server is down, late, full, or itself being stopped.
+// Returns true if the server is down, slow, overloaded, or shutting down, so the same call may succeed later.
 inline bool IsTransient(const absl::Status& status) {
   return MayAnswerLater(status) || absl::IsResourceExhausted(status) || absl::IsCancelled(status);
 }
 
-// The same for a call that goes to the current server. ABORTED says that another server replaced the server of this
-// call: the caller may ask the new server, but the replaced server must stop.
+// Same as IsTransient, but for calls that go to whichever server is current. ABORTED means that another server replaced
+// the one that was called. The caller may call the new server, but the old server must stop.
 inline bool IsTransientOrMoved(const absl::Status& status) { return IsTransient(status) || absl::IsAborted(status); }
 
-// How Persist repeats a call.
+// Configures how Persist retries a call.
 struct Retries {
   std::function<bool()> stopped;
-  std::function<void(std::chrono::nanoseconds)> sleep;  // for this long, or until `stopped`
-  std::chrono::nanoseconds pause{0};                    // the first; each later one is twice as long
+  std::function<void(std::chrono::nanoseconds)> sleep;  // sleeps this long, or until `stopped`
+  std::chrono::nanoseconds pause{0};                    // the first pause; doubles up to longest_pause
   std::chrono::nanoseconds longest_pause{0};
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
   bool (*passes)(const absl::Status&) = IsTransient;
-  std::function<void(const absl::Status&)> on_failure = {};  // before each pause
+  std::function<void(const absl::Status&)> on_failure = {};  // called before each pause
   const Clock* clock = &Clock::Real();
 };
 
-// Calls `attempt` until it returns OK or a lasting error, and returns that. Returns a temporary error if the caller is
-// stopped or out of time after the attempt, so there is always one attempt. From the first failure on, it is a wait of
-// the process (base/waits.h): "WHAT (message)".
+// Calls `attempt` until it returns OK or a permanent error, and returns that status. Makes at least one attempt.
+// Returns a transient error if an attempt fails and the caller is stopped or out of time. After the first failure,
+// registers a Wait (base/waits.h) whose cause is "WHAT (message)".
 absl::Status Persist(const Retries& how, std::string_view what, const std::function<absl::Status()>& attempt);
 
 inline constexpr char kRetryAfterMs[] = "ingot.retry_after_ms";

@@ -1,5 +1,5 @@
-// Counter-based random numbers: draw n of a seed is a pure function of (seed, n). A stream can be resumed at any point,
-// and does not depend on other streams. SplitMix64's finalizer (Steele et al., OOPSLA 2014).
+// Generates counter-based random numbers. A seed's nth draw is a pure function of (seed, n). A stream can be resumed at
+// any point and is independent of other streams. Uses the SplitMix64 finalizer (Steele et al., OOPSLA 2014).
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A seed for a named sub-stream: DeriveSeed(run_seed, kTasks), DeriveSeed(request_seed, token_index), ...
+// Returns a substream's seed: DeriveSeed(run_seed, kTasks), DeriveSeed(request_seed, token_index), ...
 constexpr uint64_t DeriveSeed(uint64_t seed, uint64_t stream) {
   return Mix64(Mix64(seed) ^ (stream * 0xD1342543DE82EF95ull));
 }
 
-// Uniform in [0, 1), 53 bits.
+// Returns a uniform random number in [0, 1) with 53 bits of precision.
 constexpr double UniformAt(uint64_t seed, uint64_t counter) {
   return static_cast<double>(DeriveSeed(seed, counter) >> 11) * 0x1.0p-53;
 }

@@ -20,21 +20,21 @@
 namespace ingot::base {
 namespace {
 
-constexpr size_t kMaxName = 1024;  // bytes of a number's name in the record
+constexpr size_t kMaxName = 1024;  // limit in bytes on a metric name in the record
 
 absl::Status IoError(std::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot ", View(what), " ", path, ": ", std::strerror(errno)));
 }
 
-// Any failure to write may be temporary.
+// Converts errors to UNAVAILABLE because any failure to write may be temporary.
 absl::Status Retried(const absl::Status& status) {
   return status.ok() ? status : absl::UnavailableError(status.message());
 }
 
-// The lines of a log that a resumed run keeps.
+// The log lines that a resumed run keeps.
 struct OldLines {
-  std::string text;                 // with their newlines
-  std::vector<json::object> ahead;  // the lines at resume_step or past it
+  std::string text;                 // including newlines
+  std::vector<json::object> ahead;  // lines with step >= resume_step
 };
 
 OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const std::string& path) {
@@ -64,7 +64,7 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
   return kept;
 }
 
-// Cuts the log as RunLog::Open says. Returns the remaining lines at resume_step or past it.
+// Truncates the log as described in RunLog::Open. Returns the remaining lines with step >= resume_step.
 absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& options, const std::string& path) {
   const auto report_loss = [&](std::string_view how) {
     if (options.resume_step <= 0) return;
@@ -107,7 +107,7 @@ void Flatten(const std::string& prefix, const json::object& fields, Scalars& sca
   }
 }
 
-// `fields` under names that every reader of the record accepts. The names of signals, domains and scaffolds come from
+// Returns `fields` with names that all readers of the record accept. Signal, domain, and scaffold names come from
 // agents and tasks.
 json::object WithPrintableNames(const json::object& fields) {
   json::object named;
@@ -119,7 +119,7 @@ json::object WithPrintableNames(const json::object& fields) {
   return named;
 }
 
-// The numbers of a line without "step" and "time".
+// Returns a line's numbers, except for "step" and "time".
 Scalars ScalarsOf(const json::object& line) {
   Scalars scalars;
   Flatten("", line, scalars);

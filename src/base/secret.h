@@ -1,4 +1,4 @@
-// Keys and tokens: read from files that only their owner can read, and compared in constant time.
+// Reads keys and tokens from files that only the owner can read, and compares them in constant time.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace ingot::base {
 
-// Compares every byte, so that the time does not show where two secrets differ. Secrets of different lengths differ.
+// Compares every byte, so the timing does not reveal where two secrets differ. Secrets with different lengths are never
+// the same.
 inline bool SameSecret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char differs = 0;
@@ -20,14 +21,16 @@ inline bool SameSecret(std::string_view a, std::string_view b) {
   return differs == 0;
 }
 
-// Whether `word` is a secret: 16 to 4096 printable ASCII characters without spaces, so that it fits into a header.
+// Returns true if `word` is a valid secret: 16 to 4096 printable ASCII characters without spaces, so it can be used in
+// an HTTP header.
 bool IsSecret(std::string_view word);
 
-// The one word of the file at `path`, an IsSecret; white space around it is ignored. INVALID_ARGUMENT: the file
-// cannot be read, is open to other users (chmod 600), or holds something else. The error never shows the content.
+// Returns the only word in the file at `path`. It must satisfy IsSecret. Surrounding whitespace is ignored. Returns
+// INVALID_ARGUMENT if the file cannot be read, is accessible to other users (fix: chmod 600), or has other content. The
+// error never shows the content.
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
 
-// A text or an error that a server may have written, without the key. An empty key = there is no key.
+// Return server-supplied text or a server's error with the key removed. Empty `key` = nothing to remove.
 std::string WithoutKey(const std::string& text, const std::string& key);
 absl::Status WithoutKey(const absl::Status& error, const std::string& key);
 

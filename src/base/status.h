@@ -1,7 +1,7 @@
-// The project's error type: absl::Status and absl::StatusOr, and two macros that return errors early.
+// Defines the project's error types (absl::Status and absl::StatusOr) and two macros for early returns.
 //
-// An error's text says what happened, where, and what to do next. Callers branch on the code, or on a payload where the
-// code is too coarse, never on the text.
+// An error message states what happened, where, and what to do next. Callers branch on the code, or on a payload if the
+// code is too coarse, but never on the message.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 namespace ingot::base {
 
-// Converts a std::string_view for absl's functions. Debian's absl::string_view is another type.
+// Converts a std::string_view for absl functions. In Debian's build, absl::string_view is a different type.
 inline absl::string_view View(std::string_view text) { return absl::string_view(text.data(), text.size()); }
 
-// `status` with "context: " before its message and the same code and payloads. OK stays OK.
+// Returns `status` with "context: " before its message and the same code and payloads. OK stays OK.
 inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
   absl::Status annotated(status.code(), absl::StrCat(View(context), ": ", status.message()));
@@ -36,7 +36,7 @@ inline absl::Status Annotate(const absl::Status& status, std::string_view contex
     if (absl::Status ingot_status_ = (expr); !ingot_status_.ok()) return ingot_status_; \
   } while (false)
 
-// INGOT_ASSIGN_OR_RETURN(auto x, F()): x is F()'s value, or the enclosing function returns F()'s error.
+// INGOT_ASSIGN_OR_RETURN(auto x, F()) sets x to the value of F(), or returns F()'s error from the enclosing function.
 #define INGOT_ASSIGN_OR_RETURN(lhs, expr) INGOT_ASSIGN_OR_RETURN_IMPL_(INGOT_CONCAT_(ingot_or_, __LINE__), lhs, expr)
 #define INGOT_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \
   auto tmp = (expr);                                 \

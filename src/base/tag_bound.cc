@@ -14,7 +14,7 @@ constexpr size_t kNamesPerValue = 10;
 RecordName ReadRecordName(std::string_view name) {
   RecordName read;
   for (const std::string_view label : {"domain", "scaffold", "set"}) {
-    if (label == "set" && !name.starts_with("eval/")) continue;  // the name of a signal may hold anything
+    if (label == "set" && !name.starts_with("eval/")) continue;  // a signal name may contain anything
     const std::string mark = absl::StrCat("@", View(label), ":");
     const size_t at = name.find(mark);
     if (at == std::string_view::npos) continue;
@@ -67,7 +67,7 @@ std::string TagBound::NameOf(const std::string& name) {
 TagBound::BoundedScalars TagBound::Bound(const Scalars& line) {
   BoundedScalars bounded;
   std::map<std::string, std::pair<size_t, int>>
-      merged;  // by changed name: its place, and how many numbers it stands for
+      merged;  // by changed name: its index, and the number of values it represents
   for (const auto& [name, value] : line) {
     std::string tag = NameOf(name);
     if (tag == name) {

@@ -1,5 +1,5 @@
-// TagBound bounds the names of numbers in TensorBoard's files, as Metrics bounds labels: names from agents and tasks
-// must not grow without limit. Not thread safe.
+// Limits the number of names in TensorBoard files, just as Metrics limits labels, because names from agents and tasks
+// must not grow without bound. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace ingot::base {
 
 using Scalars = std::vector<std::pair<std::string, double>>;  // names and values, in order
 
-// A name of the record, split from the texts in it that come from outside:
+// A name in a log line, split into the metric and the untrusted parts:
 //
 //   signal/NAME        metric "signal", labels {name: NAME}
-//   METRIC@domain:D    metric METRIC, labels {domain: D}; the same for scaffold, and for set below eval/
+//   METRIC@domain:D    metric METRIC, labels {domain: D}; same for scaffold, and for set under eval/
 struct RecordName {
   std::string metric;
   std::map<std::string, std::string> labels;
@@ -29,15 +29,15 @@ std::string WriteRecordName(const RecordName& name);
 
 class TagBound {
  public:
-  // A label has at most `max_labels` > 0 values in a metric. A metric has at most ten times as many names.
+  // For each metric, a label has at most `max_labels` > 0 values, and there are at most ten times as many names.
   explicit TagBound(size_t max_labels) : max_labels_(max_labels) {}
 
   struct BoundedScalars {
     Scalars scalars;
-    size_t others = 0;  // scalars whose name changed
+    size_t others = 0;  // scalars whose names changed
   };
-  // `line` under bounded names. More values of a label are called "other"; numbers that get the same name become one
-  // number, their mean.
+  // Returns `line` with bounded names. Additional label values are replaced by "other". If several numbers end up with
+  // the same name, they are replaced by their mean.
   BoundedScalars Bound(const Scalars& line);
 
  private:

@@ -1,11 +1,11 @@
-// The domain that a task belongs to: for metrics, recipes, reward terms and the scheduler's sampling alike. Pure.
+// Returns a task's domain. Used by metrics, recipes, reward terms, and the scheduler's sampling. Pure function.
 #pragma once
 
 #include <string>
 
 namespace ingot::base {
 
-// `field`: the task's `domain`; empty = the task does not name a domain, and its domain is `default`.
+// `field` is the task's `domain` field. If it is empty, returns "default".
 inline const std::string& DomainOf(const std::string& field) {
   static const std::string* const unnamed = new std::string("default");
   return field.empty() ? *unnamed : field;

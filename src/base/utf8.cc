@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// For a lead byte: the number of bytes and the range of the second byte; length 0 = no lead byte. Excludes overlong
-// forms, surrogates and code points beyond U+10FFFF (Unicode, table 3-7).
+// For a lead byte, the number of bytes and the range of the second byte. Length 0 = not a lead byte. Excludes overlong
+// forms, surrogates, and code points above U+10FFFF (Unicode, table 3-7).
 struct Lead {
   int length;
   uint8_t low;
@@ -29,8 +29,8 @@ Lead LeadOf(uint8_t byte) {
   return {0, 0, 0};
 }
 
-// The number of bytes at the beginning of `text` that belong to one character, and the number that it needs; the latter
-// is 0 if none begins there. REQUIRES: not empty.
+// The number of bytes at the start of `text` that belong to one character, and the number that the character requires,
+// which is 0 if no character begins there. REQUIRES: `text` is not empty.
 struct Sequence {
   size_t has, needs;
 };
@@ -80,7 +80,7 @@ void AppendUtf8(uint32_t c, std::string& out) {
 }
 
 size_t CountCharacters(std::string_view text) {
-  // Counts eight bytes at a time in eight lanes, because every string of a template passes through here.
+  // Counts eight bytes at a time in eight lanes because every template string is processed here.
   constexpr uint64_t kOnes = 0x0101010101010101;
   constexpr size_t kLane = 255;
   size_t continuations = 0, at = 0;

@@ -1,6 +1,6 @@
-// UTF-8 (RFC 3629), for all folders. A string field of a message holds only valid UTF-8: protobuf writes other bytes
-// but fails to read them. CutText cuts each text that an agent, a task, a client or a server chose, and ToUtf8 makes it
-// valid before it goes into such a field. base/printable.h makes it safe for a terminal.
+// Decodes, validates, and truncates UTF-8 (RFC 3629). Proto string fields must be valid UTF-8 because protobuf writes
+// invalid bytes but fails to read them. ToUtf8 makes text from agents, tasks, clients, and servers valid before it is
+// stored in such a field, and CutText truncates it. base/printable.h makes text safe for a terminal.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct CodePoint {
   uint32_t value = 0;
   uint32_t size = 0;
 };
-// The character at the beginning of any text; size 0 = the text does not begin with a character.
+// Returns the first character of any string; size 0 = the string does not start with a valid character.
 CodePoint FirstCharacter(std::string_view text);
 
-// The character at `at`, without a check. REQUIRES: valid UTF-8, and a character begins at `at`.
+// Returns the character at `at` without checks. REQUIRES: `text` is valid UTF-8, and a character starts at `at`.
 inline CodePoint DecodeAt(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i])); };
   const uint32_t first = byte(0);
@@ -29,43 +29,43 @@ inline CodePoint DecodeAt(std::string_view text, size_t at) {
   return {(first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
 
-// Whether a byte belongs to a character but is not its first byte.
+// Returns true if a byte belongs to a character but is not its first byte.
 inline bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
-// Where the character of byte `at` begins, so `at` itself between two characters; the text's end if `at` is past it.
+// Returns the start of the character that contains byte `at`, or the end of the text if `at` is past the end.
 inline size_t StartOf(std::string_view text, size_t at) {
   if (at >= text.size()) return text.size();
   while (at > 0 && IsContinuation(text[at])) --at;
   return at;
 }
 
-// The character at `at`; moves `at` past it. A byte that begins no character counts as U+FFFD. REQUIRES: at <
-// text.size().
+// Returns the character at `at` and advances `at` past it. A byte that does not start a character counts as U+FFFD.
+// REQUIRES: at < text.size().
 char32_t NextCharacter(std::string_view text, size_t& at);
-// The character that ends before `at`; moves `at` to its first byte. REQUIRES: at > 0.
+// Returns the character that ends before `at` and moves `at` to its first byte. REQUIRES: at > 0.
 char32_t PreviousCharacter(std::string_view text, size_t& at);
 
 void AppendUtf8(uint32_t c, std::string& out);
 
-// The number of characters. REQUIRES: valid UTF-8.
+// Returns the number of characters. REQUIRES: `text` is valid UTF-8.
 size_t CountCharacters(std::string_view text);
 
-// Cuts a stream of bytes at whole UTF-8 characters; the bytes of an unfinished character wait for the next Push.
-// Invalid bytes become U+FFFD as soon as they cannot be completed.
+// Splits a byte stream into whole UTF-8 characters. The bytes of an incomplete character are held until the next Push.
+// Invalid bytes become U+FFFD as soon as it is certain that they cannot be completed.
 class Utf8Stream {
  public:
   std::string Push(std::string_view bytes);
   std::string Flush();
-  bool holds() const { return !held_.empty(); }  // an unfinished character waits
+  bool holds() const { return !held_.empty(); }  // true = holds an incomplete character
 
  private:
   std::string held_;
 };
 
-// All of `bytes` through a Utf8Stream: always valid UTF-8.
+// Converts all of `bytes` with a Utf8Stream. The result is always valid UTF-8.
 std::string ToUtf8(std::string_view bytes);
 
-// At most the first `max_bytes` of valid UTF-8, cut after a whole character.
+// Truncates valid UTF-8 to at most `max_bytes` without splitting a character.
 std::string CutText(std::string_view text, size_t max_bytes);
 
 }  // namespace ingot::base

@@ -1,8 +1,8 @@
-// The waits of a process for others, by cause. Code that may wait longer than a moment holds a Wait meanwhile. The log
-// and `ingot status` report a wait that lasts (app/cluster/status/role_waits.h).
+// Tracks what a process is waiting for. Code that may block for more than a moment holds a Wait while it does. The log
+// and `ingot status` report long waits (app/cluster/status/role_waits.h).
 //
-//   base::Wait wait("PostgreSQL");     from here to its end
-//   wait.Because("PostgreSQL: ...");   once the cause is known
+//   base::Wait wait("PostgreSQL");     the wait starts here and ends with the scope
+//   wait.Because("PostgreSQL: ...");   sets the cause once it is known
 //
 // Thread safe.
 #pragma once
@@ -21,21 +21,21 @@
 namespace ingot::base {
 
 enum class WaitKind : uint8_t {
-  kFault,  // a healthy run has no such wait that lasts for seconds
-  kWork,   // for the work of others, which takes its time in a healthy run too
+  kFault,  // in a healthy run, lasts at most a few seconds
+  kWork,   // waits for other work, which takes time even in a healthy run
 };
 
 class Waits {
  public:
-  // `clock` outlives it.
+  // `clock` must outlive this object.
   explicit Waits(const Clock& clock = Clock::Real()) : clock_(clock) {}
   Waits(const Waits&) = delete;
   Waits& operator=(const Waits&) = delete;
 
-  // The waits of this process; never destroyed.
+  // Returns this process's waits. The object is never destroyed.
   static Waits& OfProcess();
 
-  // The causes of the waits of this kind that have lasted at least `than`: sorted, without duplicates.
+  // Returns the causes of all waits of this kind that have lasted at least `than`, sorted and without duplicates.
   std::vector<std::string> Longer(std::chrono::nanoseconds than, WaitKind kind) const;
 
  private:
@@ -52,18 +52,19 @@ class Waits {
   std::map<int64_t, Going> going_ ABSL_GUARDED_BY(mu_);
 };
 
-// An error as a cause: "WHAT (message)", safe for a terminal.
+// Formats an error as a cause: "WHAT (message)", safe for a terminal.
 std::string WaitCause(std::string_view what, const absl::Status& error);
 
 class Wait {
  public:
-  // `cause`: what the process waits for, and why if it is known: one short line. `waits` outlives it.
+  // `cause` is one short line that states what the process is waiting for and, if known, why. `waits` must outlive this
+  // object.
   explicit Wait(std::string cause, WaitKind kind = WaitKind::kFault, Waits& waits = Waits::OfProcess());
   ~Wait();
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  // Changes the cause of this wait.
+  // Changes this wait's cause.
   void Because(std::string cause);
 
  private:

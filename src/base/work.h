@@ -1,14 +1,14 @@
-// What a process computes, for people who wait for it: the work that runs, the part of it, and how far that part is.
+// Describes the current work of a process to people who wait for it: the work, its open parts, and their progress.
 //
 //   base::WorkPart step("step 4");                                            the work
 //   base::WorkPart pass("gradient");                                          a part of it
 //   base::WorkPart part("backward of part 2 of 7", {.total = 4096, .unit = "rows"});
-//   part.Advance(128);                                                        a relaxed addition: free in a hot loop
+//   part.Advance(128);                                                        a relaxed addition, cheap in a hot loop
 //
 //   work.Describe()   "step 4 for 35 s: gradient, backward of part 2 of 7, 128 of 4096 rows"
 //
-// The terminal (app/terminal/work_lines.h), `ingot status` (app/cluster/status/role_waits.h) and the run's page read
-// it. What a process waits for is in base/waits.h. Thread safe.
+// The terminal (app/terminal/work_lines.h), `ingot status` (app/cluster/status/role_waits.h), and the run's page show
+// it. For waits, see base/waits.h. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -27,18 +27,18 @@ class WorkPart;
 
 class Work {
  public:
-  // `clock` outlives it.
+  // `clock` must outlive it.
   explicit Work(const Clock& clock = Clock::Real()) : clock_(clock) {}
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  // The work of this process; never destroyed.
+  // Returns the work of this process. Never destroyed.
   static Work& OfProcess();
 
-  // What runs, with all parts that are open, in one line. Empty = nothing. If several threads work, the thread that
-  // began first.
+  // Describes the current work with all open parts in one line. Empty = none. If several threads are working, this is
+  // the work of the thread that started first.
   std::string Describe() const;
-  // The time since the work began; 0 = nothing runs.
+  // Returns the time since the work began; 0 = there is none.
   std::chrono::nanoseconds Lasts() const;
 
  private:
@@ -52,20 +52,21 @@ class Work {
 
   const Clock& clock_;
   mutable Mutex mu_;
-  std::vector<Open> open_ ABSL_GUARDED_BY(mu_);  // in the order of their begin
+  std::vector<Open> open_ ABSL_GUARDED_BY(mu_);  // in order of start
 };
 
-// How much a part has to do.
+// The size of a part.
 struct WorkAmount {
   int64_t done = 0;
   int64_t total = 0;  // 0 = not counted
   const char* unit = "";
 };
 
-// A part of the process's work, or the work itself if no other part of this thread is open; until the destructor.
+// A part of the process's work, from construction to destruction. It is the work itself if this thread has no other
+// open part.
 class WorkPart {
  public:
-  // `what`: a few words, safe for a terminal. `work` outlives it.
+  // `what` is a few words that are safe to print. `work` must outlive it.
   explicit WorkPart(std::string what, WorkAmount amount = {}, Work& work = Work::OfProcess());
   ~WorkPart();
   WorkPart(const WorkPart&) = delete;

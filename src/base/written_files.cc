@@ -24,26 +24,27 @@ absl::Status Failed(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
 }
 
-// The checksum of a sealed text, which is its last field: "...,"xxh3":"0123456789abcdef"}\n".
+// A sealed text's checksum, which is its last field: "...,"xxh3":"0123456789abcdef"}\n".
 constexpr std::string_view kSealBegin = ",\"xxh3\":\"", kSealEnd = "\"}\n";
 
-// Whether a state.json is a checkpoint's of Ingot, and not some other program's. One flipped bit leaves one of the two.
+// Returns true if a state.json belongs to an Ingot checkpoint and not to another program. A single flipped bit leaves
+// one of the two markers intact.
 bool IsCheckpoints(std::string_view text) {
   return text.find("\"ingot-checkpoint-") != std::string_view::npos ||
          text.find("\"weights_checksum\"") != std::string_view::npos;
 }
 
-// The formats without a seal. One flipped bit makes none of them out of the present one.
+// Returns true for formats without a seal. A flipped bit cannot turn the current format into one of them.
 bool IsOfEarlierFormat(const json::value& state) {
   const json::value* const format = Find(state, "format");
   return format != nullptr &&
          (*format == "ingot-checkpoint-1" || *format == "ingot-checkpoint-2" || *format == "ingot-checkpoint-3");
 }
 
-// Whether a text without an intact seal is a record all the same: others write files of these names too. A flipped bit leaves one
-// of the words.
+// Returns true if text without an intact seal is nevertheless a record. Other programs also write files with these
+// names. A single flipped bit leaves one of the words intact.
 bool IsOurs(const std::string& name, std::string_view text) {
-  if (text.empty()) return true;  // cut off
+  if (text.empty()) return true;  // truncated
   if (name == kCheckpointState) return IsCheckpoints(text);
   return text.find("\"xxh3\"") != std::string_view::npos || text.starts_with("{\"files\"");
 }
@@ -73,7 +74,8 @@ absl::StatusOr<WrittenFiles> ParseRecord(const std::string& folder, const std::s
 }  // namespace
 
 absl::StatusOr<FileDigest> DigestFile(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe without a writer opens at once
+  // Opening a pipe without a writer does not block.
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return Failed("open", path);
   FileDigest digest;
   StreamingChecksum checksum;

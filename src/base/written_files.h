@@ -1,14 +1,15 @@
-// The sizes and checksums (XXH3) of the files that were written into a model's folder. Code that loads a file of the
-// folder compares them, so that damage on a disk or in a copy is an error, not a different model. The record is one of
-// these:
+// Records the sizes and checksums (XXH3) of the files in a model folder. Code that loads a file checks them, so a file
+// that was corrupted on disk or while copying causes an error rather than a different model. The record is one of these
+// files:
 //
-//   state.json       of a checkpoint (trainer/checkpoints/checkpoint.h), in its field "files"
-//   checksums.json   of any other folder, written by WriteChecksums
+//   state.json       in a checkpoint (trainer/checkpoints/checkpoint.h), in its field "files"
+//   checksums.json   in any other folder, written by WriteChecksums
 //
-// Both end with a checksum of their own text. A folder without a record, such as a Hugging Face folder, has nothing to
-// compare with: every check of it succeeds. So does the check of a file that the record does not list.
+// Both end with a checksum of their own text. If a folder has no record, such as one from Hugging Face, all checks
+// succeed. Checks of unlisted files also succeed.
 //
-// Errors are DATA_LOSS. They name the file, what was written, what is there, and what to do. Thread safe; blocks on disk.
+// Errors are DATA_LOSS and include the file, the expected and actual values, and what to do. Thread safe. Blocks on
+// disk I/O.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +30,18 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
-// The digest of a file's contents. An error names a file that cannot be read.
+// Returns the digest of a file's contents. If the file cannot be read, the error names it.
 absl::StatusOr<FileDigest> DigestFile(const std::string& path);
 
-// The JSON object with the checksum of its text as its last field. IsSealed: the text is unchanged since.
+// Seal prints the JSON object with a checksum of its text as the last field. IsSealed returns true if the text is
+// unchanged.
 std::string Seal(const json::value& object);
 bool IsSealed(std::string_view text);
 
-// {"NAME": {"bytes": 4, "xxh3": "0123456789abcdef"}, ...} and back.
+// Convert digests to {"NAME": {"bytes": 4, "xxh3": "0123456789abcdef"}, ...} and back.
 json::object PrintDigests(const std::map<std::string, FileDigest>& files);
 absl::StatusOr<std::map<std::string, FileDigest>> ParseDigests(const json::value& files);
-// The number in 16 hexadecimal digits; DATA_LOSS: the field is not such a number.
+// Parses a field that holds 16 hexadecimal digits. Returns DATA_LOSS for any other value.
 absl::StatusOr<uint64_t> HexField(const json::value& object, const std::string& key);
 
 inline constexpr char kCheckpointState[] = "state.json";
@@ -47,19 +49,20 @@ inline constexpr char kChecksums[] = "checksums.json";
 
 class WrittenFiles {
  public:
-  // The record in `folder`. DATA_LOSS: the record itself is damaged.
+  // Returns the record in `folder`, or DATA_LOSS if the record itself is corrupted.
   static absl::StatusOr<WrittenFiles> Of(const std::string& folder);
   WrittenFiles(std::string folder, std::string record, std::map<std::string, FileDigest> files)
       : folder_(std::move(folder)), record_(std::move(record)), files_(std::move(files)) {}
 
-  // By name below the folder: NAME, or FOLDER/NAME.
+  // Names are relative to the folder: NAME or FOLDER/NAME.
   const std::map<std::string, FileDigest>& files() const { return files_; }
   bool lists(const std::string& name) const { return files_.contains(name); }
 
-  // Compares the record with what was read of a file.
+  // Compares a file's digest, as read, with the record.
   absl::Status Check(const std::string& name, const FileDigest& found) const;
 
-  // Checks the listed files for which `chosen` is true: that they exist with their sizes; or their contents too.
+  // Check the listed files that `chosen` selects. CheckSizes checks that they exist with the right sizes. CheckContents
+  // also checks their contents.
   using Chosen = std::function<bool(std::string_view name)>;
   absl::Status CheckSizes(const Chosen& chosen) const;
   absl::Status CheckContents(const Chosen& chosen) const;
@@ -69,12 +72,12 @@ class WrittenFiles {
   std::map<std::string, FileDigest> files_;
 };
 
-// Compares a file that was read as a whole with the record of its folder.
+// Compares a file's complete contents with its folder's record.
 absl::Status CheckWritten(const std::string& path, std::string_view contents);
 
-// Records all files of `folder` in its checksums.json, durably. Call it last, after the last change to the files.
+// Durably records all of the folder's files in its checksums.json. Must be called after the last change to the files.
 absl::Status WriteChecksums(const std::string& folder);
-// Call it before writing files of the folder again. An error: the record is still there.
+// Must be called before changing any of the folder's files. After an error, the record still exists.
 absl::Status RemoveChecksums(const std::string& folder);
 
 }  // namespace ingot::base
