@@ -17,15 +17,15 @@
 namespace ingot::datapool {
 namespace {
 
-// Sums over the segments that a call names.
+// Sums over the segments that a call references.
 struct NamedSegments {
   int64_t context_tokens = 0;
-  std::vector<int64_t> sampled_tokens;  // of each segment
+  std::vector<int64_t> sampled_tokens;  // per segment
   std::vector<std::string> missing;     // in hexadecimal
 };
 
-// The info of a segment that the call names. Adds the segment to the group if it came with the call and is new.
-// NOT_FOUND without a text: neither the group nor the request holds it.
+// Returns the info for a segment that the call references. Adds the segment to the group if it is new and in the
+// request. Returns NOT_FOUND without a message if neither the group nor the request has it.
 absl::StatusOr<SegmentInfo> FindOrAdd(GroupSegments& segments, const PreparedCall& prepared, const std::string& key) {
   const auto sent = prepared.segments.find(key);
   absl::StatusOr<SegmentInfo> stored = segments.Find(key);
@@ -65,7 +65,7 @@ absl::Status AddNamed(GroupSegments& segments, const PreparedCall& prepared, Nam
   return absl::OkStatus();
 }
 
-// NOT_FOUND without a text: the episode holds no such call.
+// Returns NOT_FOUND without a message if the episode has no such call.
 absl::StatusOr<CallSummary> LoadSummary(Database::Batch& batch, const GroupSegments& segments,
                                         const std::string& episode_id, const std::string& call_id) {
   const absl::StatusOr<std::string> key = batch.Get(kCallIds, call_id);
@@ -81,7 +81,7 @@ absl::StatusOr<CallSummary> LoadSummary(Database::Batch& batch, const GroupSegme
   return summary;
 }
 
-// Checks the parent call and counts the tokens that the prompt takes over from it.
+// Checks the parent call and counts the tokens that the prompt continues from it.
 absl::Status AddContinued(Database::Batch& batch, const GroupSegments& segments, const v1::Call& call,
                           const RecentCalls& recent, NamedSegments& named) {
   const std::string& parent = call.parent_call_id();
@@ -114,7 +114,7 @@ absl::Status MissingSegments(const v1::Call& call, const std::vector<std::string
   return status;
 }
 
-// The episode is open, and its sequence number is free.
+// Checks that the episode is open and its sequence number is free.
 absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int32_t sequence) {
   if (episode.state() != v1::EPISODE_OPEN) {
     return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " accepts no more calls: it is ",

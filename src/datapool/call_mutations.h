@@ -1,5 +1,5 @@
-// AppendCall as a part of a commit: checks a call against the stored state and adds it. Semantics and errors are
-// proto/datapool.proto's. REQUIRES: datapool/validate.h accepted the request.
+// Stages AppendCall in a commit: checks a call against the stored state and adds it. proto/datapool.proto defines its
+// semantics and errors. REQUIRES: datapool/validate.h accepted the request.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace ingot::datapool {
 
-// A call with everything that can be computed before its turn in the commit queue.
+// A call, with all values that can be computed before its turn in the commit queue.
 struct PreparedCall {
   struct NewSegment {
     SegmentInfo info;
@@ -22,14 +22,15 @@ struct PreparedCall {
   const v1::Call* call = nullptr;
   int64_t gateway_token = 0;
   std::string bytes;
-  std::map<std::string, NewSegment> segments;  // that came with the call, by content key
+  std::map<std::string, NewSegment> segments;  // included in the request, by content key
 };
 
-// INVALID_ARGUMENT: the request has a segment that its call does not name. REQUIRES: `request` outlives the result.
+// Returns INVALID_ARGUMENT if the request has a segment that its call does not reference. REQUIRES: `request` outlives
+// the result.
 absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request);
 
-// Looks for the parent call in `recent`, then in the batch. Sets `summary` to the entry for RecentCalls once the commit
-// is durable; it stays empty if the call was stored before.
+// Looks for the parent call in `recent`, then in the batch. Sets `summary` to the entry for RecentCalls, to be added
+// once the commit is durable. Leaves `summary` empty if the call was already stored.
 absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& counters, const PreparedCall& prepared,
                              const RecentCalls& recent, CallSummary& summary);
 

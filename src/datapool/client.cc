@@ -18,7 +18,7 @@ bool IsRejection(const absl::Status& status) {
 }
 
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least) {
-  constexpr int kTries = 8;  // a try fails if another leader claims the journal meanwhile
+  constexpr int kTries = 8;  // an attempt fails if another leader claims the journal at the same time
   absl::Status rejected;
   for (int i = 0; i < kTries; ++i) {
     INGOT_ASSIGN_OR_RETURN(const v1::PoolStatusResponse status, pool.Status());

@@ -1,6 +1,6 @@
-// The interface of the data pool, in process or over gRPC. proto/datapool.proto says what each method means and how it
-// fails. A mutation is durable when it returns OK. Methods block; a mutation blocks for one fsync, which it shares with
-// concurrent ones. Thread safe.
+// The data pool's interface, in process or over gRPC. proto/datapool.proto documents each method and its errors. A
+// mutation is durable when it returns OK. Methods block. A mutation blocks for one fsync, which it shares with
+// concurrent mutations. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace ingot::datapool {
 
-// The payload of AppendCall's FAILED_PRECONDITION when segments are missing. It holds their content keys in
-// hexadecimal, separated by commas. The call can be sent again with these segments.
+// The payload of AppendCall's FAILED_PRECONDITION error when segments are missing: their content keys in hexadecimal,
+// separated by commas. The caller can resend the call with these segments.
 inline constexpr char kMissingSegments[] = "ingot.missing_segments";
 
-// The last sentence of an error about a pool that the run has lost. `folder`: of the pool.
+// Returns the last sentence of error messages about a lost pool. `folder` is the pool's directory.
 inline std::string WayOn(const std::string& folder = "RUN/pool") {
   return absl::StrCat(". To continue from the run's last checkpoint with an empty pool: mv ", folder, " ", folder,
                       ".damaged, then start the run again with --resume");
 }
 
-// Whether a mutation was rejected for good: neither this request nor an earlier request of equal content is stored.
-// After any other error it may be stored, now or later.
+// Returns whether a mutation was permanently rejected: neither this request nor an identical earlier one is stored.
+// After any other error, the mutation may already be stored, or may be stored later.
 bool IsRejection(const absl::Status& status);
 
 class Client {
@@ -44,13 +44,13 @@ class Client {
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
 
-// Claims the journal for one writer and returns the token of its appends, > 0: `least`, or more if the pool has seen a
-// token that large. After that the pool rejects the appends of every earlier writer. `least`: a number that grows with
-// each leader, such as a registry's fencing token; 0 = only the pool counts leaders.
+// Claims the journal for one writer and returns the token for its appends, > 0. The token is `least`, or greater if the
+// pool has already seen one that large. From then on, the pool rejects appends from earlier writers. `least` must grow
+// with each leader, like a registry's fencing token. 0 = the pool alone assigns tokens.
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least);
 
-// Every attempt of the groups [first_group, last_group] (last_group < 0 = no bound), ordered by (group, sample,
-// attempt), a page at a time. A page may be empty, or end inside a group. Not thread safe.
+// Lists all attempts in groups [first_group, last_group] page by page, ordered by (group, sample, attempt). last_group
+// < 0 = no upper bound. A page may be empty or end in the middle of a group. Not thread safe.
 //
 //   for (EpisodePages pages(pool, v1::PURPOSE_TRAIN, 0, -1); !pages.done();) {
 //     INGOT_ASSIGN_OR_RETURN(const v1::ListEpisodesResponse page, pages.Next());
@@ -58,7 +58,7 @@ absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least);
 //   }
 class EpisodePages {
  public:
-  // REQUIRES: `pool` outlives the pages.
+  // REQUIRES: `pool` outlives this object.
   EpisodePages(Client& pool, v1::EpisodePurpose purpose, int64_t first_group, int64_t last_group,
                bool only_open = false);
   bool done() const { return done_; }
@@ -70,10 +70,10 @@ class EpisodePages {
   bool done_ = false;
 };
 
-// The journal from its first record to its end, a page at a time, like EpisodePages.
+// Reads the whole journal page by page. Used like EpisodePages.
 class JournalPages {
  public:
-  // REQUIRES: `pool` outlives the pages.
+  // REQUIRES: `pool` outlives this object.
   explicit JournalPages(Client& pool) : pool_(pool) {}
   bool done() const { return done_; }
   absl::StatusOr<v1::ReadJournalResponse> Next();

@@ -6,7 +6,7 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr size_t kMaxBatchBytes = 16 << 20;  // limits the memory of a batch; one fsync of this size is efficient
+constexpr size_t kMaxBatchBytes = 16 << 20;  // limits a batch's memory; one fsync of this size is efficient
 constexpr int64_t kWaitMs = 100;
 
 }  // namespace
@@ -20,7 +20,7 @@ absl::Status CommitQueue::Run(const Mutation& mutation) {
                                 kWaitMs);
   }
   queue_.push_back(&waiter);
-  while (!waiter.done && queue_.front() != &waiter) waiter.wake.Wait(mu_);  // for the thread below
+  while (!waiter.done && queue_.front() != &waiter) waiter.wake.Wait(mu_);  // set by the thread below
   if (waiter.done) return waiter.status;
 
   const base::Wait wait("the pool's disk, or its database");
@@ -41,7 +41,7 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   absl::Status ready = database_.CheckWritable();
   if (database_.failed()) {
     ready = database_.Recover();
-    loaded_ = false;  // the files may hold the write that failed
+    loaded_ = false;  // the files may contain the failed write
   }
   const std::unique_ptr<Database::Batch> batch = ready.ok() ? database_.NewBatch() : nullptr;
   if (ready.ok() && (!loaded_ || database_.shared())) ready = LoadCounters(*batch);
@@ -51,7 +51,7 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
   }
   v1::PoolStatusResponse counters = counters_;
   size_t committed = 0;
-  const Waiter* damaged = nullptr;  // its statement found damage, which ended the connection
+  const Waiter* damaged = nullptr;  // its statement found damage, which broke the connection
   while (committed < waiters.size() && (committed == 0 || batch->bytes() < kMaxBatchBytes)) {
     Waiter& waiter = *waiters[committed++];
     const v1::PoolStatusResponse before = counters;
@@ -66,8 +66,8 @@ size_t CommitQueue::Commit(const std::deque<Waiter*>& waiters) {
     }
   }
   // Shared records are written even without a change. OK for a repeated mutation promises that the first one is
-  // durable; another thread or process may have made it and may still wait. A rejection rests on the rows of a server
-  // that may have been replaced: only an acknowledged commit shows that it leads.
+  // durable, but another thread or process may have sent it and may still be waiting. A rejection is based on rows from
+  // a server that may have been replaced. Only an acknowledged commit shows that the server leads.
   const bool changed = !batch->empty() || counters.SerializeAsString() != counters_.SerializeAsString();
   if (!changed && !database_.shared()) return committed;
   batch->Put(kMeta, "counters", counters.SerializeAsString());

@@ -1,7 +1,7 @@
-// A queue of mutations from many threads, written together (group commit). The thread at the head of the queue applies
-// all waiting mutations to one batch, one after the other, and writes the batch with one fsync. The others sleep.
+// Queues mutations from many threads and writes them together (group commit). The thread at the head of the queue
+// applies all waiting mutations to one batch, in order, and writes the batch with one fsync. The other threads sleep.
 //
-// Mutations are serial: each sees the earlier mutations, and nothing else writes the database during a batch. Thread
+// Mutations are serialized: each sees the earlier ones, and nothing else writes to the database during a batch. Thread
 // safe. Run blocks for at most two fsyncs: the one in progress and its own.
 #pragma once
 
@@ -18,14 +18,14 @@ namespace ingot::datapool {
 
 class CommitQueue {
  public:
-  // Reads and changes the batch and the counters. An error undoes all its changes.
+  // Reads and changes the batch and the counters. If it fails, all its changes are undone.
   using Mutation = std::function<absl::Status(Database::Batch& batch, v1::PoolStatusResponse& counters)>;
 
   CommitQueue(Database& database, size_t max_waiting) : database_(database), max_waiting_(max_waiting) {}
 
-  // Returns the mutation's status; if OK, its changes are durable. If other processes write the database too, a commit
-  // confirms every status, and the commit's error replaces it. RESOURCE_EXHAUSTED, with a time to wait, if
-  // `max_waiting` mutations wait already.
+  // Returns the mutation's status. If OK, its changes are durable. If other processes also write to the database, every
+  // status is confirmed by a commit, and a commit error replaces it. Returns RESOURCE_EXHAUSTED with a retry delay if
+  // `max_waiting` mutations are already waiting.
   absl::Status Run(const Mutation& mutation);
 
  private:
@@ -36,7 +36,7 @@ class CommitQueue {
     base::CondVar wake;
   };
 
-  // Commits the first waiters, at least one, sets their status and returns their number.
+  // Commits at least one waiter from the front, sets the status of each, and returns how many it committed.
   size_t Commit(const std::deque<Waiter*>& waiters);
   absl::Status LoadCounters(Database::Batch& batch);
 
@@ -44,7 +44,7 @@ class CommitQueue {
   const size_t max_waiting_;
   base::Mutex mu_;
   std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mu_);
-  // Used only by the thread at the head of the queue.
+  // Accessed only by the thread at the head of the queue.
   bool loaded_ = false;              // counters_ equals the stored counters
   v1::PoolStatusResponse counters_;  // after the last commit
 };

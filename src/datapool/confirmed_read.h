@@ -1,7 +1,7 @@
-// A trustworthy read: if the database's servers may change, the read is confirmed or repeated.
+// Reads that can be trusted: if the database's server may change, the read is confirmed or repeated.
 //
-//   read ──▶ source still leads? ──▶ a commit that began after the read is acknowledged ──▶ result
-//                no: read again        fails: UNAVAILABLE        (where the server replicates)
+//   read ──▶ source still leads? ──▶ a commit that started after the read is acknowledged ──▶ result
+//                no: read again        fails: UNAVAILABLE        (if the server replicates)
 //
 // A replaced primary that is not fenced gets no acknowledgement from a synchronous standby, so its rows are never
 // trusted. Concurrent reads share the commit with each other and with mutations.
@@ -23,7 +23,7 @@ absl::Status ReadError(const absl::StatusOr<T>& result) {
   return result.status();
 }
 
-// The result, with the server's name in errors about the server's data.
+// Returns `result`, and adds the server's name to errors about the server's data.
 template <typename Result>
 Result NameSource(Result result, const ReadSource& source) {
   const absl::Status status = ReadError(result);
@@ -31,8 +31,8 @@ Result NameSource(Result result, const ReadSource& source) {
   return base::Annotate(status, "PostgreSQL at " + source.name());
 }
 
-// `read`: a function of a reader that returns a status, or a value or status. It is called again if the server changes
-// meanwhile. The thread holds no Reader or Batch.
+// Runs `read`, which takes a reader and returns a Status or StatusOr, and reruns it if the server changes in the
+// meantime. REQUIRES: the thread does not hold a Reader or Batch.
 template <typename Function>
 std::invoke_result_t<Function, const Database::Reader&> ConfirmedRead(const Database& database, CommitQueue& queue,
                                                                       const Function& read) {
@@ -52,7 +52,7 @@ std::invoke_result_t<Function, const Database::Reader&> ConfirmedRead(const Data
     const bool answered = source != nullptr && !absl::IsUnavailable(status);
     if (!confirms) return source == nullptr ? std::move(result) : NameSource(std::move(result), *source);
     if (!answered || !source->leads() || source->must_commit()) {
-      // This commit changes nothing; it finds the leading server and waits for its standbys.
+      // An empty commit, which finds the leading server and waits for its standbys.
       INGOT_RETURN_IF_ERROR(base::Annotate(commit(), "confirming a read with a commit on the leading server"));
     }
     if (answered && source->leads()) return NameSource(std::move(result), *source);

@@ -1,6 +1,6 @@
-// One page of ListEpisodes, built from the keys of `order` that a scan visits.
+// Builds one page of ListEpisodes from the keys of `order` that a scan visits.
 //
-// REQUIRES: reader and request outlive the listing. Not thread safe.
+// REQUIRES: the reader and the request outlive the listing. Not thread safe.
 #pragma once
 
 #include <string>
@@ -18,21 +18,21 @@ class EpisodeListing {
  public:
   EpisodeListing(const Database::Reader& reader, const v1::ListEpisodesRequest& request);
 
-  // Takes the next key of `order`. False: the page is complete, or status() is an error.
+  // Processes the next key of `order`. Returns false if the page is complete or status() is an error.
   bool Visit(std::string_view key);
   const absl::Status& status() const { return status_; }
   v1::ListEpisodesResponse response() && { return std::move(response_); }
 
  private:
-  // `newer_attempt`: the episode replaces the episode of the previous key, an older attempt of its sample.
+  // `newer_attempt` = this episode replaces the previous key's episode, which is an older attempt of the same sample.
   absl::Status Add(const std::string& episode_id, bool newer_attempt);
 
   const Database::Reader& reader_;
   const v1::ListEpisodesRequest& request_;
-  const bool newest_only_;  // lists the newest attempt of each sample
+  const bool newest_only_;  // list only the newest attempt of each sample
   PageBound bound_;
   std::string last_;     // the previous key
-  bool listed_ = false;  // its episode is in the response
+  bool listed_ = false;  // the episode at last_ is in the response
   absl::Status status_;
   v1::ListEpisodesResponse response_;
 };

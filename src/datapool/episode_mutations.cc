@@ -16,14 +16,14 @@
 namespace ingot::datapool {
 namespace {
 
-// The part of an opening that a repeated StoreEpisode must equal: all but the time.
+// Returns the part of an opening that must be equal in a repeated StoreEpisode: everything except the time.
 std::string Opening(v1::Episode episode) {
   ClearProgress(episode);
   episode.clear_opened_unix_ns();
   return DeterministicBytes(episode);
 }
 
-// The part of an end that a repeated StoreEnd must equal: all but the time.
+// Returns the part of an end that must be equal in a repeated StoreEnd: everything except the time.
 std::string Ending(const v1::Episode& episode) {
   v1::Episode ending;
   ending.set_state(episode.state());
@@ -36,7 +36,7 @@ std::string Ending(const v1::Episode& episode) {
   return DeterministicBytes(ending);
 }
 
-// NOT_FOUND names the first call that the episode does not hold.
+// NOT_FOUND names the first call that the episode does not have.
 template <typename CallRewards>
 absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episode_id, const CallRewards& rewards) {
   const std::string prefix = EpisodePrefix(episode_id);
@@ -51,7 +51,7 @@ absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episo
   return absl::OkStatus();
 }
 
-// Adds rewards to the episode. A later value of the same name wins. `earned`: a request with rewards.
+// Adds rewards to the episode. A later value for a name replaces an earlier one. `earned` is a request with rewards.
 template <typename Earned>
 void AddRewards(v1::Episode& episode, const Earned& earned) {
   if (earned.has_reward()) episode.set_reward(earned.reward());
@@ -60,7 +60,7 @@ void AddRewards(v1::Episode& episode, const Earned& earned) {
   for (const auto& [call, reward] : earned.call_rewards()) (*episode.mutable_call_rewards())[call] = reward;
 }
 
-// INVALID_ARGUMENT: with the request the episode has too many signals or facts, so that no end with them could be stored.
+// Returns INVALID_ARGUMENT if the request would give the episode too many signals or facts to store its end.
 absl::Status CheckRoom(const v1::Episode& stored, const v1::Episode& rewarded, const v1::StoreRewardRequest& request) {
   if (rewarded.signals().size() > tree::kMaxSignals && rewarded.signals().size() > stored.signals().size()) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(stored), " would have ", rewarded.signals().size(),
@@ -70,7 +70,7 @@ absl::Status CheckRoom(const v1::Episode& stored, const v1::Episode& rewarded, c
   return base::Annotate(ValidateFactBounds(rewarded.facts()), Describe(stored) + " with these facts");
 }
 
-// The error for a request that its writer gave up on and that arrives after later requests.
+// Returns the error for a request that arrives after later requests because its writer had given up on it.
 absl::Status LateReward(const v1::Episode& stored, int64_t number) {
   return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " keeps its rewards: request ", number,
                                                     " came late, number ", stored.reward_number(),
@@ -79,12 +79,12 @@ absl::Status LateReward(const v1::Episode& stored, int64_t number) {
 
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
 
-// Adds a default outcome. It replaces no posted signal or fact, and those that do not fit beside the posted ones are left
-// out: the end must succeed.
+// Adds a default outcome. It does not replace posted signals or facts. Entries that do not fit in addition to the
+// posted ones are omitted, because the end must succeed.
 void AddDefault(v1::Episode& episode, const v1::DefaultOutcome& outcome) {
   episode.set_reward(outcome.reward());
   episode.set_detail(outcome.detail());
-  // In the order of their names, so that the same ones are left out each time.
+  // In name order, so that the same entries are omitted each time.
   const std::map<std::string, double> signals(outcome.signals().begin(), outcome.signals().end());
   const std::map<std::string, std::string> facts(outcome.facts().begin(), outcome.facts().end());
   for (const auto& [name, value] : signals) {
@@ -97,10 +97,10 @@ void AddDefault(v1::Episode& episode, const v1::DefaultOutcome& outcome) {
   }
 }
 
-// The episode as the request ends it. `by_default`: it had no reward before.
+// Returns the episode with the request's end applied. `by_default` = it had no reward before.
 v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool by_default) {
   episode.set_state(request.state());
-  if (request.has_reward()) {  // the whole outcome
+  if (request.has_reward()) {  // the complete outcome
     episode.clear_signals();
     episode.clear_facts();
     episode.clear_call_rewards();
@@ -111,7 +111,7 @@ v1::Episode Ended(v1::Episode episode, const v1::StoreEndRequest& request, bool 
   episode.set_ended_unix_ns(request.ended_unix_ns());
   if (!request.has_unless_rewarded()) return episode;
   if (!by_default) {
-    episode.set_reward(episode.reward());  // its own is 0 if only calls were rewarded
+    episode.set_reward(episode.reward());  // its own reward is 0 if only calls were rewarded
     return episode;
   }
   AddDefault(episode, request.unless_rewarded());
@@ -122,7 +122,7 @@ void PutProgress(Database::Batch& batch, const v1::Episode& progress) {
   batch.Put(kEpisodes, ProgressKey(progress.episode_id()), progress.SerializeAsString());
 }
 
-// Fences older attempts of the episode's sample. FAILED_PRECONDITION: the sample has a newer attempt.
+// Fences older attempts of the episode's sample. Returns FAILED_PRECONDITION if the sample has a newer attempt.
 absl::Status FenceOlderAttempts(Database::Batch& batch, const v1::Episode& episode, int64_t unix_ns) {
   const std::string prefix = SamplePrefix(episode.purpose(), episode.ref());
   std::vector<std::pair<int64_t, std::string>> attempts;
@@ -173,7 +173,7 @@ absl::Status DeleteCalls(Database::Batch& batch, v1::PoolStatusResponse& counter
   return absl::OkStatus();
 }
 
-// Whether the store holds an episode of `episode`'s group. A serving episode is its own group.
+// Returns whether the store has an episode of `episode`'s group. A serving episode is its own group.
 absl::StatusOr<bool> HasGroup(Database::Batch& batch, const v1::Episode& episode) {
   if (episode.purpose() == v1::PURPOSE_SERVE) return batch.Has(kEpisodes, episode.episode_id());
   bool found = false;
@@ -239,7 +239,7 @@ absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& re
     PutProgress(batch, Ended(stored, request, !HasOutcome(stored)));
     return absl::OkStatus();
   }
-  // A repetition does not know whether it found a reward the first time.
+  // A repeated request cannot determine whether the first one found a reward.
   const bool by_default = request.has_unless_rewarded();
   for (const bool may_be_default : {false, by_default}) {
     if (Ending(stored) == Ending(Ended(stored, request, may_be_default))) return absl::OkStatus();

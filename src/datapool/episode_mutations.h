@@ -1,5 +1,5 @@
-// Mutations of episodes as parts of a commit: each checks the stored state and changes it. Semantics and errors are
-// proto/datapool.proto's. REQUIRES: datapool/validate.h accepted the requests.
+// Stages episode mutations in a commit. Each checks the stored state and changes it. proto/datapool.proto defines their
+// semantics and errors. REQUIRES: datapool/validate.h accepted the requests.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace ingot::datapool {
 
-// `unix_ns`: the time at which older attempts of the sample end as fenced.
+// Older attempts of the sample end as fenced, at time `unix_ns`.
 absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                const v1::StoreEpisodeRequest& request, int64_t unix_ns);
 
-// INVALID_ARGUMENT: the episode would have more signals or facts than tree/signal_bounds.h allows.
+// Returns INVALID_ARGUMENT if the episode would have more signals or facts than tree/signal_bounds.h allows.
 absl::Status StageStoreReward(Database::Batch& batch, const v1::StoreRewardRequest& request);
 
 absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& request);
@@ -23,8 +23,8 @@ absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& re
 absl::Status StageTakeOverEpisode(Database::Batch& batch, const v1::TakeOverEpisodeRequest& request);
 absl::Status StageStoreGrades(Database::Batch& batch, const v1::StoreGradesRequest& request);
 
-// Deletes the episode at that key of `order` and its calls; with the last episode of a group, the group's segments too.
-// OK if there is no such episode.
+// Deletes the episode at this `order` key and its calls. If it is the last episode in its group, also deletes the
+// group's segments. Returns OK if there is no such episode.
 absl::Status StageDeleteEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters, const std::string& order_key);
 
 }  // namespace ingot::datapool

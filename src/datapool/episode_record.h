@@ -1,11 +1,12 @@
-// The two records of an episode in the store. A task may be large, so the opening is written once and read rarely;
-// appends, rewards and ends read and write only the small progress.
+// The two stored records of an episode. A task may be large, so the opening is written once and rarely read. Appending
+// a call, storing a reward, and ending the episode read and write only the small progress record.
 //
 //   opening    Episode as it was opened, without the fields of progress
-//   progress   Episode with id, ref and purpose, and the fields that change: state, reward, signals, facts,
+//   progress   Episode with id, ref, and purpose, and the fields that change: state, reward, signals, facts,
 //              call_rewards, reward_number, detail, cause, grade, ended_unix_ns, gateway, gateway_token
 //
-// `Source` is a Database::Reader or Batch. Errors: NOT_FOUND names an absent episode, DATA_LOSS a damaged one.
+// `Source` is a Database::Reader or Batch. Returns NOT_FOUND with the id of a missing episode, or DATA_LOSS with that
+// of a damaged one.
 #pragma once
 
 #include <string>
@@ -42,7 +43,7 @@ inline v1::Episode ProgressOf(const v1::Episode& episode) {
   return progress;
 }
 
-// Keeps only the fields of an opening.
+// Clears the progress fields, which an opening does not store.
 inline void ClearProgress(v1::Episode& episode) {
   episode.clear_state();
   episode.clear_reward();
@@ -58,7 +59,7 @@ inline void ClearProgress(v1::Episode& episode) {
   episode.clear_gateway_token();
 }
 
-// ABORTED: another gateway took the episode from the gateway with this token.
+// Returns ABORTED if another gateway took over the episode from the gateway with this token.
 inline absl::Status CheckGateway(const v1::Episode& progress, int64_t token) {
   if (token >= progress.gateway_token()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(Describe(progress), " is now served by ", progress.gateway(), " under token ",

@@ -1,6 +1,6 @@
-// The segments of one group, seen and changed through a batch. A segment lives as long as its group has an episode.
+// A batch's view of one group's segments. A segment is deleted together with the last episode in its group.
 //
-// A view of the batch, which outlives it. Not thread safe.
+// The batch must outlive this view. Not thread safe.
 #pragma once
 
 #include <string>
@@ -16,15 +16,15 @@ namespace ingot::datapool {
 
 class GroupSegments {
  public:
-  // `prefix`: the group's (SegmentPrefix). `counters`: the pool's, kept up to date.
+  // `prefix` is the group's SegmentPrefix. `counters` are the pool's counters, which this class updates.
   GroupSegments(Database::Batch& batch, v1::PoolStatusResponse& counters, std::string prefix)
       : batch_(batch), counters_(counters), prefix_(std::move(prefix)) {}
 
-  // NOT_FOUND without a text: the group does not hold the segment with that content key.
+  // Returns NOT_FOUND without a message if the group has no segment with that content key.
   absl::StatusOr<SegmentInfo> Find(const std::string& key) const;
-  // For a segment that a stored call names. DATA_LOSS: the group does not hold it.
+  // Same as Find, but for a segment that a stored call references. Returns DATA_LOSS if the group does not have it.
   absl::StatusOr<SegmentInfo> Get(const std::string& key) const;
-  // ALREADY_EXISTS: the stored segment has other bytes. REQUIRES: Find returned OK.
+  // Returns ALREADY_EXISTS if the stored segment has different bytes. REQUIRES: Find returned OK.
   absl::Status CheckContent(const std::string& key, std::string_view bytes) const;
   // REQUIRES: Find returned NOT_FOUND.
   void Add(const std::string& key, const SegmentInfo& info, const std::string& bytes);

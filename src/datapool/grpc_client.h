@@ -1,6 +1,6 @@
-// A client of a data pool behind a gRPC channel. Every method may be repeated, so the client retries UNAVAILABLE with
-// growing pauses until the deadline, even while the pool cannot be reached. Then it returns the last error. Trees can
-// be large: the channel's maximum message size must allow them. Thread safe.
+// Creates clients for a data pool behind a gRPC channel. All methods are idempotent, so the client retries UNAVAILABLE
+// with increasing delays until the deadline, even while the pool is unreachable. Then it returns the last error. Trees
+// can be large, so the channel's maximum message size must allow them. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace ingot::datapool {
 
-// `deadline`: of one method with its retries; > 0.
+// `deadline` limits one method call, including its retries; > 0.
 std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::datapool

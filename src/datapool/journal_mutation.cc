@@ -9,7 +9,7 @@
 namespace ingot::datapool {
 namespace {
 
-// ABORTED: another writer leads now.
+// Returns ABORTED if another writer now leads.
 absl::Status CheckWriter(const v1::PoolStatusResponse& counters, const v1::AppendJournalRequest& request) {
   const int64_t token = request.fencing_token(), held = counters.writer_token();
   if (token > held || (token == held && !request.records().empty())) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// AppendJournal as a part of a commit. Semantics and errors are proto/datapool.proto's.
+// Stages AppendJournal in a commit. proto/datapool.proto defines its semantics and errors.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ingot::datapool {
 
-// `unix_ns`: the time that new records get. Sets `first_index` to the index of the request's first record.
+// `unix_ns` is the timestamp for new records. Sets `first_index` to the index of the request's first record.
 absl::Status StageAppendJournal(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                 const v1::AppendJournalRequest& request, int64_t unix_ns, int64_t& first_index);
 

@@ -1,5 +1,5 @@
-// Keys of the store. Numbers are big-endian, so RocksDB sorts keys by number. Ids contain no zero byte and end with one
-// in a key, so no episode's keys begin with another episode's.
+// Builds the store's keys. Numbers are big-endian, so RocksDB sorts keys numerically. An id contains no zero byte and
+// is followed by one in a key, so one episode's keys are never a prefix of another's.
 //
 //   family          key                                    value
 //   meta            "schema", "layout", "counters"         text, text, PoolStatusResponse
@@ -13,7 +13,7 @@
 //   journal         index                                  JournalRecord
 //   appends         content key of a journal request       index of its first record
 //
-// Segments belong to a group. No record spans two groups, so every group can be read and deleted by itself. A serving
+// Segments belong to a group. No record spans two groups, so every group can be read and deleted separately. A serving
 // episode is its own group.
 #pragma once
 
@@ -43,7 +43,7 @@ inline uint64_t FromBigEndian(std::string_view text) {
 
 inline std::string EpisodePrefix(const std::string& episode_id) { return episode_id + '\0'; }
 
-// Progress records are stored apart from openings, so that a block of progress holds no large task.
+// Progress records have their own key range, so their table blocks contain no large tasks.
 inline std::string ProgressKey(const std::string& episode_id) { return '\0' + episode_id; }
 
 inline std::string CallKey(const std::string& episode_id, int32_t sequence) {
@@ -62,7 +62,7 @@ inline std::string OrderKey(const v1::Episode& episode) {
 inline constexpr size_t kSamplePrefixBytes = 1 + 8 + 4;
 inline constexpr size_t kOrderFixedBytes = kSamplePrefixBytes + 4;
 
-// The first part of the keys of all segments that the episode can name.
+// Returns the key prefix shared by all segments that the episode can reference.
 inline std::string SegmentPrefix(const v1::Episode& episode) {
   if (episode.purpose() == v1::PURPOSE_SERVE) {
     return BigEndian(episode.purpose(), 1) + EpisodePrefix(episode.episode_id());
@@ -70,7 +70,7 @@ inline std::string SegmentPrefix(const v1::Episode& episode) {
   return GroupPrefix(episode.purpose(), episode.ref().group_id());
 }
 
-// The facts of a segment that appends and trims need. They are stored apart, so that neither reads the segment.
+// Segment metadata for appends and trims. It is stored separately because they do not need the segment itself.
 struct SegmentInfo {
   int64_t tokens = 0;
   bool sampled = false;

@@ -1,4 +1,4 @@
-// The bound of one page of the pool: entries and bytes.
+// Limits the entries and bytes in one page of a pool response.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@ namespace ingot::datapool {
 
 class PageBound {
  public:
-  // `limit`: entries; 0 = 10,000. `max_bytes`: 0 = 32 MiB, which is also the most.
+  // `limit` is in entries; 0 = 10,000. For `max_bytes`, 0 = 32 MiB, which is also the maximum.
   explicit PageBound(int limit, int64_t max_bytes = 0)
       : limit_(limit == 0 ? 10'000 : limit), max_bytes_(max_bytes == 0 ? kMaxBytes : std::min(max_bytes, kMaxBytes)) {}
   int64_t max_bytes() const { return max_bytes_; }
   void Add(int64_t bytes) { bytes_ += bytes; }
-  // True: a page that has `entries` is full.
+  // Returns whether a page with this many entries is full.
   bool Full(int entries) const { return entries >= limit_ || bytes_ > max_bytes_; }
 
  private:

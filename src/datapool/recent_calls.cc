@@ -18,7 +18,7 @@ std::optional<CallSummary> RecentCalls::Find(const std::string& call_id) const {
 }
 
 void RecentCalls::Add(uint64_t generation, const std::string& call_id, CallSummary summary) {
-  Calls forgotten;  // outlives the lock
+  Calls forgotten;  // destroyed after the lock is released
   base::MutexLock lock(mu_);
   if (generation != generation_) return;
   newer_[call_id] = std::move(summary);

@@ -1,9 +1,9 @@
-// A bounded cache of the most recently appended calls, so that an append finds its parent call without the database.
-// Thread safe.
+// A bounded cache of recently appended calls, which lets an append find its parent call without a database read. Thread
+// safe.
 //
-// The cache agrees with the database. A call is added once its append is durable, and deleting calls first clears the
-// cache. A deletion may run between an append and its Add. So the append reads the generation before its turn in
-// the commit queue, and Add ignores a call of an older generation.
+// The cache is consistent with the database. A call is added once its append is durable, and the cache is cleared
+// before calls are deleted. A deletion may run between an append and its Add, so the append reads the generation before
+// its turn in the commit queue, and Add ignores calls from an older generation.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,20 @@
 
 namespace ingot::datapool {
 
-// What appending a child call needs to know about its parent.
+// The data about a parent call that appending a child requires.
 struct CallSummary {
   std::string episode_id;
-  int64_t context_tokens = 0;           // of the whole prompt
-  std::vector<int64_t> sampled_tokens;  // of each sampled segment
+  int64_t context_tokens = 0;           // number of tokens in the whole prompt
+  std::vector<int64_t> sampled_tokens;  // number of tokens in each sampled segment
 };
 
 class RecentCalls {
  public:
-  // Holds at most `max_calls` (> 0) calls, and at least the newer half of them: when the newer half is full, the
-  // older half is dropped.
+  // Holds at most `max_calls` (> 0) calls. When the newer half is full, the older half is dropped.
   explicit RecentCalls(size_t max_calls) : max_half_((max_calls + 1) / 2) {}
 
   uint64_t generation() const ABSL_LOCKS_EXCLUDED(mu_);
-  // nullopt = not in the cache.
+  // Returns nullopt if the call is not in the cache.
   std::optional<CallSummary> Find(const std::string& call_id) const ABSL_LOCKS_EXCLUDED(mu_);
   // Does nothing if ForgetAll was called since `generation` was read.
   void Add(uint64_t generation, const std::string& call_id, CallSummary summary) ABSL_LOCKS_EXCLUDED(mu_);

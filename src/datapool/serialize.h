@@ -1,4 +1,4 @@
-// Protobuf messages as the bytes that the store holds, and back.
+// Converts protobuf messages to and from the bytes in the store.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -10,10 +10,10 @@
 
 namespace ingot::datapool {
 
-// Equal messages give equal bytes, even with maps.
+// Serializes a message. Equal messages give equal bytes, even with maps.
 std::string DeterministicBytes(const google::protobuf::MessageLite& message);
 
-// DATA_LOSS names the damaged record by `name`.
+// Parses a record. If it is damaged, returns DATA_LOSS with `name`.
 template <typename Message>
 absl::StatusOr<Message> ParseRecord(std::string_view bytes, const std::string& name) {
   Message message;

@@ -1,4 +1,4 @@
-// The gRPC service of a data pool. A method holds its server thread until the pool has answered.
+// The data pool's gRPC service. A method blocks its server thread until the pool has answered.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>

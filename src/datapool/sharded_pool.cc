@@ -22,7 +22,7 @@ namespace ingot::datapool {
 
 namespace {
 
-// The episodes of one shard in order, a page at a time.
+// Reads one shard's episodes in order, page by page.
 class ShardPages {
  public:
   ShardPages(Client& shard, v1::ListEpisodesRequest request) : shard_(&shard), request_(std::move(request)) {}
@@ -37,7 +37,7 @@ class ShardPages {
   bool HasEpisode() const { return taken_ < page_.episodes_size(); }
   v1::Episode PopEpisode() { return std::move(*page_.mutable_episodes(taken_++)); }
   bool AtEnd() const { return !HasEpisode() && !page_.more(); }
-  // The key of the next episode; at the end of a page, the page's upper bound.
+  // Returns the key of the next episode or, at the end of a page, the page's upper bound.
   std::string Place() const { return HasEpisode() ? OrderKey(page_.episodes(taken_)) : page_.next(); }
 
  private:
@@ -47,8 +47,8 @@ class ShardPages {
   int taken_ = 0;
 };
 
-// The run's id in the database. It is stored in the run's folder, to distinguish another run of the same name. If
-// several processes create it at once, one wins.
+// Returns the run's id in the database. It is stored in the run's directory to distinguish the run from another one
+// with the same name. If several processes create it at the same time, one of them wins.
 absl::StatusOr<std::string> RunId(const StoreOptions& options) {
   namespace fs = std::filesystem;
   const std::string path = options.path + "/run_id";
@@ -117,7 +117,7 @@ Client& ShardedPool::ShardFor(const v1::Episode& episode) {
 
 void ShardedPool::Remember(const std::string& episode_id, Client* shard) {
   base::MutexLock lock(mu_);
-  // Any entry may be dropped: Find asks the shards for a forgotten episode.
+  // Any entry may be dropped, because Find queries the shards for a forgotten episode.
   if (remembered_.size() >= max_remembered_) remembered_.erase(remembered_.begin());
   remembered_[episode_id] = shard;
 }
@@ -141,7 +141,7 @@ absl::StatusOr<Client*> ShardedPool::Find(const std::string& episode_id) {
       Remember(episode_id, shard.get());
       return shard.get();
     }
-    if (!absl::IsNotFound(status)) return status;  // this shard may hold the episode
+    if (!absl::IsNotFound(status)) return status;  // this shard may have the episode
   }
   return status;
 }
@@ -160,7 +160,7 @@ absl::Status ShardedPool::StoreEpisode(const v1::StoreEpisodeRequest& request) {
     }
   }
   if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
-  // The shard that holds an episode of this id rejects another one.
+  // The shard that already has an episode with this id rejects another one.
   Client* const shard = known.ok() ? *known : home;
   const absl::Status status = shard->StoreEpisode(request);
   if (status.ok()) Remember(episode_id, shard);
@@ -208,7 +208,7 @@ absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& reque
 
 absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateListEpisodes(request));
-  // Merges the shards' pages. Each is a part of a page, so that together they hold about one page.
+  // Merges the shards' pages. Each requests a fraction of a page, so together they hold about one page.
   PageBound bound(request.limit(), request.max_bytes());
   v1::ListEpisodesRequest part = request;
   part.set_max_bytes(std::max<int64_t>(1, bound.max_bytes() / static_cast<int64_t>(shards_.size())));
@@ -240,7 +240,7 @@ absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::Lis
       bound.Add(static_cast<int64_t>(episode.ByteSizeLong()));
     } else {
       INGOT_RETURN_IF_ERROR(shard.Load());
-      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // the bytes that the shard visited
+      if (!shard.HasEpisode()) bound.Add(part.max_bytes());  // the bytes that the shard may have visited
     }
     enter(shard);
   }

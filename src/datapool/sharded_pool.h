@@ -1,9 +1,9 @@
-// A pool over several shards, each a Client in this process or over a channel. Shard 0 holds the journal. A whole group
-// lives on one shard, where its attempts fence each other and share segments. The id of a serving episode chooses its
-// shard. Call ids are unique per shard. Thread safe; as durable as its shards.
+// A pool with several shards. Each shard is a Client, in this process or over a channel. Shard 0 stores the journal.
+// All episodes in a group are on one shard, where its attempts fence each other and share segments. A serving episode's
+// shard is chosen by its id. Call ids are unique per shard. Thread safe. As durable as its shards.
 //
-// Most requests name only an episode, so the pool remembers the shards of open episodes. It asks all shards for an
-// episode it does not remember, for example after a restart.
+// Most requests name only an episode, so the pool remembers the shards of open episodes. If it does not remember an
+// episode, for example after a restart, it queries all shards.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace ingot::datapool {
 
 class ShardedPool final : public Client {
  public:
-  // `max_remembered`: episodes whose shard is remembered. REQUIRES: at least one shard; a pool's shards have the same
-  // order at every start.
+  // `max_remembered` limits the number of episodes whose shard is remembered. REQUIRES: at least one shard; a pool's
+  // shards are in the same order every time.
   explicit ShardedPool(std::vector<std::unique_ptr<Client>> shards, size_t max_remembered = 100000);
 
   absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override;
@@ -39,7 +39,7 @@ class ShardedPool final : public Client {
  private:
   Client& ShardOfGroup(v1::EpisodePurpose purpose, int64_t group_id);
   Client& ShardFor(const v1::Episode& episode);
-  // The shard that holds the episode. NOT_FOUND: no shard does.
+  // Returns the shard that contains the episode, or NOT_FOUND if none does.
   absl::StatusOr<Client*> Find(const std::string& episode_id);
   void Remember(const std::string& episode_id, Client* shard);
   void Forget(const std::string& episode_id);

@@ -27,7 +27,7 @@ struct Store::Impl {
   Impl(const StoreOptions& store_options, const base::Clock& store_clock, std::unique_ptr<Database> files)
       : options(store_options), clock(store_clock), database(std::move(files)), queue(*database, options.max_waiting) {}
 
-  // As ConfirmedRead.
+  // Same as ConfirmedRead.
   template <typename Function>
   auto Read(const Function& read) {
     return ConfirmedRead(*database, queue, read);
@@ -91,7 +91,7 @@ absl::Status Store::AppendCall(const v1::AppendCallRequest& request) {
   INGOT_RETURN_IF_ERROR(impl_->queue.Run([&](Database::Batch& batch, v1::PoolStatusResponse& counters) {
     return StageAppendCall(batch, counters, prepared, impl_->recent, summary);
   }));
-  // Another process may delete calls of shared records without this process knowing.
+  // Another process may delete calls from shared records without notifying this process.
   if (impl_->database->shared()) return absl::OkStatus();
   if (!summary.episode_id.empty()) impl_->recent.Add(generation, request.call().call_id(), std::move(summary));
   return absl::OkStatus();
@@ -113,7 +113,7 @@ absl::StatusOr<v1::EpisodeTree> Store::TakeOverEpisode(const v1::TakeOverEpisode
   INGOT_RETURN_IF_ERROR(ValidateTakeOverEpisode(request));
   INGOT_RETURN_IF_ERROR(impl_->queue.Run(
       [&](Database::Batch& batch, v1::PoolStatusResponse&) { return StageTakeOverEpisode(batch, request); }));
-  // Nothing else adds to the episode now.
+  // Nothing else adds to the episode anymore.
   return impl_->Read(
       [&](const Database::Reader& reader) { return LoadTree(reader, request.episode_id(), /*with_calls=*/true); });
 }

@@ -1,4 +1,4 @@
-// The reads of a store, as functions of a reader.
+// Implements the store's reads on top of a Database::Reader.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ingot::datapool {
 
-// DATA_LOSS: a segment that a call names is gone.
+// Returns DATA_LOSS if a call references a missing segment.
 absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const std::string& episode_id,
                                          bool with_calls);
 absl::StatusOr<v1::Group> ReadGroup(const Database::Reader& reader, const v1::GetGroupRequest& request);
@@ -19,9 +19,9 @@ absl::StatusOr<v1::ListEpisodesResponse> ReadEpisodes(const Database::Reader& re
 absl::StatusOr<v1::ReadJournalResponse> ReadJournalPage(const Database::Reader& reader,
                                                         const v1::ReadJournalRequest& request);
 absl::StatusOr<v1::PoolStatusResponse> ReadStatus(const Database::Reader& reader);
-// DATA_LOSS: the journal's last records are gone, or records without a count are there.
+// Returns DATA_LOSS if the journal's last records are missing, or if it has records beyond its count.
 absl::Status CheckJournalEnd(const Database::Reader& reader);
-// Keys in `order`.
+// Returns keys in the `order` family.
 absl::StatusOr<std::vector<std::string>> EpisodesToTrim(const Database::Reader& reader, const v1::TrimRequest& request);
 
 }  // namespace ingot::datapool

@@ -12,7 +12,7 @@ void TrimPlan::Add(const v1::JournalRecord& record) {
 
 std::set<int64_t> TrimPlan::Groups() const {
   std::set<int64_t> groups = trained_;
-  // Group ids are numbers of admission.
+  // Group ids are assigned in admission order.
   if (!trained_.empty()) groups.insert(closed_.begin(), closed_.lower_bound(*trained_.rbegin()));
   return groups;
 }

@@ -1,4 +1,4 @@
-// The training groups that a checkpoint makes unnecessary, computed from the journal. Pure.
+// Determines from the journal which training groups a checkpoint makes unnecessary. Performs no I/O.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,10 @@ namespace ingot::datapool {
 class TrimPlan {
  public:
   explicit TrimPlan(int64_t checkpoint_step) : checkpoint_step_(checkpoint_step) {}
-  // REQUIRES: called with every journal record, in order.
+  // REQUIRES: called once with every journal record, in order.
   void Add(const v1::JournalRecord& record);
 
-  // The groups of batches below the checkpoint's step, and the closed groups that were admitted before the last of
-  // them.
+  // Returns the groups in batches below the checkpoint's step, and the closed groups admitted before the last of them.
   std::set<int64_t> Groups() const;
 
  private:

@@ -22,8 +22,8 @@ constexpr size_t kMaxIdBytes = 256;
 
 absl::Status Invalid(const std::string& what) { return absl::InvalidArgumentError(base::CutMessage(what)); }
 
-// The name of a string field of the message or its submessages that is not UTF-8; empty = none. Skips maps: reflection
-// would copy each into a list first. ValidateKeysAreUtf8 checks their keys.
+// Returns the name of a string field in the message or its submessages that is not UTF-8, or an empty string if there
+// is none. Skips maps, because reflection would first copy each into a list. ValidateKeysAreUtf8 checks their keys.
 std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
   using google::protobuf::FieldDescriptor;
   const google::protobuf::Reflection& reflection = *message.GetReflection();
@@ -50,7 +50,7 @@ std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
   return "";
 }
 
-// protobuf writes a string with other bytes, and then fails to read the record.
+// protobuf writes a string with other bytes but then cannot parse the record.
 absl::Status ValidateStrings(const google::protobuf::Message& message) {
   const std::string field = FieldWithoutUtf8(message);
   if (field.empty()) return absl::OkStatus();
@@ -94,7 +94,7 @@ absl::Status ValidateKeys(const char* field, const Keys& keys) {
   return absl::OkStatus();
 }
 
-// `earned`: an Episode or a request with rewards.
+// `earned` is an Episode or a request with rewards.
 template <typename Earned>
 absl::Status ValidateRewards(const Earned& earned) {
   INGOT_RETURN_IF_ERROR(ValidateKeysAreUtf8("signals", earned.signals()));

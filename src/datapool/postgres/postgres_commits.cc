@@ -7,13 +7,13 @@
 namespace ingot::datapool {
 namespace {
 
-// 0 for a text that is no number, such as that of a missing row.
+// Returns 0 for text that is not a number, such as the value of a missing row.
 int64_t NumberOf(std::string_view text) {
   int64_t number = 0;
   return absl::SimpleAtoi(base::View(text), &number) ? number : 0;
 }
 
-// The number that each shard's row has at the server; 0 = there is no row, or no table.
+// Returns the number in each shard's row on the server. 0 = there is no row or no table.
 absl::StatusOr<std::vector<int64_t>> StoredNumbers(PostgresConnection& connection,
                                                    const std::vector<PostgresCommits>& shards) {
   std::string tables, sql;

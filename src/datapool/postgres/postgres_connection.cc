@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kInt16Oid = 21, kByteaOid = 17;  // pg_type.dat
 
-// The header of a one-dimensional array without NULLs (array_recv): dimensions, flags, type, length, lower bound.
+// Returns the header of a 1-D array without NULLs (array_recv): dimensions, flags, type, length, lower bound.
 std::string ArrayHeader(uint32_t oid, size_t length) {
   return BigEndian(length == 0 ? 0 : 1, 4) + BigEndian(0, 4) + BigEndian(oid, 4) +
          (length == 0 ? "" : BigEndian(length, 4) + BigEndian(1, 4));
@@ -35,7 +35,7 @@ absl::StatusCode CodeOf(std::string_view state) {
 
 std::string OneLine(const char* text) { return absl::StrReplaceAll(absl::StripAsciiWhitespace(text), {{"\n", "; "}}); }
 
-constexpr std::chrono::milliseconds kLook(100);  // between two checks that the server leads
+constexpr std::chrono::milliseconds kLook(100);  // interval between checks that the server leads
 constexpr std::chrono::seconds kSlow(1);         // a statement that waits this long triggers a check of other servers
 
 }  // namespace
@@ -138,7 +138,7 @@ absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_poi
       const std::string error =
           absl::StrCat("PostgreSQL at ", host_, " did not answer within ", answer_timeout_.count() / 1000.0,
                        " s: the server hangs, or a commit waits for a standby that is gone");
-      // Other callers wait for the same server, and should not wait one after the other.
+      // Other callers are waiting for the same server. This prevents them from timing out one after another.
       if (lead_ != nullptr) {
         lead_->hung = true;
         lead_->End(error);
@@ -199,8 +199,7 @@ absl::Status PostgresConnection::Commit() {
   warned_ = false;
   INGOT_RETURN_IF_ERROR(Execute("commit").status());
   INGOT_RETURN_IF_ERROR(CheckLead());
-  // The only warnings of a commit say that it did not wait for its standby (SyncRepWaitForLSN). It is on this server
-  // only.
+  // A commit warns only if it did not wait for its standby (SyncRepWaitForLSN). It is then on this server only.
   if (warned_) {
     broken_ = true;
     return absl::UnavailableError(

@@ -18,15 +18,15 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr size_t kIdleReaders = 8;          // connections that wait for readers
-constexpr char kConnected[] = "connected";  // the key in `meta` that a new connection writes
+constexpr size_t kIdleReaders = 8;          // maximum number of idle reader connections
+constexpr char kConnected[] = "connected";  // the `meta` key that a new connection writes
 
-// The settings that CheckDurable judges.
+// The settings that CheckDurable examines.
 constexpr char kDurability[] =
     "select current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), "
     "current_setting('synchronous_standby_names'), pg_is_in_recovery()";
 
-// FAILED_PRECONDITION: a server with these settings can lose an acknowledged commit.
+// Returns FAILED_PRECONDITION if a server with these settings could lose an acknowledged commit.
 absl::Status CheckDurable(const PostgresConnection& connection, const PostgresRows& rows, bool allow_single) {
   const auto reject = [&](const std::string& setting, int column, const std::string& wanted) {
     return absl::FailedPreconditionError(absl::StrCat("PostgreSQL at ", connection.host(), " has ", setting, " = '",
@@ -73,13 +73,13 @@ class PostgresDatabase final : public Database {
     INGOT_RETURN_IF_ERROR(CheckRun());
     INGOT_RETURN_IF_ERROR(CheckSchema(*this, Place(), layout_, false));
     opened_ = true;
-    // Under the lock: a dead process's last commit is here now, or never will be.
+    // Written under the lock, so the last commit of a dead process is either present now or will never be.
     const std::unique_ptr<Batch> batch = NewBatch();
     batch->Put(kMeta, kConnected, "");
     return Write(*batch);
   }
 
-  // Whether Open can succeed. Changes nothing.
+  // Checks whether Open can succeed. Changes nothing.
   absl::Status Check() {
     INGOT_ASSIGN_OR_RETURN(writer_, ConnectWriter());
     INGOT_ASSIGN_OR_RETURN(const bool made, HasTables());
@@ -143,7 +143,7 @@ class PostgresDatabase final : public Database {
  private:
   std::string Place() const { return absl::StrCat("the pool in ", sql_.table); }
 
-  // A connection to the current leader.
+  // Returns a connection to the current leader.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectWriter() const {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, servers_.ConnectLeader());
     INGOT_ASSIGN_OR_RETURN(const PostgresRows settings, connection->Execute(kDurability));
@@ -152,7 +152,7 @@ class PostgresDatabase final : public Database {
     return connection;
   }
 
-  // A connection to the writer's server. A pool that is never written has no writer to follow.
+  // Returns a connection to the writer's server. A read-only pool has no writer, so it connects to the leader.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectReader() const {
     absl::StatusOr<std::unique_ptr<PostgresConnection>> same = servers_.ConnectSame();
     if (same.ok() || !options_.read_only) return same;
@@ -166,8 +166,8 @@ class PostgresDatabase final : public Database {
     return connection.Commit();
   }
 
-  // Begins the transaction of a batch under the shard's lock. A failover manager that gives up the standbys of a
-  // running run is rejected here, and so is a pool that another run took.
+  // Begins a batch's transaction under the shard's lock. Fails if a failover manager has removed the standbys during
+  // the run, or if another run took over the pool.
   absl::Status Begin() {
     INGOT_ASSIGN_OR_RETURN(
         const PostgresRows settings,
@@ -183,7 +183,8 @@ class PostgresDatabase final : public Database {
     return fit;
   }
 
-  // A running run waits for its pool: FAILED_PRECONDITION would mean to a caller that its mutation was rejected.
+  // Once a run has started, it waits for its pool. To a caller, FAILED_PRECONDITION would mean that its mutation was
+  // rejected.
   absl::Status WhileRunning(absl::Status status) const {
     if (!opened_ || !absl::IsFailedPrecondition(status)) return status;
     return absl::UnavailableError(status.message());
@@ -194,10 +195,10 @@ class PostgresDatabase final : public Database {
     return !rows.Value(0, 0).empty();
   }
 
-  // FAILED_PRECONDITION: the tables hold another run's pool, another schema or layout.
+  // Returns FAILED_PRECONDITION if the tables contain another run's pool, or another schema or layout.
   absl::Status CheckStored() {
     const absl::Status owned = CheckOwner();
-    if (absl::IsNotFound(owned)) {  // their first opening ended before it named them
+    if (absl::IsNotFound(owned)) {  // the first Open stopped before it recorded an owner
       return options_.read_only ? absl::NotFoundError(absl::StrCat(Place(), " is empty")) : absl::OkStatus();
     }
     if (absl::IsFailedPrecondition(owned) && options_.replace) return absl::OkStatus();
@@ -205,7 +206,7 @@ class PostgresDatabase final : public Database {
     return CheckSchema(*this, Place(), layout_, /*read_only=*/true);
   }
 
-  // An idle connection may have ended with its server, so a new connection is tried last.
+  // An idle connection may have been closed with its server, so a new connection is tried last.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> BeginReading() const {
     while (true) {
       std::unique_ptr<PostgresConnection> connection = TakeIdle();
@@ -219,7 +220,7 @@ class PostgresDatabase final : public Database {
     }
   }
 
-  // nullptr = none is idle. Connections to a server that no longer leads are dropped.
+  // Returns nullptr if no connection is idle. Drops connections to a server that no longer leads.
   std::unique_ptr<PostgresConnection> TakeIdle() const {
     base::MutexLock lock(mu_);
     std::erase_if(idle_, [](const auto& connection) { return connection->broken(); });
@@ -229,7 +230,8 @@ class PostgresDatabase final : public Database {
     return connection;
   }
 
-  // The lock makes two first openings serial. Values are protobuf messages, so PostgreSQL's compression is left out.
+  // The lock serializes concurrent first openings. Values are protobuf messages, so PostgreSQL's compression is
+  // disabled.
   absl::Status MakeTables() {
     const std::string schema = PostgresConnection::Quoted(schema_);
     const absl::Status made =
@@ -244,7 +246,7 @@ class PostgresDatabase final : public Database {
     return writer_->Commit();
   }
 
-  // NOT_FOUND without a text: the pool has no owner. FAILED_PRECONDITION: another run owns it.
+  // Returns NOT_FOUND without a message if the pool has no owner, and FAILED_PRECONDITION if another run owns it.
   absl::Status CheckOwner() {
     INGOT_ASSIGN_OR_RETURN(const std::string owner, Read()->Get(kMeta, "run"));
     if (owner == options_.run_id) return absl::OkStatus();
@@ -254,7 +256,7 @@ class PostgresDatabase final : public Database {
         "with run.if_exists: replace deletes it"));
   }
 
-  // The pool is this run's, or becomes this run's.
+  // Checks that the pool belongs to this run, or assigns it to this run.
   absl::Status CheckRun() {
     const absl::Status owned = CheckOwner();
     if (owned.ok()) return absl::OkStatus();
@@ -273,16 +275,16 @@ class PostgresDatabase final : public Database {
     return Write(*batch);
   }
 
-  const PostgresOptions options_;  // with its servers
+  const PostgresOptions options_;  // includes its servers
   PostgresServers& servers_;
   const base::Clock& clock_;
   const std::string layout_;
   const std::string schema_;
   const PostgresStatements sql_;
-  const PostgresCommits commits_;  // this process's, none acknowledged: servers_ knows the last one
+  const PostgresCommits commits_;  // this process's commits, without an acknowledged number, which servers_ has
   const int64_t lock_;             // the advisory lock of the shard's writers
-  bool opened_ = false;            // the tables are there and this run's; constant after Open
-  // Used by one thread at a time, the commit queue's.
+  bool opened_ = false;            // the tables exist and belong to this run; constant after Open
+  // Used by one thread at a time, the one that runs the commit queue.
   std::unique_ptr<PostgresConnection> writer_;
   int64_t last_commit_ = 0;  // number of the last commit sent
   std::chrono::nanoseconds next_attempt_{0};

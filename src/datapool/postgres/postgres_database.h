@@ -1,25 +1,25 @@
-// The store's records in PostgreSQL: one table `record(family, key, value)` in its own schema, ordered by key as
-// RocksDB orders them. The commit queue, the checks and the layout of records are the same as for the pool on RocksDB.
+// The store's records in PostgreSQL: one table `record(family, key, value)` in its own schema, with keys in the same
+// order as in RocksDB. The commit queue, the checks, and the record layout are the same as in a RocksDB pool.
 //
 //   commit queue ──one transaction for all that wait──▶ record      advisory lock: one writer of a shard at a time
 //   readers      ──repeatable read, read only─────────▶ record
 //
-// Several processes may have one shard open; each commit reads the counters again. The transaction's lock makes their
-// commits serial. A process that is paused inside a commit loses its session, its transaction and the lock after 10 s.
+// Several processes may have a shard open. Each commit rereads the counters. The transaction's lock serializes their
+// commits. A process that is paused inside a commit loses its session, its transaction, and the lock after 10 s.
 //
-// A commit is acknowledged when the server and the standbys of synchronous_standby_names have it on disk. The opening
-// and each commit reject a server whose settings do not guarantee that.
+// A commit is acknowledged when it is on disk at the server and at the standbys in synchronous_standby_names. If a
+// server's settings do not guarantee that, opening the database and committing fail.
 //
-// Writer and readers use the server that leads (datapool/postgres/postgres_servers.h). A read proves nothing by itself:
-// a primary that was replaced, and a server that starts again with commits that its standby never had, answer reads
-// too. The store therefore confirms a read by a commit that began after it (ReadSource), where the server replicates.
+// The writer and the readers use the leading server (datapool/postgres/postgres_servers.h). A read alone is not enough:
+// a replaced primary also answers reads, and so does a server that restarts with commits that its standby never
+// received. So if the server replicates, the store confirms each read with a commit that starts after it (ReadSource).
 //
-// A writer's connection begins with such a commit: once it is acknowledged, the standby has all earlier ones.
+// A writer's connection begins with such a commit. Once it is acknowledged, the standby has all earlier commits.
 //
-// A timeline's number does not prove ancestry: two standbys promoted separately have the same number. So each commit
-// also numbers itself in a row that no other process writes. A server whose row is below the last acknowledged number
-// lacks that commit, and does not lead. A server that lacks a commit of one shard leads for none of the pool's shards
-// (PostgresServers::Acknowledge). Thread safe.
+// Timeline numbers do not prove ancestry: two separately promoted standbys have the same number. So each commit also
+// writes its number into a row that no other process writes. A server whose row is below the last acknowledged number
+// lacks that commit and must not lead. A server that lacks a commit from one shard does not lead for any shard in the
+// pool (PostgresServers::Acknowledge). Thread safe.
 #pragma once
 
 #include <memory>
@@ -32,20 +32,23 @@
 
 namespace ingot::datapool {
 
-// Makes the tables at the first opening. `layout`: as of a RocksDB pool. Errors: OpenPool's, and
-//   FAILED_PRECONDITION  a setting of the server that loses acknowledged commits; the message names setting and value
-//   FAILED_PRECONDITION  the schema holds the pool of another run (unless options.replace)
+// Opens the database, and creates the tables on first use. `layout` is as for RocksDB. Fails with the errors of
+// OpenPool, and with:
+//
+//   FAILED_PRECONDITION  a server setting could lose acknowledged commits; the message names the setting and its value
+//   FAILED_PRECONDITION  the schema contains another run's pool (unless options.replace)
 //   UNAVAILABLE          no writable server answers
+//
 // REQUIRES: `clock` outlives the database.
 absl::StatusOr<std::unique_ptr<Database>> OpenPostgresDatabase(const PostgresOptions& options, int shard,
                                                                const std::string& layout, const base::Clock& clock);
 
-// The servers of options.url, or options.servers if set. `check`: for a short check, without a watch and without
-// changes.
+// Returns options.servers if set, or else the servers in options.url. `check` = only for a check: no watch, no changes.
 absl::StatusOr<std::shared_ptr<PostgresServers>> PostgresServersOf(const PostgresOptions& options, bool check,
                                                                    const base::Clock& clock);
 
-// Whether OpenPostgresDatabase of the shard can succeed: server, rights, settings, owner and schema. Changes nothing.
+// Checks whether OpenPostgresDatabase can succeed for the shard: server, permissions, settings, owner, and schema.
+// Changes nothing.
 absl::Status CheckPostgres(const PostgresOptions& options, int shard, const std::string& layout);
 
 }  // namespace ingot::datapool

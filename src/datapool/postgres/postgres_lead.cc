@@ -11,7 +11,7 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr char kFile[] = "timeline-";  // of a cluster's timeline: timeline-SYSTEM-NUMBER
+constexpr char kFile[] = "timeline-";  // prefix of a timeline file: timeline-SYSTEM-NUMBER
 constexpr size_t kFileSize = sizeof(kFile) - 1;
 
 int64_t HighestOf(const std::vector<PostgresAnswer>& answers, const PostgresTimelines& timelines,

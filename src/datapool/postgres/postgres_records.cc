@@ -7,9 +7,9 @@
 namespace ingot::datapool {
 namespace {
 
-constexpr int kScanRows = 256;  // of one round trip
+constexpr int kScanRows = 256;  // per round trip
 
-// The smallest key after all keys that start with `prefix`; nullopt = no bound.
+// Returns the smallest key after all keys that start with `prefix`. nullopt = no bound.
 std::optional<std::string> BoundOf(std::string prefix) {
   while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
   if (prefix.empty()) return std::nullopt;
@@ -26,7 +26,7 @@ absl::StatusOr<std::string> GetRecord(PostgresConnection& connection, const Post
   return std::string(rows.Value(0, 0));
 }
 
-// One page of a scan; `from` becomes the key after it. False: it was the last page.
+// Reads one page of a scan and advances `from` to the key after it. Returns false if it was the last page.
 using Page = std::vector<std::pair<std::string, std::string>>;
 absl::StatusOr<bool> NextPage(PostgresConnection& connection, const PostgresStatements& sql, Family family,
                               const std::optional<std::string>& bound, std::string& from, Page& page) {
@@ -141,7 +141,7 @@ absl::Status PostgresBatch::Scan(Family family, const std::string& prefix, const
   const std::optional<std::string> bound = BoundOf(prefix);
   std::string next = prefix;
   auto changed = changes_.lower_bound({family, prefix});
-  // Visits the changed records before `key`, or all; false = the visitor stopped.
+  // Visits the changed records before `key`, or all if it is null. Returns false if the visitor stopped.
   const auto visit_changed = [&](const std::string* key) {
     for (; changed != changes_.end() && changed->first.first == family && changed->first.second.starts_with(prefix) &&
            (key == nullptr || changed->first.second < *key);
@@ -155,7 +155,8 @@ absl::Status PostgresBatch::Scan(Family family, const std::string& prefix, const
     INGOT_ASSIGN_OR_RETURN(more, NextPage(*connection_, sql_, family, bound, next, page));
     for (const auto& [key, value] : page) {
       if (!visit_changed(&key)) return absl::OkStatus();
-      if (changed != changes_.end() && changed->first == Key(family, key)) continue;  // visited next, if it is there
+      // The changed record is visited next, unless it was deleted.
+      if (changed != changes_.end() && changed->first == Key(family, key)) continue;
       if (!visit(key, value)) return absl::OkStatus();
     }
   }

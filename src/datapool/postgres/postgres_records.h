@@ -1,4 +1,4 @@
-// Reads and changes of a shard's table `record(family, key, value)` in one transaction of a connection.
+// Reads and changes a shard's table `record(family, key, value)` in one transaction on a connection.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@
 
 namespace ingot::datapool {
 
-// The statements of one shard. The SQL is plain, so that servers with PostgreSQL's protocol can hold a pool too.
+// SQL statements for one shard. They use only standard SQL, so other servers that speak the PostgreSQL protocol can
+// also store a pool.
 struct PostgresStatements {
   explicit PostgresStatements(const std::string& schema);
 
@@ -23,7 +24,7 @@ struct PostgresStatements {
   std::string get, scan, last, put, remove;
 };
 
-// Writes records, replacing records with the same keys. The three lists are equally long.
+// Inserts records, replacing any with the same keys. The three lists must have the same length.
 absl::Status PutRecords(PostgresConnection& connection, const PostgresStatements& sql,
                         const std::vector<int16_t>& families, const std::vector<std::string_view>& keys,
                         const std::vector<std::string_view>& values);
@@ -32,8 +33,8 @@ class PostgresReader final : public Database::Reader {
  public:
   using Return = std::function<void(std::unique_ptr<PostgresConnection>)>;
 
-  // `connection`: in a transaction of isolation level repeatable read, or the error that reads answer. `give_back` gets
-  // it after the transaction. REQUIRES: `sql` outlives the reader.
+  // `connection` is in a repeatable-read transaction, or is the error that reads return. `give_back` receives it after
+  // the transaction. REQUIRES: `sql` outlives the reader.
   PostgresReader(const PostgresStatements& sql, absl::StatusOr<std::unique_ptr<PostgresConnection>> connection,
                  Return give_back);
   ~PostgresReader() override;
@@ -51,10 +52,10 @@ class PostgresReader final : public Database::Reader {
   Return give_back_;
 };
 
-// Holds the changes of a transaction and sends them with its commit. A get or scan merges them with the table.
+// Buffers a transaction's changes and sends them when it commits. Get and Scan merge them with the table.
 class PostgresBatch final : public Database::Batch {
  public:
-  // `ready`: OK = `connection` is in a transaction under the shard's lock. REQUIRES: all outlive the batch.
+  // `ready` is OK if `connection` is in a transaction with the shard's lock. REQUIRES: all arguments outlive the batch.
   PostgresBatch(const PostgresStatements& sql, PostgresConnection* connection, absl::Status ready);
   ~PostgresBatch() override;
   absl::StatusOr<std::string> Get(Family family, const std::string& key) override;
@@ -66,7 +67,7 @@ class PostgresBatch final : public Database::Batch {
   void ReleaseSavePoint() override { save_points_.pop_back(); }
   bool empty() override { return changes_.empty(); }
   size_t bytes() override { return bytes_; }
-  // As PostgresConnection::Commit.
+  // Same as PostgresConnection::Commit.
   absl::Status Commit();
 
  private:
@@ -77,10 +78,10 @@ class PostgresBatch final : public Database::Batch {
 
   const PostgresStatements& sql_;
   PostgresConnection* const connection_;
-  const absl::Status ready_;  // of the transaction's beginning
+  const absl::Status ready_;  // the result of starting the transaction
   bool done_ = false;
   std::map<Key, Value> changes_;
-  std::vector<std::pair<Key, std::optional<Value>>> undo_;  // each changed key and its entry of changes_ before
+  std::vector<std::pair<Key, std::optional<Value>>> undo_;  // each changed key and its previous entry in changes_
   std::vector<size_t> save_points_;                         // sizes of undo_
   size_t bytes_ = 0;
 };

@@ -9,8 +9,8 @@
 namespace ingot::datapool {
 namespace {
 
-// The error if no server that could lead answered. FAILED_PRECONDITION if all of them rejected the user or the
-// database.
+// Returns the error for a survey that did not find a leader: FAILED_PRECONDITION if all servers rejected the user or
+// the database.
 absl::Status NobodyAnswered(const std::vector<PostgresFound>& found) {
   std::string reported;
   bool rejected = true;
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectLead
   const absl::StatusOr<size_t> chosen =
       ChooseLeader(answers, timelines_, before == nullptr ? nullptr : &before->identity());
   if (!chosen.ok()) {
-    // The other servers' silence is part of the reason.
+    // The other servers' failure to answer is part of the reason.
     if (answers.size() == found.size()) return chosen.status();
     return absl::Status(chosen.status().code(),
                         absl::StrCat(chosen.status().message(), "; ", NobodyAnswered(found).message()));
@@ -118,7 +118,7 @@ void PostgresServers::Forget(const std::string& key) {
   acknowledged_.erase(key);
 }
 
-// Lead() has ended the lead before, so the commits of other shards that this check does not see are not acknowledged.
+// Lead() has already ended the previous lead, so commits of other shards that this check misses are not acknowledged.
 absl::Status PostgresServers::CheckHolds(PostgresConnection& connection) {
   std::vector<PostgresCommits> shards;
   {
@@ -179,7 +179,8 @@ void PostgresServers::Learn(const std::vector<PostgresFound>& found, Await await
       found.begin(), found.end(), [&](const PostgresFound& one) { return !one.status.ok() && one.host.Name() == led; });
   for (const PostgresFound& one : found) {
     const std::string name = one.host.Name();
-    // A survey of the hung servers renews nothing: an address that the url no longer stands for would be asked forever.
+    // A survey of hung servers does not extend their time, because otherwise an address removed from the URL would be
+    // queried forever.
     if (one.hung && await != Await::kAll) hung_[name] = {one.host, now + options_.hung_for};
     if (!one.status.ok()) continue;
     hung_.erase(name);
@@ -238,7 +239,7 @@ void PostgresServers::AskHung() {
   if (!hosts.empty() && !closing_) (void)Survey(hosts, Await::kAll);
 }
 
-// Also true if a name now resolves to another address than the lead's.
+// Also returns true if a name now resolves to an address other than the lead's.
 bool PostgresServers::HasSeveral() const {
   if (url_.hosts.size() > 1) return true;
   const std::vector<PostgresFound> found = ResolvePostgres(url_.hosts, options_.resolve);

@@ -1,14 +1,15 @@
-// The servers that a connection string names. One of them leads. All shards of a pool share the object.
+// Manages the servers in a connection string, one of which leads. A pool's shards share one object.
 //
 //   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it is over
 //   watch         ──survey of all──▶ a higher timeline ends the lead
-//                 ──survey of hung servers──▶ a server that answers is awaited again
+//                 ──survey of hung servers──▶ surveys wait again for a server that answers
 //   Acknowledge   ──▶ ConnectLeader checks the server for the acknowledged commits of all shards
-//   Reject        ──▶ a server that lacks one ends as lead for all shards, and does not lead again
+//   Reject        ──▶ a server that lacks one stops leading for all shards, and does not lead again
 //
-// The watch polls once a second while a statement waits. With several servers (hosts, or addresses of one name) it also
-// polls every few seconds. A server that did not answer is remembered for a while: if another server writes, a survey
-// asks it but does not wait for it. The watch, which blocks no caller, waits for it every second. Thread safe.
+// The watch polls once per second while a statement is pending. With several servers (hosts, or addresses for one
+// name), it also polls every few seconds. A server that did not answer counts as hung for a while: if another server is
+// writable, a survey queries the hung server but does not wait for it. The watch does wait for hung servers, once per
+// second, without blocking callers. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -35,37 +36,41 @@ class PostgresServers {
   struct Options {
     std::string url = "";
     std::chrono::milliseconds answer_timeout{20000};
-    std::string folder = "";                      // remembers timelines (PostgresTimelines)
-    bool read_only = false;                       // writes nothing there
-    bool watch = true;                            // false for a short use
-    std::chrono::milliseconds look_every{1000};   // while a statement waits
-    std::chrono::milliseconds watch_every{5000};  // anyway, with several servers
-    std::chrono::seconds hung_for{30};            // how long surveys do not wait for a server that did not answer
+    std::string folder = "";                      // stores timelines (PostgresTimelines)
+    bool read_only = false;                       // do not write to `folder`
+    bool watch = true;                            // false for short use
+    std::chrono::milliseconds look_every{1000};   // poll interval while a statement is pending
+    std::chrono::milliseconds watch_every{5000};  // poll interval at other times, if there are several servers
+    std::chrono::seconds hung_for{30};            // how long a server that did not answer counts as hung
     PostgresResolver resolve = SystemAddresses;
   };
 
-  // INVALID_ARGUMENT: the url is not a connection string. Connects to nothing. `clock` outlives the servers.
+  // Returns INVALID_ARGUMENT if the URL is not a connection string. Does not connect. `clock` must outlive this object.
   static absl::StatusOr<std::shared_ptr<PostgresServers>> Make(Options options,
                                                                const base::Clock& clock = base::Clock::Real());
   ~PostgresServers();
   PostgresServers(const PostgresServers&) = delete;
   PostgresServers& operator=(const PostgresServers&) = delete;
 
-  // A connection to the leading server, which becomes lead() and has all commits that were acknowledged. Errors:
-  // ChooseLeader's, INVALID_ARGUMENT, FAILED_PRECONDITION if every server rejects this user or database, and
-  // UNAVAILABLE if the server lacks an acknowledged commit. Blocks as long as SurveyPostgres and two statements.
+  // Connects to the leading server, checks that it has all acknowledged commits, and makes it lead(). Fails with the
+  // errors of ChooseLeader, INVALID_ARGUMENT, FAILED_PRECONDITION if every server rejects this user or database, or
+  // UNAVAILABLE if the server lacks an acknowledged commit. Blocks for the duration of SurveyPostgres and two
+  // statements.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectLeader();
-  // Another connection to lead(), which may not have been checked for the acknowledged commits yet: until then
-  // must_commit() holds. UNAVAILABLE: there is none, or its host has another server now.
+  // Opens another connection to lead(). The server may not have been checked for acknowledged commits yet;
+  // must_commit() is true until it has been. Returns UNAVAILABLE if there is no lead, or if its host now runs another
+  // server.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
-  // This start of `lead`'s server lacks records that another server acknowledged. `why` is the error if no other leads.
+  // Rejects this server instance because it lacks records that another server acknowledged. `why` is the error to
+  // return if no other server leads.
   void Reject(PostgresLead& lead, const std::string& why);
-  // The server of `lead` acknowledged commit `number` of a shard: from now on, a server that lacks it does not lead.
-  // UNAVAILABLE: `lead` is over, so the next server may have been checked before. The commit is not acknowledged.
+  // Records that `lead`'s server acknowledged commit `number` for a shard. From then on, a server that lacks it does
+  // not lead. Returns UNAVAILABLE if `lead` is over, because the next server may already have been checked. The commit
+  // then does not count as acknowledged.
   absl::Status Acknowledge(const PostgresLead& lead, const PostgresCommits& shard, int64_t number);
-  // The shard whose commits have this key is closed.
+  // Removes the shard with this key. Called when it is closed.
   void Forget(const std::string& key);
-  // null = no leader was found so far.
+  // Returns null if no leader has been found yet.
   std::shared_ptr<PostgresLead> lead() const;
 
  private:
@@ -73,18 +78,19 @@ class PostgresServers {
     PostgresHost host;
     std::chrono::nanoseconds until;
   };
-  // The servers that a survey waits for. kWriter: a writer and all servers that have not hung. kOthers: the same
-  // without the lead, to find another leader. kAll: all servers, which have hung before.
+  // The servers that a survey waits for. kWriter: a writable server and all servers that are not hung. kOthers: the
+  // same as kWriter but without the lead, to find another leader. kAll: all servers, including hung ones.
   enum class Await { kWriter, kOthers, kAll };
 
   PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
 
   std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
-  // Remembers the answers, and ends a lead that they show to be over.
+  // Records the answers, and ends the lead if one reports a higher timeline.
   void Learn(const std::vector<PostgresFound>& found, Await await);
-  // The lead of this identity. UNAVAILABLE: a higher timeline was seen meanwhile.
+  // Returns the lead with this identity, or UNAVAILABLE if a higher timeline was seen in the meantime.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
-  // UNAVAILABLE: the server lacks a commit that was acknowledged to a shard. It no longer leads.
+  // Returns UNAVAILABLE if the server lacks a commit that was acknowledged to a shard. In that case, the server no
+  // longer leads.
   absl::Status CheckHolds(PostgresConnection& connection);
   // Turns the answers of rejected servers into errors.
   void LeaveOutRejected(std::vector<PostgresFound>& found) const;
@@ -101,14 +107,15 @@ class PostgresServers {
   mutable base::Mutex mu_;
   std::shared_ptr<PostgresLead> lead_ ABSL_GUARDED_BY(mu_);
   PostgresHost lead_host_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Hung> hung_ ABSL_GUARDED_BY(mu_);                                // by name
-  std::vector<std::pair<PostgresIdentity, std::string>> rejected_ ABSL_GUARDED_BY(mu_);  // and why
-  std::map<std::string, PostgresCommits> acknowledged_ ABSL_GUARDED_BY(mu_);             // by key
+  std::map<std::string, Hung> hung_ ABSL_GUARDED_BY(mu_);  // by name
+  // Rejected servers and the reasons.
+  std::vector<std::pair<PostgresIdentity, std::string>> rejected_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, PostgresCommits> acknowledged_ ABSL_GUARDED_BY(mu_);  // by key
   std::map<std::string, int64_t> reported_
-      ABSL_GUARDED_BY(mu_);                                   // unfenced hosts and their timelines that the log names
-  std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // the last poll of the watch
-  std::unique_ptr<base::Executor> watcher_;                   // null = without a watch
-  base::Timer timer_, hung_timer_;                            // last
+      ABSL_GUARDED_BY(mu_);  // timelines of unfenced hosts, by host, that were already logged
+  std::chrono::nanoseconds watched_ ABSL_GUARDED_BY(mu_){0};  // time of the watch's last poll
+  std::unique_ptr<base::Executor> watcher_;                   // null = no watch
+  base::Timer timer_, hung_timer_;                            // must be last
 };
 
 }  // namespace ingot::datapool

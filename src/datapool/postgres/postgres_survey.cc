@@ -22,7 +22,7 @@ using Time = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSlice(100);  // `stop` is checked after each slice
 
-// A standby knows the timeline that it follows; the timeline in a primary's control file may be outdated.
+// A standby has the timeline that it follows. The timeline in a primary's control file may be outdated.
 constexpr char kIdentify[] =
     "select pg_is_in_recovery(), (select system_identifier from pg_control_system()), "
     "case when pg_is_in_recovery() then (select greatest(c.timeline_id, r.min_recovery_end_timeline) "
@@ -34,7 +34,7 @@ std::string OneLine(const char* text) {
   return absl::StrReplaceAll(absl::StripAsciiWhitespace(text == nullptr ? "" : text), {{"\n", "; "}});
 }
 
-// FAILED_PRECONDITION: the server rejects this user or database. libpq has no code for it.
+// Returns FAILED_PRECONDITION if the server rejects this user or database. libpq has no code for it.
 absl::Status ConnectError(const std::string& text) {
   for (const char* sign :
        {"authentication failed", "does not exist", "no pg_hba.conf", "no password", "permission denied"}) {
@@ -43,10 +43,10 @@ absl::Status ConnectError(const std::string& text) {
   return absl::UnavailableError(text);
 }
 
-// A later setting of the same name wins.
+// A later setting with the same name overrides an earlier one.
 class Settings {
  public:
-  // `url` outlives them.
+  // `url` must outlive this object.
   explicit Settings(const std::string& url) {
     for (const auto& [name, value] : {std::pair("connect_timeout", "2"), std::pair("tcp_user_timeout", "5000"),
                                       std::pair("application_name", "ingot"), std::pair("dbname", url.c_str()),
@@ -58,7 +58,7 @@ class Settings {
     names_.push_back(name);
     values_.push_back(value);
   }
-  // A connection in progress; null = out of memory.
+  // Returns a connection in progress. Null = out of memory.
   pg_conn* Start() {
     Set(nullptr, nullptr);
     return PQconnectStartParams(names_.data(), values_.data(), 1);
@@ -77,7 +77,7 @@ absl::Status CheckUrl(const std::string& url) {
   return checked;
 }
 
-// The hosts of a list, each with its address and port. libpq uses its default for an empty value.
+// Returns the hosts of a list, each with its address and port. libpq uses its default for an empty value.
 absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::string>& values) {
   const std::vector<std::string> hosts = absl::StrSplit(values["host"], ',');
   const std::vector<std::string> addresses = absl::StrSplit(values["hostaddr"], ',');
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::str
   return made;
 }
 
-// A name with several addresses, such as a headless service's name, means one server per address.
+// A name with several addresses, such as that of a headless service, counts as one server per address.
 void AddAddresses(const PostgresHost& host, const PostgresResolver& resolve, std::vector<PostgresFound>& found) {
   if (host.host.empty() || host.host[0] == '/' || host.host[0] == '@' || !host.address.empty()) {
     found.emplace_back().host = host;
@@ -114,7 +114,7 @@ void AddAddresses(const PostgresHost& host, const PostgresResolver& resolve, std
   for (const std::string& address : *addresses) found.emplace_back().host = {host.host, address, host.port};
 }
 
-// One server that is asked. Not thread safe.
+// A query to one server. Not thread safe.
 class Asking {
  public:
   Asking(const PostgresUrl& url, PostgresFound& found, std::chrono::milliseconds answer_timeout)
@@ -165,7 +165,7 @@ class Asking {
   void Ask() {
     PQsetnonblocking(connection_, 1);
     asked_ = true;
-    // A paused client must not hold its locks.
+    // A paused client must not keep its locks.
     const std::string sql =
         absl::StrCat("set client_min_messages = warning; set lock_timeout = ", answer_timeout_.count() * 3 / 4,
                      "; set idle_in_transaction_session_timeout = '10s'; ", kIdentify);
@@ -211,7 +211,7 @@ class Asking {
   bool asked_ = false, done_ = false;
 };
 
-// Whether every server that has not answered may be left out.
+// Returns whether the survey can end without the servers that have not answered.
 bool Enough(const std::vector<std::unique_ptr<Asking>>& all, const PostgresSurvey& survey) {
   bool writes = !survey.await_writer;
   for (const auto& one : all) {
@@ -221,7 +221,7 @@ bool Enough(const std::vector<std::unique_ptr<Asking>>& all, const PostgresSurve
   return writes;
 }
 
-// Advances the ready servers; false = no server is left to wait for.
+// Advances the servers that are ready. Returns false if there are no servers left to wait for.
 bool StepReady(const std::vector<std::unique_ptr<Asking>>& all, std::chrono::milliseconds wait) {
   std::vector<pollfd> sockets;
   std::vector<Asking*> waiting;
@@ -274,7 +274,7 @@ std::string PostgresHost::Name() const {
 absl::StatusOr<PostgresUrl> PostgresUrl::Parse(const std::string& text) {
   INGOT_RETURN_IF_ERROR(CheckUrl(text));
   PostgresUrl url{text, {}, std::chrono::seconds(2)};
-  // The environment and a service file may add settings: libpq reports the combined settings only for a connection.
+  // The environment and a service file may add settings. libpq reports the combined settings only for a connection.
   pg_conn* const connection = Settings(url.text).Start();
   std::map<std::string, std::string> values;
   PQconninfoOption* const options = PQconninfo(connection);

@@ -1,5 +1,5 @@
-// Asks all servers of a connection string at once to identify themselves. All share one deadline, so that hung servers
-// cost it once.
+// Asks all servers in a connection string to identify themselves, in parallel. They share one deadline, so several hung
+// servers delay the survey no longer than one.
 //
 //   url ──▶ hosts ──▶ addresses ──▶ connect, ask ──▶ answer and connection, or an error
 //                         └────────── all at the same time ──────────┘
@@ -18,7 +18,7 @@
 
 namespace ingot::datapool {
 
-// A server as a connection string names it. Empty fields are libpq's defaults.
+// A server in a connection string. Empty fields = libpq defaults.
 struct PostgresHost {
   std::string host, address, port;
   std::string Name() const;  // "db-a:5432", "db-a(10.0.0.7):5432", "/run/postgresql:5432"
@@ -27,38 +27,39 @@ struct PostgresHost {
 struct PostgresUrl {
   std::string text;
   std::vector<PostgresHost> hosts;            // at least one
-  std::chrono::milliseconds connect_timeout;  // of all together
+  std::chrono::milliseconds connect_timeout;  // for all hosts together
 
-  // INVALID_ARGUMENT: `text` is not a connection string of libpq, or names an unknown service.
+  // Returns INVALID_ARGUMENT if `text` is not a libpq connection string or names an unknown service.
   static absl::StatusOr<PostgresUrl> Parse(const std::string& text);
 };
 
-// The numeric addresses of a name, or UNAVAILABLE.
+// Resolves a name to its numeric addresses, or returns UNAVAILABLE.
 using PostgresResolver = std::function<absl::StatusOr<std::vector<std::string>>(const std::string& name)>;
 absl::StatusOr<std::vector<std::string>> SystemAddresses(const std::string& name);
 
 struct PostgresFound {
   PostgresHost host;
-  absl::Status status;    // UNAVAILABLE, or FAILED_PRECONDITION: the server rejects user or database
-  bool hung = false;      // it did not answer within the whole time
+  absl::Status status;    // UNAVAILABLE, or FAILED_PRECONDITION if the server rejects the user or database
+  bool hung = false;      // did not answer before the deadline
   PostgresAnswer answer;  // set if status is OK
   std::unique_ptr<PostgresConnection> connection;
 };
 
 struct PostgresSurvey {
-  std::chrono::milliseconds answer_timeout;  // of the connections that it makes
-  // Hosts that need not be awaited once a server that writes has answered, or at all; null = none.
+  std::chrono::milliseconds answer_timeout;  // for statements on the connections that the survey opens
+  // Returns true for hosts that the survey does not wait for once a writable server has answered, or ever if
+  // !await_writer. Null = the survey waits for every host.
   std::function<bool(const std::string& name)> not_awaited;
   bool await_writer = true;
   PostgresResolver resolve = SystemAddresses;
   const std::atomic<bool>* stop = nullptr;  // true ends the survey
 };
 
-// One entry for each address of each of `hosts`, with the host's name, or an error of the resolver.
+// Returns one entry per address of each host, with the host's name, or with the resolver's error.
 std::vector<PostgresFound> ResolvePostgres(const std::vector<PostgresHost>& hosts, const PostgresResolver& resolve);
 
-// The answers of these entries. Blocks for url.connect_timeout at most, and for the system's resolver of
-// names, which has its own limits.
+// Queries these hosts and returns their answers. Blocks for at most url.connect_timeout, plus the time that the
+// system's name resolver takes, which has its own limits.
 std::vector<PostgresFound> SurveyPostgres(const PostgresUrl& url, const std::vector<PostgresHost>& hosts,
                                           const PostgresSurvey& survey);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBlock = 32768;
 constexpr size_t kHeader = 7;
-constexpr unsigned kReusedTypes = 5;  // types from here on mark records in logs that RocksDB reuses
+constexpr unsigned kReusedTypes = 5;  // types >= this mark records in logs that RocksDB reuses
 constexpr int64_t kFooter = 53;
 constexpr uint64_t kTableMagic = 0x88e241b785f4cff7;
 
@@ -25,7 +25,7 @@ uint64_t LittleEndian(std::string_view bytes) {
   return value;
 }
 
-// A checksum as RocksDB stores it.
+// Returns a checksum in RocksDB's stored form.
 uint32_t Masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 int64_t SizeOf(const std::string& path) {
@@ -34,7 +34,7 @@ int64_t SizeOf(const std::string& path) {
   return gone ? 0 : static_cast<int64_t>(size);
 }
 
-// DamagedLog of the block at byte `start`.
+// Same as DamagedLog, but for the block at byte `start`.
 std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool checksums) {
   const auto sound = [&](size_t at, size_t length) {
     return Masked(base::Crc32c(block.substr(at + 6, 1 + length))) == LittleEndian(block.substr(at, 4));
@@ -61,7 +61,7 @@ std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool 
   return "";
 }
 
-// The last bytes of a table; empty = the file does not end like a table.
+// Returns the last bytes of a table. Empty = the file does not end like a table.
 std::string FooterOf(const std::string& path) {
   const int64_t size = SizeOf(path);
   if (size < kFooter) return "";

@@ -23,10 +23,10 @@ constexpr const char* kFamilyNames[kFamilies] = {"default",  "episodes",      "o
 
 constexpr auto kUnlockedTimeout = std::chrono::seconds(60);
 
-// The file that names the current list of tables.
+// Returns the file that contains the name of the current list of tables.
 std::string CurrentFile(const std::string& folder) { return folder + "/CURRENT"; }
 
-// The name of the current list of tables.
+// Returns the name of the current list of tables.
 std::string TablesName(const std::string& folder) {
   std::string name;
   std::ifstream file(CurrentFile(folder));
@@ -47,7 +47,7 @@ absl::Status ScanWith(Iterator& it, const std::string& prefix, const std::string
 
 }  // namespace
 
-// A snapshot. It holds the files open.
+// A snapshot, which keeps the files open.
 class RocksDatabase::RocksReader final : public Reader {
  public:
   explicit RocksReader(const RocksDatabase& database)
@@ -217,13 +217,13 @@ absl::Status RocksDatabase::CheckFiles(bool thorough) const {
   }
   for (const auto& file : fs::directory_iterator(options_.path, error)) {
     const std::string name = file.path().filename().string(), kind = file.path().extension().string();
-    if (!named && (kind == ".sst" || kind == ".log")) {  // RocksDB would begin a new database and delete the file
+    if (!named && (kind == ".sst" || kind == ".log")) {  // RocksDB would create a new database and delete the file
       return Damaged(absl::StrCat("CURRENT is gone, and ", name, " is there"));
     }
     std::string damage;
     if (kind == ".log" || name.starts_with("MANIFEST-")) damage = DamagedLog(file.path().string(), thorough);
     if (kind == ".sst") damage = DamagedFooter(file.path().string());
-    // RocksDB itself reports a listed table without a footer; it was still writing the others.
+    // RocksDB itself reports listed tables without a footer. It was still writing the unlisted ones.
     if (kind == ".sst" && damage.empty() && thorough && EndsAsTable(file.path().string())) {
       rocksdb::SstFileReader table(RocksOptions(options_, env_));
       if (const rocksdb::Status opened = table.Open(file.path().string()); opened.IsCorruption()) {
@@ -253,7 +253,7 @@ absl::Status RocksDatabase::OpenFiles(bool read_only) {
                                                  "path (",
                                                  status.ToString(), ")"));
     }
-    // RocksDB names the list of tables when it means a table, and never names a log.
+    // If a table is damaged, RocksDB names only the list of tables. It never names a log.
     if (status.IsCorruption()) INGOT_RETURN_IF_ERROR(CheckFiles(/*thorough=*/true));
     return base::Annotate(Translate(status), "opening the pool at " + options_.path);
   }
@@ -275,8 +275,8 @@ absl::Status RocksDatabase::OpenUnlocked() {
     if (unreadable) return absl::UnavailableError(absl::StrCat(options_.path, ": ", unreadable.message()));
     return absl::NotFoundError(absl::StrCat("there is no pool at ", options_.path));
   }
-  // A writer that flushes its log meanwhile may delete the log before it is read, or a table before it is opened. A
-  // busy machine opens files more slowly than a busy writer changes them: the timeout is a time, not a count.
+  // A writer that flushes its log may delete the log before it is read, or a table before it is opened. A busy machine
+  // may open files more slowly than a busy writer changes them, so the limit is a time, not a count.
   const auto deadline = std::chrono::steady_clock::now() + kUnlockedTimeout;
   while (std::chrono::steady_clock::now() < deadline) {
     const std::string before = TablesState();
@@ -329,11 +329,12 @@ absl::Status RocksDatabase::Recover() {
   next_attempt_ = clock_.Now() + base::FromSeconds(options_.retry_after_error_s);
   base::MutexLock entry(entry_);
   std::unique_lock<std::shared_mutex> lock(mu_);
-  // Not DB::Resume: it may continue the log whose write failed, and RocksDB aborts the process at the next write to it.
+  // Does not use DB::Resume, which may continue the log whose write failed; RocksDB then aborts the process at the next
+  // write to it.
   CloseFiles();
   if (absl::Status status = OpenFiles(false); !status.ok()) {
     error_ = status;
-    // The durable records stay readable.
+    // The durable records remain readable.
     if (absl::Status fallback = OpenFiles(true); !fallback.ok())
       INGOT_LOG(error, "{}", std::string(fallback.message()));
     return error_;
@@ -360,7 +361,7 @@ absl::Status RocksDatabase::Translate(const rocksdb::Status& status) const {
     return absl::ResourceExhaustedError(absl::StrCat("the disk of the pool at ", options_.path,
                                                      " is full: free space, and it continues by itself (", text, ")"));
   }
-  // RocksDB names each of its files in another file, so a missing file was lost or renamed.
+  // RocksDB records the names of its files in other files, so a missing file was lost or renamed.
   if (status.IsCorruption() || status.IsPathNotFound()) return Damaged(text);
   if (status.IsIOError()) {
     return absl::UnavailableError(absl::StrCat(

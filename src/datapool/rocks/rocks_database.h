@@ -1,9 +1,9 @@
-// The records of a shard in RocksDB, with its errors translated to absl::Status. After a failed write, Recover closes
-// the files and reopens them, read-only for as long as they cannot be written. With StoreOptions::read_only, they are
-// never written: the database shows the files as they were at one moment during Open.
+// Stores a shard's records in RocksDB and translates its errors to absl::Status. After a failed write, Recover closes
+// the files and reopens them, read-only if they still cannot be written. With StoreOptions::read_only, the files are
+// never written, and the database shows their state at some point during Open.
 //
-// Thread safe. A Reader or Batch holds the files open. Recover waits for existing ones to end, and new ones wait for
-// Recover, so that a stream of readers cannot keep it waiting. A thread holds one Reader or Batch at a time.
+// Thread safe. A Reader or Batch keeps the files open. Recover waits until existing ones are destroyed, and new ones
+// wait for Recover, so a stream of readers cannot block it. A thread holds at most one Reader or Batch.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -24,7 +24,7 @@ namespace ingot::datapool {
 
 class RocksDatabase final : public Database {
  public:
-  // Creates the folder and the files when the pool is first opened. Errors are the same as OpenPool's.
+  // Opens the files, and creates them and their directory on first use. Fails with the same errors as OpenPool.
   static absl::StatusOr<std::unique_ptr<RocksDatabase>> Open(const StoreOptions& options, const std::string& layout,
                                                              const base::Clock& clock, rocksdb::Env* env);
   ~RocksDatabase() override;
@@ -42,30 +42,30 @@ class RocksDatabase final : public Database {
 
   RocksDatabase(const StoreOptions& options, const base::Clock& clock, rocksdb::Env* env);
   absl::Status OpenFiles(bool read_only);
-  // Opens files that another process may write.
+  // Opens files that another process may be writing.
   absl::Status OpenUnlocked();
-  // Returns text that identifies the state of the tables: it changes with every table that RocksDB adds or deletes.
+  // Returns a string that changes whenever RocksDB adds or deletes a table.
   std::string TablesState() const;
   void CloseFiles();
-  // FAILED_PRECONDITION: the files have tables that this schema does not know. Names the schema that they were made
-  // with.
+  // Returns FAILED_PRECONDITION, with the name of the schema that created the files, if they have tables that this
+  // schema does not define.
   absl::Status CheckTables(const rocksdb::Options& rocks) const;
   std::string Place() const { return "the pool at " + options_.path; }
   // Makes writes return `error` until Recover succeeds.
   void Fail(const absl::Status& error);
-  // A lock under which db_ is not replaced.
+  // Returns a lock that keeps db_ from being replaced.
   std::shared_lock<std::shared_mutex> Enter() const;
   absl::Status Translate(const rocksdb::Status& status) const;
   absl::Status Damaged(const std::string& how) const;
-  // DATA_LOSS: the folder's files have lost records, and RocksDB would start without them. `thorough`: also if RocksDB
-  // rejects a file. That check reads everything that RocksDB reads to open the files.
+  // Returns DATA_LOSS if the folder's files have lost records and RocksDB would start without them. With `thorough`,
+  // also returns it if RocksDB rejects a file. That check reads everything that RocksDB reads to open the files.
   absl::Status CheckFiles(bool thorough) const;
 
   const StoreOptions options_;
   const base::Clock& clock_;
   rocksdb::Env* const env_;
-  mutable base::Mutex entry_;     // taken before mu_: a waiting Recover holds it, so that new readers wait for Recover
-  mutable std::shared_mutex mu_;  // exclusive: db_ is replaced
+  mutable base::Mutex entry_;     // acquired before mu_; held by Recover while it waits, so new readers wait
+  mutable std::shared_mutex mu_;  // exclusive while db_ is replaced
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};
   std::atomic<bool> failed_{false};

@@ -1,4 +1,4 @@
-// RocksDB's options for the files of one shard.
+// Makes the RocksDB options for one shard's files.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -8,7 +8,7 @@
 
 namespace ingot::datapool {
 
-// `env`: RocksDB's view of the machine; null = the real one. RocksDB logs to the program's log.
+// `env` is the RocksDB environment; null = the default. RocksDB messages go to the program's log.
 rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env);
 
 }  // namespace ingot::datapool
