@@ -21,7 +21,7 @@ std::string TextOf(const json::value& object, std::string_view key) {
   return field != nullptr && field->is_string() ? std::string(field->get_string()) : "";
 }
 
-// "2026-01-02T03:04:05Z".
+// Returns a timestamp like "2026-01-02T03:04:05Z".
 std::string Timestamp(int64_t unix_ns) {
   const std::time_t seconds = unix_ns / 1'000'000'000;
   std::tm utc{};
@@ -31,10 +31,10 @@ std::string Timestamp(int64_t unix_ns) {
   return {text, length};
 }
 
-// ---- to ATIF
+// ---- Export to ATIF
 
-// The thread of each call: its branch; or, without one, the model of a chain of calls that the policy did not make; or
-// empty for the main thread.
+// Returns the thread of each call: its branch; if it has none, the model of a chain of calls that the policy did not
+// make; or empty for the main thread.
 std::vector<std::string> ThreadsOf(const v1::EpisodeTree& tree) {
   std::map<std::string_view, size_t> index;
   std::vector<std::string> threads;
@@ -107,7 +107,7 @@ json::object AgentStep(const v1::Call& call, const tree::CallPath& path, const D
   return step;
 }
 
-// The part of the prompt after the path before it.
+// Returns the part of the prompt after the previous path.
 std::vector<int32_t> NewPart(const std::vector<int32_t>& before, const tree::CallPath& path) {
   std::vector<int32_t> context = path.Tokens();
   context.resize(static_cast<size_t>(path.context.size()));
@@ -154,7 +154,7 @@ json::object ExtraOf(const v1::Episode& episode) {
   return extra;
 }
 
-// ---- from ATIF
+// ---- Import from ATIF
 
 absl::StatusOr<std::vector<int32_t>> IdsAt(const json::value& metrics, std::string_view key) {
   std::vector<int32_t> ids;
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<int32_t>> IdsAt(const json::value& metrics, std::stri
   return ids;
 }
 
-// A message's text. INVALID_ARGUMENT: a part is not text.
+// Returns a message's text. Returns INVALID_ARGUMENT if a part is not text.
 absl::StatusOr<std::string> Content(const json::value& step, std::string_view key) {
   const json::value* field = base::Find(step, key);
   if (field == nullptr || field->is_null()) return std::string();
@@ -185,7 +185,7 @@ absl::StatusOr<std::string> Content(const json::value& step, std::string_view ke
   return text;
 }
 
-// The steps of one trajectory, in the order of its file.
+// Reads the steps of one trajectory, in file order.
 class Reader {
  public:
   Reader(const text::ChatFormat& format, std::string branch, std::string model, AtifTrajectory& out)

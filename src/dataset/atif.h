@@ -1,13 +1,13 @@
-// ATIF, the Agent Trajectory Interchange Format of Harbor (schema ATIF-v1.7), from and to recorded episodes.
+// Converts recorded episodes to and from ATIF, the Agent Trajectory Interchange Format of Harbor (schema ATIF-v1.7).
 //
-// Out: one trajectory per episode. A call is a step of source "agent", with its ids and log-probs. The prompt's text
-// after the previous call is a step of source "user", as the chat template wrote it. Threads of sub-agents are embedded
-// trajectories, and an observation refers to them. `extra` holds what ATIF has no field for: task, outcome, signals,
-// reward, versions, call ids.
+// Export: one trajectory per episode. A call becomes a step with source "agent", with its ids and log-probs. The prompt
+// text since the previous call becomes a step with source "user", as the chat template rendered it. Sub-agent threads
+// become embedded trajectories, which an observation references. `extra` holds the data that ATIF has no field for:
+// task, outcome, signals, reward, versions, call ids.
 //
-// In: every agent step that an LLM made is a call, except copied context, which belongs to an earlier trajectory. With
-// completion_token_ids and prompt_token_ids the ids are taken as they are, with their log-probs or zeros. Without them
-// the messages are rendered and encoded here (Call.encoded), for supervised training only.
+// Import: every agent step made by an LLM is a call, except copied context, which belongs to an earlier trajectory. If
+// a step has completion_token_ids and prompt_token_ids, the ids are used unchanged, with their log-probs or zeros.
+// Otherwise the messages are rendered and encoded here (Call.encoded), for supervised training only.
 #pragma once
 
 #include <functional>
@@ -23,29 +23,30 @@
 
 namespace ingot::dataset {
 
-// The text of ids, special tokens included.
+// Decodes ids to text, including special tokens.
 using DecodeIds = std::function<std::string(const std::vector<int32_t>& ids)>;
 
-// Errors as tree::CallPathsOf. FAILED_PRECONDITION: the episode has no call, but ATIF requires a step.
+// Same errors as tree::CallPathsOf. Returns FAILED_PRECONDITION if the episode has no calls, because ATIF requires a
+// step.
 absl::StatusOr<base::json::object> ToAtif(const v1::EpisodeTree& tree, const DecodeIds& decode);
 
 struct AtifCall {
-  tree::CallPath path;  // temperature 1, version 0; log-probs 0 where the file has none
-  std::string branch;   // the embedded trajectory's id; empty = the main one
+  tree::CallPath path;  // temperature 1, version 0; log-probs are 0 if the file has none
+  std::string branch;   // id of the embedded trajectory; empty = the main trajectory
   std::string model;
-  std::string delivered_json;  // the message, in OpenAI's form
-  bool encoded = false;        // the ids encode text here
+  std::string delivered_json;  // the message in OpenAI format
+  bool encoded = false;        // the ids were encoded from text during import
 };
 
 struct AtifTrajectory {
   std::string id, agent, task_id, domain;
-  double outcome = 0;  // of `extra`; 0 = none
+  double outcome = 0;  // from `extra`; 0 if has_outcome is false
   bool has_outcome = false;
-  std::map<std::string, double> signals;  // of `extra`
+  std::map<std::string, double> signals;  // from `extra`
   std::vector<AtifCall> calls;
 };
 
-// INVALID_ARGUMENT names the step at fault. `format` renders steps without ids.
+// Returns INVALID_ARGUMENT with the faulty step. `format` renders steps without ids.
 absl::StatusOr<AtifTrajectory> FromAtif(const base::json::value& trajectory, const text::ChatFormat& format);
 
 }  // namespace ingot::dataset

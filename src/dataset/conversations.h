@@ -1,10 +1,10 @@
-// Conversation files for supervised training: JSONL in OpenAI's form, one conversation per line.
+// Reads conversation files for supervised training: JSONL in OpenAI format, one conversation per line.
 //
 //   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
 //    "chat_template_kwargs": {"enable_thinking": false, ...}}
 //
-// An assistant's message may have a "weight": 0 = context, not learned; 1 (the default) = learned. A line may be a
-// recorded trajectory instead (dataset/recorded.h), as `ingot export` writes it: its ids are trained as they are.
+// An assistant message may have a "weight": 0 = context only, 1 (the default) = trained. A line may instead be a
+// recorded trajectory (dataset/recorded.h) from `ingot export`, whose ids are trained on unchanged.
 #pragma once
 
 #include <optional>
@@ -20,16 +20,17 @@ namespace ingot::dataset {
 
 struct SftConversation {
   text::Conversation conversation = {};
-  std::optional<RecordedRow> recorded = {};  // in place of the conversation
+  std::optional<RecordedRow> recorded = {};  // used instead of the conversation
   std::string place = {};                    // "FILE:LINE", for errors
 };
 
-// True for an assistant's message whose weight is not 0.
+// Returns true for an assistant message with a nonzero weight.
 bool IsLearnt(const text::Message& message);
-// INVALID_ARGUMENT: the weight of the named message is neither 0 nor 1.
+// Returns INVALID_ARGUMENT if the weight of the named message is neither 0 nor 1.
 absl::Status CheckWeights(const text::Conversation& conversation);
 
-// Reads a conversation file. INVALID_ARGUMENT names file and line: a line is not a conversation, or the file has none.
+// Reads a conversation file. Returns INVALID_ARGUMENT with the file and line if a line is not a conversation or the
+// file has none.
 absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string& path,
                                                                const JsonlOptions& options = {});
 

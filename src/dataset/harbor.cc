@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLargestInstruction = 16 << 20;  // bytes
+constexpr int64_t kLargestInstruction = 16 << 20;  // in bytes
 constexpr int64_t kLargestToml = 1 << 20;
 
 absl::StatusOr<std::string> ReadInstruction(const TaskFolder& files) {
@@ -36,11 +36,11 @@ absl::StatusOr<std::string> ImageOf(const TaskFolder& files, const std::string& 
   return "dockerfile:" + folder;
 }
 
-// INVALID_ARGUMENT: its files lead elsewhere, would block their reader, or need something that sandboxes lack.
+// Returns INVALID_ARGUMENT if the files point outside the folder, block a reader, or need features that sandboxes lack.
 absl::Status CheckFiles(const TaskFolder& files) {
   for (const char* const folder : {"tests", "solution"})
     INGOT_RETURN_IF_ERROR(files.CheckFolder(folder, Links::kInside));
-  // A build looks up the links of its folder inside that folder, but reads these files before.
+  // A build resolves links inside the folder, but these files are read before that.
   INGOT_RETURN_IF_ERROR(files.CheckFolder("environment", Links::kAny));
   for (const char* const file : {"Dockerfile", "Containerfile", ".dockerignore", ".containerignore"}) {
     INGOT_RETURN_IF_ERROR(files.HasFile(absl::StrCat("environment/", file)).status());
@@ -86,7 +86,7 @@ void Add(const fs::path& folder, HarborFolder& read) {
   read.rejected.push_back({.name = name, .text = base::Printable(std::string(task.status().message()))});
 }
 
-// An unreadable folder may be a task. A link in place of its files changes nothing.
+// Returns whether a folder may be a task. An unreadable folder may be one. A link counts as a file.
 bool MayBeTask(const fs::path& folder) {
   for (const char* const file : {"task.toml", "instruction.md"}) {
     std::error_code error;

@@ -1,15 +1,15 @@
-// Harbor's task folders (schema 1.x, which Terminal-Bench 2 uses) as tasks:
+// Reads Harbor task folders (schema 1.x, which Terminal-Bench 2 uses) as tasks:
 //
 //   FOLDER/NAME/task.toml             limits, environment
-//   FOLDER/NAME/instruction.md        what the agent is asked
+//   FOLDER/NAME/instruction.md        the request to the agent
 //   FOLDER/NAME/environment/Dockerfile
-//   FOLDER/NAME/tests/test.sh         the verifier; it leaves /logs/verifier/reward.txt or reward.json
+//   FOLDER/NAME/tests/test.sh         the verifier, which writes /logs/verifier/reward.txt or reward.json
 //   FOLDER/NAME/solution/solve.sh     a solution, for `ingot tasks check`
 //
-// FOLDER may be one such task itself. The payload of a task has these fields: instruction, task_dir, tests_dir, image
-// (for sandbox/image/image.h: "docker://NAME" or "dockerfile:FOLDER"); and the fields of reward/harbor_task.h that it
-// names: agent_timeout_s, verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env, solution_env,
-// healthcheck.
+// FOLDER may itself be a task. A task's payload has these fields: instruction, task_dir, tests_dir, image (for
+// sandbox/image/image.h: "docker://NAME" or "dockerfile:FOLDER"), and those fields in reward/harbor_task.h that it
+// specifies: agent_timeout_s, verifier_timeout_s, cpus, memory_mb, storage_mb, workdir, env, verifier_env,
+// solution_env, healthcheck.
 #pragma once
 
 #include <string>
@@ -21,29 +21,29 @@
 namespace ingot::dataset {
 
 struct HarborFolder {
-  std::vector<v1::Task> tasks;  // by name
+  std::vector<v1::Task> tasks;  // sorted by name
   struct Remark {
-    std::string name;  // of the task
+    std::string name;  // the task's name
     std::string text;
   };
-  std::vector<Remark> rejected;  // what this build does not support, or the wrong or missing field
-  // Of `tasks`: an unsupported field, and the substitute. Of rejected tasks too: a key that Harbor's schema lacks, with
-  // the nearest key that it has.
+  std::vector<Remark> rejected;  // why: an unsupported feature, or a wrong or missing field
+  // For `tasks`: an unsupported field and its substitute. For all tasks, including rejected ones: a key that is not in
+  // Harbor's schema, with the most similar key that is.
   std::vector<Remark> notes;
 };
 
-// True: `path` is a folder.
+// Returns true if `path` is a directory.
 bool IsHarborFolder(const std::string& path);
 
-// Every task is read separately: a wrong task is rejected, and the others stay. Reasons to reject a task:
+// Reads each task separately: an invalid task is rejected without affecting the others. Reasons to reject a task:
 //
-//   faults of the task    a file is missing, empty or unreadable; a value of task.toml has the wrong type or is out of
+//   faults of the task    a file is missing, empty, or unreadable; a value in task.toml has the wrong type or is out of
 //                         bounds (dataset/harbor_toml.h); the schema's version is not 1.x
 //   limits of sandboxes   several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP
 //                         servers, several steps, a separate environment for the tests, variables of this machine
 //
-// INVALID_ARGUMENT: no folder in it has a task.toml or an instruction.md. NOT_FOUND, UNAVAILABLE: `path` cannot be
-// read.
+// Returns INVALID_ARGUMENT if no folder in `path` has a task.toml or instruction.md, and NOT_FOUND or UNAVAILABLE if
+// `path` cannot be read.
 absl::StatusOr<HarborFolder> ReadHarborFolder(const std::string& path);
 
 }  // namespace ingot::dataset

@@ -20,15 +20,15 @@
 namespace ingot::dataset {
 namespace {
 
-// An assertion of toml++ that does not hold.
+// Thrown when an assertion of toml++ fails.
 struct BrokenToml {};
 [[noreturn]] void ThrowBrokenToml() { throw BrokenToml(); }
 
 }  // namespace
 }  // namespace ingot::dataset
 
-// toml++ 3.3 takes some malformed texts, such as "[" before the end of a line, for its own bugs. With assertions they
-// end the process; without assertions the parser continues in undefined behavior.
+// toml++ 3.3 treats some malformed text, such as "[" before the end of a line, as a bug of its own. With assertions,
+// such text aborts the process. Without assertions, the parser continues with undefined behavior.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_EXCEPTIONS 1
@@ -39,13 +39,14 @@ struct BrokenToml {};
 namespace ingot::dataset {
 namespace {
 
-constexpr size_t kMostUnknown = 50;        // keys that are noted one by one
-constexpr int kDeepestKey = 16;            // dots of a key
-constexpr double kMost = 1e9;              // reward/harbor_task.h rejects more
-constexpr size_t kShownBytes = 60;         // of a value, in an error
-constexpr double kLongestBuildSec = 1800;  // of sandbox/image/image.cc
+constexpr size_t kMostUnknown = 50;        // keys that are noted individually
+constexpr int kDeepestKey = 16;            // maximum dots in a key
+constexpr double kMost = 1e9;              // reward/harbor_task.h rejects larger values
+constexpr size_t kShownBytes = 60;         // maximum bytes of a value in an error message
+constexpr double kLongestBuildSec = 1800;  // the limit in sandbox/image/image.cc
 
-// Every key of Harbor's schema 1.x. The keys of [metadata] are free; a rejected part has only its own name here.
+// Every key of Harbor's schema 1.x. The keys of [metadata] are arbitrary. A rejected section is listed only by its
+// name.
 constexpr char kKeys[] =
     "version schema_version source multi_step_reward_strategy artifacts steps metadata "
     "task task.name task.version task.description task.authors task.keywords "
@@ -66,12 +67,12 @@ const std::vector<std::string>& Keys() {
   return *keys;
 }
 
-// Notes the keys that Harbor does not have. `section`: "" = the root.
+// Notes the keys that are not in Harbor's schema. `section`: "" = the root.
 void NoteUnknown(const std::string& section, const toml::table& table, std::vector<std::string>& notes) {
   for (const auto& [name, node] : table) {
     const std::string key = absl::StrCat(section, section.empty() ? "" : ".", std::string(name.str()));
     const bool is_known = std::ranges::count(Keys(), key) > 0;
-    // A known section has known keys, unless its keys are free.
+    // In a known section, all keys must be known unless its keys are arbitrary.
     const auto is_inside = [&](const std::string& each) { return each.starts_with(key + "."); };
     const bool has_keys = std::ranges::any_of(Keys(), is_inside);
     if (is_known && has_keys && node.is_table()) NoteUnknown(key, *node.as_table(), notes);
@@ -83,7 +84,7 @@ void NoteUnknown(const std::string& section, const toml::table& table, std::vect
   }
 }
 
-// "\"4\", a text", "inf, a number", "a list".
+// Returns text like "\"4\", a text", "inf, a number" or "a list".
 std::string Shown(const toml::node& node) {
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
@@ -96,10 +97,10 @@ std::string Shown(const toml::node& node) {
   return absl::StrCat(text.str(), node.is_number() ? ", a number" : node.is_boolean() ? ", a truth value" : ", a time");
 }
 
-// The keys of one table, each read as the type that it must have. The first fault of all tables stays in `fault`.
+// Reads the keys in one table, each as its required type. The first fault in any table is stored in `fault`.
 class Section {
  public:
-  // `table`: null = the task has no such section. `name`: "" = the root.
+  // `table`: null = the task has no such section. `name`: empty = the root.
   Section(std::string name, const toml::table* table, absl::Status& fault)
       : name_(std::move(name)), table_(table), fault_(fault) {}
 
@@ -113,7 +114,7 @@ class Section {
     if (node != nullptr && !node->is_table()) Fault(key, *node, "a table");
     return Section(KeyOf(key), node == nullptr ? nullptr : node->as_table(), fault_);
   }
-  // "" = none.
+  // Returns "" if there is none.
   std::string Text(const std::string& key) const {
     const toml::node* const node = Get(key);
     if (node != nullptr && !node->is_string()) Fault(key, *node, "a text in quotation marks");
@@ -141,7 +142,7 @@ class Section {
     if (node != nullptr && !node->is_boolean()) Fault(key, *node, "true or false");
     return node != nullptr && node->value_or(false);
   }
-  // Whether the list has elements.
+  // Returns whether the list has elements.
   bool Lists(const std::string& key) const {
     const toml::node* const node = Get(key);
     if (node != nullptr && !node->is_array()) Fault(key, *node, "a list");
@@ -153,7 +154,7 @@ class Section {
     for (const auto& [name, node] : *table_) visit(std::string(name.str()), node);
   }
 
-  // "task.toml, line 7: environment.cpus is "4", a text: write a number from 0 to 1e9".
+  // Reports a fault like "task.toml, line 7: environment.cpus is "4", a text: write a number from 0 to 1e9".
   void Fault(const std::string& key, const toml::node& node, const std::string& wanted) const {
     Reject(absl::StrCat("task.toml, line ", node.source().begin.line, ": ", KeyOf(key), " is ", Shown(node), ": write ",
                         wanted));
@@ -167,7 +168,7 @@ class Section {
     const toml::node* const node = Get(key);
     if (node == nullptr) return std::nullopt;
     double number = node->is_number() ? node->value_or(-1.0) : -1;
-    // Harbor takes "4" for 4.
+    // Harbor accepts "4" as 4.
     if (node->is_string() && !absl::SimpleAtod(node->value_or(std::string()), &number)) number = -1;
     if ((is_above ? number > 0 : number >= 0) && number <= kMost) return number;
     Fault(key, *node, absl::StrCat(wanted, is_above ? " above 0 and at most 1e9" : " from 0 to 1e9"));
@@ -198,8 +199,8 @@ void CheckVersion(const Section& root) {
   }
 }
 
-// Replaces each "${NAME:-default}" with the default: sandboxes see none of the machine's environment. A variable
-// without a default is an error.
+// Replaces each "${NAME:-default}" with the default, because sandboxes do not have the machine's environment. A
+// variable without a default is an error.
 absl::StatusOr<std::string> Resolved(std::string text, const std::string& key) {
   for (size_t at; (at = text.find("${")) != std::string::npos;) {
     const size_t end = text.find('}', at);
@@ -207,7 +208,7 @@ absl::StatusOr<std::string> Resolved(std::string text, const std::string& key) {
     if (end == std::string::npos || fallback == std::string::npos || fallback > end) {
       return absl::InvalidArgumentError(absl::StrCat("it needs an environment variable of this machine (", key, ")"));
     }
-    // A default holds no variables.
+    // A default must not contain variables.
     const std::string before = text.substr(0, at), inside = text.substr(fallback + 2, end - fallback - 2);
     if (inside.find("${") != std::string::npos)
       return absl::InvalidArgumentError(absl::StrCat(key, " has a variable inside another one"));
@@ -227,7 +228,7 @@ void AddVariables(const Section& section, const char* field, base::json::object&
   if (!variables.empty()) payload[field] = std::move(variables);
 }
 
-// "2G", "512M" or "4096K", as in older tasks; negative = any other text.
+// Parses "2G", "512M" or "4096K", as in older tasks. Returns a negative number for other text.
 double LegacyMegabytes(std::string text) {
   const char unit = text.empty() ? ' ' : absl::ascii_toupper(static_cast<unsigned char>(text.back()));
   double number = 0;
@@ -311,7 +312,7 @@ void NoteUser(const Section& section, std::vector<std::string>& notes) {
       absl::StrCat(section.name(), ".user: commands run as the sandbox's only user, which they see as root"));
 }
 
-// Unsupported fields of a task that still runs, with the substitutes.
+// Notes a task's unsupported fields, with their substitutes, if the task can still run.
 void AddNotes(const Sections& task, std::vector<std::string>& notes) {
   NoteUser(task.agent, notes);
   NoteUser(task.verifier, notes);
@@ -347,7 +348,7 @@ void ReadFields(const Sections& task, HarborToml& read) {
   for (const Section* const section : {&task.environment, &task.agent, &task.verifier}) CheckNetwork(*section);
 }
 
-// Whether the text breaks the parser, which reads from the beginning.
+// Returns whether the text breaks the parser, which reads it from the beginning.
 bool Breaks(std::string_view text) {
   try {
     static_cast<void>(toml::parse(text));
@@ -359,9 +360,9 @@ bool Breaks(std::string_view text) {
   return false;
 }
 
-// The line with which a text breaks the parser. REQUIRES: it does.
+// Returns the line where `text` breaks the parser. REQUIRES: Breaks(text).
 int64_t BrokenLine(std::string_view text) {
-  std::vector<size_t> ends;  // of lines
+  std::vector<size_t> ends;  // offset of each line's end
   for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) ends.push_back(at + 1);
   const auto broken =
       std::partition_point(ends.begin(), ends.end(), [&](size_t end) { return !Breaks(text.substr(0, end)); });

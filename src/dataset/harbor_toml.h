@@ -1,5 +1,5 @@
-// The task.toml of a Harbor task (dataset/harbor.h), read strictly: a value of the wrong type or out of bounds is an
-// error, and a key that Harbor's schema lacks is noted. Pure.
+// Reads a Harbor task's task.toml (dataset/harbor.h) strictly: a value with the wrong type or out of bounds is an
+// error, and a key that is not in Harbor's schema is noted. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 namespace ingot::dataset {
 
 struct HarborToml {
-  base::json::object payload;      // the fields that the task names, as reward/harbor_task.h reads them
+  base::json::object payload;      // the fields that the task specifies, in the format of reward/harbor_task.h
   std::string domain;              // metadata.category; empty = none
   std::string docker_image;        // empty = none
   std::vector<std::string> notes;  // "KEY: the substitute"
 };
 
-// INVALID_ARGUMENT names the line, the key, the value found and the values wanted, or says what sandboxes lack. After
-// an error `read` still has the notes on unknown keys, because a misspelled key may be the cause.
+// INVALID_ARGUMENT names the line, the key, the actual value, and the allowed values, or the feature that sandboxes
+// lack. After an error, `read` still has the notes on unknown keys, because a misspelled key may be the cause.
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read);
 
 }  // namespace ingot::dataset

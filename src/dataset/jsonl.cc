@@ -21,7 +21,7 @@ class LineReader {
   LineReader(const std::string& path, const JsonlOptions& options, const LineFn& line)
       : path_(path), options_(options), line_(line) {}
 
-  // Takes the next bytes of the file.
+  // Processes the next bytes of the file.
   absl::Status Push(std::string_view bytes) {
     while (!bytes.empty()) {
       const size_t end = bytes.find('\n');

@@ -31,7 +31,7 @@ absl::StatusOr<SftConversation> Continue(const json::value& object, const json::
   INGOT_ASSIGN_OR_RETURN(const json::array own, Messages(object, key));
   json::array all = prompt;
   all.insert(all.end(), own.begin(), own.end());
-  json::object conversation = object.as_object();  // its tools and template variables
+  json::object conversation = object.as_object();  // keeps its tools and template variables
   conversation["messages"] = std::move(all);
   auto parsed = text::ConversationFromJson(json::value(std::move(conversation)));
   const absl::Status status = parsed.ok() ? CheckWeights(*parsed) : parsed.status();
@@ -46,7 +46,7 @@ absl::StatusOr<PreferencePair> PairFromJson(const json::value& object, const std
   const char* key = base::Find(object, "prompt") != nullptr ? "prompt" : "messages";
   json::array prompt;
   const json::value* chosen = base::Find(object, "chosen");
-  if (chosen == nullptr || !IsRecordedRow(*chosen)) {  // recorded sides hold their prompt
+  if (chosen == nullptr || !IsRecordedRow(*chosen)) {  // recorded sides include their prompt
     INGOT_ASSIGN_OR_RETURN(prompt, Messages(object, key));
   }
   PreferencePair pair;
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
 }
 
 int64_t CountAlike(std::span<const tree::CallPath> examples) {
-  // The trained tokens of each pair's sides: the sampled tokens of every call, without its context.
+  // The trained tokens on each side of a pair: for every call, all of its tokens and its sampled tokens.
   std::map<int32_t, std::array<std::vector<std::vector<int32_t>>, 2>> pairs;
   for (const tree::CallPath& call : examples) {
     std::vector<std::vector<int32_t>>& side = pairs[call.group][static_cast<size_t>(call.episode % 2)];

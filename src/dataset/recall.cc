@@ -16,7 +16,7 @@ void RecallChoice::Add(const std::string& episode_id, double recall) {
 }
 
 void RecallChoice::Decide() {
-  // z <= share * (found + z); the small term is for shares such as 0.05, which have no exact binary form.
+  // z <= share * (found + z). The small term is for shares such as 0.05, which have no exact binary form.
   const double most = rule_.zero_share * static_cast<double>(found_) / (1 - rule_.zero_share);
   const size_t count = std::min(zeros_.size(), static_cast<size_t>(std::floor(most + 1e-9)));
   std::sort(zeros_.begin(), zeros_.end());

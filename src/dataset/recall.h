@@ -1,9 +1,9 @@
-// The choice of episodes by their recall (Context-1): all of high recall, fewer at lower recall, and a small share with
-// recall 0. Two passes over the same episodes: Add each, Decide, then ask Keeps.
+// Chooses episodes by recall (Context-1): all with high recall, fewer with lower recall, and a small share with recall
+// 0. Requires two passes over the same episodes: call Add for each one, then Decide, then Keeps for each one.
 //
 //   recall >= high      kept
 //   0 < recall < high   kept with probability recall / high, a function of the episode's id
-//   recall 0            at most `zero_share` of all kept episodes, the same ones in any order of calls
+//   recall 0            at most `zero_share` of all kept episodes, independent of the order of calls
 //
 // Not thread safe.
 #pragma once
@@ -26,17 +26,17 @@ class RecallChoice {
   explicit RecallChoice(RecallRule rule) : rule_(rule) {}
 
   void Add(const std::string& episode_id, double recall);
-  // Chooses the episodes of recall 0. REQUIRES: every episode was added.
+  // Chooses among the episodes with recall 0. REQUIRES: every episode has been added.
   void Decide();
   bool Keeps(const std::string& episode_id, double recall) const;
 
  private:
-  // Whether its recall decides to keep it. REQUIRES: recall > 0.
+  // Returns whether to keep an episode based on its recall. REQUIRES: recall > 0.
   bool KeepsFound(const std::string& episode_id, double recall) const;
 
   const RecallRule rule_;
-  int64_t found_ = 0;                                    // kept episodes of a recall above 0
-  std::vector<std::pair<uint64_t, std::string>> zeros_;  // by draw
+  int64_t found_ = 0;                                    // kept episodes with a recall above 0
+  std::vector<std::pair<uint64_t, std::string>> zeros_;  // sorted by their random draw
   std::set<std::string> kept_zeros_;
 };
 

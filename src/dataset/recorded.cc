@@ -11,7 +11,7 @@ namespace {
 
 namespace json = base::json;
 
-// The parent whose whole path the call continues; "" = it continues none, or a part of one.
+// Returns the parent whose whole path the call continues, or "" if it continues none or only a part of one.
 std::string_view WholeParent(const v1::Call& call, const std::map<std::string_view, const v1::Call*>& by_id) {
   if (!call.has_continued_segments()) return "";
   const auto parent = by_id.find(call.parent_call_id());

@@ -45,7 +45,7 @@ absl::Status AppendSftExamples(const SftConversation& from, const text::ChatForm
                                size_t first_message, int32_t index, std::vector<tree::CallPath>& examples,
                                text::ConcessionCounts* concessions) {
   if (from.recorded.has_value()) return AppendRecorded(from, options, index, examples);
-  std::optional<text::Conversation> completed;  // with the variables of all conversations
+  std::optional<text::Conversation> completed;  // includes the variables of all conversations
   if (!options.template_variables.empty()) {
     completed = from.conversation;
     text::AddTemplateVariables(options.template_variables, *completed);
@@ -58,7 +58,7 @@ absl::Status AppendSftExamples(const SftConversation& from, const text::ChatForm
   if (std::none_of(turns->begin(), turns->end(), learnt)) {
     return absl::InvalidArgumentError(absl::StrCat(from.place, ": it has no assistant message to learn from"));
   }
-  tree::TokenPath before;  // the turn before
+  tree::TokenPath before;  // the previous turn
   for (text::RenderedTurn& turn : *turns) {
     const std::string name = absl::StrCat(from.place, ", message ", turn.message);
     if (concessions != nullptr) text::Count(turn.concessions, *concessions);

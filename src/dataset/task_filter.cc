@@ -17,7 +17,7 @@ std::string TextAt(const value& task, const std::string& field) {
   return found->is_string() ? std::string(found->get_string()) : base::PrintJson(*found);
 }
 
-// Letters that label options: at the beginning of a line or after a space, "A)", "(A)", "A." or "A:".
+// Returns the letters that label options, at the beginning of a line or after a space: "A)", "(A)", "A." or "A:".
 std::set<char> OptionLabels(const std::string& question) {
   std::set<char> labels;
   for (size_t i = 0; i + 1 < question.size(); ++i) {

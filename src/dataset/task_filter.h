@@ -1,4 +1,5 @@
-// Which tasks are worth training on, after Kimi k1.5 (arXiv 2501.12599, sections 2.1 and 2.3.5). Pure.
+// Decides which tasks are worth training on, after Kimi k1.5 (arXiv 2501.12599, sections 2.1 and 2.3.5). Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace ingot::dataset {
 
-// The tries of one task: how many of its samples succeeded.
+// The number of tries at one task, and how many of them succeeded.
 struct TaskTries {
   int64_t tries = 0;
   int64_t right = 0;
@@ -21,34 +22,36 @@ struct TaskTries {
 };
 
 struct TaskFilterOptions {
-  double min_rate = 0;  // a task with a success rate at or below it is "impossible"; below 0 = none is
-  double max_rate = 1;  // a task with a rate at or above it is "trivial"; above 1 = none is
+  double min_rate = 0;  // a task with a success rate at or below this is "impossible"; below 0 = none is
+  double max_rate = 1;  // a task with a success rate at or above this is "trivial"; above 1 = none is
   int64_t guesses = 8;  // > 0; "guessable" = a right answer in the first `guesses` tries without reasoning
   bool formats = true;  // drop formats that invite guessing
   std::string question_field = "question";
   std::string answer_field = "answer";
 };
 
-// Why a question's form invites guessing: "multiple choice" (the question has labeled options), "true or false" (such
-// an answer, or yes and no), "proof" (it asks for a proof). nullopt = it does not.
+// Returns why a question's format invites guessing: "multiple choice" (the question has labeled options), "true or
+// false" (the answer is one of these, or yes or no), or "proof" (it asks for a proof). Returns nullopt if the format
+// does not.
 std::optional<std::string> GuessableFormat(const std::string& question, const std::string& answer);
 
-// Why the task is dropped: "trivial", "impossible", "guessable", or a format; nullopt = it is kept.
-// `rated`: its tries at reasoning; null = not measured. `guessed`: its tries without reasoning; null = not measured.
+// Returns why the task is dropped: "trivial", "impossible", "guessable", or a format. Returns nullopt if the task is
+// kept. `rated` are its tries with reasoning, and `guessed` its tries without. Null = not measured.
 std::optional<std::string> ReasonToDrop(const base::json::value& task, const TaskTries* rated, const TaskTries* guessed,
                                         const TaskFilterOptions& options);
 
-// The filter of test cases: outputs of submissions that are believed right decide which cases are sound.
+// Options for filtering test cases: the outputs of submissions that are believed to be right decide which cases are
+// sound.
 struct CaseFilterOptions {
-  int64_t min_agreeing = 7;  // of the submissions, for a case to be kept
-  int64_t min_cases = 40;    // kept cases, for a problem to be kept
-  int64_t min_passing = 9;   // submissions that pass every kept case, for a problem to be kept
+  int64_t min_agreeing = 7;  // a case is kept only if this many submissions agree
+  int64_t min_cases = 40;    // a problem is kept only if it has this many kept cases
+  int64_t min_passing = 9;   // and if this many submissions pass every kept case
 };
 
 struct FilteredCases {
   struct Case {
-    size_t index = 0;    // of the case
-    std::string output;  // of the majority
+    size_t index = 0;    // index of the case in `outputs`
+    std::string output;  // the majority's output
   };
   std::vector<Case> kept;
   int64_t passing = 0;  // submissions that pass every kept case

@@ -13,7 +13,7 @@
 namespace ingot::dataset {
 namespace {
 
-constexpr int kDeepest = 100;  // nested folders: each one holds a descriptor
+constexpr int kDeepest = 100;  // maximum nesting depth; each level holds a file descriptor open
 constexpr char kOnlyFiles[] = "a task may have only files, folders and links: remove it, or put a file there";
 
 absl::Status NoFile(const std::string& name, const struct stat& info, const char* wanted) {
@@ -41,7 +41,8 @@ absl::Status TaskFolder::Failure(const std::string& name) const {
 }
 
 absl::StatusOr<std::string> TaskFolder::Read(const std::string& name, int64_t max_bytes) const {
-  // Checked before it is opened, because opening a device or a pipe may have side effects. The second check decides.
+  // Checked before opening, because opening a device or pipe may have side effects. The check after opening is
+  // decisive.
   INGOT_ASSIGN_OR_RETURN(const bool is_there, HasFile(name));
   if (!is_there) return absl::NotFoundError(absl::StrCat("it has no ", name));
   const base::Fd file = base::OpenBeneath(folder_.get(), name, O_RDONLY | O_NONBLOCK | O_NOCTTY);

@@ -53,14 +53,14 @@ absl::StatusOr<TaskSource> ReadFolder(const std::string& path) {
   return source;
 }
 
-// Where a task was read.
+// Where a task was read from.
 struct Place {
   const std::string* path = nullptr;
-  int64_t line = 0;  // 0 = a task of a folder
+  int64_t line = 0;  // 0 = a task in a folder
 };
 using Places = std::unordered_map<std::string, Place>;  // by task id
 
-// INVALID_ARGUMENT: another task has the id.
+// Returns INVALID_ARGUMENT if another task has the id.
 absl::Status Claim(const std::string& id, const Place& place, Places& places) {
   const auto [first, fresh] = places.emplace(id, place);
   if (fresh) return absl::OkStatus();
@@ -72,7 +72,7 @@ absl::Status Claim(const std::string& id, const Place& place, Places& places) {
   return absl::InvalidArgumentError(absl::StrCat("the task id '", id, "' is taken by ", where));
 }
 
-// Adds the tasks of a file or folder. `path` must outlive `places`.
+// Adds the tasks in a file or folder. `path` must outlive `places`.
 absl::Status Append(const std::string& path, const JsonlOptions& options, Places& places, TaskSource& all) {
   if (IsHarborFolder(path)) {
     INGOT_ASSIGN_OR_RETURN(TaskSource folder, ReadFolder(path));

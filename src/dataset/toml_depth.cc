@@ -5,7 +5,8 @@
 namespace ingot::dataset {
 namespace {
 
-// The end of the string that begins at `at`: of one line, or of several ("""). An open string ends at its limit.
+// Returns the end of the string that begins at `at`, on one line or, with """, on several. An unterminated string ends
+// at its limit.
 size_t EndOfString(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const std::string_view mark = toml.substr(at, 3);

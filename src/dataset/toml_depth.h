@@ -1,5 +1,5 @@
-// toml++ makes a table for each part of a dotted key, and destroys tables by recursion: a key of some ten thousand
-// parts ends the process. This check of the text comes first. Pure.
+// Checks TOML text before toml++ parses it. toml++ makes a table for each part of a dotted key and destroys tables
+// recursively, so a key with about ten thousand parts would crash the process. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace ingot::dataset {
 
-// The first line with a key of more than `most` dots; nullopt = none. Strings and comments do not count.
+// Returns the first line that has a key with more than `most` dots, or nullopt if there is none. Ignores strings and
+// comments.
 std::optional<int64_t> LineOfDeepKey(std::string_view toml, int most);
 
 }  // namespace ingot::dataset
