@@ -9,11 +9,11 @@
 
 namespace ingot::execution {
 
-// The cancellations of a service's requests. Each ends one request; CancelAll ends all that are still in use. Thread
-// safe.
+// Holds one cancellation for each of a service's requests. CancelAll cancels all requests that are still running.
+// Thread safe.
 class Cancellations {
  public:
-  // After CancelAll it is cancelled from the start.
+  // After CancelAll, the returned cancellation is already cancelled.
   std::shared_ptr<sandbox::Cancellation> New();
   void CancelAll();
 
@@ -23,7 +23,7 @@ class Cancellations {
   std::vector<std::weak_ptr<sandbox::Cancellation>> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// CANCELLED: the request was.
+// Returns CANCELLED if the request was cancelled.
 absl::Status CheckWanted(const sandbox::Cancellation& cancel);
 
 }  // namespace ingot::execution

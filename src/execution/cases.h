@@ -1,4 +1,4 @@
-// Requests to execute that answer as a whole: their cases run one after another.
+// Handles execute requests that return one complete response. Their cases run one after another.
 #pragma once
 
 #include <chrono>
@@ -15,32 +15,32 @@
 
 namespace ingot::execution {
 
-// A request whose parts are all checked.
+// A validated request.
 struct Batch {
-  sandbox::Limits limits;          // of each case
-  std::chrono::nanoseconds total;  // of the whole request, from the moment that it has a slot
-  sandbox::GroupLimits totals;     // of the request's own sandbox
-  std::string image;               // the same; "" = none
+  sandbox::Limits limits;          // limits for each case
+  std::chrono::nanoseconds total;  // time limit for the whole request, measured from when it gets a slot
+  sandbox::GroupLimits totals;     // for a request with its own sandbox
+  std::string image;               // for a request with its own sandbox; empty = none
   std::map<std::string, std::string> files, env;
   Code code;
-  std::vector<std::string> cases;  // the stdin of each
+  std::vector<std::string> cases;  // stdin of each case
 };
 
-// For a request with its own sandbox. `most`: the totals of any sandbox, 0 = no limit. Too much memory is cut to it,
-// since memory also limits each process's address space; too many processes or CPUs are rejected.
+// Parses a request with its own sandbox. `most` has the limits for any sandbox; 0 = no limit. A memory limit above it
+// is reduced, because memory also limits each process's address space. Too many processes or CPUs are rejected.
 absl::StatusOr<Batch> ParseNewSandboxBatch(const base::json::value& request, const sandbox::GroupLimits& most);
-// For a session, whose sandbox has its limits already.
+// Parses a request to a session. The session's sandbox already has limits.
 absl::StatusOr<Batch> ParseSessionBatch(const base::json::value& request);
 
-// These block until the last case has ended. CANCELLED: `cancel` was cancelled, which ends the running case. Once
-// Batch::total is over, the running case ends as "total_timeout", and the cases after it are "not_run".
+// Block until the last case has ended. Return CANCELLED if `cancel` was cancelled, which ends the running case. After
+// Batch::total, the running case ends as "total_timeout", and later cases are "not_run".
 
-// In a new sandbox, which is removed after the last case; only the files of a case outlive it. `image`: batch.image
-// unpacked, or nothing.
+// Uses a new sandbox and removes it after the last case. Only files persist from one case to the next. `image` is the
+// unpacked batch.image, or empty.
 absl::StatusOr<base::json::object> RunInNewSandbox(sandbox::Substrate& substrate, const sandbox::Image& image,
                                                    const Batch& batch, const sandbox::Cancellation& cancel);
 
-// In a session. Daemons of a case keep running.
+// Uses a session. Daemons started by a case keep running.
 absl::StatusOr<base::json::object> RunInSession(Session& session, const Batch& batch,
                                                 const sandbox::Cancellation& cancel);
 

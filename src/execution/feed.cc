@@ -63,7 +63,7 @@ class FeedExchange final : public http::Exchange, public std::enable_shared_from
 
   const Poster post_;
   const Opener open_;
-  http::Reply busy_;  // of the connection's thread
+  http::Reply busy_;  // used only on the connection's thread
   base::Mutex mu_;
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Feed> feed_ ABSL_GUARDED_BY(mu_);

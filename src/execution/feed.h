@@ -1,4 +1,4 @@
-// Answers that come in parts. A Feed makes an answer from an ongoing activity elsewhere, such as a program's output.
+// Sends responses in parts. A Feed produces a response from an ongoing activity, such as a program's output.
 #pragma once
 
 #include <functional>
@@ -18,27 +18,27 @@ namespace ingot::execution {
 class Feed {
  public:
   virtual ~Feed() = default;
-  // As Exchange::Send; it must not block.
+  // Same as Exchange::Send. Must not block.
   virtual http::Output Next() = 0;
-  // The rest will not be read. Must not block.
+  // Called if no more output will be read. Must not block.
   virtual void Closed() {}
 };
 
 using Answer = std::variant<http::Reply, std::shared_ptr<Feed>>;
 
-// Begins an answer, on one of the service's threads, where it may block. Call `wake` when Next has something new.
+// Starts a response. Runs on a service thread and may block. It must call `wake` when Next has new output.
 using Opener = std::function<Answer(std::string body, std::function<void()> wake)>;
 
-// An answer that is made as a whole on some thread. A client that goes away cancels `cancel`.
+// A complete response that is produced on another thread. If the client disconnects, `cancel` is cancelled.
 class PostedFeed final : public Feed {
  public:
   PostedFeed(std::shared_ptr<sandbox::Cancellation> cancel, std::function<void()> wake)
       : cancel_(std::move(cancel)), wake_(std::move(wake)) {}
 
   const sandbox::Cancellation& cancel() const { return *cancel_; }
-  // True: the client gave up waiting for the answer.
+  // Returns whether the client stopped waiting for the response.
   bool is_unwanted() const { return cancel_->cancelled(); }
-  // On any thread, once.
+  // Call once, on any thread.
   void Set(http::Reply reply);
 
   http::Output Next() override;
@@ -52,12 +52,12 @@ class PostedFeed final : public Feed {
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
 };
 
-// Gives a task to a thread where it may block. Must not block itself. False: no thread is free, and the task is
-// dropped.
+// Runs a task on a thread where it may block. Must not block itself. Returns false, and drops the task, if no thread is
+// free.
 using Poster = std::function<bool(base::Task task)>;
 
-// An exchange that `open` answers, on a thread of `post`. `busy`: the answer if no thread is free. A request is not
-// opened if its client left before.
+// Creates an exchange that passes `open` to `post`, which produces the response on its thread. `busy` is the response
+// if no thread is free. `open` is not called if the client has disconnected.
 std::shared_ptr<http::Exchange> MakeFeedExchange(Poster post, Opener open, http::Reply busy);
 
 }  // namespace ingot::execution

@@ -15,7 +15,7 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMostShown = 60;  // bytes of a client's text in an error
+constexpr size_t kMostShown = 60;  // maximum bytes of a client's value to show in an error
 
 std::string Cut(std::string_view text) {
   return absl::StrCat(base::View(text.substr(0, kMostShown)), text.size() > kMostShown ? ".." : "");
@@ -28,7 +28,7 @@ std::string Describe(const value& json) {
   return base::PrintJson(json);
 }
 
-// Whole numbers in full: 16777216, not 1.67772e+07.
+// Prints whole numbers in full: 16777216, not 1.67772e+07.
 std::string NumberText(double number) {
   const bool is_whole = number == std::floor(number) && std::abs(number) < 1e18;
   return is_whole ? absl::StrCat(static_cast<int64_t>(number)) : absl::StrCat(number);
@@ -37,7 +37,7 @@ std::string NumberText(double number) {
 absl::Status CheckNames(const object& json, const std::string& prefix, const std::vector<std::string>& known,
                         const Keys& keys) {
   for (const auto& [name, given] : json) {
-    if (given.is_null()) continue;  // as if it were missing
+    if (given.is_null()) continue;  // null counts as missing
     if (std::find(known.begin(), known.end(), std::string_view(name)) != known.end()) continue;
     std::vector<std::string> all = keys.request;
     for (const std::string& each : keys.limits) all.push_back("limits." + each);

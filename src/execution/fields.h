@@ -1,4 +1,5 @@
-// Typed fields of JSON requests. Every error is INVALID_ARGUMENT, and names the field, its value and what it must be.
+// Reads typed fields from JSON requests. All errors are INVALID_ARGUMENT and name the field, its value, and the
+// expected type.
 #pragma once
 
 #include <map>
@@ -11,37 +12,37 @@
 
 namespace ingot::execution {
 
-// A value of at most kMostValues values: they take memory, not bytes.
+// Parses a body. Allows at most kMostValues values, because even a small value uses memory.
 absl::StatusOr<base::json::value> ParseBody(std::string_view body);
-// A body that is an object; "" = an empty one.
+// Parses an object; an empty body is an empty object.
 absl::StatusOr<base::json::value> ParseObject(const std::string& body);
 
 inline constexpr size_t kMostValues = 1'000'000;
-inline constexpr size_t kMostNames = 4096;  // of an object of strings: files, variables
+inline constexpr size_t kMostNames = 4096;  // limit for objects of strings, such as files and variables
 
-// The keys that one kind of request and its object "limits" may have.
+// The keys allowed in one kind of request and in its "limits" object.
 struct Keys {
-  std::string kind;  // for errors: "a batch"
+  std::string kind;  // name for errors, such as "a batch"
   std::vector<std::string> request, limits;
 };
-// Rejects keys that are not in `keys`, and suggests the nearest one.
+// Rejects keys that are not in `keys` and suggests the closest one.
 absl::Status CheckKeys(const base::json::value& request, const Keys& keys);
 
-// "'NAME' is VALUE: it must be WANTED"
+// Returns the error "'NAME' is VALUE: it must be WANTED".
 absl::Status WrongType(std::string_view name, const base::json::value& found, std::string_view wanted);
 
-// A missing field and null are the same. An object of strings has at most kMostNames.
+// These functions treat null as a missing field. An object of strings may have at most kMostNames entries.
 absl::StatusOr<std::string> TextOf(const base::json::value& json, std::string_view name);
 absl::StatusOr<std::string> TextField(const base::json::value& request, std::string_view name, std::string otherwise);
 absl::StatusOr<std::map<std::string, std::string>> MapField(const base::json::value& request, std::string_view name);
 absl::StatusOr<bool> FlagField(const base::json::value& request, std::string_view name);
 
 struct Range {
-  double least = 0;  // 0 = every number above 0
+  double least = 0;  // inclusive minimum; 0 = the value must be greater than 0
   double most = 0;
-  bool is_whole = false;  // no fractions
+  bool is_whole = false;  // integers only
 };
-// A number of the object "limits".
+// Reads a number from the "limits" object.
 absl::StatusOr<double> LimitField(const base::json::value& request, std::string_view name, double otherwise,
                                   const Range& range);
 

@@ -22,7 +22,7 @@ class Download final : public Feed, public std::enable_shared_from_this<Download
     {
       base::MutexLock lock(mu_);
       if (asked_ && !part_.has_value()) return output;
-      // A file that goes or shrinks meanwhile ends there.
+      // If the file shrinks or is removed in the meantime, the response ends there.
       output.data = part_.value_or("");
       output.done = output.data.empty();
       part_.reset();
@@ -38,7 +38,7 @@ class Download final : public Feed, public std::enable_shared_from_this<Download
     const FileFacts facts{.offset = offset_, .length = kFileChunk};
     held_->session->Order(FileOp::kRead, facts, path_, "", "", [weak = weak_from_this()](FileAnswer answer) {
       const auto self = weak.lock();
-      if (self == nullptr) return;  // the exchange, which owns it, has ended
+      if (self == nullptr) return;  // The exchange, which owns this feed, has ended.
       {
         base::MutexLock lock(self->mu_);
         self->part_ = answer.status.ok() ? std::move(answer.bytes) : std::string();
@@ -50,7 +50,7 @@ class Download final : public Feed, public std::enable_shared_from_this<Download
   const std::shared_ptr<HeldSession> held_;
   const std::string path_;
   const std::function<void()> wake_;
-  bool begun_ = false;  // of the connection's thread, as offset_
+  bool begun_ = false;  // used only on the connection's thread, like offset_
   uint64_t offset_ = 0;
   base::Mutex mu_;
   std::optional<std::string> part_ ABSL_GUARDED_BY(mu_);

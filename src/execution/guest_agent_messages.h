@@ -1,16 +1,17 @@
-// The messages between the service and the guest agent (guest_agent/main.cc), a small program of Ingot's that runs in a
-// session's sandbox for as long as the session. Commands share the sandbox with it, have its uid and may stop it: the
-// service treats its messages as a stranger's text.
+// Defines the messages between the service and the guest agent (guest_agent/main.cc). The guest agent is a small
+// program that runs in a session's sandbox for the whole session. Commands in the sandbox share its uid and may stop
+// it, so the service treats its messages as untrusted.
 //
 //   service ── kStart, kInput, kSignal, .. ──▶ guest agent ── fork, exec ──▶ processes of the session
 //   service ◀── kStarted, kOutput, kEnded, .. ── guest agent ◀── pipes ──────┘
 //
-// Both directions are frames over one stream socket: a FrameHeader, then `size` bytes. The two ends are of one build,
-// so numbers have the machine's byte order. This header has only plain values, for a program without exceptions.
+// Both directions send frames over one stream socket: a FrameHeader followed by `size` bytes. Both ends are from the
+// same build, so numbers use the machine's byte order. This header has only plain values because the guest agent is
+// built without exceptions.
 //
-// A process starts with a window of kWindowBytes. A frame of its output takes its bytes and kFrameCost from it; kCredit
-// returns them. The guest agent reads no more of its pipes than the window has, except what is there at the end and
-// before notes.
+// A process starts with a window of kWindowBytes. Each output frame consumes its size plus kFrameCost, and kCredit
+// returns them. The guest agent does not read more from its pipes than the window allows, except for the remaining
+// output at the end and before notes.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,23 @@
 namespace ingot::execution {
 
 enum class FrameKind : uint32_t {
-  // To the guest agent. `id` names a process, or a file order; the service counts both up.
-  kStart = 1,   // StartFacts, then strings with a NUL each: working folder, arguments, variables. `number`: StartFlags
-  kInput,       // bytes for stdin
-  kCloseInput,  // stdin ends after the bytes so far
-  kSignal,      // `number`: the signal, for the process and the rest of its process group
-  kCredit,      // `number`: bytes of output that the service let go
-  kFile,        // FileFacts, then one or two paths with a NUL each, then bytes. `number`: FileOp
+  // To the guest agent. `id` identifies a process or a file request. The service increments both.
+  kStart = 1,  // StartFacts, then NUL-terminated strings: working directory, arguments, variables. `number`: StartFlags
+  kInput,      // bytes for stdin
+  kCloseInput,  // closes stdin after the bytes sent so far
+  kSignal,      // `number`: the signal for the process and its process group
+  kCredit,      // `number`: bytes of output that the service has released
+  kFile,        // FileFacts, then one or two NUL-terminated paths, then bytes. `number`: FileOp
 
   // From the guest agent.
   kStarted = 101,  // `number`: process id in the sandbox
-  kRejected,       // the process did not start. `number`: errno; the payload names the step
+  kRejected,       // the process did not start. `number`: errno. The payload names the failed step
   kOutput,         // bytes of stdout
   kErrors,         // bytes of stderr
-  kNotes,          // bytes of descriptor 3. Earlier bytes of stdout and stderr are ahead of them
-  kTaken,          // `number`: bytes of input that the process's pipe took
-  kEnded,          // EndFacts. `number`: the wait status. The last frame of a process
-  kFileDone,       // `number`: errno, or 0 and the answer
+  kNotes,          // bytes from descriptor 3, sent after all earlier bytes of stdout and stderr
+  kTaken,          // `number`: bytes of input that the process's pipe accepted
+  kEnded,          // EndFacts. `number`: the wait status. A process's last frame
+  kFileDone,       // `number`: errno, or 0 with the result as payload
 };
 
 struct FrameHeader {
@@ -47,7 +48,7 @@ struct FrameHeader {
 inline constexpr uint32_t kMostPayload = (1 << 20) + (64 << 10);
 inline constexpr uint32_t kWindowBytes = 256 << 10;
 inline constexpr uint32_t kFrameCost = 64;
-inline constexpr uint32_t kMostUntaken = 1 << 20;  // bytes of input that a process has not taken
+inline constexpr uint32_t kMostUntaken = 1 << 20;  // maximum bytes of input not yet accepted by a process
 
 enum StartFlags : uint32_t {
   kHasInput = 1 << 0,  // stdin is a pipe; otherwise it is empty
@@ -57,23 +58,23 @@ enum StartFlags : uint32_t {
 struct StartFacts {
   uint32_t arguments = 0;
   uint32_t variables = 0;
-  uint64_t memory_bytes = 0;  // RLIMIT_AS; 0 = the guest agent's, here and below
-  uint64_t cpu_seconds = 0;   // RLIMIT_CPU
+  uint64_t memory_bytes = 0;  // RLIMIT_AS; 0 = same as the guest agent's
+  uint64_t cpu_seconds = 0;   // RLIMIT_CPU; 0 = same as the guest agent's
 };
 
 struct EndFacts {
-  int64_t cpu_ns = 0;  // of the process and the descendants that it waited for
+  int64_t cpu_ns = 0;  // CPU time of the process and of the descendants that it waited for
   int64_t max_rss_kib = 0;
 };
 
 enum class FileOp : uint32_t {
-  kStat = 1,  // the answer is one entry: fields with a NUL each, in the order of FileField
-  kList,      // entries below a folder, `depth` levels deep, in the order of their paths
-  kRead,      // at most `length` bytes from `offset`
-  kWrite,     // at `offset`; offset 0 makes the file and the folders on the way, and empties it
+  kStat = 1,  // the result is one entry: NUL-terminated fields in FileField order
+  kList,      // entries below a folder, `depth` levels deep, sorted by path
+  kRead,      // up to `length` bytes from `offset`
+  kWrite,     // writes at `offset`; offset 0 creates the file and its parent folders, and truncates the file
   kMakeFolder,
-  kMove,    // the first path to the second one; the answer is its entry
-  kRemove,  // a folder with its content
+  kMove,    // moves the first path to the second; the result is the new entry
+  kRemove,  // removes a file, or a folder with its contents
 };
 
 struct FileFacts {
@@ -82,8 +83,8 @@ struct FileFacts {
   uint32_t depth = 1;   // kList
 };
 
-inline constexpr uint32_t kFileChunk = 256 << 10;  // most bytes of one kRead
-inline constexpr uint32_t kMostEntries = 10'000;   // of one kList; more are E2BIG
+inline constexpr uint32_t kFileChunk = 256 << 10;  // maximum bytes per kRead
+inline constexpr uint32_t kMostEntries = 10'000;   // maximum entries per kList; more fail with E2BIG
 
 enum FileField : uint32_t { kType, kMode, kSize, kSeconds, kNanos, kOwner, kGroup, kPath, kTarget, kFileFields };
 

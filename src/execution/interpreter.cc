@@ -13,7 +13,7 @@ using base::json::object;
 using base::json::value;
 
 constexpr size_t kMostWaiting = 64;
-// From a cell's way to the process until it begins, on a machine under load.
+// Maximum time from sending a cell to the process until the cell begins, even on a busy machine.
 constexpr std::chrono::nanoseconds kBeginTimeout = std::chrono::seconds(10);
 constexpr size_t kLongestNote = 16 << 20;
 
@@ -62,12 +62,12 @@ absl::StatusOr<std::shared_ptr<Cell>> Interpreter::Run(CellRequest request, std:
     if (process_ != nullptr || std::exchange(starts_, true)) return cell;
   }
   const absl::Status started = StartProcess();
-  OnNews();  // that came before the subscription was known
+  OnNews();  // reads news that arrived before the subscription was set
   if (started.ok()) return cell;
   return started;
 }
 
-// Without mu_: the session's loop thread, which reports the start, locks it for news.
+// Called without mu_, because the session's loop thread reports the start and locks mu_ for news.
 absl::Status Interpreter::StartProcess() {
   Program program;
   program.argv = {"python3", "-c", std::string(kKernelText)};
@@ -117,7 +117,7 @@ void Interpreter::Next() {
 }
 
 void Interpreter::NoteBegin() {
-  if (std::exchange(has_begun_, true)) return;  // a cell wrote it again, to live longer
+  if (std::exchange(has_begun_, true)) return;  // the cell wrote this note a second time, to extend its deadline
   const auto wall_time = running_->request_.wall_time;
   if (is_unwanted_) {
     InterruptRunning();
@@ -145,7 +145,7 @@ void Interpreter::TakeChunk(const std::shared_ptr<const Chunk>& chunk) {
   if (chunk->stream != Stream::kNotes) {
     const bool is_out = chunk->stream == Stream::kOut;
     std::string text = (is_out ? out_ : err_).Push(chunk->bytes);
-    if (running_ == nullptr || text.empty()) return;  // from a thread that outlived its cell
+    if (running_ == nullptr || text.empty()) return;  // output from a thread that outlived its cell
     Post(running_,
          {.kind = is_out ? CellEvent::kOut : CellEvent::kErr, .text = std::move(text), .value = {}, .holds = chunk});
     return;
@@ -160,7 +160,7 @@ void Interpreter::TakeChunk(const std::shared_ptr<const Chunk>& chunk) {
   if (note_.size() > kLongestNote) session_.Signal(*process_, SIGKILL);
 }
 
-// A cell may write its own notes: it can spoil only its own answer.
+// A cell may write its own notes, but it can corrupt only its own result.
 void Interpreter::TakeNote(std::string_view line, const std::shared_ptr<const Chunk>& chunk) {
   const auto note = base::ParseJson(line);
   if (!note.ok() || !note->is_object() || running_ == nullptr) return;
@@ -230,7 +230,7 @@ void Interpreter::Post(const std::shared_ptr<Cell>& cell, CellEvent event) {
 void Interpreter::GivePosts() {
   {
     base::MutexLock lock(mu_);
-    if (std::exchange(gives_, true)) return;  // in order: one thread at a time
+    if (std::exchange(gives_, true)) return;  // one thread at a time, to keep the order
   }
   while (true) {
     std::pair<std::shared_ptr<Cell>, CellEvent> post;

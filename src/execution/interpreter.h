@@ -1,11 +1,11 @@
-// An Interpreter runs Python cells in one process of a session (kernel.py), whose state stays between cells. Cells run
-// one at a time, in the order in which they came. The process starts with the first cell. If it dies, the waiting cells
-// fail with the error InterpreterDied, and the next one starts a process without the old state.
+// Runs Python cells in one of a session's processes (kernel.py). State is kept between cells. Cells run one at a time
+// in order of arrival. The process starts with the first cell. If it dies, the queued cells fail with the error
+// InterpreterDied, and the next cell starts a new process without the old state.
 //
-//   Run ──▶ cells that wait ──stdin──▶ kernel.py ──stdout, stderr, notes──▶ the cell that runs ──▶ Cell::TakeEvents
+//   Run ──▶ queued cells ──stdin──▶ kernel.py ──stdout, stderr, notes──▶ the running cell ──▶ Cell::TakeEvents
 //
-// A client that takes no events holds its cell back, as process.h says. Thread safe; must be destroyed before its
-// session.
+// If a client does not read events, its cell is paused, as described in process.h. Thread safe. Must be destroyed
+// before its session.
 #pragma once
 
 #include <chrono>
@@ -28,23 +28,23 @@ namespace ingot::execution {
 struct CellEvent {
   enum Kind { kOut, kErr, kResult, kError, kDone };
   Kind kind = kDone;
-  std::string text = {};                    // kOut, kErr: UTF-8
-  base::json::object value = {};            // kResult: forms by name, such as "text"; kError: name, value, traceback
-  int64_t count = 0;                        // kDone: cells of this process so far; 0 = it did not end this one
-  bool timed_out = false;                   // kDone
-  std::shared_ptr<const Chunk> holds = {};  // the output that it came with
+  std::string text = {};          // UTF-8 text for kOut and kErr
+  base::json::object value = {};  // kResult: forms by name, such as "text". kError: name, value, traceback
+  int64_t count = 0;              // kDone: number of cells that this process has run; 0 = the cell did not finish
+  bool timed_out = false;         // for kDone
+  std::shared_ptr<const Chunk> holds = {};  // the output chunk that contained the event
 };
 
 struct CellRequest {
   std::string code = {};
-  std::map<std::string, std::string> env = {};  // for this cell
-  // Until SIGINT; a cell that still runs two seconds later loses its interpreter. 0 = no limit.
+  std::map<std::string, std::string> env = {};  // additional variables for this cell
+  // Time until SIGINT. If the cell is still running two seconds later, its interpreter is killed. 0 = no limit.
   std::chrono::nanoseconds wall_time{0};
 };
 
 class Cell {
  public:
-  // Events since the last call; the last one of a cell is kDone.
+  // Returns the events since the last call. The last event of a cell is kDone.
   std::vector<CellEvent> TakeEvents();
 
  private:
@@ -60,24 +60,24 @@ class Cell {
 
 class Interpreter : public std::enable_shared_from_this<Interpreter> {
  public:
-  // `folder`: where cells begin; "" = the session's.
+  // `folder` is the initial working directory for cells; empty = the session's.
   Interpreter(Session& session, std::string folder) : session_(session), folder_(std::move(folder)) {}
 
-  // `news` runs after each event, on any thread; it must not block. Blocks until the process runs. RESOURCE_EXHAUSTED:
-  // too many cells wait; other errors are Session::Start's.
+  // Queues a cell. Blocks until the process is running. Calls `news` after each event, on any thread. `news` must not
+  // block. Returns RESOURCE_EXHAUSTED if too many cells are queued, and otherwise the errors of Session::Start.
   absl::StatusOr<std::shared_ptr<Cell>> Run(CellRequest request, std::function<void()> news);
-  // A running cell gets SIGINT; a waiting cell ends with the error Cancelled.
+  // Sends SIGINT to a running cell. A queued cell ends with the error Cancelled.
   void Cancel(const Cell& cell);
   // Interrupts the running cell, if any.
   void Interrupt();
-  // Ends the process and its state; cells end as if it had died.
+  // Ends the process and discards its state. Cells end as if it had died.
   void Restart();
 
   const std::string& folder() const { return folder_; }
 
  private:
   absl::Status StartProcess();
-  // Gives the process the first waiting cell.
+  // Sends the first queued cell to the process.
   void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteBegin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void InterruptRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -85,7 +85,7 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   void TakeChunk(const std::shared_ptr<const Chunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeNote(std::string_view line, const std::shared_ptr<const Chunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeEnd(const ProcessEnd& end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Events are given after mu_ is released: `news` may come back here.
+  // Events are delivered after mu_ is released, because `news` may call this object.
   void Post(const std::shared_ptr<Cell>& cell, CellEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GivePosts();
 
@@ -94,15 +94,15 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   base::Mutex mu_;
   std::shared_ptr<Process> process_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Subscription> subscription_ ABSL_GUARDED_BY(mu_);
-  bool starts_ ABSL_GUARDED_BY(mu_) = false;  // a thread starts the process
+  bool starts_ ABSL_GUARDED_BY(mu_) = false;  // a thread is starting the process
   std::deque<std::shared_ptr<Cell>> waiting_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Cell> running_ ABSL_GUARDED_BY(mu_);
-  // Of running_. Before a cell has begun the process ignores SIGINT.
+  // State of running_. The process ignores SIGINT until a cell has started.
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false, is_unwanted_ ABSL_GUARDED_BY(mu_) = false;
   base::Utf8Stream out_ ABSL_GUARDED_BY(mu_), err_ ABSL_GUARDED_BY(mu_);
-  std::string note_ ABSL_GUARDED_BY(mu_);  // a line that has not ended
+  std::string note_ ABSL_GUARDED_BY(mu_);  // an incomplete line
   std::deque<std::pair<std::shared_ptr<Cell>, CellEvent>> posts_ ABSL_GUARDED_BY(mu_);
-  bool gives_ ABSL_GUARDED_BY(mu_) = false;  // a thread gives posts
+  bool gives_ ABSL_GUARDED_BY(mu_) = false;  // a thread is delivering posts
 };
 
 }  // namespace ingot::execution

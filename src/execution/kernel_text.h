@@ -4,7 +4,7 @@
 
 namespace ingot::execution {
 
-// The program of the interpreter (kernel.py).
+// Source code of the interpreter's program (kernel.py).
 extern const std::string_view kKernelText;
 
 }  // namespace ingot::execution

@@ -8,7 +8,7 @@
 namespace ingot::execution {
 namespace {
 
-constexpr std::chrono::seconds kIdle(5);  // of a thread, until it ends
+constexpr std::chrono::seconds kIdle(5);  // how long an idle thread waits before it exits
 
 }  // namespace
 
@@ -29,7 +29,7 @@ bool Lane::TryPost(base::Task task) {
   if (!needs_thread || !may_start) return true;
   ++threads_;
   try {
-    std::thread([this] { Run(); }).detach();  // the destructor waits for it
+    std::thread([this] { Run(); }).detach();  // The destructor waits for it.
   } catch (const std::system_error&) {
     if (--threads_ > 0) return true;
     queue_.pop_back();

@@ -1,9 +1,9 @@
-// The threads of one session. Its requests wait here, for the guest agent and for programs, so that a session whose
-// guest agent does not answer does not delay other sessions' requests. A thread starts with work and ends after some
-// seconds without any.
+// Runs one session's requests on the session's own threads, where they wait for its guest agent and programs. If a
+// session's guest agent does not answer, other sessions are not delayed. A thread starts when there is work and exits
+// after a few idle seconds.
 //
-// TryPost never blocks. The destructor blocks until the tasks that were taken are done: no task may run it. Thread
-// safe.
+// TryPost never blocks. The destructor blocks until all accepted tasks have finished, so a task must not destroy its
+// own Lane. Thread safe.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ namespace ingot::execution {
 
 class Lane {
  public:
-  // At most `threads` tasks run at a time, and `queued` more wait.
+  // Runs at most `threads` tasks at a time and queues up to `queued` more.
   Lane(int threads, size_t queued) : most_threads_(threads), most_queued_(queued) {}
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // False: too many tasks wait, or the machine gives no thread. The task is then dropped.
+  // Returns false, and drops the task, if too many tasks are queued or no thread can be started.
   bool TryPost(base::Task task);
 
  private:
   void Run();
-  // Null: there is nothing left to do, and the thread has left.
+  // Returns null if the queue stays empty. The thread must then exit.
   base::Task NextTask();
 
   const int most_threads_;

@@ -1,10 +1,10 @@
-// A Process is one program of a Session: the request, the output as it arrives, and the end.
+// Represents one program in a Session: the request, its output as it arrives, and its end.
 //
-//   guest agent ──kOutput──▶ Session ──▶ Process ──▶ Subscription, Subscription, ..  each takes every chunk
-//       ◀──────────────── kCredit ─────────────── the last holder of a chunk releases it
+//   guest agent ──kOutput──▶ Session ──▶ Process ──▶ Subscription, Subscription, ..  each receives every chunk
+//       ◀──────────────── kCredit ─────────────── sent when the last holder of a chunk releases it
 //
-// Chunks hold the process back: at most kWindowBytes of its output may be held. Output without a subscription is
-// released at once. All classes are thread safe.
+// Held chunks slow the process down, because at most kWindowBytes of its output may be held. If there is no
+// subscription, output is released immediately. All classes are thread safe.
 #pragma once
 
 #include <atomic>
@@ -22,20 +22,20 @@ namespace ingot::execution {
 
 struct Program {
   std::vector<std::string> argv = {};
-  std::map<std::string, std::string> env = {};  // added to the session's
-  std::string folder = {};                      // "" = the session's
+  std::map<std::string, std::string> env = {};  // added to the session's variables
+  std::string folder = {};                      // empty = the session's
   bool has_input = false;
   bool has_notes = false;    // descriptor 3 is a pipe to the service
-  int64_t memory_bytes = 0;  // address space; 0 = the session's
+  int64_t memory_bytes = 0;  // address space limit; 0 = the session's
   int64_t cpu_seconds = 0;   // 0 = no limit
-  // From the start until SIGKILL to the process group; 0 = as long as the session.
+  // Time from the start until the process group gets SIGKILL; 0 = no limit.
   std::chrono::nanoseconds wall_time{0};
-  std::string tag = {};  // the client's own word
+  std::string tag = {};  // opaque string from the client
 };
 
 enum class Stream { kOut, kErr, kNotes };
 
-// Bytes of output. The destructor returns them to the process's window.
+// A chunk of output. The destructor returns its bytes to the process's window.
 class Chunk {
  public:
   Chunk(Stream stream, std::string bytes, std::function<void()> let_go)
@@ -52,20 +52,21 @@ class Chunk {
 };
 
 struct ProcessEnd {
-  // kCancelled: the session ended first. kMemoryFull: the kernel killed the program for its sandbox's memory.
+  // kCancelled: the session ended first. kMemoryFull: the kernel killed the program because its sandbox ran out of
+  // memory.
   sandbox::Ending ending = sandbox::Ending::kExited;
   int exit_code = -1;  // kExited
   int signal = 0;      // kSignalled, kMemoryFull
   std::chrono::nanoseconds wall{0}, cpu{0};
   int64_t max_rss_bytes = 0;
-  int64_t memory_kills = 0;  // in the sandbox while the program ran: its own processes, or those of another program
+  int64_t memory_kills = 0;  // in the sandbox while the program ran; may include those of other programs
   std::string why = {};      // kCancelled: why the session ended
 };
 
-// The output of one process from one moment on. Dropping it ends the subscription.
+// Receives one process's output from the time of the subscription. Destroying it unsubscribes.
 class Subscription {
  public:
-  // `news` runs after each change, on one of the session's threads; it must not block.
+  // Calls `news` after each change, on one of the session's threads. `news` must not block.
   explicit Subscription(std::function<void()> news) : news_(std::move(news)) {}
 
   struct News {
@@ -90,9 +91,9 @@ class Process {
 
   uint32_t id() const { return id_; }
   const Program& program() const { return program_; }
-  uint32_t pid() const { return pid_; }  // in the sandbox; after Session::Start
+  uint32_t pid() const { return pid_; }  // pid inside the sandbox; set after Session::Start
 
-  // An ended process gives its end at once.
+  // If the process has ended, the subscription immediately receives its ProcessEnd.
   std::shared_ptr<Subscription> Subscribe(std::function<void()> news);
   std::optional<ProcessEnd> end() const;
 
@@ -104,22 +105,22 @@ class Process {
 
   const uint32_t id_;
   const Program program_;
-  uint32_t pid_ = 0;                                 // set before the process is given out
-  std::chrono::steady_clock::time_point started_{};  // the same
-  int64_t memory_kills_before_ = 0;                  // in the sandbox; the same
+  uint32_t pid_ = 0;                                 // set before the process is handed out
+  std::chrono::steady_clock::time_point started_{};  // same as pid_
+  int64_t memory_kills_before_ = 0;                  // in the sandbox; same as pid_
   mutable base::Mutex mu_;
   std::vector<std::weak_ptr<Subscription>> subscribers_ ABSL_GUARDED_BY(mu_);
   std::optional<ProcessEnd> end_ ABSL_GUARDED_BY(mu_);
 
-  // The cost of the chunks that are held. Chunks may outlive the process.
+  // Total cost of the chunks that are held. Chunks may outlive the process.
   const std::shared_ptr<std::atomic<int64_t>> held_ = std::make_shared<std::atomic<int64_t>>(0);
 
   // Guarded by the session's lock.
-  int64_t untaken_ = 0;  // bytes of input that the process has not taken
+  int64_t untaken_ = 0;  // bytes of input not yet accepted by the process
   std::chrono::steady_clock::time_point deadline_{};
   int deadline_signal_ = 0;  // 0 = no deadline
   bool timed_out_ = false;
-  bool was_killed_ = false;  // the deadline is for its end
+  bool was_killed_ = false;  // the deadline is now the time to end after SIGKILL
 };
 
 }  // namespace ingot::execution

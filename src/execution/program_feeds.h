@@ -1,4 +1,4 @@
-// Answers made from a program's or a cell's output, in an API's format.
+// Turns the output of a program or a cell into responses in an API's format.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace ingot::execution {
 
-// The texts of a stream. Each function may keep state: it is called in order.
+// Formats a stream's parts. The functions are called in order, so they may keep state.
 struct ProgramWords {
   http::StreamHead head;
   std::function<std::string(const Process&)> start;
   std::function<std::string(const Chunk&)> chunk;
   std::function<std::string(const ProcessEnd&)> end;
-  bool ends_program = false;  // a client that goes away ends the program
+  bool ends_program = false;  // true = the program is killed if the client disconnects
 };
 std::shared_ptr<Feed> MakeProgramFeed(std::shared_ptr<HeldSession> held, Session::StartedProgram started,
                                       ProgramWords words);
@@ -25,16 +25,17 @@ struct CellWords {
   http::StreamHead head;
   std::function<std::string(const CellEvent&)> event;
 };
-// Runs the cell in the interpreter. A client that goes away cancels it.
+// Runs the cell in the interpreter. If the client disconnects, the cell is cancelled.
 absl::StatusOr<std::shared_ptr<Feed>> MakeCellFeed(std::shared_ptr<HeldSession> held,
                                                    std::shared_ptr<Interpreter> interpreter, CellRequest request,
                                                    CellWords words, std::function<void()> wake);
-// The same as one answer, of at most `output_bytes` of output: a cell that has more is interrupted.
+// Same as MakeCellFeed, but produces one response with at most `output_bytes` of output. Interrupts a cell with more
+// output.
 absl::StatusOr<std::shared_ptr<Feed>> MakeWholeCell(std::shared_ptr<HeldSession> held,
                                                     std::shared_ptr<Interpreter> interpreter, CellRequest request,
                                                     size_t output_bytes, std::function<void()> wake);
 
-// Texts of the service's own streams (service.h).
+// Return the formats for the service's own streams (service.h).
 ProgramWords OwnProgramWords();
 CellWords OwnCellWords();
 

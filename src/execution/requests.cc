@@ -15,7 +15,7 @@ using base::json::value;
 
 constexpr size_t kMostCases = 1000;
 constexpr double kLongestSeconds = 3600;
-// A sandbox whose memory, processes or CPU time are less may not come up.
+// A sandbox with less memory, fewer processes, or less CPU time may fail to start.
 constexpr Range kMemory{.least = 16 << 20, .most = 1e15, .is_whole = true};
 constexpr double kLeastProcesses = 8;
 constexpr double kLeastCpus = 0.01;

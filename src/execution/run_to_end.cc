@@ -16,7 +16,7 @@
 namespace ingot::execution {
 namespace {
 
-// Waits until the bell rings, `cancel` is cancelled, or the time is over.
+// Blocks until `bell` is signaled, `cancel` is cancelled, or the time is over.
 void Await(const sandbox::Fd& bell, const sandbox::Cancellation* cancel, int milliseconds) {
   pollfd fds[2] = {{bell.get(), POLLIN, 0}, {cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0}};
   poll(fds, 2, milliseconds);
@@ -39,7 +39,7 @@ absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, con
   sandbox::Outcome outcome;
   std::optional<ProcessEnd> end;
   while (!end.has_value()) {
-    // In parts, since a process may read slowly.
+    // Sent in parts, because a process may read slowly.
     if (fed < stdin_text.size()) {
       const size_t part = std::min<size_t>(stdin_text.size() - fed, 64 << 10);
       if (const absl::Status sent = session.Send(*started.process, std::string_view(stdin_text).substr(fed, part));

@@ -19,12 +19,12 @@ using base::json::value;
 
 constexpr std::string_view kPrefix = "/ingot/v1/";
 constexpr int64_t kLargestBody = 64 << 20;
-constexpr int64_t kSmallBody = 1 << 20;  // of requests that are read on a quick thread
+constexpr int64_t kSmallBody = 1 << 20;  // body limit for requests that a quick thread handles
 constexpr int kQuickThreads = 4;
 constexpr size_t kMostQuick = 1024;
 constexpr int kBodyThreads = 2;
-constexpr int kOpeningThreads = 16;  // sessions that open at a time
-constexpr int kPullingThreads = 16;  // openings that wait for their image at a time
+constexpr int kOpeningThreads = 16;  // maximum sessions opening at a time
+constexpr int kPullingThreads = 16;  // maximum requests waiting for their image at a time
 
 http::Reply Busy() {
   return ErrorReply(429, "too_many", "too many requests run and wait: try again when some have ended");
@@ -52,7 +52,7 @@ Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions o
       quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMostQuick}) {}
 
 Service::~Service() {
-  // Ends the programs and image tools that requests wait for, and the requests with them.
+  // Ends the programs and image tools that requests wait for, which ends the requests.
   requests_.CancelAll();
   images_.Stop();
   for (base::Executor* const threads : {&bodies_, &pulls_, &opens_}) threads->Shutdown();
@@ -88,7 +88,7 @@ Poster Service::OnSession(std::function<std::shared_ptr<HeldSession>()> find) {
 
 http::Opening Service::Head(http::RequestHead head) {
   const Target target = ParseTarget(head.target);
-  // A sandbox's own token opens these.
+  // These requests use a sandbox's own token.
   if (E2bFiles::Owns(head, target.path) || E2bProcess::Owns(target.path) || E2bCode::Owns(target.path))
     return OpenSandbox(head, target);
   if (target.path == "/health") {
@@ -117,7 +117,7 @@ http::Reply Service::Reject(std::string_view, const http::Rejection& why) {
 }
 
 http::Opening Service::OpenSandbox(const http::RequestHead& head, const Target& target) {
-  const bool is_health = target.path == "/health";  // says if the sandbox lives, even while its threads wait
+  const bool is_health = target.path == "/health";  // answered even while the sandbox threads are busy
   Poster post =
       is_health ? On(quick_) : OnSession([this, head] { return FindSandbox(store_, head).value_or(nullptr); });
   const auto open = [this, head, target](const std::string& body, std::function<void()> wake) -> Answer {
@@ -197,7 +197,7 @@ Answer Service::Post(Poster post, const std::string& image,
 
 Answer Service::End(const std::string& id, const http::Reply& ended, const http::Reply& none,
                     std::function<void()> wake) {
-  if (store_.Find(id) == nullptr) return none;  // its end may have come
+  if (store_.Find(id) == nullptr) return none;  // it may have ended in the meantime
   const auto feed = std::make_shared<PostedFeed>(std::make_shared<sandbox::Cancellation>(), std::move(wake));
   if (!store_.Remove(id, [feed, ended] { feed->Set(ended); })) return none;
   return feed;

@@ -1,54 +1,55 @@
-// A service that executes code in sandboxes, over HTTP (`ingot sandbox serve`). Its own API:
+// Implements an HTTP service that runs code in sandboxes (`ingot sandbox serve`). Its own API:
 //
-//   POST   /ingot/v1/execute                   a sandbox for the request; its cases run one after another
-//   POST   /ingot/v1/sessions                  {"id", "folder"}: a sandbox that stays, with programs that keep running
-//   GET    /ingot/v1/sessions[/ID]             what is open
-//   POST   /ingot/v1/sessions/ID/execute       the same request there; with "stream", streams a program's output
-//   POST   /ingot/v1/sessions/ID/cells         {"code"}: Python in an interpreter that keeps its state
-//   POST   /ingot/v1/sessions/ID/interrupt     stops the running cell; /restart forgets the interpreter's state
-//   GET    /ingot/v1/sessions/ID/files/PATH    the bytes of a file, or {"entries"} of a folder; PATH begins in
-//                                              "folder", %2FPATH at the root
+//   POST   /ingot/v1/execute                   runs cases one after another in a new sandbox
+//   POST   /ingot/v1/sessions                  {"id", "folder"}: a persistent sandbox where programs keep running
+//   GET    /ingot/v1/sessions[/ID]             lists open sessions
+//   POST   /ingot/v1/sessions/ID/execute       runs the same request in the session; "stream" streams its output
+//   POST   /ingot/v1/sessions/ID/cells         {"code"}: runs Python in an interpreter that keeps its state
+//   POST   /ingot/v1/sessions/ID/interrupt     stops the running cell; /restart clears the interpreter's state
+//   GET    /ingot/v1/sessions/ID/files/PATH    returns a file's bytes or a folder's {"entries"}; PATH is relative to
+//                                              "folder", and %2FPATH is relative to the root
 //   PUT    /ingot/v1/sessions/ID/files/PATH    writes the body; DELETE removes a file, or a folder with its files
 //   DELETE /ingot/v1/sessions/ID
 //   GET    /health                             {"isolation"}
 //
-// It also serves E2B's API (e2b/e2b_*.h): /sandboxes, /process.Process, /filesystem.Filesystem, /files, /execute,
-// /contexts. Both see the same sessions.
+// The service also implements E2B's API (e2b/e2b_*.h): /sandboxes, /process.Process, /filesystem.Filesystem, /files,
+// /execute, /contexts. Both APIs see the same sessions.
 //
-// A request to execute: {"language": "python" | "shell", "code": TEXT} or {"command": [..]}, and, if wanted, "files":
-// {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits": {"wall_s", "output_bytes",
-// "memory_bytes", "cpu_s"} of each case, and "total_s" of the whole request, otherwise 600 or a longer wall_s. Without
-// cases there is one case without stdin. A request with its own sandbox may also have "image": SOURCE
-// (sandbox/image/image.h), and "limits" {"processes", "cpus"}. The answer: {"cases": [{"stdout", "stderr", "ending",
-// "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}; a program's own failure is an answer with status 200.
-// An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full", "disk_full", "no_space",
-// "total_timeout" (total_s ended the case) or "not_run" (total_s was over before). A client that goes away ends its
-// request.
+// An execute request has {"language": "python" | "shell", "code": TEXT} or {"command": [..]}. Optional fields are
+// "files": {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits" for each case: {"wall_s",
+// "output_bytes", "memory_bytes", "cpu_s"}, and "total_s" for the whole request, which defaults to 600 or a longer
+// wall_s. Without "cases", there is one case with empty stdin. A request with its own sandbox may also have "image":
+// SOURCE (sandbox/image/image.h) and the limits "processes" and "cpus". The response is {"cases": [{"stdout", "stderr",
+// "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}. If a program fails, the response still has
+// status 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full", "disk_full", "no_space",
+// "total_timeout" (ended by total_s), or "not_run" (total_s was reached earlier). If a client disconnects, its request
+// ends.
 //
-// A request for a session: {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
+// A session request has {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
 //
-// A cell: {"code", "env", "stream", "limits": {"wall_s", "output_bytes"}}. The answer: {"stdout", "stderr", "results":
-// [{"text", "html", ..}], "error": null | {"name", "value", "traceback"}, "ending": "done" | "timeout" |
-// "output_overflow" | "died", "count"}.
+// A cell request has {"code", "env", "stream", "limits": {"wall_s", "output_bytes"}}. The response is {"stdout",
+// "stderr", "results": [{"text", "html", ..}], "error": null | {"name", "value", "traceback"}, "ending": "done" |
+// "timeout" | "output_overflow" | "died", "count"}.
 //
-// "stream": true answers with server-sent events, one JSON object each: {"stdout"}, {"stderr"}, {"result"}, {"error"},
-// and last {"end": {..}}. A client that goes away ends its program, and interrupts its cell. A stream has no output
-// limit.
+// With "stream": true, the response consists of server-sent events with one JSON object each: {"stdout"}, {"stderr"},
+// {"result"}, {"error"}, and finally {"end": {..}}. If a client disconnects, its program is killed or its cell is
+// interrupted. Streams have no output limit.
 //
-// Errors are {"error": {"code", "message"}}: 400 for a bad request, also for unknown keys and wrong types; 401 without
-// the key; 404; 429 while all slots are taken; 503 if the sandbox failed. Answers are JSON, so bytes that are not UTF-8
-// become U+FFFD.
+// Errors are {"error": {"code", "message"}}. The status is 400 for an invalid request, including unknown keys and wrong
+// types; 401 without the key; 404 if something does not exist; 429 if all slots are in use; and 503 if the sandbox
+// failed. Responses are JSON, so bytes that are not UTF-8 become U+FFFD.
 //
-// Thread safe. No thread that requests share waits for a client, a guest agent or an image. Who waits for what:
+// Thread safe. Threads that are shared between requests never wait for a client, a guest agent, or an image. Each group
+// of threads waits only for the following:
 //
-//   slots    batches with their own sandbox, for the sandbox and the cases
-//   Lane     of each session: for its guest agent; a second one for its batches
-//   opens    sessions, for their sandboxes
-//   pulls    both kinds of openings that name an image, for that image, before they get a thread above
-//   bodies   nothing; they parse bodies of batches, which may be large
-//   quick    nothing; everything else
+//   slots    batches with their own sandbox: the sandbox and the cases
+//   Lane     one per session: its guest agent; a second one runs its batches
+//   opens    new sessions: their sandboxes
+//   pulls    requests that name an image: that image, before they run on another thread
+//   bodies   nothing; they parse the bodies of batches, which may be large
+//   quick    nothing; they handle everything else
 //
-// No thread waits for a session's end: one of the session's own threads removes its sandbox.
+// No shared thread waits for a session to end. One of the session's own threads removes its sandbox.
 #pragma once
 
 #include <memory>
@@ -71,11 +72,11 @@
 namespace ingot::execution {
 
 struct ServiceOptions {
-  std::string key;  // clients send it as a bearer token, or as X-API-Key; empty = no key is needed
-  int slots = 4;    // batches that run at a time
+  std::string key;  // sent by clients as a bearer token or in X-API-Key; empty = no key is required
+  int slots = 4;    // batches that run at the same time
   StoreOptions store;
-  std::string images;                      // the folder of images
-  std::vector<std::string> image_folders;  // with archives that clients may name (sandbox/image/image_source.h)
+  std::string images;                      // the image store's folder
+  std::vector<std::string> image_folders;  // folders with archives that clients may name (sandbox/image/image_source.h)
 };
 
 class Service final : public http::Handler {
@@ -86,7 +87,7 @@ class Service final : public http::Handler {
   http::Opening Head(http::RequestHead head) override;
   http::Reply Reject(std::string_view target, const http::Rejection& why) override;
 
-  // Removes sessions whose end has come.
+  // Removes expired sessions.
   void RemoveEnded() { store_.RemoveEnded(); }
 
  private:
@@ -96,20 +97,20 @@ class Service final : public http::Handler {
   http::Opening OpenControl(const http::RequestHead& head, const Target& target);
   http::Opening OpenOwn(const http::RequestHead& head);
   http::Opening OpenSession(const http::RequestHead& head, const std::string& rest);
-  // An answer that does not wait, to a small body.
+  // Handles a request with a small body. `answer` must not block.
   http::Opening Quick(std::function<http::Reply(std::string body)> answer);
   http::Opening Parts(Poster post, Opener open, int64_t max_body_bytes);
 
   Poster On(base::Executor& threads);
-  // The threads of a session. Without a session, the quick threads answer that there is none.
+  // Returns a poster for a session's threads. If there is no session, a quick thread returns the error.
   Poster OnSession(std::function<std::shared_ptr<HeldSession>()> find);
 
-  // An answer that `answer` makes on a thread of `post`, with the image unpacked; "" = none. The client's departure and
-  // the service's end cancel it.
+  // Produces a response by calling `answer` through `post`. The image is unpacked first; empty = no image. The request
+  // is cancelled if the client disconnects or the service stops.
   Answer Post(Poster post, const std::string& image,
               std::function<http::Reply(const Image& image, const sandbox::Cancellation& cancel)> answer,
               std::function<void()> wake);
-  // Ends a session, and answers once its sandbox is gone.
+  // Ends a session and responds once its sandbox is gone.
   Answer End(const std::string& id, const http::Reply& ended, const http::Reply& none, std::function<void()> wake);
   Answer Execute(const std::string& body, std::function<void()> wake);
   Answer AddSession(const std::string& body, std::function<void()> wake);
@@ -124,7 +125,8 @@ class Service final : public http::Handler {
   E2bFiles e2b_files_;
   E2bCode e2b_code_;
   Cancellations requests_;
-  base::Executor slots_, opens_, pulls_, bodies_, quick_;  // last: requests end before the rest goes
+  // declared last so that requests end before the other members are destroyed
+  base::Executor slots_, opens_, pulls_, bodies_, quick_;
 };
 
 }  // namespace ingot::execution

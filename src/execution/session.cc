@@ -33,12 +33,12 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(sandbox::Substrate& subst
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Sandbox> sandbox, substrate.Prepare(options.sandbox));
   const std::shared_ptr<Session> session(new Session(std::move(options)));
   INGOT_RETURN_IF_ERROR(session->Begin(std::move(sandbox)));
-  // The threads hold the session too: its parts go after them.
+  // The threads also hold the session, so its members are destroyed after the threads exit.
   std::shared_ptr<Session> handle(session.get(), [session](Session*) {
     session->End("the session is no longer used");
     session->Join();
   });
-  // Checks that the guest agent answers; otherwise the session's first request would wait for it in vain.
+  // Checks that the guest agent answers. Otherwise, the session's first request would time out.
   const FileAnswer answer = session->Ask(FileOp::kStat, FileFacts(), session->folder());
   if (!answer.status.ok()) return base::Annotate(answer.status, "a session does not begin");
   return handle;
@@ -73,7 +73,7 @@ void Session::Join() {
   for (std::thread* const thread : {&keeper_, &loop_}) {
     if (!thread->joinable()) continue;
     if (thread->get_id() == std::this_thread::get_id()) {
-      thread->detach();  // it holds the session until it is done
+      thread->detach();  // The thread holds the session until it is done.
     } else {
       thread->join();
     }
@@ -131,7 +131,7 @@ absl::Status Session::Send(Process& process, std::string_view bytes) {
                                                      " bytes of its stdin: at most ", kMostUntaken, " may wait"));
   }
   INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kInput, process.id(), 0, bytes));
-  process.untaken_ += static_cast<int64_t>(bytes.size());  // under the lock, so before an answer takes them off
+  process.untaken_ += static_cast<int64_t>(bytes.size());  // under the lock, so before an answer subtracts them
   return absl::OkStatus();
 }
 
@@ -147,7 +147,7 @@ void Session::Signal(const Process& process, int signal) {
 void Session::SetDeadline(Process& process, nanoseconds after, int signal) {
   {
     base::MutexLock lock(mu_);
-    if (process.was_killed_) return;  // its deadline is for its end
+    if (process.was_killed_) return;  // the deadline is now the time to end after SIGKILL
     process.deadline_ = SteadyClock::now() + after;
     process.deadline_signal_ = signal;
   }

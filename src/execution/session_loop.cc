@@ -1,4 +1,4 @@
-// The threads of a session: one keeps its sandbox, the other carries frames.
+// Implements a session's two threads: one runs its sandbox, and the other transfers frames.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -15,7 +15,7 @@
 
 #include "execution/session.h"
 
-// The linker's names of the embedded program (CMakeLists.txt).
+// The symbols that the linker creates for the embedded program (CMakeLists.txt).
 extern "C" const char _binary_ingot_guest_agent_start[];
 extern "C" const char _binary_ingot_guest_agent_end[];
 
@@ -24,10 +24,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr int64_t kMostBeyondWindow = 4 << 20;   // three pipes of the largest size that a program may set
+constexpr int64_t kMostBeyondWindow = 4 << 20;   // three pipes, each with the largest size that a program may set
 constexpr std::chrono::seconds kSignalGrace(2);  // from a deadline's signal to SIGKILL
 
-// The guest agent's program as a sealed file in memory, made once. -1: the machine does not allow it.
+// Returns the guest agent's program as a sealed in-memory file, which is created once, or -1 if the machine does not
+// allow it.
 int ProgramFile() {
   static const int file = [] {
     const int fd = memfd_create("ingot-guest-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -147,7 +148,7 @@ void Session::Loop() {
     });
     if (!sent) is_broken_ = true;
     if (fds[0].revents != 0) is_open = Read();
-    if (!sent && is_open) poll(nullptr, 0, 1);  // its last bytes are still to come
+    if (!sent && is_open) poll(nullptr, 0, 1);  // its last bytes may still arrive
   }
   FinishAll(why());
 }

@@ -28,7 +28,7 @@ Program ProgramOf(const Code& code, const std::map<std::string, std::string>& en
           .wall_time = limits.wall_time};
 }
 
-// Writes the files of a request, and the file that its code needs.
+// Writes a request's files and the file that its code needs.
 absl::StatusOr<Code> PlaceCode(Session& session, const value& request) {
   INGOT_ASSIGN_OR_RETURN(const auto files, MapField(request, "files"));
   for (const auto& [path, text] : files)

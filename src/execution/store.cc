@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostInterpreters = 16;
 
-// Where E2B's clients expect their files. A sandbox without its own root folder cannot have it.
+// E2B clients expect their files here. A sandbox without its own root folder cannot have this folder.
 constexpr char kHome[] = "/home/user";
 
 }  // namespace
@@ -117,7 +117,7 @@ absl::StatusOr<std::shared_ptr<HeldSession>> SessionStore::Open(OpenRequest requ
   return held;
 }
 
-// The last pointer may be dropped on a thread that serves all sockets, or on one of the session's own.
+// The last pointer may be dropped on the thread that serves all sockets or on one of the session's own threads.
 std::shared_ptr<HeldSession> SessionStore::Own(std::unique_ptr<HeldSession> held) {
   ++owned_;
   return std::shared_ptr<HeldSession>(held.release(), [this](HeldSession* last) {
@@ -143,7 +143,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::OpenSandbox(const OpenReq
     options.sandbox.binds = {{.folder = "work", .at = kHome}};
     options.folder = options.home = kHome;
   }
-  INGOT_RETURN_IF_ERROR(CheckWanted(cancel));  // opening others may have taken long
+  INGOT_RETURN_IF_ERROR(CheckWanted(cancel));  // opening other sessions may have taken a long time
   INGOT_ASSIGN_OR_RETURN(auto session, Session::Open(substrate_, std::move(options)));
   INGOT_RETURN_IF_ERROR(CheckWanted(cancel));
   return session;

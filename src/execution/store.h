@@ -1,6 +1,6 @@
-// The sessions that stay between requests, of every API. Each has an end: a moment, or a time without use. After it,
-// requests no longer find the session. It counts until its sandbox is gone, and no request thread waits for that.
-// Thread safe.
+// Stores the sessions of all APIs, which persist between requests. A session ends at a set time or when it has been
+// idle too long. Requests can then no longer find it. It counts toward the limits until its sandbox is gone, but
+// request threads do not wait for that. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -24,41 +24,42 @@
 namespace ingot::execution {
 
 struct StoreOptions {
-  int sessions = 64;                         // at a time
-  int64_t memory_bytes = 0;                  // that all of them may use together; 0 = no limit
-  int64_t session_bytes = int64_t{1} << 30;  // a session's share, unless its opener asks for a different one
+  int sessions = 64;                         // maximum number at a time
+  int64_t memory_bytes = 0;                  // total memory for all sessions; 0 = no limit
+  int64_t session_bytes = int64_t{1} << 30;  // memory for a session that does not request a size
   std::chrono::nanoseconds idle = std::chrono::seconds(600);
-  std::chrono::nanoseconds longest = std::chrono::hours(24);  // life of a session
+  std::chrono::nanoseconds longest = std::chrono::hours(24);  // maximum lifetime of a session
   std::chrono::nanoseconds timeout = SessionOptions().timeout;
-  const base::Clock* clock = &base::Clock::Real();  // of the ends
+  const base::Clock* clock = &base::Clock::Real();  // measures session times
 };
 
 struct OpenRequest {
-  std::string image;        // sandbox/image/image.h; empty = the machine's programs
-  sandbox::Image unpacked;  // that image
+  std::string image;        // see sandbox/image/image.h; empty = the machine's programs
+  sandbox::Image unpacked;  // the unpacked image
   std::map<std::string, std::string> env;
-  sandbox::GroupLimits totals;           // 0 = the store's share, or the substrate's
-  std::chrono::nanoseconds idle{0};      // 0 = the store's; negative = it may be idle
-  std::chrono::nanoseconds lifetime{0};  // 0 = the store's longest
-  std::string template_name;             // the client's text, for its lists
+  sandbox::GroupLimits totals;           // 0 = the store's or the substrate's default
+  std::chrono::nanoseconds idle{0};      // 0 = the store's default; negative = no idle limit
+  std::chrono::nanoseconds lifetime{0};  // 0 = the store's maximum
+  std::string template_name;             // string from the client, shown when it lists sandboxes
   std::map<std::string, std::string> metadata;
 };
 
-// One session with its interpreters.
+// A session with its interpreters.
 class HeldSession {
  public:
   using Clock = std::chrono::system_clock;
   HeldSession(std::string id, OpenRequest request, std::shared_ptr<Session> session, Clock::time_point now);
 
   const std::string id;
-  const std::string token;  // shows that a client may use this session
+  const std::string token;  // clients must send it to use this session
   const OpenRequest request;
   const Clock::time_point started_at;
   const std::shared_ptr<Session> session;
 
-  // "" = the first one, which is made on first use. Null = no such interpreter.
+  // Empty `name` = the default interpreter, which is created on first use. Returns null if there is no such
+  // interpreter.
   std::shared_ptr<Interpreter> FindInterpreter(const std::string& name);
-  std::string AddInterpreter(const std::string& folder);  // its name. "" = too many
+  std::string AddInterpreter(const std::string& folder);  // returns its name; empty = too many interpreters
   bool RemoveInterpreter(const std::string& name);
   std::map<std::string, std::shared_ptr<Interpreter>> Interpreters();
 
@@ -71,12 +72,12 @@ class HeldSession {
 
   base::Mutex mu_;
   Clock::time_point ends_at_ ABSL_GUARDED_BY(mu_), used_ ABSL_GUARDED_BY(mu_);
-  bool found_ ABSL_GUARDED_BY(mu_) = false;  // a request has found it
+  bool found_ ABSL_GUARDED_BY(mu_) = false;  // true = a request has found this session
   std::map<std::string, std::shared_ptr<Interpreter>> interpreters_ ABSL_GUARDED_BY(mu_);
 
  public:
-  // Where requests of this session wait. Batches have their own, as they may take hours. Last: their tasks use the
-  // rest.
+  // Threads for this session's requests. Batches have separate threads because they may take hours. Declared last
+  // because their tasks use the other members.
   Lane orders{4, 64}, batches{4, 16};
 };
 
@@ -85,22 +86,25 @@ class SessionStore {
   SessionStore(sandbox::Substrate& substrate, StoreOptions options) : substrate_(substrate), options_(options) {}
   ~SessionStore() { Close(); }
 
-  // Ends all sessions, and blocks until the last pointer to one is gone, and its sandbox. Do not call Open afterwards.
+  // Ends all sessions. Blocks until all pointers to sessions have been dropped and all sandboxes are gone. Do not call
+  // Open afterwards.
   void Close();
 
-  // Blocks. RESOURCE_EXHAUSTED: too many sessions, or too little memory left; CANCELLED: the caller gave up waiting,
-  // and the session is gone.
+  // Opens a session. Blocks. Returns RESOURCE_EXHAUSTED if there are too many sessions or too little memory is left.
+  // Returns CANCELLED, after removing the session, if `cancel` was cancelled.
   absl::StatusOr<std::shared_ptr<HeldSession>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // A use from now until the pointer's last copy is dropped. The store outlives it. Null = no such session, or it has
-  // ended. None of the functions below blocks, nor does dropping a pointer.
+  // Returns a session, or null if it does not exist or has ended. The session counts as in use until the last copy of
+  // the pointer is dropped. REQUIRES: the store outlives the pointer. This function and the following ones never block,
+  // and neither does dropping a pointer.
   std::shared_ptr<HeldSession> Find(const std::string& id);
-  // False: no such session. Calls `gone`, on any thread, once the session's sandbox is gone too; null = not wanted.
+  // Removes a session. Returns false if it does not exist. Calls `gone`, if not null, on any thread once its sandbox is
+  // gone.
   bool Remove(const std::string& id, std::function<void()> gone = nullptr);
-  // Removes a session that no request has found: its opener did not get its id.
+  // Removes a session if no request has found it yet. Used if the client that opened it did not receive the id.
   void RemoveUnused(const std::string& id);
-  // Removes sessions whose end has come.
+  // Removes expired sessions.
   void RemoveEnded();
-  std::vector<std::shared_ptr<HeldSession>> List();  // by id
+  std::vector<std::shared_ptr<HeldSession>> List();  // sorted by id
   HeldSession::Clock::time_point now() const;
 
  private:
@@ -113,10 +117,11 @@ class SessionStore {
   base::Mutex mu_;
   base::CondVar changed_;
   std::map<std::string, std::shared_ptr<HeldSession>> held_ ABSL_GUARDED_BY(mu_);
-  int owned_ ABSL_GUARDED_BY(mu_) = 0;               // Held that are not destroyed
-  int sandboxes_ ABSL_GUARDED_BY(mu_) = 0;           // opening, open, or ending
-  int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of these sandboxes
-  // Destroys sessions, which waits for their threads. Last: it ends before the rest.
+  int owned_ ABSL_GUARDED_BY(mu_) = 0;               // HeldSessions that have not been destroyed yet
+  int sandboxes_ ABSL_GUARDED_BY(mu_) = 0;           // sandboxes that are opening, open, or closing
+  int64_t promised_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // memory limits of these sandboxes
+  // Destroys sessions, which blocks until their threads exit. Declared last so that it stops before the other members
+  // are destroyed.
   base::Executor ends_{{.name = "session ends", .threads = 1}};
 };
 

@@ -13,7 +13,7 @@ int HexDigit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// A '+' of a query is a space.
+// A '+' in a query is a space.
 std::string DecodeQuery(std::string text) {
   std::replace(text.begin(), text.end(), '+', ' ');
   return PercentDecode(text);

@@ -1,4 +1,4 @@
-// A request's target, taken apart.
+// Parses request targets.
 #pragma once
 
 #include <map>
@@ -9,13 +9,13 @@
 namespace ingot::execution {
 
 struct Target {
-  std::string path;                          // as the client wrote it
+  std::string path;                          // not decoded
   std::map<std::string, std::string> query;  // decoded
 };
 
 Target ParseTarget(std::string_view target);
 
-// Decodes %XX; a '+' stays.
+// Decodes %XX and leaves '+' unchanged.
 std::string PercentDecode(std::string_view text);
 
 }  // namespace ingot::execution

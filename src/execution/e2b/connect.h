@@ -1,8 +1,9 @@
-// The Connect protocol with JSON messages, as far as E2B's clients use it (https://connectrpc.com/docs/protocol).
+// Implements the parts of the Connect protocol with JSON messages that E2B clients use
+// (https://connectrpc.com/docs/protocol).
 //
-//   unary    POST /SERVICE/METHOD, one message; the answer is one, or an error of another status
-//   stream   messages in envelopes: a byte of flags, four of size (big-endian), the message. The last envelope has the
-//            flag kEndOfStream and {} or {"error"}
+//   unary    POST /SERVICE/METHOD with one message; the response is one message, or an error with another status
+//   stream   messages in envelopes: one byte of flags, four bytes of size (big-endian), the message. The last envelope
+//            has the flag kEndOfStream and {} or {"error"}
 #pragma once
 
 #include <optional>
@@ -19,20 +20,20 @@ namespace ingot::execution {
 inline constexpr char kEndOfStream = 2;
 
 std::string Envelope(const base::json::value& message, char flags = 0);
-// The end of a stream, with the error, if any, that ended it.
+// Returns a stream's last envelope, with the error that ended the stream, if any.
 std::string EndEnvelope(const absl::Status& status);
-// The messages of a request's body. INVALID_ARGUMENT: a compressed or incomplete envelope, not JSON, or over
-// kMostMessages.
+// Returns the messages in a request body. Returns INVALID_ARGUMENT if an envelope is compressed or incomplete, a
+// message is not JSON, or there are more than kMostMessages.
 inline constexpr size_t kMostMessages = 4096;
 absl::StatusOr<std::vector<base::json::value>> ReadEnvelopes(std::string_view body);
 
 http::Reply ConnectReply(const absl::StatusOr<base::json::object>& answer);
-// An error before a stream has begun: the stream's only envelope.
+// Returns the response for an error that occurs before a stream starts: one envelope with the error.
 http::Reply StreamError(const absl::Status& status);
 
-// INVALID_ARGUMENT: another encoding than JSON. `streams`: the method's messages come in envelopes.
+// Returns INVALID_ARGUMENT if the encoding is not JSON. `streams` = the method uses envelopes.
 absl::Status CheckConnect(const http::RequestHead& head, bool streams);
-// The field Connect-Timeout-Ms; 0 = missing.
+// Returns the timeout in the Connect-Timeout-Ms header; 0 = no header.
 std::chrono::nanoseconds ConnectTimeout(const http::RequestHead& head);
 
 }  // namespace ingot::execution

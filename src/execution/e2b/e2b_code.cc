@@ -17,7 +17,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-constexpr char kFirst[] = "default";  // the name of the first interpreter, which no request added
+constexpr char kFirst[] = "default";  // name of the first interpreter, which always exists
 
 std::string Line(const object& json) { return base::PrintJson(json) + "\n"; }
 

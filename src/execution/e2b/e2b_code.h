@@ -1,11 +1,11 @@
-// E2B's code interpreter: Python cells in contexts, each with its own interpreter. Written against its Python SDK
-// e2b-code-interpreter 2.11.5.
+// Serves E2B's code interpreter API, which runs Python cells in contexts, each with its own interpreter. Based on the
+// Python SDK e2b-code-interpreter 2.11.5.
 //
-//   POST   /execute                 {"code", "context_id", "language", "env_vars"}: a stream of lines of JSON
-//   GET    /contexts                POST adds one: {"language", "cwd"}
-//   DELETE /contexts/ID             POST /contexts/ID/restart forgets its state
+//   POST   /execute                 {"code", "context_id", "language", "env_vars"}: streams lines of JSON
+//   GET    /contexts                lists contexts; POST adds one: {"language", "cwd"}
+//   DELETE /contexts/ID             removes one; POST /contexts/ID/restart clears its state
 //
-// A client that goes away interrupts its cell.
+// If a client disconnects, its cell is interrupted.
 #pragma once
 
 #include <functional>

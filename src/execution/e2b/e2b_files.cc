@@ -32,7 +32,7 @@ object EntryJson(const Entry& entry) {
   object json = {{"name", base::ToUtf8(entry.name())},
                  {"type", type},
                  {"path", base::ToUtf8(entry.path)},
-                 {"size", absl::StrCat(entry.size)},  // a 64-bit number is a string in JSON of protobuf
+                 {"size", absl::StrCat(entry.size)},  // Protobuf's JSON encoding writes 64-bit numbers as strings.
                  {"mode", entry.mode},
                  {"permissions", entry.permissions()},
                  {"owner", base::ToUtf8(entry.owner)},
@@ -43,14 +43,14 @@ object EntryJson(const Entry& entry) {
   return json;
 }
 
-// The value of `name="..."` in a header of a part.
+// Returns the value of `name="..."` in a part's header.
 std::string Quoted(std::string_view header, std::string_view name) {
   const std::string begin = absl::StrCat("; ", base::View(name), "=\"");
   const size_t at = header.find(begin);
   if (at == std::string_view::npos) return "";
   const size_t from = at + begin.size();
   const size_t end = header.find('"', from);
-  // httpx and browsers write a quote of the name as %22.
+  // httpx and browsers encode a quote in the name as %22.
   return end == std::string_view::npos ? "" : PercentDecode(header.substr(from, end - from));
 }
 

@@ -1,11 +1,11 @@
-// E2B's files: the methods of filesystem.Filesystem over the Connect protocol, and whole files over HTTP.
+// Serves E2B's file API: the filesystem.Filesystem methods over the Connect protocol, and whole files over HTTP.
 //
-//   GET  /files?path=PATH    the bytes
-//   POST /files?path=PATH    the body: octets, or multipart/form-data, whose parts name paths if the query does not
-//   GET  /health             204 while the sandbox lives
+//   GET  /files?path=PATH    returns the bytes
+//   POST /files?path=PATH    writes the body: octets, or multipart/form-data, which may name the paths
+//   GET  /health             returns 204 while the sandbox is open
 //
-// The user that a client names is ignored: a sandbox has only one. Watches, file metadata and compressed uploads are
-// rejected.
+// A sandbox has only one user, so the user that a client specifies is ignored. Watches, file metadata, and compressed
+// uploads are rejected.
 #pragma once
 
 #include <functional>
@@ -38,13 +38,13 @@ class E2bFiles {
   SessionStore& store_;
 };
 
-// A file of a multipart/form-data body.
+// A file in a multipart/form-data body.
 struct FormFile {
-  std::string name;  // its filename
+  std::string name;  // filename sent by the client
   std::string_view bytes;
 };
-// INVALID_ARGUMENT: the body is incomplete, has no file, or has more than kMostParts parts. The views point into
-// `body`. Takes linear time.
+// Returns views into `body`. Returns INVALID_ARGUMENT if the body is incomplete, contains no file, or has more than
+// kMostParts parts. Takes linear time.
 inline constexpr int kMostParts = 4096;
 absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, std::string_view body);
 

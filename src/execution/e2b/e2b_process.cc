@@ -113,7 +113,7 @@ absl::StatusOr<object> StreamInput(Session& session, const std::string& body) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<value> messages, ReadEnvelopes(body));
   std::shared_ptr<Process> process;
   for (const value& message : messages) {
-    // A oneof: {"start": ..}, {"data": ..} or {"keepalive": ..}.
+    // A oneof: {"start": ..}, {"data": ..}, or {"keepalive": ..}.
     if (const value* const start = base::Find(message, "start")) {
       INGOT_ASSIGN_OR_RETURN(process, ProcessOf(session, *start));
     } else if (const value* const data = base::Find(message, "data")) {

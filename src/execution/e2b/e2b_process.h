@@ -1,7 +1,7 @@
-// E2B's process service: the methods of process.Process over the Connect protocol. Start and Connect stream;
-// StreamInput takes its messages when the client has sent the last one. A program that starts with the field
-// Connect-Timeout-Ms is killed at that time. A client that goes away leaves its program running, as E2B does. There are
-// no terminals (PTY).
+// Serves E2B's process API: the process.Process methods over the Connect protocol. Start and Connect are streams.
+// StreamInput processes its messages after the client has sent the last one. A program that is started with the
+// Connect-Timeout-Ms header is killed after that time. If a client disconnects, its program keeps running, as with E2B.
+// Terminals (PTY) are not supported.
 #pragma once
 
 #include <functional>

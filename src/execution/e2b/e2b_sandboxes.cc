@@ -18,7 +18,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The agent inside an E2B sandbox has versions; the SDK asks for what this one can: uploads as octets, an end of stdin.
+// Version of the agent inside an E2B sandbox. With this version, the SDK uses octet uploads and closes stdin.
 constexpr char kEnvdVersion[] = "0.5.7";
 constexpr double kUsualSeconds = 300;
 constexpr double kMostSeconds = 24 * 3600;
@@ -51,7 +51,7 @@ object Detail(HeldSession& held) {
           {"metadata", std::move(metadata)}};
 }
 
-// Seconds of a body; `otherwise` where it has none.
+// Returns the seconds in a body's field `name`, or `otherwise` if it is missing or null.
 absl::StatusOr<double> SecondsOf(const value& request, const char* name, double otherwise) {
   const value* const found = base::Find(request, name);
   if (found == nullptr || found->is_null()) return otherwise;
@@ -60,7 +60,7 @@ absl::StatusOr<double> SecondsOf(const value& request, const char* name, double 
   return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be seconds from 0 to ", kMostSeconds));
 }
 
-// Rejects options that would change what a program sees; ignoring them silently would mislead the client.
+// Rejects options that would change what a program sees. Ignoring them silently would mislead the client.
 absl::Status CheckWishes(const value& request) {
   for (const auto& [name, why] :
        std::vector<std::pair<const char*, const char*>>{{"mcp", "sandboxes here have no MCP servers"},
@@ -85,7 +85,7 @@ std::chrono::milliseconds Milliseconds(double seconds) {
 
 bool HasMetadata(const HeldSession& held, const std::string& wanted) {
   for (const auto& [name, text] : ParseTarget("?" + wanted).query) {
-    // The SDK encodes each word, and then the whole.
+    // The SDK encodes each word and then the whole string.
     const auto found = held.request.metadata.find(PercentDecode(name));
     if (found == held.request.metadata.end() || found->second != PercentDecode(text)) return false;
   }
@@ -94,7 +94,7 @@ bool HasMetadata(const HeldSession& held, const std::string& wanted) {
 
 http::Reply NoContent() { return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""}; }
 
-// Of an owned path: "sandboxes", and the words after it.
+// Splits a path that this API owns into "sandboxes" and the words after it.
 std::vector<std::string> WordsOf(const Target& target) {
   std::vector<std::string> words = absl::StrSplit(target.path, '/', absl::SkipEmpty());
   if (words[0] == "v2") words.erase(words.begin());
@@ -110,7 +110,7 @@ absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, co
         "a request to a sandbox names it in E2b-Sandbox-Id: set E2B_SANDBOX_URL for the SDK");
   }
   std::shared_ptr<HeldSession> held = store.Find(id);
-  // The SDK reads "was not found".
+  // The SDK looks for "was not found".
   if (held == nullptr) return absl::UnavailableError(absl::StrCat("the sandbox ", base::ToUtf8(id), " was not found"));
   for (const char* const field : {"x-access-token", "e2b-traffic-access-token"}) {
     if (base::SameSecret(head.Find(field), held->token)) return held;
@@ -227,7 +227,7 @@ http::Reply E2bSandboxes::AnswerOne(const std::string& method, const std::string
     if (!request.ok()) return E2bError(request.status());
     const auto seconds = SecondsOf(*request, action == "refreshes" ? "duration" : "timeout", kUsualSeconds);
     if (!seconds.ok()) return E2bError(seconds.status());
-    // Connecting never shortens the time.
+    // Connecting never shortens the timeout.
     const HeldSession::Clock::time_point end = store_.now() + Milliseconds(*seconds);
     held->SetEnd(action == "timeout" ? end : std::max(end, held->ends_at()));
     if (action == "connect") return JsonReply(200, Tokens(*held));

@@ -1,18 +1,18 @@
-// E2B's control API: sandboxes are created, listed, kept alive and killed. Written against its Python SDK 2.63.0, which
-// also says what an answer must have.
+// Serves E2B's control API, which creates, lists, keeps alive, and kills sandboxes. Based on the Python SDK 2.63.0,
+// which also determines the required response fields.
 //
 //   POST   /v2/sandboxes, /sandboxes                 {"templateID", "timeout", "metadata", "envVars"}
-//   GET    /v2/sandboxes, /sandboxes                 by metadata and state, in pages
-//   GET    /sandboxes/ID                             DELETE ends it
+//   GET    /v2/sandboxes, /sandboxes                 lists by metadata and state, in pages
+//   GET    /sandboxes/ID                             describes one; DELETE ends it
 //   POST   /sandboxes/ID/timeout                     {"timeout"}: seconds from now
-//   POST   /v2/sandboxes/ID/connect, /sandboxes/ID/connect     the tokens again; extends the time
+//   POST   /v2/sandboxes/ID/connect, /sandboxes/ID/connect     returns the tokens and extends the timeout
 //
-// A template is "base", "code-interpreter-v1" (both: the machine's programs) or an image (ImageOf). A request for
-// something unsupported is rejected by name: MCP servers, volumes, the internet, identities, pauses. There are no
-// snapshots, forks or metrics.
+// A template is "base", "code-interpreter-v1" (both use the machine's programs), or an image (ImageOf). Requests for
+// unsupported features are rejected, naming the feature: MCP servers, volumes, internet access, identities, and pauses.
+// There are no snapshots, forks, or metrics.
 //
-// Requests to a sandbox go to the same address: the SDK names the sandbox in the field E2b-Sandbox-Id, and sends its
-// token in X-Access-Token or E2B-Traffic-Access-Token.
+// Requests to a sandbox use the same address. The SDK sends the sandbox id in the E2b-Sandbox-Id header, and its token
+// in X-Access-Token or E2B-Traffic-Access-Token.
 #pragma once
 
 #include <memory>
@@ -28,9 +28,10 @@
 
 namespace ingot::execution {
 
-// The sandbox that a request names. UNAVAILABLE: no such sandbox; UNAUTHENTICATED: the token does not match.
+// Returns the sandbox that a request names. Returns UNAVAILABLE if it does not exist, and UNAUTHENTICATED if the token
+// does not match.
 absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, const http::RequestHead& head);
-// An error of a request to a sandbox that is not a Connect method: {"code": STATUS, "message"}.
+// Returns the error response {"code": STATUS, "message"} for requests to a sandbox other than Connect methods.
 http::Reply E2bError(const absl::Status& status);
 
 class E2bSandboxes {
@@ -38,15 +39,15 @@ class E2bSandboxes {
   explicit E2bSandboxes(SessionStore& store) : store_(store) {}
 
   static bool Owns(const Target& target);
-  // The request is Open's.
+  // Returns whether Open handles the request.
   static bool Opens(const http::RequestHead& head, const Target& target);
-  // The request of a body, with its image not unpacked.
+  // Parses a request body. The image is not unpacked yet.
   static absl::StatusOr<OpenRequest> Parse(const std::string& body);
-  // Blocks while the sandbox opens. A cancelled request or an unread answer leaves no sandbox.
+  // Blocks until the sandbox is open. If the request is cancelled or the response is not read, the sandbox is removed.
   http::Reply Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // Answers requests other than opening and ending. Does not block.
+  // Handles all requests except those that open or end a sandbox. Does not block.
   http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);
-  // The sandbox that the request ends; "" = it ends none.
+  // Returns the sandbox that the request ends; empty = none.
   static std::string Ends(const http::RequestHead& head, const Target& target);
   static http::Reply Ended();
   static http::Reply NoSandbox(const std::string& id);

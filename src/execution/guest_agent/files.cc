@@ -18,8 +18,8 @@
 namespace ingot::execution::guest_agent {
 namespace {
 
-// The name of an id in a file of the form NAME:x:ID:.., otherwise its number. The C library's own functions load
-// modules, which a static program cannot.
+// Returns an id's name from a file with lines NAME:x:ID:.., or the id itself if there is no such line. The C library's
+// functions for this load modules, which a static program cannot do.
 std::string NameOf(const char* file, unsigned id) {
   char line[1024];
   std::string name;
@@ -74,7 +74,7 @@ int ListFolder(const std::string& folder, uint32_t depth, uint32_t& entries, std
   for (const std::string& name : names) {
     const std::string path = folder.back() == '/' ? folder + name : folder + "/" + name;
     const size_t before = answer.size();
-    if (AppendEntry(path, answer) != 0) continue;  // it has gone meanwhile
+    if (AppendEntry(path, answer) != 0) continue;  // removed in the meantime
     if (++entries > kMostEntries || answer.size() > kMostPayload) return E2BIG;
     if (answer[before] == 'd' && depth > 1) {
       const int error = ListFolder(path, depth - 1, entries, answer);
@@ -96,7 +96,7 @@ int MakeFolder(const std::string& path) {
   return mkdir(path.c_str(), 0755) == 0 ? 0 : errno;
 }
 
-// O_NONBLOCK: a pipe would wait for its other end.
+// Uses O_NONBLOCK, because opening a pipe would otherwise wait for the other end.
 int OpenFile(const char* path, int flags, int& fd) {
   fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
   if (fd < 0) return errno;

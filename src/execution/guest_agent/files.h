@@ -1,5 +1,5 @@
-// Files of the sandbox, as its commands see them and with their rights. Nothing here waits for another process: pipes
-// and devices are not files.
+// Performs file operations in the sandbox with the same view and permissions as its commands. They never wait for
+// another process, because pipes and devices do not count as files.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ingot::execution::guest_agent {
 
-// Carries out a kFile. Returns an errno, 0 with the answer in `answer`.
+// Executes a kFile request. Returns an errno, or 0 with the result in `answer`.
 int DoFile(FileOp op, std::string_view payload, std::string& answer);
 
 }  // namespace ingot::execution::guest_agent

@@ -1,4 +1,4 @@
-// The guest agent's end of its socket.
+// Sends and receives frames at the guest agent's end of the socket to the service.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace ingot::execution::guest_agent {
 
-// The socket of the service, a descriptor that the guest agent was started with.
+// The socket's file descriptor, inherited at startup.
 inline constexpr int kLink = 1;
 
-// Sends one frame and waits until the socket has taken it. Ends the guest agent if the other end is gone.
+// Sends one frame and blocks until the socket has accepted it. Exits the process if the other end is closed.
 void Send(FrameKind kind, uint32_t id, uint32_t number, std::string_view payload);
 
-// The frames that came.
+// Buffers received frames.
 class Incoming {
  public:
-  // Reads the bytes that are there now. False: the service has gone.
+  // Reads the bytes that are available now. Returns false if the service has closed the socket.
   bool ReadMore();
-  // The next whole frame; false = none has arrived. `payload` lives until the next call.
+  // Returns the next complete frame, or false if none has arrived. `payload` is valid until the next call.
   bool Next(FrameHeader& header, std::string_view& payload);
 
  private:
@@ -27,7 +27,7 @@ class Incoming {
   size_t used_ = 0;
 };
 
-// Takes a string and its NUL from the front of `rest`. False: no complete string.
+// Removes a NUL-terminated string from the front of `rest`. Returns false if there is no complete string.
 bool TakeString(std::string_view& rest, const char*& text);
 
 }  // namespace ingot::execution::guest_agent

@@ -1,6 +1,6 @@
-// The guest agent: it starts the processes of a session in its sandbox, carries their input and output, and works on
-// the sandbox's files. The sandbox's first process starts it as the sandbox's one command (Command::program), and ends
-// it with its descendants. It ends with its socket, descriptor 1.
+// The guest agent starts a session's processes in its sandbox, transfers their input and output, and accesses the
+// sandbox's files. The sandbox's first process runs it as the sandbox's only command (Command::program) and ends it
+// together with its descendants. It exits when its socket, descriptor 1, is closed.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@
 namespace ingot::execution::guest_agent {
 namespace {
 
-// Reads /dev/null instead of this program's own file.
+// Replaces descriptor 0, which is this program's own file, with /dev/null.
 void LeaveProgramFile() {
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null > 0) {
@@ -41,7 +41,7 @@ void Obey(Processes& processes, Incoming& incoming) {
 
 void Run() {
   prctl(PR_SET_NAME, "guest-agent");
-  prctl(PR_SET_DUMPABLE, 0);  // programs of the same uid do not trace it
+  prctl(PR_SET_DUMPABLE, 0);  // Keeps programs with the same uid from tracing it.
   LeaveProgramFile();
   signal(SIGPIPE, SIG_IGN);
   sigset_t child;

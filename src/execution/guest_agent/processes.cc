@@ -50,7 +50,7 @@ void Limit(__rlimit_resource resource, uint64_t value) {
   setrlimit(resource, &limit);
 }
 
-// The pipes of one process; [0] is read. -1 = none.
+// One process's pipes. [0] is the read end; -1 = none.
 struct Pipes {
   int in[2] = {-1, -1}, out[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, failure[2] = {-1, -1};
 
@@ -80,7 +80,7 @@ struct Pipes {
   setsid();
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int stdio[4] = {pipes.in[0] >= 0 ? pipes.in[0] : null, pipes.out[0][1], pipes.out[1][1], pipes.out[2][1]};
-  // Copies above the targets first: a pipe may have the number of another one's target.
+  // First duplicates the pipes above the targets, because a pipe's number may be another pipe's target.
   int copies[4] = {-1, -1, -1, -1};
   for (int i = 0; i < 4; ++i) {
     if (stdio[i] >= 0) copies[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, 10);
@@ -104,7 +104,7 @@ struct Pipes {
 
 int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
 
-// PATH of the process, which execvpe takes from this one.
+// Sets PATH from the plan, because execvpe reads it from this process.
 void TakePath(const Plan& plan) {
   const char* path = "/usr/local/bin:/usr/bin:/bin";
   for (const char* const variable : plan.variables) {
@@ -178,7 +178,7 @@ void Processes::Feed(uint32_t id, Process& process) {
   const ssize_t wrote =
       process.in < 0 || process.pending.empty() ? 0 : write(process.in, process.pending.data(), process.pending.size());
   const bool broken = wrote < 0 && errno != EAGAIN && errno != EINTR;
-  // A process without stdin, or one that closed it, takes everything and reads nothing.
+  // If the process has no stdin or has closed it, input counts as accepted and is dropped.
   const size_t taken =
       process.in < 0 || broken ? process.pending.size() : static_cast<size_t>(std::max<ssize_t>(wrote, 0));
   if (taken > 0) Send(FrameKind::kTaken, id, static_cast<uint32_t>(taken), "");
@@ -209,7 +209,7 @@ void Processes::Forward(uint32_t id, Process& process, int pipe, int64_t most) {
 void Processes::Finish(uint32_t id, Process& process, int status, const EndFacts& facts) {
   for (int i = 0; i < 3; ++i) {
     int there = 0;
-    // Not until the end of the pipe: a daemon that holds it may write forever.
+    // Does not read to the end of the pipe, because a daemon that holds it may write forever.
     if (process.out[i] >= 0 && ioctl(process.out[i], FIONREAD, &there) == 0) Forward(id, process, i, there);
     if (process.out[i] < 0) continue;
     if (left_behind_.size() < kMostLeftBehind) {
@@ -264,8 +264,9 @@ void Processes::Serve(const std::vector<pollfd>& polled) {
       Feed(found->first, process);
       continue;
     }
-    // Notes say what stdout and stderr led to: these go first, whatever the window, and only the notes that were there
-    // before. A pipe holds a bounded amount. A pipe of notes without any has no writer left.
+    // Notes describe earlier stdout and stderr output. Forwards all of that output first, regardless of the window, and
+    // then only the notes that were there before. A pipe holds a bounded amount. If the notes pipe is empty here, it
+    // has no writer left.
     int64_t most = std::min<int64_t>(process.window, 65536);
     int there = 0;
     if (places_[i].pipe == 2 && ioctl(process.out[2], FIONREAD, &there) == 0 && there > 0) {

@@ -1,4 +1,4 @@
-// The processes of a session.
+// Starts, feeds, and reaps a session's processes.
 #pragma once
 
 #include <poll.h>
@@ -14,13 +14,14 @@ namespace ingot::execution::guest_agent {
 
 class Processes {
  public:
-  // Carries out one order of a process. Orders for one that has ended are dropped.
+  // Executes one request for a process. Ignores requests for processes that have ended.
   void Obey(const FrameHeader& header, std::string_view payload);
 
-  // Adds the pipes to wait for. Serve works on the ready ones. `polled` begins with the caller's own.
+  // AddTo appends the pipes to poll to `polled`, which begins with the caller's descriptors. Serve handles the pipes
+  // that are ready.
   void AddTo(std::vector<pollfd>& polled);
   void Serve(const std::vector<pollfd>& polled);
-  // After SIGCHLD.
+  // Call after SIGCHLD.
   void Reap();
 
  private:
@@ -29,25 +30,26 @@ class Processes {
     int in = -1;
     int out[3] = {-1, -1, -1};  // stdout, stderr, notes
     int64_t window = kWindowBytes;
-    std::string pending;  // input that the pipe has not taken
+    std::string pending;  // input that the pipe has not accepted yet
     bool closes_input = false;
   };
-  // The pipe of one polled descriptor.
+  // Maps a polled descriptor to its pipe.
   struct Place {
     uint32_t id;
-    int pipe;  // of `out`; -1 = stdin
+    int pipe;  // index in `out`; -1 = stdin
   };
 
   void Start(const FrameHeader& header, std::string_view payload);
   void Feed(uint32_t id, Process& process);
-  // Sends at most `most` bytes that are there now. Closes the pipe at its end.
+  // Sends up to `most` available bytes. Closes the pipe at end of file.
   void Forward(uint32_t id, Process& process, int pipe, int64_t most);
   void Finish(uint32_t id, Process& process, int status, const EndFacts& facts);
 
   std::map<uint32_t, Process> processes_;
-  std::vector<Place> places_;  // of the descriptors after the caller's
+  std::vector<Place> places_;  // one per descriptor after the caller's
   std::vector<int>
-      left_behind_;  // output pipes of ended processes that daemons hold: read, so that writing does not kill them
+      // output pipes of ended processes that daemons still hold; read so that writing does not kill the daemons
+      left_behind_;
 };
 
 }  // namespace ingot::execution::guest_agent
