@@ -1,4 +1,5 @@
-// The gateway's admin key: it opens, rewards and ends episodes, and calls no model. Constant, so thread safe.
+// Checks the gateway's admin key, which can open, reward, and end episodes but cannot call models. Immutable and thread
+// safe.
 #pragma once
 
 #include <string>
@@ -11,16 +12,16 @@ namespace ingot::gateway {
 
 class AdminKey {
  public:
-  // An empty `key` = there is none, and any client may open episodes. `from_file`: the operator chose it
-  // (gateway.admin_key_file); otherwise only this run's own runner and gateway have it.
+  // If `key` is empty, there is no admin key and any client may open episodes. `from_file` is true if the operator
+  // configured the key (gateway.admin_key_file). Otherwise, only this run's runner and gateway have it.
   AdminKey(std::string key, bool from_file) : key_(std::move(key)), from_file_(from_file) {}
 
-  // Whether `sent` is the key; false if there is none.
+  // Returns true if `sent` is the admin key. Returns false if there is no admin key.
   bool Is(const std::string& sent) const;
-  // OK if `sent` may open episodes. 401: no key was sent. 403: it is another key.
+  // Returns OK if `sent` may open episodes, 401 if no key was sent, and 403 if the key is wrong.
   absl::Status Check(const std::string& sent) const;
-  // OK if `sent` may do `what`, which only the run's owner can reach: it is the key that the operator chose, or there is
-  // no such key. Errors as Check.
+  // Returns OK if `sent` is the operator's key or the operator configured none. `what` is an action reserved for the
+  // run's owner. Returns the same errors as Check.
   absl::Status CheckOwner(const std::string& sent, std::string_view what) const;
 
  private:

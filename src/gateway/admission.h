@@ -1,6 +1,6 @@
-// Decides whether an episode may open. The gateway owns the interface. The app implements it with the scheduler, in
-// process or over gRPC; `ingot serve` has no Admission, and every episode is served. Thread safe. May block for a
-// journal write, so the gateway never calls it on I/O threads.
+// Decides whether an episode may open. The gateway defines this interface, and the app implements it with the
+// scheduler, either in process or over gRPC. `ingot serve` has no Admission and accepts every episode. Thread safe. May
+// block on a journal write, so the gateway never calls it on an I/O thread.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace ingot::gateway {
 class Admission {
  public:
   virtual ~Admission() = default;
-  // RESOURCE_EXHAUSTED: full at the moment (429). FAILED_PRECONDITION: the run is over (410).
+  // Returns RESOURCE_EXHAUSTED (429) if the run is at capacity, or FAILED_PRECONDITION (410) if the run is over.
   virtual absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) = 0;
-  // The episode's end is durable in the pool.
+  // Called after the pool has durably stored that the episode ended.
   virtual absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) = 0;
 };
 
-// The report of an end. `earned`: the episode's return.
+// Builds the request that reports an episode's end. `earned` is the episode's return.
 inline v1::ReportEpisodeEndRequest MakeEnded(const v1::Episode& episode, v1::EpisodeState state, double earned,
                                              const std::string& detail) {
   v1::ReportEpisodeEndRequest ended;

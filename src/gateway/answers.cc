@@ -55,14 +55,15 @@ absl::Status Answers::Reserve(int calls) {
 }
 
 void Answers::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answer) {
-  const auto episode = access_.FindForCall(caller);  // its errors are the answer's, which finds the episode again
+  // Errors are ignored here because the answer looks up the episode again.
+  const auto episode = access_.FindForCall(caller);
   if (episode.ok() && *episode != nullptr) {
     const auto resume = [this, caller, answer] {
       if (core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) return;
       answer->Reject(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
     };
     if (!(*episode)->Pass(resume)) return snapshots_.AskForFork(**episode);
-    if (!answer->Enter(*episode)) Leave(**episode);  // it was aborted meanwhile
+    if (!answer->Enter(*episode)) Leave(**episode);  // the answer was aborted in the meantime
   }
   answer->Prepare();
 }
@@ -77,7 +78,7 @@ void Answers::NoteAnswer(const Caller& caller, const absl::Status& status) {
   std::shared_ptr<Episode> episode;
   if (!caller.episode.empty()) {
     episode = open_.Look(caller.episode).open;
-    // Requests of others who know the id say nothing about its agent.
+    // Requests from other callers who know the id say nothing about the episode's agent.
     const std::string own = episode != nullptr ? episode->record().key_hash() : "";
     const bool is_own = own == hashes.as_owner || own == hashes.as_caller;
     if (caller.api_key.empty() ? HttpStatusOf(status) == 401 : !is_own && !core_.admin_key.Is(caller.api_key)) return;
@@ -93,7 +94,7 @@ void Answers::OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer
   NoteAnswer(caller, answer->outcome());
   if (const auto entered = answer->entered()) Leave(*entered);
   base::MutexLock lock(mu_);
-  if (answers_.erase(answer) == 0) return;  // the answer was rejected: nothing is reserved for it
+  if (answers_.erase(answer) == 0) return;  // the answer was rejected, so nothing is reserved for it
   active_calls_ -= 1 + extra;
   core_.counters.active_calls = active_calls_;
   changed_.SignalAll();

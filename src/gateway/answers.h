@@ -1,13 +1,13 @@
-// The answers in flight, and their limit.
+// Tracks the answers in flight and enforces the limit on them.
 //
 //   Start -> [reserved] -> worker: find the episode -> its gate -> Answer::Prepare ... -> OnDone
 //
-//   1. The active calls are the sum of what all answers here reserved: one each, and more for further choices.
-//   2. After Close, no answer is added, and AwaitAll waits for all that were.
+// 1. The active call count is the sum of all reservations: one per answer, plus one for each additional choice.
+// 2. After Close, no more answers are added. AwaitAll waits for those added earlier.
 //
-// Thread safe. Lock: mu_ guards the set, the number of active calls and `closed_`. Only AwaitAll blocks, for recorded
-// calls. The work of Start runs on the gateway's workers and blocks there, for the pool and for other gateways, without
-// a lock.
+// Thread safe. mu_ guards the set, the active call count, and `closed_`. Only AwaitAll blocks: it waits until all calls
+// are recorded. Start's work runs on the gateway's workers, where it may block on the pool and on other gateways
+// without holding a lock.
 #pragma once
 
 #include <chrono>
@@ -32,29 +32,29 @@ namespace ingot::gateway {
 
 class Answers {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Answers(Core& core, OpenEpisodes& open, EpisodeAccess& access, Fencing& fencing, Openings& openings,
           Snapshots& snapshots)
       : core_(core), open_(open), access_(access), fencing_(fencing), openings_(openings), snapshots_(snapshots) {}
 
-  // Gateway::StartAnswer and NoteAnswer.
+  // See Gateway::StartAnswer and Gateway::NoteAnswer.
   std::shared_ptr<Answer> Start(const Caller& caller, const Dialect& dialect, RawRequest raw,
                                 std::function<void()> wake);
   void NoteAnswer(const Caller& caller, const absl::Status& status);
-  // Aborts the answers that take longer than call_deadline_s.
+  // Aborts answers that have run for longer than call_deadline_s.
   void AbortLate();
-  // From now on Start rejects. Returns the answers in flight.
+  // Makes all later Start calls fail. Returns the answers in flight.
   std::vector<std::shared_ptr<Answer>> Close();
-  // Waits for the records of all answers, at most end_wait_s.
+  // Waits up to end_wait_s until all answers are recorded.
   void AwaitAll();
   bool closed() const;
   int active_calls() const;
 
  private:
   absl::Status Reserve(int calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Prepares the answer, once the gate of its episode lets it pass.
+  // Prepares the answer once its episode's gate admits it.
   void Prepare(const Caller& caller, const std::shared_ptr<Answer>& answer);
-  // An answer that had passed the gate is over.
+  // Called when an answer that passed the gate is done.
   void Leave(Episode& episode);
   void OnDone(const Caller& caller, const std::shared_ptr<Answer>& answer, int extra);
 
@@ -69,7 +69,7 @@ class Answers {
   base::CondVar changed_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::set<std::shared_ptr<Answer>> answers_ ABSL_GUARDED_BY(mu_);
-  int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // of all answers; an answer that is not parsed yet counts as one
+  int active_calls_ ABSL_GUARDED_BY(mu_) = 0;  // total over all answers; an unparsed answer counts as 1
 };
 
 }  // namespace ingot::gateway

@@ -1,4 +1,4 @@
-// The engines that sample for model names, and the weights that each name stands for.
+// Maps each model name to an engine and to the weights that the name refers to.
 #pragma once
 
 #include <atomic>
@@ -17,28 +17,28 @@ namespace ingot::gateway {
 struct Backend {
   rollout::Client* engine = nullptr;
   TextModel* text =
-      nullptr;  // answers in place of `engine`, whose context limits its calls too; null = the engine answers
+      nullptr;  // null = the engine answers; otherwise this model answers within the engine's context limit
   v1::WeightsMode weights = v1::WEIGHTS_FOLLOW;
-  int64_t version = -1;                            // of WEIGHTS_PINNED; -1 = none is pinned
-  mutable std::atomic<int32_t> context_length{0};  // tokens, of the engine; 0 = not asked yet
+  int64_t version = -1;                            // version of WEIGHTS_PINNED; -1 = not pinned
+  mutable std::atomic<int32_t> context_length{0};  // the engine's context in tokens; 0 = not queried yet
 };
 
-// 404: no model has this name, and the options reject such names. An empty name is the first model's.
+// Returns 404 if no model has this name and the options reject unknown names. An empty name selects the first model.
 absl::Status CheckModelName(const GatewayOptions& options, const std::string& name);
-// The 404. It lists the names of the models.
+// Returns the 404 error, which lists the model names.
 absl::Status UnknownModel(const GatewayOptions& options, const std::string& name);
 
 // Unix nanoseconds at which the engine with this status loaded the backend's weights; nullopt = the engine does not
 // hold them, or does not report the time.
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status);
 
-// Constant except for context lengths, which ContextOf fills in. Thread safe.
+// Immutable except for context lengths, which ContextOf fills in. Thread safe.
 class Backends {
  public:
-  // REQUIRES: parts.external has an engine for each external model of the options.
+  // REQUIRES: parts.external has an engine for each external model in the options.
   Backends(const GatewayOptions& options, const GatewayParts& parts);
 
-  // Names that the options do not list follow training, or use the stand-in.
+  // Names that are not in the options refer to the latest weights, or to the stand-in model.
   const Backend& Of(const std::string& model) const;
 
  private:

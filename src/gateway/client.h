@@ -1,5 +1,5 @@
-// A gateway as the roles and commands see it that watch a run: its object or a gRPC stub (grpc_client.h). Thread safe.
-// Calls may block.
+// The gateway interface for roles and commands that monitor a run. Implemented by the gateway of this process and by a
+// gRPC stub (grpc_client.h). Thread safe. Calls may block.
 #pragma once
 
 #include "base/status.h"
@@ -11,7 +11,7 @@ class Client {
  public:
   virtual ~Client() = default;
   virtual absl::StatusOr<v1::GatewayStatusResponse> Status() = 0;
-  // Errors are v1::Gateway.EndUncalled's.
+  // Returns the errors of v1::Gateway.EndUncalled.
   virtual absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request) = 0;
 };
 

@@ -1,15 +1,16 @@
-// The objects that all answers and calls of a gateway share. Internal to the folder; gateway.h is the interface.
+// Holds the objects shared by all of a gateway's answers and calls. Internal to this directory. The public interface is
+// gateway.h.
 //
 //   Gateway owns Core;  Answer and ChatCall borrow it
-//     options, parts    constant: the configuration, and the services below
+//     options, parts    constant: the configuration and the services that the gateway uses
 //     admin_key         constant
-//     planner           prompts of requests
-//     backends          the engine and weights of a model name
+//     planner           plans prompts for requests
+//     backends          the engine and the weights for each model name
 //     counters          for /metrics and Status
-//     lost_tools        calls with tools that the chat format cannot express
-//     started_unix_ns   when the gateway was made
-//     workers           run Answer::Prepare and the blocking calls of Gateway
-//     writers           run ChatCall::Complete, which waits for the pool's disk: new requests never wait for a writer
+//     lost_tools        counts calls with tools that the chat format cannot express
+//     started_unix_ns   when the gateway was created
+//     workers           run Answer::Prepare and Gateway's blocking calls
+//     writers           run ChatCall::Complete, which waits for the pool's disk; separate so requests never wait
 #pragma once
 
 #include "base/executor.h"
@@ -35,10 +36,10 @@ struct Core {
   Counters counters;
   LostTools lost_tools;
   base::Executor writers;
-  base::Executor workers;  // last: its threads are joined before the rest is destroyed
+  base::Executor workers;  // declared last, so its threads are joined before other members are destroyed
 };
 
-// The error of requests during and after Gateway::Shutdown.
+// Returns the error for requests during and after Gateway::Shutdown.
 absl::Status ShuttingDown();
 
 }  // namespace ingot::gateway

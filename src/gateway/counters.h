@@ -1,4 +1,4 @@
-// The gateway's counters since its start.
+// Counts events since the gateway started.
 #pragma once
 
 #include <array>
@@ -15,34 +15,34 @@ namespace ingot::gateway {
 
 // Thread safe.
 struct Counters {
-  std::atomic<int64_t> calls{0};        // answered, errors included
-  std::atomic<int64_t> handed_over{0};  // to an engine
-  std::atomic<int64_t> completed{0};    // delivered whole
-  std::atomic<int64_t> aborted{0};      // client gone, episode ended or deadline
-  std::atomic<int64_t> failed{0};       // anything else
-  std::atomic<int64_t> rejected{0};     // rejected because of a limit
+  std::atomic<int64_t> calls{0};        // answered, including errors
+  std::atomic<int64_t> handed_over{0};  // passed to an engine
+  std::atomic<int64_t> completed{0};    // fully delivered
+  std::atomic<int64_t> aborted{0};      // client disconnected, episode ended, or deadline exceeded
+  std::atomic<int64_t> failed{0};       // all other failures
+  std::atomic<int64_t> rejected{0};     // over a limit
   std::atomic<int64_t> spliced{0};
-  std::atomic<int64_t> recorded{0};  // calls acknowledged by the pool
+  std::atomic<int64_t> recorded{0};  // acknowledged by the pool
   std::atomic<int64_t> record_failures{0};
   std::atomic<int64_t> malformed_tool_calls{0};
-  std::atomic<int64_t> tool_choice_unforced{0};  // required tool calls that the model answered in text
-  std::atomic<int64_t> flagged{0};               // sampled under a grammar, penalty or bias: not trained on
+  std::atomic<int64_t> tool_choice_unforced{0};  // calls that were required to use a tool but answered with text
+  std::atomic<int64_t> flagged{0};               // sampled under a grammar, penalty, or bias, so not trained on
   std::atomic<int64_t> prompt_tokens{0};
-  std::atomic<int64_t> rendered_tokens{0};  // prompt tokens encoded from text for this call
+  std::atomic<int64_t> rendered_tokens{0};  // prompt tokens encoded from text for the call
   std::atomic<int64_t> cached_tokens{0};
   std::atomic<int64_t> sampled_tokens{0};
   std::atomic<int64_t> episodes_opened{0};
   std::atomic<int64_t> episodes_finished{0};
   std::atomic<int64_t> episodes_failed{0};
   std::atomic<int64_t> episodes_fenced{0};
-  std::atomic<int64_t> episodes_never_called{0};     // of those that finished or were fenced
+  std::atomic<int64_t> episodes_never_called{0};     // also counted as finished or fenced
   std::atomic<int64_t> episodes_forked{0};           // trunks
-  std::atomic<int64_t> episodes_ended_elsewhere{0};  // in the pool, by another process
-  std::atomic<int64_t> episodes_taken{0};            // that another gateway, or an earlier process, served
+  std::atomic<int64_t> episodes_ended_elsewhere{0};  // ended in the pool by another process
+  std::atomic<int64_t> episodes_taken{0};            // taken over from another gateway or an earlier process
   std::atomic<int64_t> episodes_rejected{0};
   std::atomic<int64_t> active_calls{0};
 
-  // Counts one answered call, or a request that failed before its call.
+  // Counts an answered call or a request that failed before its call began.
   void CountCall(const absl::Status& status, bool was_aborted);
   void AddFork(const std::string& cause) {
     base::MutexLock lock(mu_);
@@ -52,7 +52,7 @@ struct Counters {
     base::MutexLock lock(mu_);
     return forks_;
   }
-  // Calls by the concessions of their conversations (text/chat/concession.h).
+  // Counts the calls whose conversations needed each concession (text/chat/concession.h).
   std::array<std::atomic<int64_t>, text::kConcessions> concessions{};
   void AddConcessions(text::Concessions made);
 

@@ -1,4 +1,4 @@
-// Ids of this gateway that a client sent back with the messages of a conversation.
+// Defines the ids that this gateway issued and a client sent back with its messages.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace ingot::gateway {
 
-// Per message, the gateway's ids that came back with it, other than ids of tool calls. Each contains a call id.
-// Empty = no message came with an id.
+// For each message, the ids that were sent back with it, except tool call ids. Each contains a call id. Empty if no
+// message had an id.
 using EchoedIds = std::vector<std::vector<std::string>>;
 
-// nullptr = that message came without an id.
+// Returns the ids that were sent back with `message`, or nullptr if no message had an id.
 inline const std::vector<std::string>* EchoedOf(const EchoedIds& echoed, size_t message) {
   return message < echoed.size() ? &echoed[message] : nullptr;
 }

@@ -9,7 +9,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int kMostUncalled = 100;  // GatewayStatusResponse.uncalled
+constexpr int kMostUncalled = 100;  // limit of GatewayStatusResponse.uncalled
 
 void AddUncalled(const std::vector<OpenEpisodes::Uncalled>& uncalled, std::chrono::nanoseconds now,
                  v1::GatewayStatusResponse& status) {

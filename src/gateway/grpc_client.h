@@ -1,4 +1,4 @@
-// A Client of a gateway in another process.
+// A Client for a gateway in another process.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace ingot::gateway {
 
-// Each call makes one try, of at most `deadline`. UNAVAILABLE: the gateway cannot be reached.
+// Calls are not retried and take at most `deadline`. They return UNAVAILABLE if the gateway cannot be reached.
 std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::gateway

@@ -12,7 +12,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Shared by the thread that reads an answer and the Forwarded of its exchange.
+// Shared by the thread that reads an answer and its exchange's GrpcForwarded.
 struct Reading {
   grpc::ClientContext context;
   base::Mutex mu;
@@ -20,7 +20,7 @@ struct Reading {
   bool asked ABSL_GUARDED_BY(mu) = true;
   bool given_up ABSL_GUARDED_BY(mu) = false;
 
-  // False: the reader of the next part is gone.
+  // Returns false if nobody will read the next part.
   bool AwaitNext() {
     base::MutexLock lock(mu);
     while (!asked && !given_up) changed.Wait(mu);
@@ -46,7 +46,7 @@ class GrpcForwarded final : public Peers::ForwardedCall {
   ~GrpcForwarded() override {
     reading_->Set(/*next=*/false);
     reading_->context.TryCancel();
-    // The thread may hold the last reference to the exchange that owns this.
+    // The thread may hold the last reference to the exchange that owns this object.
     std::this_thread::get_id() == thread_.get_id() ? thread_.detach() : thread_.join();
   }
 
@@ -58,7 +58,7 @@ class GrpcForwarded final : public Peers::ForwardedCall {
   static void Read(v1::Gateway::Stub& stub, const v1::ForwardRequest& request, const std::function<bool()>& client_gone,
                    const Peers::OnPart& on_part, Reading& reading) {
     const std::unique_ptr<Rpc> rpc = stub.Forward(&reading.context);
-    rpc->Write(request);  // a failure shows in Read
+    rpc->Write(request);  // a failure shows up in Read
     bool done = false;
     while (!done && reading.AwaitNext()) {
       v1::ForwardResponse part;
@@ -72,7 +72,8 @@ class GrpcForwarded final : public Peers::ForwardedCall {
     on_part(status.ok() ? absl::UnavailableError("its response stream ended early") : v1::FromGrpc(status));
   }
 
-  // Answers questions about the client on the way. False: no part comes any more.
+  // Reads a part, and answers any questions about the client that arrive first. Returns false if there are no more
+  // parts.
   static bool ReadPart(Rpc& rpc, const std::function<bool()>& client_gone, v1::ForwardResponse& part) {
     bool read = rpc.Read(&part);
     while (read && part.asks_if_gone()) {
@@ -105,7 +106,7 @@ class GrpcPeers final : public Peers {
     INGOT_ASSIGN_OR_RETURN(const auto stub, StubOf(role));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + options_.deadline);
-    context.set_wait_for_ready(true);  // a channel that was idle has to connect first
+    context.set_wait_for_ready(true);  // an idle channel must first connect
     v1::ServesResponse response;
     const grpc::Status status = stub->Serves(&context, request, &response);
     if (!status.ok()) return v1::FromGrpc(status);

@@ -1,4 +1,4 @@
-// The other gateways over gRPC.
+// Connects to the other gateways over gRPC.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,14 @@
 namespace ingot::gateway {
 
 struct GrpcPeersOptions {
-  std::map<std::string, v1::RoleChannel> channels;  // by role; this process's own role is not needed
-  // Peers::Present.
+  std::map<std::string, v1::RoleChannel> channels;  // by role; this process's own role is optional
+  // See Peers::Present.
   std::function<absl::StatusOr<std::vector<std::string>>()> present;
-  std::chrono::milliseconds deadline{3000};  // for the answer of Peers::Serves
+  std::chrono::milliseconds deadline{3000};  // for the response to Peers::Serves
 };
 
-// A forwarded request holds a thread until its answer has ended. REQUIRES: its Forwarded are destroyed before it.
+// A forwarded request occupies a thread until its answer ends. REQUIRES: all ForwardedCalls are destroyed before the
+// returned object.
 std::unique_ptr<Peers> MakeGrpcPeers(GrpcPeersOptions options);
 
 }  // namespace ingot::gateway

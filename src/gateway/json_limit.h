@@ -1,4 +1,4 @@
-// The limit on JSON values in one text from outside.
+// Limits the number of JSON values in untrusted input.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,12 @@
 
 namespace ingot::gateway {
 
-// Parsing uses memory per value, not per byte: two bytes of a list of numbers become fifty. So a body, or a JSON string
-// in it, is parsed only if it has at most this many values: enough for a list of a million token ids.
+// Parsed JSON uses memory per value rather than per byte. In a list of numbers, two bytes become fifty. A body, or a
+// JSON string inside it, is therefore parsed only if it has at most this many values. The limit leaves room for a list
+// of a million token ids.
 inline constexpr size_t kMaxBodyValues = 2'000'000;
 
-// REQUIRES: well-formed JSON.
+// REQUIRES: `json` is well formed.
 inline bool HasTooManyValues(std::string_view json) {
   return json.size() / 2 > kMaxBodyValues && base::CountJsonValues(json) > kMaxBodyValues;
 }

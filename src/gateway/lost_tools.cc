@@ -11,8 +11,8 @@ namespace {
 
 constexpr char kProbe[] = "probed_tool";
 
-// Whether a prompt with a tool differs from a prompt without. A template that rejects a conversation loses nothing
-// silently.
+// Returns true if a prompt with a tool differs from one without it. A template that rejects a conversation does not
+// lose anything silently.
 bool WritesTools(const text::ChatFormat& format) {
   text::Conversation conversation;
   conversation.messages.emplace_back();

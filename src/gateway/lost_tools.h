@@ -1,6 +1,6 @@
-// A call's tools that its model cannot use: the chat template does not write them into the prompt, or the output format
-// reads no calls. Agents that always send tools continue, and get text. So the log reports it once, and a counter
-// counts the calls (ingot_gateway_lost_tools_total).
+// Detects calls with tools that the model cannot use because the chat template does not write them into the prompt or
+// because the output format cannot parse calls. Agents that always send tools continue to work and get text. The log
+// reports the problem once, and a counter counts the calls (ingot_gateway_lost_tools_total).
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,12 @@
 
 namespace ingot::gateway {
 
-// How to get a chat format with tools, for error messages.
+// Describes how to get a chat format with tools. Used in error messages.
 inline constexpr char kWayToTools[] =
     "set a chat format that has tools: `ingot serve --chat-format hermes`, or model.chat_format: hermes in a run";
 
-// Why calls with this format lose their tools, for people; empty = they do not. Renders two short conversations.
+// Returns why calls with this format lose their tools, or "" if they do not. Renders two short conversations to find
+// out.
 std::string WhyToolsAreLost(const text::ChatFormat& format);
 
 // Thread safe.
@@ -25,9 +26,9 @@ class LostTools {
  public:
   explicit LostTools(std::shared_ptr<const text::ChatFormat> format) : format_(std::move(format)) {}
 
-  // Notes a call with this number of tools. The first call checks the format and logs the result.
+  // Counts a call with this number of tools. The first call checks the format and logs the result.
   void Note(size_t tools);
-  // Calls that lost their tools.
+  // Returns the number of calls that lost their tools.
   int64_t calls() const { return calls_; }
 
  private:

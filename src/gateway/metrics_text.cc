@@ -1,4 +1,4 @@
-// The gateway's metrics in Prometheus' text exposition format.
+// Formats the gateway's metrics in the Prometheus text exposition format.
 #include <string>
 
 #include "gateway/gateway.h"

@@ -1,4 +1,4 @@
-// The kinds of an answer's parts.
+// The kinds of parts in an answer.
 #pragma once
 
 namespace ingot::gateway {

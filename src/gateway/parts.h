@@ -1,4 +1,4 @@
-// The services below a gateway.
+// Lists the services that a gateway uses.
 #pragma once
 
 #include <map>
@@ -17,22 +17,23 @@
 
 namespace ingot::gateway {
 
-// They outlive the gateway.
+// All pointers must outlive the gateway.
 struct GatewayParts {
   std::shared_ptr<rollout::Client> engine;
-  std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by name of GatewayOptions::models
-  std::map<std::string, std::shared_ptr<TextModel>> text_models = {};     // of models with a url
+  std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by model name in GatewayOptions::models
+  std::map<std::string, std::shared_ptr<TextModel>> text_models = {};     // for models with a url
   datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)
-  Admission* admission = nullptr;  // null = any key is accepted, and every episode is served
+  Admission* admission = nullptr;  // null = accepts any key and serves every episode
   std::shared_ptr<const text::Tokenizer> tokenizer;
-  // Ids below it may stand in prompts: the model may know more than its tokenizer. 0 = the tokenizer's.
+  // Prompts may contain ids below this bound because a model may have more ids than its tokenizer. 0 = the tokenizer's
+  // size.
   int32_t vocab_size = 0;
   std::shared_ptr<const text::ChatFormat> format;
-  std::shared_ptr<ScriptedModel> script = nullptr;  // the text that calls sample; null = the engine draws
-  // The admin key; GatewayOptions::admin_key_file replaces it. Empty = any client may open episodes.
+  std::shared_ptr<ScriptedModel> script = nullptr;  // supplies the calls' output; null = the engine samples
+  // The admin key. GatewayOptions::admin_key_file overrides it. Empty = any client may open episodes.
   std::string admin_key = {};
-  // Episode.gateway of this process (GatewayName), and the run's gateways. Null = this is always the only gateway, and
-  // its episodes carry no token.
+  // `name` is this process's Episode.gateway (GatewayName), and `peers` are the run's gateways. Null `peers` = this is
+  // always the only gateway, and its episodes have no token.
   std::string name = {};
   Peers* peers = nullptr;
   const base::Clock* clock = &base::Clock::Real();

@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<text::ToolCall>> ReadCalls(const json::value& line) {
   return read;
 }
 
-// The answer as the format writes it. Arguments that the format cannot write are inserted unchanged.
+// Returns the answer as rendered by the format. Arguments that the format cannot render are inserted unchanged.
 absl::StatusOr<std::string> WriteAnswer(const std::string& content, const std::vector<text::ToolCall>& calls,
                                         const text::ChatFormat& format) {
   auto written = format.output()->WriteCalls(content, calls);

@@ -1,15 +1,15 @@
-// A scripted model: a file with the text that calls sample. It drives a client through tool calls, malformed calls,
-// long streams and errors, on the real path through engine and record (`ingot serve MODEL_DIR --script FILE`).
+// A scripted model replaces sampled output with lines from a file. It drives a client through tool calls, malformed
+// calls, long streams, and errors while the engine and the record are real (`ingot serve MODEL_DIR --script FILE`).
 //
-// The file has a JSON object per line. A call uses the first unused line that matches its request:
+// The file has one JSON object per line. A call uses the first unused line that matches its request:
 //
-//   output       the text to sample, special tokens written out; or instead
+//   output       the text to sample, with special tokens written out; alternatively:
 //   content      the answer's text, and
-//   tool_calls   [{"name": ..., "arguments": an object, or any text}], which the chat format writes
-//   truncated    true: no end-of-turn id follows, but the call ends as if one did
-//   contains     matches a request whose last message contains this text
+//   tool_calls   [{"name": ..., "arguments": an object, or any text}], rendered by the chat format
+//   truncated    true = omits the end-of-turn id, but the call ends as if there were one
+//   contains     matches a request if its last message contains this string
 //   tools        matches a request with (true) or without (false) tools
-//   repeat       true: the line stays for more calls
+//   repeat       true = the line can be used repeatedly
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ namespace ingot::gateway {
 // Thread safe.
 class ScriptedModel {
  public:
-  // INVALID_ARGUMENT names the line and its fault.
+  // Returns INVALID_ARGUMENT if a line is invalid. The error includes the line number and the problem.
   static absl::StatusOr<std::shared_ptr<ScriptedModel>> Parse(std::string_view text, const text::Tokenizer& tokenizer,
                                                               const text::ChatFormat& format);
 
-  // The ids to sample. FAILED_PRECONDITION: no line is left that matches this request.
+  // Returns the ids to sample, or FAILED_PRECONDITION if no remaining line matches this request.
   absl::StatusOr<std::vector<int32_t>> NextAnswer(const GatewayRequest& request);
 
  private:

@@ -17,9 +17,9 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr auto kCancelPoll = std::chrono::milliseconds(100);  // the longest until a cancelled stream is noticed
+constexpr auto kCancelPoll = std::chrono::milliseconds(100);  // how quickly a cancelled stream is noticed
 
-// A flag that the gateway's threads set. It may outlive its stream.
+// A flag set by gateway threads. It may outlive its stream.
 struct Signal {
   base::Mutex mu;
   base::CondVar changed;
@@ -37,10 +37,10 @@ struct Signal {
   }
 };
 
-// A question about the client of a forwarded request, from the thread that answers the request to the thread of the rpc.
+// A question about a forwarded request's client. The thread that answers the request asks the RPC thread.
 class ClientQuestion {
  public:
-  // Blocks for the answer. No answer within a while counts as a client that is gone.
+  // Blocks until there is an answer. If none arrives for a while, the client counts as gone.
   bool Ask(const std::function<void()>& wake) {
     base::MutexLock lock(mu_);
     asked_ = true;
@@ -210,7 +210,7 @@ class GatewayService final : public v1::Gateway::Service {
   }
 
  private:
-  // `write`: false if the client is gone.
+  // `write` returns false if the client is gone.
   grpc::Status Stream(grpc::ServerContext* context, const Caller& caller, const Dialect& dialect, RawRequest raw,
                       const std::function<bool(WireEvent)>& write) {
     auto signal = std::make_shared<Signal>();

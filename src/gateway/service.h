@@ -1,4 +1,5 @@
-// The gateway over gRPC (proto/gateway.proto): the same calls as over HTTP, with the same records.
+// Serves the gateway over gRPC (proto/gateway.proto). It offers the same calls as the HTTP API and records them the
+// same way.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -9,9 +10,9 @@
 
 namespace ingot::gateway {
 
-// The service for a grpc::ServerBuilder. `gateway` outlives it. A stream that its client cancels is recorded as
-// aborted. An error carries its HTTP status in the trailing metadata "http-status", and "retry-after" in seconds if
-// waiting helps.
+// Returns the service to register with a grpc::ServerBuilder. `gateway` must outlive it. If a client cancels a stream,
+// the call is recorded as aborted. Errors have trailing metadata: "http-status" is the HTTP status, and "retry-after",
+// in seconds, is present if a later retry may succeed.
 std::unique_ptr<grpc::Service> NewGatewayService(Gateway& gateway);
 
 }  // namespace ingot::gateway

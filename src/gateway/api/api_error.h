@@ -1,5 +1,5 @@
-// Errors of the gateway's API. Inside the gateway an error is an absl::Status, whose payload carries the HTTP status,
-// the API's error code and the parameter at fault. Pure functions.
+// Creates and inspects gateway API errors. The gateway represents an error as an absl::Status with a payload that holds
+// the HTTP status, the API's error code, and the parameter at fault. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,27 +9,29 @@
 
 namespace ingot::gateway {
 
-// An error with this HTTP status. `code`: OpenAI's error code, such as "context_length_exceeded". `param`: the
-// request's field at fault. Both may be empty.
+// Returns an error with this HTTP status. `code` is OpenAI's error code, such as "context_length_exceeded". `param` is
+// the request field at fault. Both may be empty.
 absl::Status ApiError(int http, std::string_view code, std::string_view param, std::string_view message);
-// 400: the request's `param` breaks the API.
+// Returns a 400 error for the invalid request field `param`.
 absl::Status BadRequest(std::string_view param, std::string_view message);
 
-// The code for a prompt beyond the model's context. Clients react to it by compacting their history.
+// The error code for a prompt that exceeds the model's context. Clients react to it by compacting their history.
 inline constexpr char kContextLengthExceeded[] = "context_length_exceeded";
 
-// ApiError's code; empty for other errors.
+// Returns the code passed to ApiError, or "" for other errors.
 std::string ErrorCodeOf(const absl::Status& status);
-// ApiError's param; empty for other errors.
+// Returns the param passed to ApiError, or "" for other errors.
 std::string ErrorParamOf(const absl::Status& status);
-// The HTTP status of any error: ApiError's, otherwise by its absl code (RESOURCE_EXHAUSTED is 429, ...).
+// Returns the HTTP status passed to ApiError. Other errors are mapped by absl code, such as RESOURCE_EXHAUSTED to 429.
 int HttpStatusOf(const absl::Status& status);
-// The next two use only the HTTP status, as clients do. It may differ from the absl code, which roles use
-// (base/retry.h): an INTERNAL error may be specific to one engine, so a client may retry it, but no role does. True if
-// waiting may help; the reply then carries Retry-After.
+// The next two functions look only at the HTTP status, as clients do. They may disagree with base/retry.h, which roles
+// apply to the absl code. For example, an INTERNAL error may be specific to one engine, so a client may retry it but a
+// role does not.
+//
+// Returns true if a later retry may succeed. The reply then has a Retry-After header.
 bool ShouldRetryLater(const absl::Status& status);
-// False if the same request would get the same error. The reply says so, because client libraries retry a 409 or 5xx by
-// default.
+// Returns false if the same request would fail the same way. The reply tells clients not to retry, because client
+// libraries retry 409 and 5xx by default.
 bool MayRetry(const absl::Status& status);
 // {"error":{"message":...,"type":...,"code":...,"param":...}}
 std::string ErrorJson(const absl::Status& status);

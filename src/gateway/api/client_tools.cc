@@ -42,7 +42,7 @@ const ClientTool* Find(const Matches& matches) {
   return nullptr;
 }
 
-// The output of one shell command, with its exit code or timeout unless it succeeded.
+// Returns the output of a shell command, with its exit code or timeout unless it succeeded.
 absl::StatusOr<std::string> CommandText(const value& said, const std::string& path) {
   Fields fields(said, path);
   std::string text, more, end;
@@ -90,7 +90,7 @@ object AskedOf(const ClientTool& tool, const std::string& arguments_json) {
   if (!arguments.ok() || !arguments->is_object()) return asked;
   if (tool.kind == ToolKind::kApplyPatch) return arguments->get_object();
   for (const auto& [name, field] : arguments->get_object()) {
-    if (name != "type" || tool.kind != ToolKind::kLocalShell) asked[name] = field;  // there is one
+    if (name != "type" || tool.kind != ToolKind::kLocalShell) asked[name] = field;  // there is only one type
   }
   if (value* line = asked.if_contains("command"); line != nullptr && line->is_string()) {
     *line = array{"bash", "-lc", line->get_string()};
@@ -104,7 +104,7 @@ object AskedOf(const ClientTool& tool, const std::string& arguments_json) {
 std::string ArgumentsOf(const ClientTool& tool, const object& asked) {
   object arguments;
   for (const auto& [name, field] : asked) {
-    if (name == "type" && tool.kind == ToolKind::kLocalShell) continue;  // there is one
+    if (name == "type" && tool.kind == ToolKind::kLocalShell) continue;  // there is only one type
     if (field.is_null() || (field.is_object() && field.get_object().empty())) continue;
     arguments[name] = field;
   }

@@ -17,7 +17,7 @@ using base::json::value;
 
 constexpr size_t kMaxStopIds = 1024;
 
-// A field that other servers support and that is not supported here.
+// A field that other servers support but this one does not.
 struct UnheldField {
   const char* name;
   const char* instead;
@@ -44,7 +44,7 @@ constexpr UnheldField kUnheldInStructuredOutputs[] = {
     {"whitespace_pattern", "JSON has the white space that its writer chose"},
     {"disable_any_whitespace", "JSON has the white space that its writer chose"},
 };
-// Members of structured_outputs that change no answer here: an object is closed unless its schema opens it.
+// structured_outputs members that have no effect here. Objects are closed unless the schema opens them.
 constexpr const char* kIdle[] = {"disable_fallback", "disable_additional_properties", "backend", "_backend",
                                  "_backend_was_auto"};
 constexpr const char* kForms[] = {"json", "regex", "choice", "json_object"};
@@ -67,7 +67,7 @@ void RejectUnheld(Fields& owner, const UnheldField (&fields)[n]) {
   }
 }
 
-// A schema as an object, or as text.
+// Reads a schema, which is either an object or a string.
 void ReadSchema(Fields& owner, const char* name, GatewayRequest& request) {
   const value* schema = owner.Get(name);
   if (schema == nullptr || !BeginAnswerConstraint(owner, name, request)) return;
@@ -126,7 +126,7 @@ void ReadStructuredOutputs(Fields& body, GatewayRequest& request) {
   body.Fail(fields.status());
 }
 
-// vLLM's fields: a prompt ends with the beginning of an answer, or within the last message.
+// Reads the vLLM fields for a prompt that ends with the beginning of an answer or within the last message.
 void ReadPromptEnd(Fields& body, GatewayRequest& request) {
   bool& begun = request.conversation.ends_begun;
   bool generation_prompt = true;

@@ -1,4 +1,4 @@
-// Reads the fields by which vLLM, SGLang and llama.cpp let a client constrain an answer, in every dialect. Pure
+// Reads the request fields that constrain an answer in vLLM, SGLang, and llama.cpp. All dialects accept them. Pure
 // functions.
 #pragma once
 
@@ -9,13 +9,14 @@ namespace ingot::gateway {
 
 inline constexpr size_t kMaxChoiceTexts = 1024;
 
-// Reads structured_outputs, guided_json, guided_regex, guided_choice, json_schema and regex (the answer's text), and
-// continue_final_message (its beginning), and min_tokens, ignore_eos, stop_token_ids and include_stop_str_in_output
-// (its end). A field that other servers support and this one does not is a 400 that names it (grammars, ...).
+// Reads the constraints on the answer's text (structured_outputs, guided_json, guided_regex, guided_choice,
+// json_schema, regex), on its beginning (continue_final_message), and on its end (min_tokens, ignore_eos,
+// stop_token_ids, include_stop_str_in_output). A field that other servers support but this one does not, such as a
+// grammar, causes a 400 error that names the field.
 void ReadConstraints(Fields& body, GatewayRequest& request);
 
-// Call it before setting a constraint on the answer's text. If there is already one, returns false, and a 400 names
-// both fields. Otherwise `name` becomes request.format_field.
+// Must be called before setting a constraint on the answer's text. If one is already set, records a 400 error that
+// names both fields and returns false. Otherwise, sets request.format_field to `name`.
 bool BeginAnswerConstraint(Fields& owner, std::string_view name, GatewayRequest& request);
 
 }  // namespace ingot::gateway

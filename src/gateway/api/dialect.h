@@ -1,14 +1,14 @@
-// A dialect: the requests, answers and errors of one vendor's API. It reads a body into a GatewayRequest and words an
-// answer from Events.
+// A dialect is one vendor's API format for requests, answers, and errors. It parses a body into a GatewayRequest and
+// renders an answer from Events.
 //
 //   body --Dialect::Parse--> GatewayRequest --calls--> Event... --Renderer--> WireEvent... | one JSON reply
 //
-// The code between Parse and Renderer does not depend on the dialect. It passes on the GatewayRequest, in which some
-// fields are set and read by only one dialect; request.h names the dialect at each such field.
+// The code between Parse and Renderer is independent of the dialect. Some GatewayRequest fields are used by only one
+// dialect. request.h names the dialect next to each of them.
 //
-// Dialects are immutable and live as long as the program. A body that breaks the dialect's rules gives an error that
-// names the field; unknown fields are ignored. Sampling fields are the same in all dialects (request_fields.h), so each
-// accepts the extensions of the others.
+// Dialects are immutable and exist for the lifetime of the program. An invalid body causes an error that names the
+// field. Unknown fields are ignored. Sampling fields are the same in all dialects (request_fields.h), so every dialect
+// accepts the others' extensions.
 #pragma once
 
 #include <cstdint>
@@ -24,59 +24,61 @@
 
 namespace ingot::gateway {
 
-// One event of a stream.
+// A stream event.
 struct WireEvent {
-  std::string name;           // after "event:"; empty = no such line
-  std::string data;           // after "data:"
-  std::vector<Token> tokens;  // that the event covers, if RawRequest::token_events asks for them
+  std::string name;           // written after "event:"; empty = no such line
+  std::string data;           // written after "data:"
+  std::vector<Token> tokens;  // the tokens that the event covers, if RawRequest::token_events is set
 
   void AppendSse(std::string& out) const;
   std::string Sse() const;
 };
 
-// How the events of a stream follow each other over HTTP.
+// Defines how stream events are framed in HTTP.
 struct Framing {
   const char* content_type = "text/event-stream; charset=utf-8";
-  const char* filler = ": keep-alive\n\n";  // bytes between two events that clients ignore
-  bool is_array = false;                    // the events are the elements of one JSON array; false = server-sent
+  const char* filler = ": keep-alive\n\n";  // bytes that clients ignore, sent between two events
+  bool is_array = false;  // true = the events are elements of one JSON array; false = server-sent events
 };
 
-// A model as a client's list of models shows it.
+// An entry in the list of models that clients see.
 struct ServedModel {
   std::string name;
   int64_t created_unix_s = 0;  // when its weights were loaded
-  const char* weights = "";    // "follow", "pinned" or "external"
-  int64_t version = -1;        // of pinned weights; -1 = none is pinned
-  int32_t context_tokens = 0;  // of prompt and answer together; 0 = not known
+  const char* weights = "";    // "follow", "pinned", or "external"
+  int64_t version = -1;        // version of the pinned weights; -1 = not pinned
+  int32_t context_tokens = 0;  // combined limit on prompt and answer; 0 = unknown
   int32_t max_answer_tokens = 0;
 };
 
-// The fields with which every reply begins.
+// The fields at the start of every reply.
 struct ReplyHead {
-  std::string id;  // of the first call; dialects prefix it with "chatcmpl-" and the like
+  std::string id;  // the first call's id; dialects add a prefix such as "chatcmpl-"
   int64_t created_unix_s = 0;
   std::string model;
 };
 
-// Words the answer to one request, streamed or whole, from the same events. Not thread safe.
+// Renders the answer to one request from its events, either as a stream or as a single reply. Not thread safe.
 class Renderer {
  public:
   Renderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
   virtual ~Renderer() = default;
 
-  // Adds an event. Events of one choice come in order; events of different choices may mix. Close: all choices ended.
+  // Add appends an event. A choice's events arrive in order, but different choices may interleave. Close is called
+  // after all choices have ended.
   void Add(int choice, Event event);
   void Close();
-  // The stream's events since the last call.
+  // Returns the stream's events since the last call.
   std::vector<WireEvent> TakeEvents();
-  // The single reply to a request without a stream. REQUIRES: Close was called.
+  // Returns the reply to a request that is not streamed. REQUIRES: Close was called.
   virtual std::string Whole() = 0;
   virtual Framing framing() const { return {}; }
-  // The end of an HTTP stream, framed; with an error it reports in the dialect's format that the stream broke off.
+  // Returns the framed end of an HTTP stream. If `status` is an error that broke off the stream, the end reports it in
+  // the dialect's format.
   virtual std::string Trailer(const absl::Status& status) = 0;
 
  protected:
-  // Called for streams only, after the event was added to the choice. The event is about the choice's last part.
+  // Called only for streams, after the event was added to the choice. The event belongs to the choice's last part.
   virtual void OnBegin(const Choice&) {}
   virtual void OnPartBegin(const Choice&) {}
   virtual void OnDelta(const Choice&, const PartDelta&) {}
@@ -86,7 +88,7 @@ class Renderer {
 
   void Send(std::string name, const base::json::value& data);
   void SendText(std::string name, std::string json);
-  // The sum over all choices. Choices of one prompt count its tokens once.
+  // Returns the sum over all choices. A prompt that several choices share is counted once.
   Usage TotalUsage() const;
   const ReplyHead& head() const { return head_; }
   const GatewayRequest& request() const { return *request_; }
@@ -97,39 +99,40 @@ class Renderer {
   const std::shared_ptr<const GatewayRequest> request_;
   std::vector<Choice> choices_;
   std::vector<WireEvent> events_;
-  std::vector<Token> unsent_;  // since the last event, if RawRequest::token_events asks for them
+  std::vector<Token> unsent_;  // tokens since the last event, if RawRequest::token_events is set
 };
 
 class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
-  // The path after "/v1": "/chat/completions", ... A path with "{model}" has a model's name in that place.
+  // The path after "/v1", such as "/chat/completions". "{model}" in a path is a placeholder for a model name.
   virtual std::string_view path() const = 0;
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,
                                                 std::shared_ptr<const GatewayRequest> request) const = 0;
 
-  // The reply of a failed request: OpenAI's {"error":{message,type,code,param}} unless the dialect differs.
+  // The reply to a failed request. The default is OpenAI's {"error":{message,type,code,param}}.
   struct Error {
     int http = 500;
     std::string body;
   };
   virtual Error ErrorOf(const absl::Status& status) const;
-  // The replies with one model and with all models: with OpenAI's and Anthropic's fields unless the dialect differs.
-  // REQUIRES: there is a model.
+  // Return the replies that describe one model and all models. The defaults have the fields of both OpenAI and
+  // Anthropic. REQUIRES: there is a model.
   virtual std::string ModelJson(const ServedModel& model) const;
   virtual std::string ModelsJson(std::span<const ServedModel> models) const;
 };
 
 std::span<const Dialect* const> Dialects();
-// By name or by path; nullptr = no such dialect. `model`: the name in the path, unchanged if the path has none.
+// Find a dialect by name or by path. Return nullptr if there is none. DialectAt sets `model` to the name in the path
+// and leaves it unchanged if the path has none.
 const Dialect* FindDialect(std::string_view name);
 const Dialect* DialectAt(std::string_view path, std::string& model);
 const Dialect& ChatDialect();
 const Dialect& GenerateContentDialect();
-// The dialect for errors of requests to other paths: chat completions, or Anthropic's or Google's if the headers say
-// so.
+// Returns the dialect for errors on other paths. The headers select Anthropic's or Google's dialect. The default is
+// chat completions.
 const Dialect& DefaultDialect(const Headers& headers);
 
 }  // namespace ingot::gateway

@@ -1,9 +1,9 @@
-// The events of an answer, before an API dialect puts them into its own format. Plain values.
+// Defines an answer's events, independent of any API dialect. Plain values.
 //
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
-// Parts do not overlap and come in the order in which the model wrote them. A stream that breaks off has no AnswerEnd;
-// a separate Status says why.
+// Parts do not overlap and arrive in the order the model wrote them. If a stream breaks off, it has no AnswerEnd, and a
+// separate Status gives the reason.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace ingot::gateway {
 
-// A sampled id. `bytes` and `top` are set if the request asks for log-probs.
+// A sampled token id. `bytes` and `top` are set only if the request wants log-probs.
 struct Token {
   int32_t id = 0;
   float logprob = 0;       // under the temperature-scaled, untruncated policy
-  bool is_text = true;     // false: the end-of-turn id
-  bool is_content = true;  // some of its text is in the content; false: reasoning, calls, delimiters
+  bool is_text = true;     // false = the end-of-turn id
+  bool is_content = true;  // the content includes some of its text; false = reasoning, calls, delimiters
   std::string bytes;
   struct Alternative {
     int32_t id = 0;
@@ -34,38 +34,38 @@ struct Token {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;     // prompt tokens whose keys and values the engine had cached
-  int64_t reasoning_tokens = 0;  // completion tokens of the reasoning
+  int64_t cached_tokens = 0;     // prompt tokens found in the engine's KV cache
+  int64_t reasoning_tokens = 0;  // completion tokens that are reasoning
 };
 
 struct AnswerBegin {
   int64_t prompt_tokens = 0;
-  std::vector<int32_t> prompt_ids;  // GatewayRequest::return_token_ids
-  std::string prompt_text;          // GatewayRequest::echo_prompt
+  std::vector<int32_t> prompt_ids;  // set if GatewayRequest::return_token_ids
+  std::string prompt_text;          // set if GatewayRequest::echo_prompt
 };
 struct PartBegin {
   PartKind kind = PartKind::kContent;
-  std::string id;    // of a tool call, globally unique
-  std::string name;  // of a tool call, as the model knows it
+  std::string id;    // tool call id, globally unique
+  std::string name;  // tool name, as the model sees it
 };
-// A tool call's text is its arguments as the model wrote them, which need not be JSON. `tokens`: those since the last
-// event that had tokens.
+// For a tool call, `text` is a piece of the arguments as the model wrote them, which may be invalid JSON. `tokens`
+// holds the tokens since the last event that had any.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;
 };
 struct PartEnd {
-  bool cut = false;  // the token limit ended the turn within this part
+  bool cut = false;  // the token limit ended the turn inside this part
 };
 struct AnswerEnd {
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;  // STOP or LENGTH
-  std::string stop_string;                           // the client's stop string that ended it; empty = none
+  std::string stop_string;                           // the client's stop string that ended the answer; empty = none
   std::vector<Token> tokens;
   Usage usage;
 };
 using Event = std::variant<AnswerBegin, PartBegin, PartDelta, PartEnd, AnswerEnd>;
 
-// A part and a choice, assembled from their events.
+// A part and a choice, each accumulated from its events.
 struct Part {
   PartKind kind = PartKind::kContent;
   std::string id, name, text;
@@ -76,10 +76,10 @@ struct Choice {
   int index = 0;
   AnswerBegin begin;
   std::vector<Part> parts;
-  AnswerEnd end;  // end.finish is UNSPECIFIED until the event comes
+  AnswerEnd end;  // end.finish stays UNSPECIFIED until the AnswerEnd event
 
   bool has_calls() const;
-  std::string TextOf(PartKind kind) const;  // the joined text of all parts of this kind
+  std::string TextOf(PartKind kind) const;  // concatenated text of all parts of this kind
   std::vector<Token> Tokens() const;
 };
 

@@ -7,13 +7,13 @@
 namespace ingot::gateway {
 namespace {
 
-// Limit in bytes on the text of all references together: a short reference may name a long text, any number of times.
+// Limit in bytes on the total text of all references. A client could otherwise repeat a short reference to a long text.
 constexpr size_t kMaxReferredBytes = 64 << 20;
 
 }  // namespace
 
 absl::Status ResolveReferences(const FindDelivered& find_delivered, GatewayRequest& request) {
-  // From last to first, so that an insertion does not move the places of the remaining references.
+  // Iterates from last to first, so insertions do not move the positions of the remaining references.
   absl::Status unknown;
   size_t bytes = 0;
   for (auto reference = request.references.rbegin(); reference != request.references.rend(); ++reference) {

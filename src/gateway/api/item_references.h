@@ -1,4 +1,5 @@
-// Parts of earlier answers that a client names by their ids instead of sending them (Responses API: item_reference).
+// Resolves the parts of earlier answers that a client references by id instead of sending (item_reference in the
+// Responses API).
 #pragma once
 
 #include <functional>
@@ -10,10 +11,11 @@
 
 namespace ingot::gateway {
 
-// The delivered message of the call with this id; nullopt = unknown.
+// Returns the message that the call with this id delivered, or nullopt if the call is unknown.
 using FindDelivered = std::function<std::optional<text::Message>(std::string_view call_id)>;
 
-// Puts the delivered parts in place of request.references. 400 names the first reference whose call is unknown.
+// Replaces request.references with the delivered parts. If a call is unknown, fails with a 400 that names the first
+// such reference.
 absl::Status ResolveReferences(const FindDelivered& find_delivered, GatewayRequest& request);
 
 }  // namespace ingot::gateway

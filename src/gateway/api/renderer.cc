@@ -82,7 +82,7 @@ void Renderer::Add(int index, Event event) {
                    if (stream) OnEnd(choice);
                  }},
       event);
-  // A dialect may send nothing for an event. Then the next event it sends carries the ids.
+  // A dialect may send nothing for an event. In that case, the next event that it sends includes the ids.
   if (!unsent_.empty() && events_.size() > before) Append(events_.back().tokens, std::exchange(unsent_, {}));
 }
 

@@ -32,7 +32,8 @@ void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
   if (stop == nullptr) return;
   const auto add = [&](const value& text) {
     if (!text.is_string() || text.get_string().size() > kMaxStopBytes) return false;
-    if (!text.get_string().empty()) request.stop.emplace_back(text.get_string());  // an empty one stops nothing
+    // An empty string does not stop anything.
+    if (!text.get_string().empty()) request.stop.emplace_back(text.get_string());
     return true;
   };
   bool good = true;
@@ -70,7 +71,7 @@ void ReadSampling(Fields& body, GatewayRequest& request) {
   body.Read("min_p", 0, 1, request.min_p);
   std::optional<int64_t> top_k, seed;
   body.Read("top_k", -1, INT32_MAX, top_k);
-  if (top_k.has_value()) request.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1 is vLLM's "off"
+  if (top_k.has_value()) request.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // in vLLM, -1 means off
   body.Read("seed", INT64_MIN, INT64_MAX, seed);
   if (seed.has_value()) request.seed = static_cast<uint64_t>(*seed);
   body.Read("frequency_penalty", -2, 2, request.frequency_penalty);
@@ -85,12 +86,12 @@ void ReadSampling(Fields& body, GatewayRequest& request) {
   request.max_tokens = tokens.value_or(0);
 }
 
-// Content types, and the field that has the text of each.
+// Content types and the field that holds each one's text.
 constexpr std::pair<std::string_view, std::string_view> kTextParts[] = {
     {"text", "text"},       {"input_text", "text"},   {"output_text", "text"},
     {"refusal", "refusal"}, {"summary_text", "text"}, {"reasoning_text", "text"}};
 
-// The text fields of `part` among `names`, each followed by an empty line.
+// Returns the text fields in `part` that are listed in `names`, each followed by an empty line.
 std::string Headings(const value& part, std::initializer_list<const char*> names) {
   std::string text;
   for (const char* name : names) {
@@ -100,7 +101,7 @@ std::string Headings(const value& part, std::initializer_list<const char*> names
   return text;
 }
 
-// The text of Anthropic's parts that nest it; nullopt = the part has no text.
+// Returns the text nested inside an Anthropic part, or nullopt if the part has no text.
 absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::string_view type,
                                                       const std::string& path) {
   if (type == "document") {
@@ -137,7 +138,7 @@ absl::StatusOr<value> ParseBody(std::string_view body) {
     return ApiError(413, "body_too_large", "",
                     absl::StrCat("the request's body has more than ", kMaxBodyValues, " JSON values"));
   }
-  // The tree is read once and dropped, so it is allocated in one block; the request copies its fields.
+  // The tree is read once and dropped, so it is allocated in one block. The request copies its fields.
   const auto read = [](std::string_view text) {
     return base::ParseJsonExactly(text, base::json::make_shared_resource<base::json::monotonic_resource>(text.size()));
   };
@@ -295,7 +296,7 @@ void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, G
   const value& holder = nested == nullptr ? *format : *nested;
   const value* schema = base::Find(holder, "schema");
   if (any_object && schema != nullptr && schema->is_null()) schema = nullptr;
-  // Chat completions' json_schema without a schema is any JSON.
+  // In chat completions, a json_schema without a schema allows any JSON.
   const bool usable = schema == nullptr ? any_object || (nested != nullptr && nested->is_object())
                                         : schema->is_object() || schema->is_bool();
   if ((kind != "json_schema" && !any_object) || !usable) {
@@ -351,7 +352,7 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
 
 namespace {
 
-// Whether the model can continue the last message.
+// Returns true if the model can continue the last message.
 bool MayGoOn(const GatewayRequest& request) {
   if (!request.raw_prompts.empty() || request.conversation.messages.empty()) return false;
   const text::Message& last = request.conversation.messages.back();
@@ -398,7 +399,7 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   if (request.max_tokens > 0 && request.min_tokens > request.max_tokens) {
     return BadRequest("min_tokens", "'min_tokens' must be at most the largest number of tokens");
   }
-  // A constrained text ends when it is complete.
+  // Constrained output ends when it is complete.
   const bool constrained = request.holds_answer() || request.tool_choice.mode == ToolChoice::Mode::kRequired;
   const std::pair<const char*, bool> ends[] = {{"min_tokens", request.min_tokens > 0},
                                                {"ignore_eos", request.ignore_eos}};

@@ -1,5 +1,5 @@
-// The role of a call, such as one player of a game, as its client names it: the record keeps it, and rewards may be
-// compared by it (trainer.advantage_groups). Pure.
+// Reads the client's name for a call's role, such as a player in a game. The role is recorded, and rewards may be
+// compared within a role (trainer.advantage_groups). Pure functions.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace ingot::gateway {
 
 inline constexpr std::string_view kRoleHeader = "x-ingot-role";
 
-// Takes the role off a key of the form KEY:role=NAME and leaves KEY. Empty = the key has no role, and stays unchanged.
-// This gives a role to clients that can configure only a key.
+// Splits a key of the form KEY:role=NAME. Sets `key` to KEY and returns NAME, or returns "" and leaves `key` unchanged
+// if it has no role. Clients that can configure only a key set their role this way.
 std::string TakeRole(std::string& key);
 
-// Sets request.role. The first of these places that has a name gives it:
-//   1. the body's metadata.ingot_role
-//   2. the header kRoleHeader; over HTTP, then the role of the key
+// Sets request.role from the first of these sources that provides a name:
+// 1. metadata.ingot_role in the body
+// 2. the header kRoleHeader, then (over HTTP) the role in the key
+//
 // A name that is not a string counts as missing.
 void ReadRole(const Headers& headers, Fields& body, GatewayRequest& request);
 

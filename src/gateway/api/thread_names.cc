@@ -16,15 +16,16 @@ using base::json::value;
 
 enum class Place {
   kHeader,
-  kBody,  // a field of the body; a dot separates a field and its member
-  kUser,  // a field of the body with Claude Code's user id, which contains the session's
+  kBody,  // a field in the body, with a dot between a field and its member
+  kUser,  // a field in the body with Claude Code's user id, which contains the session id
 };
 
-// The names of one client. `thread` names the request's thread, `parent` the thread that started it, `session` the main
-// thread, which is the parent of threads that name no parent, and `kind` the kind of sub-agent. null = the client has
-// no such name. The first row with a thread or a session decides.
+// The names that one client uses: `thread` for the request's thread, `parent` for the thread that started it, `session`
+// for the main thread, and `kind` for the kind of sub-agent. Threads that do not name a parent have the main thread as
+// their parent. null = the client has no such name. The first row with a thread or a session applies.
 //
-// Left out are names of a request, of a user or of a machine: x-irid (Inspect) and x-client-request-id name a request.
+// Names for requests, users, and machines are not listed. For example, x-irid (Inspect) and x-client-request-id
+// identify a request.
 struct ThreadNames {
   Place place;
   const char* thread;
@@ -36,7 +37,7 @@ constexpr ThreadNames kThreadNames[] = {
     // Claude Code
     {Place::kHeader, "x-claude-code-agent-id", "x-claude-code-parent-agent-id", "x-claude-code-session-id"},
     {Place::kHeader, "x-dynamo-session-id", "x-dynamo-parent-session-id"},  // agents for NVIDIA Dynamo
-    {Place::kHeader, "x-session-id", "x-parent-session-id"},                // OpenCode, OpenRouter's clients
+    {Place::kHeader, "x-session-id", "x-parent-session-id"},                // OpenCode, OpenRouter clients
     {Place::kHeader, "thread-id", "x-codex-parent-thread-id", "session-id", "x-openai-subagent"},  // Codex
     {Place::kHeader, "conversation_id", "x-codex-parent-thread-id", "session_id",
      "x-openai-subagent"},                                          // older Codex, pi
@@ -47,9 +48,9 @@ constexpr ThreadNames kThreadNames[] = {
     {Place::kHeader, "x-affinity"},                                 // Mistral Vibe
     {Place::kBody, "metadata.session_id"},                          // LiteLLM, Langfuse
     {Place::kBody, "litellm_session_id"},                           // LiteLLM
-    {Place::kBody, "session_id"},                                   // OpenRouter's clients
+    {Place::kBody, "session_id"},                                   // OpenRouter clients
     {Place::kUser, "metadata.user_id"},                             // Claude Code
-    {Place::kUser, "user"},                                         // the same through LiteLLM
+    {Place::kUser, "user"},                                         // same, through LiteLLM
     {Place::kBody, "prompt_cache_key"},  // Codex, OpenCode, pi; sub-agents may share their parent's
 };
 
@@ -60,8 +61,8 @@ std::string BodyName(const Fields& body, std::string_view path) {
   return field != nullptr && field->is_string() ? std::string(field->get_string()) : "";
 }
 
-// The session in {"device_id":..,"account_uuid":..,"session_id":..}, or in the older user_.._account_.._session_...
-// Empty = this is an ordinary user name.
+// Returns the session in {"device_id":..,"account_uuid":..,"session_id":..}, or in the older
+// user_.._account_.._session_... Returns "" for an ordinary user name.
 std::string SessionOfUser(const std::string& user) {
   constexpr std::string_view kSession = "_session_";
   if (user.starts_with('{')) {
@@ -96,12 +97,12 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
     request.session = !session.empty() ? session : !parent.empty() ? parent : thread;
     const bool main = thread.empty() || thread == session;
     if (main && !kind.empty()) {
-      // A sub-agent that is named only by its kind ("review", "compact") is a separate thread next to the main thread.
+      // A sub-agent identified only by its kind ("review", "compact") is a thread next to the main thread.
       request.branch = base::CutText(absl::StrCat(session, "/", kind), kMaxName);
       if (parent.empty()) request.parent_branch = session;
     } else if (!main && parent.empty()) {
-      // The session is the parent of Claude Code's agents that name no parent, and of Codex's threads that name their
-      // kind.
+      // The session is the parent of Claude Code's agents that do not name a parent, and of Codex's threads that name
+      // their kind.
       if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
     }
     break;

@@ -1,5 +1,5 @@
-// The client's name for the conversation of a request. It separates conversations with the same key in the record: it
-// is the call's branch. Pure.
+// Reads the client's name for a request's conversation. The record stores it as the call's branch, which separates
+// conversations that use the same key. Pure function.
 #pragma once
 
 #include "gateway/api/fields.h"
@@ -7,11 +7,11 @@
 
 namespace ingot::gateway {
 
-// Sets request.branch, request.parent_branch, and request.session: the client's session, otherwise the parent, otherwise
-// the branch. The first of these places that has a name gives it:
+// Sets request.branch, request.parent_branch, and request.session. The session defaults to the parent, or else to the
+// branch. Each name is taken from the first of these places that has one:
 //   1. the body's metadata.branch, the gateway's own field
-//   2. headers of clients, in the order of kThreadNames
-//   3. fields of the body, in the order of kThreadNames
+//   2. client headers, in the order of kThreadNames
+//   3. body fields, in the order of kThreadNames
 // A name that is not a string counts as missing.
 void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request);
 

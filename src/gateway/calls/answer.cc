@@ -11,7 +11,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Adds the run's variables that the client did not set. The output grammar must allow thinking when the run enables it.
+// Adds the run's variables that the client did not set. If the run enables thinking, the output grammar must allow it.
 void AddRunVariables(const base::json::object& variables, GatewayRequest& request) {
   const base::json::value* thinking = variables.if_contains("enable_thinking");
   const bool clients = request.conversation.template_variables.contains("enable_thinking");
@@ -19,7 +19,7 @@ void AddRunVariables(const base::json::object& variables, GatewayRequest& reques
   text::AddTemplateVariables(variables, request.conversation);
 }
 
-// A variable that the template does not read changes no prompt, so it must not cause a fork.
+// A variable that the template does not use cannot change the prompt, so it must not cause a fork.
 void DropUnread(const text::ChatFormat& format, base::json::object& variables) {
   for (auto variable = variables.begin(); variable != variables.end();) {
     const base::json::string_view name = variable->key();
@@ -129,7 +129,7 @@ absl::Status Answer::Run() {
     if (!abort_.ok()) return abort_;
     phase_ = Phase::kRunning;
   }
-  // From here on each call ends by itself.
+  // After this point, each call ends on its own.
   for (size_t i = 0; i < calls.size(); ++i) calls[i]->Start(plans[i / request->n]);
   return absl::OkStatus();
 }
@@ -146,7 +146,7 @@ absl::Status Answer::MakeCalls(const std::shared_ptr<Episode>& episode) {
                                .arrival = arrival_,
                                .wake = hooks_.wake,
                                .on_done = [weak = weak_from_this()](const absl::Status& status) {
-                                 // The gateway owns the answer until the last call is over.
+                                 // The gateway owns the answer until the last call is done.
                                  if (const auto self = weak.lock()) self->OnCallDone(status);
                                }}));
     if (choice > 0) continue;
@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> Answer::PlanPromp
                                                                                    const GatewayRequest& request) {
   INGOT_RETURN_IF_ERROR(CheckToolChoice(*core_.parts.format, request));
   INGOT_RETURN_IF_ERROR(CheckStopIds(*core_.parts.tokenizer, request));
-  // Even if no engine answers, a prompt is first rejected for its own faults.
+  // Errors in the prompt itself take precedence, even if no engine answers.
   const absl::StatusOr<int64_t> context = ContextOf(core_.backends.Of(request.model));
   std::vector<std::shared_ptr<const PromptPlan>> plans;
   for (int i = 0; i < request.prompts(); ++i) {

@@ -48,7 +48,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   ++core_.counters.handed_over;
-  // The callback must not own the call, because the call owns the handle, which owns the callback.
+  // The callback must not own the call because the call owns the handle, which owns the callback.
   const auto on_chunk = [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
     if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
   };
@@ -57,7 +57,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
                                    : to.text->Generate(setup_.request, std::move(request), on_chunk);
   base::MutexLock lock(mu_);
   if (phase_ == Phase::kGenerating) handle_ = std::move(handle);
-  // Otherwise the call ended meanwhile, and the handle is destroyed here.
+  // Otherwise, the call ended in the meantime, and the handle is destroyed here.
 }
 
 v1::GenerateRequest ChatCall::EngineRequest() const {
@@ -67,7 +67,7 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   request.mutable_placeholders()->Add(plan_->placeholders.begin(), plan_->placeholders.end());
   *request.mutable_sampling() = sampling_;
   request.set_pinned_version(PinnedVersion());
-  // Law 4 counts an episode's age from the version at which it was admitted.
+  // Law 4 measures an episode's age from the version that was live when it was admitted.
   if (request.pinned_version() < 0 && backend().weights == v1::WEIGHTS_FOLLOW) {
     request.set_min_version(setup_.episode->record().admitted_version());
   }
@@ -75,8 +75,8 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   return request;
 }
 
-// The pinned version of the call: of the evaluation, if the model follows training, or of the model. -1 = the newest
-// version, or the only one of an external server.
+// Returns the call's pinned version: the evaluation's version if the model follows training, or else the model's
+// version. -1 = the newest version, or an external server's only version.
 int64_t ChatCall::PinnedVersion() const {
   return backend().weights == v1::WEIGHTS_FOLLOW ? setup_.episode->record().pinned_version() : backend().version;
 }
@@ -89,7 +89,7 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
     if (chunk.ok()) {
       engine_error_ = generation_.Append(*chunk, UnixNow());
       const auto ends = delivery_->EndsAfter(generation_);
-      // One id after the tool call is the turn's own end. (Complete drops the handle, which stops the engine.)
+      // The one id after the tool call is the end of the turn. (Complete drops the handle, which stops the engine.)
       const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
       if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
     } else {
@@ -149,7 +149,7 @@ void ChatCall::Complete() {
   }
   std::vector<SegmentRef> sampled;
   if (segment.token_ids_size() > 0) sampled.push_back(MakeSegmentRef(std::move(segment)));
-  // A call that ended early without an id needs no record.
+  // A call that ended early without any ids does not need a record.
   bool known = status.ok() || !sampled.empty();
   if (core_.parts.pool != nullptr && known) {
     const absl::Status recorded = Append(Record(finish, sampled), sampled);
@@ -169,7 +169,7 @@ void ChatCall::Complete() {
   Done(std::move(status));
 }
 
-// History::Call::echoed_arguments.
+// Returns History::Call::echoed_arguments.
 std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) const {
   std::vector<std::string> echoed;
   bool other = false;
@@ -180,7 +180,7 @@ std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) cons
   return other ? echoed : std::vector<std::string>();
 }
 
-// The answer, with the beginning that the client wrote.
+// Returns the answer, including the beginning that the client wrote.
 text::Message ChatCall::Turn() const {
   return plan_->begun.has_value() ? GoneOn(*plan_->begun, delivery_->message()) : delivery_->message();
 }
@@ -212,7 +212,7 @@ void ChatCall::Remember(bool whole, std::vector<SegmentRef> sampled) {
   setup_.episode->AddToHistory(plan_->continued, delivered, std::move(call));
 }
 
-// OK: there is an answer to deliver, which delivery_ and echoed_arguments_ now hold.
+// Returns OK if there is an answer to deliver. delivery_ and echoed_arguments_ then hold it.
 absl::Status ChatCall::Outcome() {
   base::MutexLock lock(mu_);
   if (!abort_.ok()) return abort_;
@@ -246,7 +246,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<SegmentRef>
   call.set_parent_branch(setup_.request->parent_branch);
   call.set_role(setup_.request->role);
   const Continuation& continued = plan_->continued;
-  // The trunk's calls are recorded in another episode of the group, which holds their segments: the keys name them.
+  // The trunk's calls are recorded in another episode in the group, which stores their segments.
   for (const std::string& key : continued.trunk_path) call.add_context_keys(key);
   const bool in_trunk = !continued.trunk_path.empty();
   if (!continued.parent_call_id.empty() && !in_trunk) {
@@ -272,7 +272,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<SegmentRef>
   call.set_delivered_tokens(whole ? generation_.size() : delivery_->confirmed_tokens());
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
-  if (whole && !plan_->raw) {  // for a later gateway, which may have to continue the call
+  if (whole && !plan_->raw) {  // a later gateway may have to continue the call
     const AskedKey& asked = plan_->continued.asked;
     call.set_asked_key(std::string(base::KeyBytes(asked.key)));
     call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
@@ -287,7 +287,7 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<SegmentR
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
   request.set_gateway_token(setup_.episode->record().gateway_token());
-  // The segments of the parent's path were stored with earlier calls.
+  // The segments on the parent's path were stored with earlier calls.
   if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
   for (const SegmentRef& ref : plan_->refs) *request.add_segments() = *ref.segment;
   for (const SegmentRef& ref : sampled) *request.add_segments() = *ref.segment;
@@ -332,7 +332,7 @@ void ChatCall::CountTokens(const absl::Status& status) {
 void ChatCall::Count(const absl::Status& status, bool aborted) {
   Counters& counters = core_.counters;
   counters.CountCall(status, aborted);
-  if (!queued_) return;  // the call never reached the engine
+  if (!queued_) return;  // the call did not reach the engine
   if (!plan_->continued.parent_call_id.empty()) ++counters.spliced;
   counters.AddConcessions(plan_->concessions);
   if (!plan_->continued.match.fork_cause.empty()) counters.AddFork(plan_->continued.match.fork_cause);
@@ -351,7 +351,7 @@ ChatCall::Output ChatCall::TakeOutput() {
   base::MutexLock lock(mu_);
   woken_ = false;
   out.done = phase_ == Phase::kDone;
-  // Nothing is sent while the call is being recorded: the next event is the end or an error.
+  // Nothing is sent while the call is being recorded. The next event is the end or an error.
   const bool emits = phase_ == Phase::kGenerating || (out.done && delivers_);
   if (emits) delivery_->AddEvents(generation_, out.events);
   return out;

@@ -1,10 +1,11 @@
-// One call of an engine, from its prompt to its record: one choice of an Answer.
+// Runs one engine call, from the prompt to the record. It samples one choice of an Answer.
 //
 //   kWaiting --Start--> kGenerating --last chunk, or Abort--> kFinishing --worker--> kDone
 //      `- Fail, or Abort and then Start -----------------------------------------------^
 //
-// The last events come only after the pool acknowledged the call's record. A call that ends early is recorded with the
-// ids sampled so far. Thread safe. Its Answer owns it and, until kDone, its episode. The gateway outlives it.
+// The last events are sent only after the pool has acknowledged the call's record. A call that ends early is recorded
+// with the ids sampled so far. Thread safe. Shared by its Answer and, until kDone, by its episode. The gateway must
+// outlive it.
 #pragma once
 
 #include <chrono>
@@ -27,23 +28,23 @@ namespace ingot::gateway {
 
 class ChatCall : public std::enable_shared_from_this<ChatCall> {
  public:
-  // Constant properties of the call.
+  // A call's constant properties.
   struct Setup {
     std::string call_id;  // 32 hexadecimal digits
-    int choice = 0;       // index among the request's choices
+    int choice = 0;       // index into the request's choices
     std::shared_ptr<const GatewayRequest> request;
     std::shared_ptr<Episode> episode;
     std::chrono::nanoseconds arrival{};
-    // Called from any thread whenever TakeOutput may return something new. It must not block or call the gateway.
+    // Called on any thread when TakeOutput may have new events. Must not block or call the gateway.
     std::function<void()> wake;
-    // Called once, when the call is over, before the last `wake`.
+    // Called once when the call is done, before the last `wake`.
     std::function<void(const absl::Status&)> on_done;
   };
   ChatCall(Core& core, Setup setup) : core_(core), setup_(std::move(setup)) {}
 
   const std::string& id() const { return setup_.call_id; }
 
-  // Enters the episode (Episode::BeginCall). Exactly one of Start and Fail must follow.
+  // Registers the call with its episode (Episode::BeginCall). Must be followed by exactly one call to Start or Fail.
   absl::Status Enter();
   void Start(std::shared_ptr<const PromptPlan> plan);
   void Fail(absl::Status why);
@@ -52,13 +53,14 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     std::vector<Event> events;
     bool done = false;
   };
-  // The events since the last call. Each call confirms that the previous events were sent. Never blocks.
+  // Returns the events since the last call. Each call confirms that the previous events were sent. Never blocks.
   Output TakeOutput();
 
-  // Stops sampling and records the ids so far, unless the last chunk has come. Does not wait. `why`: CANCELLED if the
-  // client is gone, or the limit that was exceeded.
+  // Stops sampling and records the ids sampled so far. Does nothing if the last chunk has already arrived. `why` is
+  // CANCELLED if the client disconnected, or else the error for the exceeded limit. Does not wait.
   void Abort(absl::Status why);
-  // Records an ended generation. Of several callers the first does it: a writer, or a thread that ends the episode.
+  // Records a call that has finished sampling. A writer and a thread that ends the episode may both call it, but only
+  // the first one does the work.
   void Complete();
 
  private:
@@ -70,9 +72,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   int64_t UnixNow() const { return setup_.episode->UnixNanosAt(core_.parts.clock->Now()); }
   void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
 
-  // Lets a writer run Complete. After this, requests that may continue the call can wait for it.
+  // Schedules Complete on a writer. After this, requests that may continue the call can wait for it.
   void SubmitComplete();
-  // Complete's steps.
+  // Steps of Complete.
   absl::Status Outcome();
   std::vector<std::string> EchoedOf(const text::Message& delivered) const;
   text::Message Turn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -87,19 +89,19 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   const Setup setup_;
 
   // Written before the engine starts, read-only afterwards.
-  int32_t sequence_ = -1;     // -1 = not entered
+  int32_t sequence_ = -1;     // -1 = Enter has not succeeded yet
   bool took_tokens_ = false;  // TokenBudget::Take succeeded
   std::shared_ptr<const PromptPlan> plan_;
   v1::SamplingParams sampling_;
-  bool queued_ = false;  // it was handed to the engine
+  bool queued_ = false;  // passed to the engine
 
-  Episode::Unrecorded left_;  // of the thread that records the call
+  Episode::Unrecorded left_;  // used only by the thread that records the call
 
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;
-  bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread runs Complete
-  bool woken_ ABSL_GUARDED_BY(mu_) = false;    // `wake` was called, and TakeOutput was not called since
-  absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why it was aborted; OK = it was not
+  bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread is running Complete
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;    // TakeOutput has not been called since the last `wake`
+  absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why the call was aborted; OK = not aborted
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
   bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);

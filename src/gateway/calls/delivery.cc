@@ -11,7 +11,7 @@ namespace {
 
 std::string Bytes(int32_t id, const text::Tokenizer& tokenizer) { return tokenizer.TokenBytes(id); }
 
-// Ids at the end of an answer that are not text.
+// Returns the ids at the end of an answer that are not text.
 std::vector<int32_t> EndsOf(const GatewayParts& parts, const GatewayRequest& request) {
   std::vector<int32_t> ends = parts.format->end_of_turn_ids();
   if (!request.emits_stop) ends.insert(ends.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
@@ -88,7 +88,7 @@ void Delivery::AddEvents(const Generation& generation, std::vector<Event>& out) 
   }
   TakeParts(generation, out);
   if (!ended_) return;
-  // No API has a finish reason for a call halted for repeating itself. It is cut, as by a token limit.
+  // No API has a finish reason for a call that was halted because it repeated itself. It counts as truncated.
   const bool cut = generation.finish == v1::FINISH_LENGTH || generation.finish == v1::FINISH_REPETITION;
   ClosePart(out, cut);
   finished_ = true;

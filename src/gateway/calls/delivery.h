@@ -1,5 +1,5 @@
-// Turns a growing generation into Events, and counts the ids whose text was sent. Not thread safe: ChatCall calls it
-// under its lock.
+// Turns a growing generation into Events, and counts the ids whose text was sent. Not thread safe: ChatCall holds its
+// lock while calling it.
 #pragma once
 
 #include <memory>
@@ -21,22 +21,24 @@ class Delivery {
   Delivery(const GatewayParts& parts, std::shared_ptr<const GatewayRequest> request,
            std::shared_ptr<const PromptPlan> plan, std::string call_id);
 
-  // The number of ids after which the turn ends, because the client takes one tool call at a time and the first is
-  // complete. nullopt = the turn continues. Call it for every state of `generation`, before AddEvents.
+  // Returns the number of ids after which the turn ends, or nullopt if it continues. The turn ends early if the client
+  // accepts only one tool call and the first one is complete. Must be called for every state of `generation`, before
+  // AddEvents.
   std::optional<int> EndsAfter(const Generation& generation);
 
-  // The generation has ended: message() is now the delivered message. Its calls carry the ids of their events. A
-  // malformed call whose arguments were partly sent stays a call, with all of the model's text as its arguments.
+  // Called when the generation has ended. After this, message() is the delivered message, and its calls have the ids
+  // used in their events. If a malformed call's arguments were already partly sent, it stays a call and its arguments
+  // are the model's full text.
   void End(const Generation& generation);
   const text::Message& message() const { return message_; }
   bool malformed() const { return text_.message().malformed; }  // REQUIRES: End
 
-  // The events of `generation` since the last call. Each call confirms that the previous events were sent.
-  // After End the last event is AnswerEnd, once.
+  // Appends `generation`'s events since the last call. Each call confirms that the previous events were sent. After
+  // End, the last event is a single AnswerEnd.
   void AddEvents(const Generation& generation, std::vector<Event>& out);
-  // The number of sampled ids that are text: all except an id that ends the answer.
+  // Returns the number of sampled ids that are text. This excludes an id that ends the answer.
   int text_tokens(const Generation& generation) const;
-  // Numbers of sampled ids whose text was certainly sent, and whose text may have been sent.
+  // Return the number of sampled ids whose text was definitely sent, and the number whose text may have been sent.
   int confirmed_tokens() const { return confirmed_; }
   int taken_tokens() const { return text_.delivered_tokens(); }
 
@@ -45,7 +47,7 @@ class Delivery {
   void TakeParts(const Generation& generation, std::vector<Event>& out);
   void Open(const TurnText::Delta& delta, std::vector<Event>& out);
   void ClosePart(std::vector<Event>& out, bool cut);
-  // The tokens before id `last` that no event has carried.
+  // Returns the tokens before id `last` that have not been in an event yet.
   std::vector<Token> TakeTokens(const Generation& generation, int last);
 
   const GatewayParts& parts_;
@@ -56,7 +58,7 @@ class Delivery {
   TurnText text_;
   text::Message message_;
   std::optional<PartKind> open_;  // the part in progress
-  int calls_ = 0;                 // tool calls begun
+  int calls_ = 0;                 // tool calls begun so far
   int fed_ = 0;                   // ids pushed into text_
   int emitted_ = 0;               // ids whose tokens were in an event
   int confirmed_ = 0;             // confirmed_tokens()

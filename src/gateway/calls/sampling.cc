@@ -22,28 +22,28 @@ void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episod
   params.set_top_p(pin.top_p);
   params.set_top_k(pin.top_k);
   params.set_min_p(pin.min_p);
-  // The seed is derived from the run's seed and the call's place in the run: a run's draws can be repeated, and samples
-  // of one group differ whatever seed their agents send.
+  // The seed is derived from the run's seed and the call's position in the run. A run's draws can therefore be
+  // reproduced, and a group's samples differ regardless of the seeds that their agents send.
   uint64_t seed = base::DeriveSeed(options.seed, record.purpose());
   seed = base::DeriveSeed(seed, record.ref().group_id());
   seed = base::DeriveSeed(seed, (static_cast<uint64_t>(record.ref().sample_index()) << 32) | record.ref().attempt());
-  // Evaluations of different versions may have equal group numbers: the version keeps their seeds apart.
+  // Evaluations of different versions may have equal group numbers. The version separates their seeds.
   seed = base::DeriveSeed(seed, static_cast<uint64_t>(record.pinned_version() + 1));
   params.set_seed(base::DeriveSeed(seed, sequence));
 }
 
-// The greatest number of tokens of one call.
+// Returns the maximum number of tokens for one call.
 int64_t CapOf(const GatewayOptions& options, v1::EpisodePurpose purpose) {
   const bool own = purpose == v1::PURPOSE_EVAL && options.eval_max_new_tokens > 0;
   return own ? options.eval_max_new_tokens : options.max_new_tokens;
 }
 
 void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) {
-  // A smaller temperature means the likeliest token; engines accept none between 0 and this one.
+  // A smaller temperature selects the most likely token. Engines reject values between 0 and this one.
   constexpr double kLeastTemperature = 0.001;
   const double temperature = request.temperature.value_or(1);
   params.set_temperature(static_cast<float>(temperature < kLeastTemperature ? 0 : temperature));
-  // For the engine a top_p of 0 is off; for a client it is the smallest nucleus, of one token.
+  // For the engine, a top_p of 0 means off. For a client, it is the smallest nucleus, which has one token.
   const bool one_token = request.top_p.has_value() && *request.top_p == 0;
   params.set_top_p(static_cast<float>(one_token ? 1 : request.top_p.value_or(1)));
   params.set_top_k(one_token ? 1 : request.top_k.value_or(0));
@@ -79,7 +79,7 @@ bool MayBeCalled(const GatewayRequest& request, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Writes the parts of a sequence. Neighbouring texts become one part.
+// Writes a sequence's parts. Merges adjacent literals into one part.
 class SequenceWriter {
  public:
   explicit SequenceWriter(v1::GrammarSequence* sequence) : sequence_(sequence) {}
@@ -229,7 +229,7 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   if (field == "sampling.logit_bias") return "logit_bias";
   if (!sent.has_grammar()) return "";
   if (request.tool_choice.mode == ToolChoice::Mode::kRequired) return "tools";
-  // In GrammarOf the answer's alternatives come last, after the tools'.
+  // GrammarOf puts the answer's alternatives last, after those for tools.
   constexpr std::string_view kAlternative = "grammar.alternatives[";
   const size_t answers = std::max<size_t>(request.choice_texts.size(), 1);
   const size_t of_tools = sent.grammar().alternatives_size() - answers;

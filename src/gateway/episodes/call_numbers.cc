@@ -43,7 +43,7 @@ void CallNumbers::CountRecorded(const std::string& call_id, int32_t sequence) {
 }
 
 void CallNumbers::ForgetEarlier() {
-  // The places of the calls after one in flight depend on whether it is recorded: they are kept.
+  // The positions of calls after one in flight depend on whether that call is recorded, so they are kept.
   const int32_t kept = pending_.empty() ? next_ : *pending_.begin();
   const auto forget = [kept](auto& calls) {
     const auto end = calls.lower_bound(kept);
@@ -64,7 +64,7 @@ std::vector<v1::AppendCallRequest> CallNumbers::LostAppends() const {
 }
 
 void CallNumbers::TakeNumber(int32_t sequence) {
-  // It may have become the next number since the append was sent again.
+  // It may have become the next number since the append was resent.
   for (; next_ <= sequence; ++next_, ++unrecorded_) returned_.insert(next_);
   returned_.erase(sequence);
   --unrecorded_;
@@ -73,7 +73,7 @@ void CallNumbers::TakeNumber(int32_t sequence) {
 void CallNumbers::Settle(const v1::Call& call, const absl::Status& answer) {
   const int32_t sequence = call.sequence();
   const auto lost = lost_.find(sequence);
-  if (lost == lost_.end() || lost->second.call().call_id() != call.call_id()) return;  // settled meanwhile
+  if (lost == lost_.end() || lost->second.call().call_id() != call.call_id()) return;  // settled in the meantime
   if (pending_.contains(sequence)) return;  // the call that has the number now settles it
   lost_.erase(lost);
   if (!answer.ok() && !absl::IsAlreadyExists(answer)) return;

@@ -1,4 +1,5 @@
-// The calls of an episode that are sampling or being recorded. Not thread safe: Episode calls it under its lock.
+// Tracks an episode's calls that are sampling or being recorded. Not thread safe: Episode holds its lock while calling
+// it.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ class ChatCall;
 class CallsInFlight {
  public:
   void Add(const std::shared_ptr<ChatCall>& call) { calls_.emplace(call, std::nullopt); }
-  // The call has finished sampling. Does nothing if another thread has recorded it meanwhile.
+  // Called when the call has finished sampling. Does nothing if another thread has recorded it in the meantime.
   void Finish(const std::shared_ptr<ChatCall>& call, const base::Key128& asked) {
     const auto found = calls_.find(call);
     if (found != calls_.end()) found->second = asked;
@@ -32,15 +33,15 @@ class CallsInFlight {
     for (const auto& [call, asked] : calls_) all.push_back(call);
     return all;
   }
-  // Whether one of these prompts' calls is being recorded.
+  // Returns true if a call with one of these prompts is being recorded.
   bool AnyFinishing(const std::set<base::Key128>& asked) const {
     return std::any_of(calls_.begin(), calls_.end(),
                        [&](const auto& call) { return call.second.has_value() && asked.contains(*call.second); });
   }
 
  private:
-  // The key of the call's prompt once it has finished sampling. nullopt = it may still sample, or its prompt is not a
-  // conversation.
+  // Maps each call to its prompt's key once it has finished sampling. nullopt = it may still be sampling, or its prompt
+  // is not a conversation.
   std::map<std::shared_ptr<ChatCall>, std::optional<base::Key128>> calls_;
 };
 

@@ -31,7 +31,7 @@ absl::Status CheckFacts(const v1::EpisodeRewardRequest& posted) {
   return absl::OkStatus();
 }
 
-// 400: the episode would have too many.
+// Returns 400 if the episode would have too many signals or facts.
 absl::Status CheckCounts(size_t signals, const google::protobuf::Map<std::string, std::string>& facts) {
   if (signals > tree::kMaxSignals) {
     return BadRequest("signals", absl::StrCat("an episode has at most ", tree::kMaxSignals, " signals"));
@@ -94,7 +94,7 @@ absl::Status EarnedRewards::Number(v1::StoreRewardRequest& reward, int max_calls
   google::protobuf::Map<std::string, std::string> facts = values_.facts();
   for (const auto& [name, json] : reward.facts()) facts[name] = json;
   INGOT_RETURN_IF_ERROR(CheckCounts(values_.signals().size() + added(values_.signals(), reward.signals()), facts));
-  // Only a session can exceed this limit, because it begins new histories.
+  // Only sessions can exceed this limit because they begin new histories.
   const auto calls = values_.call_rewards().size() + added(values_.call_rewards(), reward.call_rewards());
   if (calls > static_cast<size_t>(max_calls)) {
     return BadRequest("calls",
@@ -110,7 +110,7 @@ void EarnedRewards::NoteStored(const v1::Episode& stored) {
   *earned.mutable_signals() = stored.signals();
   *earned.mutable_call_rewards() = stored.call_rewards();
   earned.MergeFrom(values_);  // values posted since `stored` was read are newer
-  // A fact that is not in values_ was not acknowledged. It is left out rather than that the end is rejected.
+  // A fact that is not in values_ was not acknowledged. It is omitted if it does not fit, so the end is not rejected.
   for (const auto& [name, json] : stored.facts()) {
     const bool fits = !earned.facts().contains(name) && tree::HasRoomForFact(earned.facts(), name, json);
     if (fits) (*earned.mutable_facts())[name] = json;

@@ -9,7 +9,7 @@
 namespace ingot::gateway {
 namespace {
 
-// The longest wait for the record of a call that a request may continue: a few writes of the pool.
+// How long to wait for the record of a call that a request may continue. Long enough for a few pool writes.
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 
 }  // namespace
@@ -85,7 +85,7 @@ void Episode::EndCall(const std::shared_ptr<ChatCall>& call, int32_t sequence, U
   last_activity_ = now;
   changed_.SignalAll();
   if (!numbers_.End(sequence, std::move(left))) return;
-  resumed.requests = TakeWaiting();  // a trunk may be before its fork again
+  resumed.requests = TakeWaiting();  // a trunk may be back before its fork
 }
 
 std::vector<v1::AppendCallRequest> Episode::LostAppends() const {
@@ -152,7 +152,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   found.following = history_.following(parent);
   found.parent_call_id = history_.call_id(parent);
   found.parent_turn = history_.Sampled(parent);
-  constexpr size_t kTurnIds = 2048;  // capacity for the tail of most turns, so that appending it copies nothing
+  constexpr size_t kTurnIds = 2048;  // enough capacity for most turns' tails, so appending one does not copy
   const std::vector<int32_t>& ids = history_.PathIds(parent);
   found.ids.reserve(ids.size() + kTurnIds);
   found.ids = ids;
@@ -169,7 +169,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
 void Episode::AddToHistory(const Continuation& continued, const std::optional<text::Message>& delivered,
                            History::Call call) {
   base::MutexLock lock(mu_);
-  if (continued.epoch != epoch_) return;  // a session began a new history: the parent is forgotten
+  if (continued.epoch != epoch_) return;  // a session began a new history and forgot the parent
   call.parent = continued.match.parent;
   history_.Add(continued.asked, delivered, std::move(call));
 }

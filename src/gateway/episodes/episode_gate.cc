@@ -1,4 +1,4 @@
-// The gate of an episode: requests wait there while a snapshot is taken, and in a trunk at its fork.
+// Implements the episode gate. Requests wait there while a snapshot is taken and, in a trunk, at the fork.
 #include <utility>
 
 #include "gateway/episodes/episode.h"

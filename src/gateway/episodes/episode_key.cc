@@ -13,11 +13,11 @@ namespace {
 
 constexpr size_t kDigestBytes = 32;
 
-// SHA-256. OpenSSL's look-up of an algorithm by name takes longer than a digest, so it is done once.
+// Computes SHA-256. In OpenSSL, looking up an algorithm by name takes longer than a digest, so it is done only once.
 void Digest(const std::string& text, unsigned char (&digest)[kDigestBytes]) {
   static EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   if (algorithm == nullptr || EVP_Digest(text.data(), text.size(), digest, nullptr, algorithm, nullptr) != 1) {
-    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // without it keys could not be distinguished
+    INGOT_LOG(critical, "this system's OpenSSL has no SHA-256");  // keys could not be distinguished without it
     std::abort();
   }
 }

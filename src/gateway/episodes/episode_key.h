@@ -1,6 +1,6 @@
-// The two keys of an episode. The owner's key may call models, reward and end. The call key may call models only. It is
-// made from the owner's key by a one-way hash. Gateway and pool keep a hash of the call key, by which either key is
-// recognized, even after a restart. Pure functions.
+// Derives an episode's two keys. The owner's key can call models, reward, and end. The call key can only call models
+// and is a one-way hash of the owner's key. The gateway and the pool store a hash of the call key, which identifies
+// either key even after a restart. Pure functions.
 #pragma once
 
 #include <string>
@@ -8,17 +8,18 @@
 
 namespace ingot::gateway {
 
-// Keys of episodes begin with this prefix and ids do not, which distinguishes them in a URL.
+// The episode key prefix. Ids do not start with it, so a URL may contain either.
 inline constexpr std::string_view kKeyPrefix = "ingot-";
 inline bool LooksLikeKey(std::string_view text) { return text.starts_with(kKeyPrefix); }
 
-// The owner's key of the episode that was opened with an idempotency key.
+// Returns the owner's key for the episode that was opened with this idempotency key.
 std::string OwnerKeyOf(const std::string& idempotency_key);
 
-// The call key of the episode that `owner_key` owns.
+// Returns the call key for the episode that `owner_key` owns.
 std::string CallKeyOf(const std::string& owner_key);
 
-// v1::Episode.key_hash of the episode to which a key belongs, if it is the owner's key or the call key.
+// The possible values of v1::Episode.key_hash for a key's episode. Which one applies depends on whether the key is the
+// owner's key or the call key.
 struct KeyHashes {
   explicit KeyHashes(const std::string& key);
   std::string as_owner;

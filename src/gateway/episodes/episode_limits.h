@@ -1,4 +1,4 @@
-// The limits of an episode.
+// Computes an episode's limits.
 #pragma once
 
 #include "gateway/options.h"
@@ -6,15 +6,15 @@
 
 namespace ingot::gateway {
 
-inline constexpr char kEpisodeLimit[] = "episode_limit";  // sent with 400: clients repeat a 409 or 429
+inline constexpr char kEpisodeLimit[] = "episode_limit";  // sent with 400, because clients retry 409 and 429
 
-// The smaller of the two limits that are set; 0 = not set.
+// Returns the smaller of the two limits; 0 = no limit.
 template <typename Number>
 Number Tighter(Number own, Number asked) {
   return asked > 0 && (own <= 0 || asked < own) ? asked : own;
 }
 
-// The gateway's limits, tightened by the client's.
+// Returns the gateway's limits, tightened by the limits that the client requested.
 inline v1::EpisodeLimits LimitsFor(const GatewayOptions& options, const v1::EpisodeLimits& asked) {
   v1::EpisodeLimits limits;
   limits.set_max_calls(Tighter(options.max_calls_per_episode, asked.max_calls()));

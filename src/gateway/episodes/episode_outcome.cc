@@ -1,4 +1,4 @@
-// The outcome of an episode: its rewards, and its end.
+// Implements an episode's outcome: its rewards and its end.
 #include <utility>
 
 #include "base/printable.h"

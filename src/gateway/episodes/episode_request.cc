@@ -25,7 +25,7 @@ absl::StatusOr<std::string> StringField(const value& body, const char* name) {
   return std::string(field->get_string());
 }
 
-// A number field of the object `body`; 0 if it is missing.
+// Returns a numeric field in the object `body`, or 0 if it is missing.
 absl::StatusOr<double> NumberField(const value& body, const char* name) {
   const value* field = base::Find(body, name);
   if (field == nullptr || field->is_null()) return 0;
@@ -33,8 +33,8 @@ absl::StatusOr<double> NumberField(const value& body, const char* name) {
   return field->to_number<double>();
 }
 
-// 400: the object `body` has a field that is not in `known`. A misspelled name would otherwise be ignored. `of`: the
-// prefix of its fields in errors.
+// Returns 400 if the object `body` has a field that is not in `known`. Otherwise, a misspelled name would be ignored.
+// `of` is the prefix for its field names in errors.
 absl::Status CheckFields(const value& body, std::initializer_list<std::string_view> known, const std::string& of = "") {
   for (const auto& field : body.get_object()) {
     const std::string_view name(field.key().data(), field.key().size());
@@ -64,7 +64,7 @@ absl::Status ReadLimits(const value& body, v1::EpisodeOpenRequest& open) {
   return absl::OkStatus();
 }
 
-// Reads the task, {"task_id":..,"domain":..,"payload":{..}}; "domain" may also be next to "task".
+// Reads the task, {"task_id":..,"domain":..,"payload":{..}}. "domain" may also be next to "task".
 absl::Status ReadTask(const value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open) {
   INGOT_ASSIGN_OR_RETURN(const std::string domain, StringField(body, "domain"));
   const value* task = base::Find(body, "task");
@@ -85,7 +85,7 @@ absl::Status ReadTask(const value& body, const base::JsonText& text, v1::Episode
   return absl::OkStatus();
 }
 
-// The call that an object names; nullopt = none.
+// Returns the call that an object refers to, or nullopt if there is none.
 absl::StatusOr<std::optional<v1::CallReward>> ReadCall(const value& body) {
   v1::CallReward call;
   INGOT_ASSIGN_OR_RETURN(const std::string id, StringField(body, "call_id"));

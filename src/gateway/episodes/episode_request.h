@@ -1,5 +1,5 @@
-// Reads and checks the JSON bodies that open, reward and end an episode. Errors name the field; an unknown field is an
-// error. Pure functions.
+// Parses and checks the JSON bodies that open, reward, and end an episode. Errors name the field. An unknown field is
+// an error. Pure functions.
 #pragma once
 
 #include "base/json.h"
@@ -10,16 +10,16 @@
 namespace ingot::gateway {
 
 // {"scaffold"?, "task": {"task_id"?, "domain"?, "payload"?}?, "domain"?, "group"?, "limits": {"max_calls"?,
-// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?, "from_snapshot"?}. `body` is `text` parsed; the task's
-// payload is copied from `text`, which keeps its numbers as they are written.
+// "max_tokens"?, "deadline_s"?}?, "metadata": {..}?, "separate_owner": bool?, "from_snapshot"?}.
+// `body` is the parsed `text`. The task payload is copied from `text` to preserve the original number formatting.
 absl::Status ReadOpen(const base::json::value& body, const base::JsonText& text, v1::EpisodeOpenRequest& open);
 // {"reward"?, "signals": {NAME: number}?, "facts": {NAME: any JSON}?, "call_id" | "turn"?,
-// "calls": [{"call_id" | "turn", "reward"}]?}. With "call_id" or "turn", "reward" is that call's.
+// "calls": [{"call_id" | "turn", "reward"}]?}. With "call_id" or "turn", "reward" belongs to that call.
 absl::Status ReadReward(const base::json::value& body, v1::EpisodeRewardRequest& request);
 // {"status": "finished" | "failed", "detail"?}
 absl::Status ReadEnd(const base::json::value& body, v1::EpisodeEndRequest& end);
 
-// 400: no episode can be opened with this request. `admission`: an Admission decides about groups.
+// Fails with 400 if no episode can be opened with this request. `admission` is true if an Admission controls groups.
 absl::Status CheckOpen(const v1::EpisodeOpenRequest& request, bool admission);
 
 }  // namespace ingot::gateway

@@ -26,7 +26,7 @@ std::optional<std::string> Incarnations::NewestOf(const std::string& runner) con
   return known == runners_.end() ? std::nullopt : std::optional(known->second.newest);
 }
 
-// Forgets the runner that has been silent longest.
+// Forgets the runner that has been silent the longest.
 void Incarnations::ForgetOne() {
   const auto oldest = std::min_element(runners_.begin(), runners_.end(),
                                        [](const auto& a, const auto& b) { return a.second.seen < b.second.seen; });

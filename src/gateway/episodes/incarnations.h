@@ -1,6 +1,6 @@
-// The starts of the runners that open episodes. A restarted runner names a new incarnation, and the old incarnation is
-// over for good: its late requests do not look like another start. Remembers the last kMostRunners runners seen, with
-// the last kMostPast past incarnations of each. Not thread safe: the gateway calls it under its lock.
+// Tracks the incarnations (starts) of the runners that open episodes. A restarted runner sends a new incarnation, which
+// permanently ends the old one. Its late requests do not count as another start. Remembers the most recent kMostRunners
+// runners and each runner's last kMostPast incarnations. Not thread safe: the gateway holds a lock while calling it.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class Incarnations {
   static constexpr size_t kMostPast = 16;
 
   enum class Start {
-    kSame,   // the newest incarnation seen. Also an empty incarnation of a runner that was not seen before
-    kNewer,  // it was not seen before, and is now the newest
-    kPast,   // a newer incarnation was seen since
+    kSame,   // the newest incarnation, or an empty incarnation from an unknown runner
+    kNewer,  // a new incarnation, which is now the newest
+    kPast,   // a newer incarnation has been seen since
   };
-  // Notes a request of this incarnation.
+  // Records a request from this incarnation.
   Start See(const std::string& runner, const std::string& incarnation);
-  // The newest incarnation seen; nullopt = the runner is not remembered.
+  // Returns the newest incarnation seen, or nullopt if the runner is not remembered.
   std::optional<std::string> NewestOf(const std::string& runner) const;
 
   size_t runners() const { return runners_.size(); }
@@ -31,8 +31,8 @@ class Incarnations {
  private:
   struct Runner {
     std::string newest;
-    std::deque<std::string> past;  // the oldest first
-    int64_t seen = 0;              // the number of its last request
+    std::deque<std::string> past;  // oldest first
+    int64_t seen = 0;              // index of its last request
   };
   void ForgetOne();
 

@@ -8,7 +8,8 @@
 namespace ingot::gateway {
 
 Episode::AskedEnd NeverCalledEnd(const Episode& episode, std::string why) {
-  // Lost, like an episode whose runner is gone: the sample is tried again, and the attempt does not count as failed.
+  // The episode counts as lost, as if its runner were gone. The sample is retried, and the attempt does not count as
+  // failed.
   const bool served = episode.record().purpose() == v1::PURPOSE_SERVE;
   return {.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED,
           .detail = std::move(why),
@@ -149,7 +150,7 @@ void OpenEpisodes::EndOpening(const std::string& key_hash) {
 
 std::shared_ptr<Episode> OpenEpisodes::OldestIdleSession() const {
   std::shared_ptr<Episode> oldest;
-  std::chrono::nanoseconds since(0);  // of `oldest`
+  std::chrono::nanoseconds since(0);  // activity time of `oldest`
   for (const auto& [id, episode] : by_id_) {
     if (!episode->session() || episode->admitted() || making_room_.contains(id)) continue;
     const auto idle_since = episode->idle_since();
@@ -190,7 +191,7 @@ absl::Status OpenEpisodes::TakePlaceOf(const std::string& session_id, const absl
   if (gone && !closed_) return absl::OkStatus();
   --opening_;
   if (closed_) return ShuttingDown();
-  // Not the error's own code: callers would read FAILED_PRECONDITION as the end of the run.
+  // The original error code is not used because callers would interpret FAILED_PRECONDITION as the end of the run.
   return absl::UnavailableError(absl::StrCat("an idle session could not be closed for a new one: ", ended.message()));
 }
 

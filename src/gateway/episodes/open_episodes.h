@@ -1,20 +1,22 @@
-// The table of the episodes that this gateway serves: open episodes by id and key, places for new ones, and what is
-// remembered of ended ones. It decides nothing about the pool; its users store first and then change the table.
+// The table of episodes that this gateway serves: open episodes by id and key, places for new ones, and remembered
+// ended episodes. It does not access the pool. Callers store a change in the pool before they update the table.
 //
 //   ReservePlace -> Add --------.            .-> Remove       it has ended: remembered
 //                                +-> [open] -+
 //   EnterPlacing -> Replace ----'            '-> UnlessTaken  another gateway took it: forgotten
 //
-//   1. An open episode is in the table by its id and by its key.
-//   2. Open episodes and reserved places, without the sessions that are being closed for a new episode, are at most
-//      max_open_episodes. Episodes that Replace adds may exceed it.
-//   3. At most one thread opens the episode of a key (BeginOpening).
-//   4. At most one thread places or takes an episode (EnterPlacing), so that no token has two Episodes in this process.
-//   5. At most one worker runs the end of an episode that TakeDueEnds returned.
+// 1. An open episode is in the table under its id and under its key.
+// 2. At most max_open_episodes places are taken by open episodes and reservations. Sessions that are being closed for a
+//    new episode do not count. Replace may exceed the limit.
+// 3. At most one thread opens a key's episode (BeginOpening).
+// 4. At most one thread places or takes over an episode (EnterPlacing), so a token never has two Episodes in this
+//    process.
+// 5. At most one worker ends an episode that TakeDueEnds returned.
 //
-// Thread safe. Lock: mu_ guards all state. Under it the table reads its episodes, which take Episode::mu_ (gateway.h has
-// the lock order). No method waits for the pool, other gateways or the scheduler. BeginOpening and the two EnterPlacing
-// wait for another thread of this gateway, which may be waiting for those: their callers hold no lock.
+// Thread safe. mu_ guards all state. The table reads its episodes while holding mu_, which locks Episode::mu_
+// (gateway.h documents the lock order). Methods never wait for the pool, other gateways, or the scheduler. BeginOpening
+// and the two EnterPlacing methods wait for another thread of this gateway, which may in turn be waiting for one of
+// those. Call them without holding a lock.
 #pragma once
 
 #include <chrono>
@@ -37,15 +39,16 @@
 
 namespace ingot::gateway {
 
-// The end of an episode whose client made no call. `why`: its detail, which late requests are told.
+// Returns the end request for an episode whose client made no call. `why` becomes its detail, which late requests
+// receive.
 Episode::AskedEnd NeverCalledEnd(const Episode& episode, std::string why);
 
 class OpenEpisodes {
  public:
-  // `options` outlives it.
+  // `options` must outlive this object.
   explicit OpenEpisodes(const GatewayOptions& options) : options_(options), ends_(kMaxRememberedEnds) {}
 
-  // ---- Look-ups. "Here" = in this table.
+  // ---- Lookups. "Here" = in this table.
 
   struct Known {
     std::shared_ptr<Episode> open;  // null = no open episode is here; another gateway may have taken it since
@@ -57,24 +60,25 @@ class OpenEpisodes {
     bool none() const { return open == nullptr && ended.empty(); }
   };
   Known Look(const std::string& episode_id) const;
-  // By the owner's key or the call key. `key_hash` is not set.
+  // Looks up an episode by the owner's key or the call key. Does not set `key_hash`.
   Known Look(const KeyHashes& hashes) const;
-  // The open episode of the key; null = not here.
+  // Returns the key's open episode, or null if it is not here.
   std::shared_ptr<Episode> FindByKey(const KeyHashes& hashes) const;
-  // The open episode; null = not here. Forgets an episode that another gateway took.
+  // Return the open episode, or null if it is not here. Forget the episode if another gateway took it over.
   std::shared_ptr<Episode> Find(const std::string& episode_id);
   std::shared_ptr<Episode> FindByHash(const std::string& key_hash);
-  // Whether no such episode is open here or remembered as ended. Forgets episodes that other gateways took.
+  // Return true if the episode is neither open here nor remembered as ended. Forget episodes that other gateways took
+  // over.
   bool IsUnknown(const std::string& episode_id);
   bool IsUnknown(const KeyHashes& hashes);
-  // The end of an episode; nullopt = not remembered, or its key is free.
+  // Returns how an episode ended, or nullopt if it is not remembered or if its key is free.
   std::optional<EndedEpisode> EndOf(const std::string& episode_id) const;
-  // Number of episodes that other gateways have taken from this gateway. An episode lost between its placing and its
-  // use is not an unknown episode.
+  // Returns the number of episodes that other gateways have taken over from this one. Callers use it to distinguish an
+  // unknown episode from one that was lost between placing and use.
   int64_t losses() const;
   size_t size() const;                                     // open episodes
   std::vector<std::shared_ptr<Episode>> Sessions() const;  // the open ones
-  // Open episodes with Episode::uncalled_since, which is next to them, the oldest first.
+  // The open episodes that have Episode::uncalled_since, with that time, oldest first.
   struct Uncalled {
     std::shared_ptr<Episode> episode;
     std::chrono::nanoseconds since{0};
@@ -83,89 +87,93 @@ class OpenEpisodes {
 
   // ---- Openings.
 
-  // The open episode that the key with this hash opened before; null = none, and EndOpening must follow. Waits while
-  // another thread opens it. ALREADY_EXISTS: that episode is over.
+  // Returns the open episode with this key hash, or null if there is none. If null, EndOpening must follow. Waits while
+  // another thread opens the episode. Returns ALREADY_EXISTS if that episode is over.
   absl::StatusOr<std::shared_ptr<Episode>> BeginOpening(const std::string& key_hash);
   void EndOpening(const std::string& key_hash);
-  // Reserves a place for a new episode: Add or ReleasePlace must follow. At the limit it returns the session that was
-  // idle longest, whose place it gives to the caller: end it and call TakePlaceOf. Concurrent callers get different
-  // sessions. RESOURCE_EXHAUSTED: there is no idle session. 503: Close was called.
+  // Reserves a place for a new episode. Add or ReleasePlace must follow. At the limit, reserves the place of the
+  // session that has been idle longest and returns that session. The caller must end it and call TakePlaceOf.
+  // Concurrent callers get different sessions. Returns RESOURCE_EXHAUSTED if no session is idle, or 503 after Close.
   absl::StatusOr<std::shared_ptr<Episode>> ReservePlace();
-  // After ReservePlace, once the session was to end with status `ended`. After an error no place is reserved.
+  // Called after ReservePlace returned a session. `ended` is the result of ending it. On error, the reservation is
+  // dropped.
   absl::Status TakePlaceOf(const std::string& session_id, const absl::Status& ended);
   void ReleasePlace();
-  // Uses the reserved place for this episode. Returns the episode that is served: a repeated opening may have found the
-  // record in the pool meanwhile, and taken it under a later token.
+  // Uses the reserved place for this episode. Returns the episode that is actually served, because a repeated opening
+  // may have found the record in the pool and taken it under a later token.
   std::shared_ptr<Episode> Add(std::shared_ptr<Episode> episode);
 
   // ---- Ends.
 
-  // The episode has ended. `free_key`: RememberedEnds::Remember.
+  // Called when the episode has ended. `free_key` is passed to RememberedEnds::Remember.
   void Remove(const Episode& episode, EndedEpisode ended, bool free_key);
-  // Remembers an end that an earlier gateway stored, or that was forgotten here.
+  // Remembers an ended episode that an earlier gateway stored, or that this gateway has forgotten.
   void RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key);
-  // This end was requested while the pool could not say whether the episode has a reward: TakeDueEnds returns it again.
-  // Does nothing if another gateway took the episode.
+  // Called when a client asked to end an episode while the pool could not report whether it has a reward. TakeDueEnds
+  // will return the request later. Does nothing if another gateway took over the episode.
   void NoteUnreadEnd(const Episode& episode, const Episode::AskedEnd& asked);
   struct DueEnd {
     std::shared_ptr<Episode> episode;
     Episode::AskedEnd asked;
-    int tries = 0;  // that failed
+    int tries = 0;  // failed attempts
   };
-  // Ends of episodes that passed a deadline or were idle too long at `now`, before their first call or after it, and ends
-  // that failed before. ReleaseDueEnd must follow for each, when it was tried. None after Close. Sessions of
-  // conversations hold max_tokens_per_session together: beyond, those that were idle longest end.
+  // Returns end requests for episodes that at `now` have passed a deadline or have been idle too long, before or after
+  // their first call, and earlier requests that failed. Call ReleaseDueEnd for each after trying it. Returns none after
+  // Close. If conversations have their own sessions, these share max_tokens_per_session, and the longest idle ones end
+  // above it.
   std::vector<DueEnd> TakeDueEnds(std::chrono::nanoseconds now);
   void ReleaseDueEnd(const std::string& episode_id);
-  // Forgets an episode that another gateway took. Returns whether this gateway has taken it back already.
+  // Forgets an episode that another gateway took over. Returns true if this gateway has already taken it back.
   bool ForgetTaken(const std::shared_ptr<Episode>& episode);
-  // From now on no place is reserved and no end is due.
+  // After this call, no more places are reserved and no more episodes become due to end.
   void Close();
 
-  // ---- Placing: which gateway serves an episode is being decided, or this gateway is taking it.
+  // ---- Placing: choosing the gateway that serves an episode, or taking the episode over.
 
-  // Waits until no other thread is placing the episode; LeavePlacing must follow.
+  // Waits until no other thread is placing the episode. LeavePlacing must follow.
   void EnterPlacing(const std::string& episode_id);
-  // As EnterPlacing. False, without a LeavePlacing: the episode is open here or remembered as ended.
+  // Like EnterPlacing, but returns false if the episode is open or remembered here. In that case, LeavePlacing must not
+  // follow.
   bool EnterPlacingIfUnknown(const std::string& episode_id);
   void LeavePlacing(const std::string& episode_id);
-  // Serves an episode that this gateway took. Returns the one that it replaces; null = none: this gateway may have had
-  // it before another gateway took it for a while. REQUIRES: with several gateways, the caller is placing the episode.
+  // Serves an episode that this gateway took over. Returns the Episode object that it replaces, or null if there is
+  // none. There is one if another gateway temporarily served the episode in between. REQUIRES: with several gateways,
+  // the caller is placing the episode.
   std::shared_ptr<Episode> Replace(const std::shared_ptr<Episode>& episode);
 
   // ---- Runners that open episodes.
 
-  // Incarnations::See and NewestOf.
+  // See Incarnations::See and Incarnations::NewestOf.
   Incarnations::Start SeeIncarnation(const std::string& runner, const std::string& incarnation);
   std::optional<std::string> NewestIncarnation(const std::string& runner) const;
   struct Abandoned {
-    std::string newest;  // incarnation seen
+    std::string newest;  // newest incarnation seen
     std::vector<std::shared_ptr<Episode>> episodes;
   };
-  // The runner's open episodes of all incarnations but the newest, seen at the same moment. `incarnation`: the newest of
-  // a runner that is not remembered.
+  // Returns the runner's open episodes from all incarnations except the newest, in one consistent view. If the runner
+  // is not remembered, `incarnation` is the newest.
   Abandoned AbandonedBy(const std::string& runner, const std::string& incarnation) const;
 
  private:
   std::shared_ptr<Episode> FindOpen(const std::string& episode_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> FindOpenByHash(const std::string& key_hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Null = another gateway took it: then it is forgotten.
+  // Forgets the episode and returns null if another gateway took it over.
   std::shared_ptr<Episode> UnlessTaken(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Insert(const std::shared_ptr<Episode>& episode) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Episode> OldestIdleSession() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int PlacesTaken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The end of an episode that was idle too long; nullopt = it was not.
+  // Returns the end request for an episode that was idle too long, and nullopt otherwise.
   std::optional<Episode::AskedEnd> IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const;
-  // Adds the ends of idle sessions that are beyond the tokens of all sessions.
+  // Adds end requests for idle sessions while all sessions together exceed their token limit.
   void TakeSurplusSessions(std::vector<DueEnd>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The end that is due for an episode; nullopt = none.
+  // The end request that is due for an episode; nullopt = none.
   std::optional<DueEnd> DueEndOf(const std::shared_ptr<Episode>& episode, std::chrono::nanoseconds now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const GatewayOptions& options_;
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;  // opening_keys_ or placing_ lost a member
+  base::CondVar changed_;  // signaled when opening_keys_ or placing_ loses a member
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_id_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::shared_ptr<Episode>> by_key_ ABSL_GUARDED_BY(mu_);  // by v1::Episode::key_hash
@@ -173,8 +181,8 @@ class OpenEpisodes {
   Incarnations incarnations_ ABSL_GUARDED_BY(mu_);
   int opening_ ABSL_GUARDED_BY(mu_) = 0;                     // reserved places
   std::set<std::string> making_room_ ABSL_GUARDED_BY(mu_);   // ids of sessions that ReservePlace returned
-  std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of keys whose episode is being opened
-  std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);       // ids of episodes that are being placed or taken
+  std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of keys whose episodes are being opened
+  std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);       // ids of episodes that are being placed or taken over
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);        // ids of episodes that TakeDueEnds returned
   std::map<std::string, Episode::AskedEnd> unread_ends_ ABSL_GUARDED_BY(mu_);  // NoteUnreadEnd
   int64_t losses_ ABSL_GUARDED_BY(mu_) = 0;                                    // losses()

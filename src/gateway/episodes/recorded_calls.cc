@@ -14,9 +14,9 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int kMostTrunks = 64;  // from an episode to its root trunk
+constexpr int kMostTrunks = 64;  // between an episode and its root trunk
 
-// The segments of a recorded tree by key.
+// A recorded tree's segments, by key.
 class Pieces {
  public:
   explicit Pieces(v1::EpisodeTree& tree) {
@@ -25,7 +25,7 @@ class Pieces {
       by_key_[ref.key] = std::move(ref);
     }
   }
-  // DATA_LOSS names a key that has no segment.
+  // Returns DATA_LOSS if a key has no segment. The error contains the key.
   template <typename Keys>
   absl::Status Append(const Keys& keys, size_t first, std::vector<SegmentRef>& to) const {
     for (size_t i = first; i < static_cast<size_t>(keys.size()); ++i) {
@@ -71,12 +71,12 @@ History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vect
   return ending;
 }
 
-// A call whose parent cannot be continued becomes a root with its whole path.
+// Builds the history for a recorded tree. A call whose parent cannot be continued becomes a root with its whole path.
 absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   const Pieces refs(tree);
   const tree::Contexts contexts(tree.calls());
   History history;
-  std::map<std::string, int> index;  // in the history, by call id
+  std::map<std::string, int> index;  // index in the history, by call id
   for (const v1::Call& call : tree.calls()) {
     if (call.asked_key().empty()) continue;
     const auto asked = base::KeyOfBytes(call.asked_key());
@@ -88,7 +88,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
     INGOT_ASSIGN_OR_RETURN(DeliveredMessage delivered, ReadDelivered(call.delivered_json()));
     const auto parent = index.find(call.parent_call_id());
     int parent_index = parent == index.end() ? -1 : parent->second;
-    // A call may continue a prefix of its parent's answer; then its path does not begin with the parent's.
+    // A call may continue a prefix of its parent's answer. Its path then does not begin with the parent's path.
     INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> context, contexts.KeysOf(call));
     if (!Begins(history.Path(parent_index), context)) parent_index = -1;
     const size_t inherited = history.Path(parent_index).size();
@@ -106,8 +106,8 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
   return history;
 }
 
-// Inserts the calls of the episode's trunk, up to the fork, before the episode's calls, and the calls of the trunk's
-// own trunk before them. Returns the number of calls that belong to trunks.
+// Inserts the trunk's calls up to the fork before the episode's own calls. Does the same recursively for the trunk's
+// own trunk. Returns the number of calls that belong to trunks.
 absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree& tree) {
   const v1::EpisodeFork& fork = tree.episode().fork();
   if (fork.episode_id().empty()) return 0;

@@ -1,5 +1,5 @@
-// Recorded calls as an episode's history: of an episode that an earlier gateway opened, and of the trunk whose snapshot
-// an episode starts from. Internal to the folder.
+// Builds an episode's history from recorded calls. They belong to an episode that an earlier gateway opened, or to the
+// trunk whose snapshot the episode starts from. Internal to this directory.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@
 
 namespace ingot::gateway {
 
-// The calls of `tree`, preceded by the trunk's calls (Episode.fork) up to the fork, which are read from the pool and
-// added to `tree`. A history that cannot be read is logged and empty: later prompts are rendered again. Blocks for one
-// rpc per trunk. DATA_LOSS: a trunk does not hold the call at which the episode branched off.
+// Returns the calls in `tree`, preceded by the trunk's calls (Episode.fork) up to the fork. Reads the trunk's calls
+// from the pool and adds them to `tree`. If a history cannot be parsed, logs it and returns an empty history, so later
+// prompts are rendered from scratch. Blocks for one RPC per trunk. Returns DATA_LOSS if a trunk lacks the call where
+// the episode branched off.
 absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1::EpisodeTree& tree);
 
-// The id of a snapshot says where it was taken: after this many calls of the episode. So a restarted gateway knows the
-// place without a record.
+// Returns a snapshot id, which encodes how many of the episode's calls precede the snapshot. A restarted gateway can
+// therefore locate the snapshot without a record.
 std::string SnapshotId(const std::string& episode_id, int32_t calls);
 struct SnapshotPlace {
   std::string episode_id;
-  int32_t calls = 0;  // the snapshot follows the episode's calls with smaller sequence numbers
+  int32_t calls = 0;  // the snapshot comes after the episode's calls with smaller sequence numbers
 };
 absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id);
 
-// The fork at that place of a trunk; nullopt = after its last call.
+// Returns the fork after this many calls of a trunk; nullopt = after its last call.
 v1::EpisodeFork ForkOf(const v1::EpisodeTree& trunk, std::optional<int32_t> calls);
 
 }  // namespace ingot::gateway

@@ -1,8 +1,8 @@
-// Ended episodes, so that late requests get the right error. The oldest are forgotten. Not thread safe: OpenEpisodes
-// calls it under its lock.
+// Remembers ended episodes, so late requests get the right error. Forgets the oldest first. Not thread safe:
+// OpenEpisodes holds its lock while calling it.
 //
-//   1. Each remembered episode has one place in the order of ends.
-//   2. A key has at most one end, that of a remembered episode; an end that freed its key has none.
+// 1. Each remembered episode appears once in order_.
+// 2. A key has at most one entry, which belongs to a remembered episode. A freed key has none.
 #pragma once
 
 #include <deque>
@@ -14,39 +14,39 @@
 
 namespace ingot::gateway {
 
-// An episode that is over.
+// An episode that has ended.
 struct EndedEpisode {
   std::string episode_id;
   v1::EpisodeState state = v1::EPISODE_UNSPECIFIED;
-  std::string detail;     // as the client that ended it sent it
+  std::string detail;     // as sent by the client that ended it
   std::string rejection;  // Episode::End::rejection
-  std::string told = {};  // ToldOf
+  std::string told = {};  // from ToldOf
 };
 
-// What late requests are told about an end with this Episode.cause and detail: empty, unless the gateway ended the
-// episode because it made no call. Other details are for the episode's owner, and its agent may not see them.
+// Returns the detail that late requests receive if the episode ended with this Episode.cause. Empty unless the gateway
+// ended the episode because it made no call. Other details are for the episode's owner and must not reach its agent.
 inline std::string ToldOf(const std::string& cause, const std::string& detail) {
   return cause == kNeverCalled ? detail : "";
 }
 
 class RememberedEnds {
  public:
-  // `most`: ends that it remembers; 0 = none.
+  // `most` is the number of ended episodes to remember; 0 = none.
   explicit RememberedEnds(int most) : most_(most) {}
 
-  // `free_key`: the key may open a new session. Otherwise its requests get the error that the episode is over. Does
-  // nothing for an episode that is remembered already.
+  // If `free_key` is true, the key may open a new session. Otherwise, requests with the key fail because the episode is
+  // over. Does nothing for an episode that is already remembered.
   void Remember(const std::string& key_hash, EndedEpisode ended, bool free_key);
-  // v1::Episode::key_hash of an ended episode; null = it is not remembered.
+  // Returns the v1::Episode::key_hash of an ended episode, or null if it is not remembered.
   const std::string* KeyHashOf(const std::string& episode_id) const;
-  // The end of the key's episode; null = none is remembered, or the key is free.
+  // Returns the key's ended episode, or null if none is remembered or the key is free.
   const EndedEpisode* OfKey(const std::string& key_hash) const;
 
  private:
   const int most_;
   std::unordered_map<std::string, EndedEpisode> by_key_;
-  std::unordered_map<std::string, std::string> keys_;  // v1::Episode::key_hash, by episode id
-  std::deque<std::string> order_;                      // episode ids, the oldest end first
+  std::unordered_map<std::string, std::string> keys_;  // v1::Episode::key_hash by episode id
+  std::deque<std::string> order_;                      // episode ids, in the order in which they ended
 };
 
 }  // namespace ingot::gateway

@@ -5,7 +5,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Of the messages up to the first that is no instruction.
+// Returns a hash of the messages up to and including the first that is not an instruction.
 std::string StartOf(const text::Conversation& conversation) {
   base::StreamingContentKey start;
   for (const text::Message& message : conversation.messages) {

@@ -1,5 +1,5 @@
-// The key of a served session where each conversation has its own. Clients of one server often send the same key ("none"),
-// so the key alone does not tell them apart. Pure.
+// Computes session keys for servers where each conversation has its own session. Clients often send the same API key
+// ("none"), so the API key alone does not distinguish them. Pure.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace ingot::gateway {
 
-// The key under which the session of a request is open. Of requests with the same `api_key`, these share a session:
-//   1. requests whose client names one session, such as the conversations of an agent and its sub-agents
+// Returns the session key of a request. With the same `api_key`, these requests share a session:
+//   1. requests whose client names the same session, such as the conversations of an agent and its sub-agents
 //      (thread_names.h)
-//   2. requests without a name whose messages up to the first that is no instruction are equal: a conversation's start
-//      stays the same while it grows. Equal conversations share a session, and are branches of its tree.
+//   2. requests without a name whose messages are equal up to and including the first one that is not an instruction,
+//      because the start of a conversation does not change. Equal conversations are branches of one session's tree.
 //   3. requests with prompts that are not conversations
-// REQUIRES: the request's references may be unresolved.
+// The request's references may be unresolved.
 std::string SessionKeyOf(const std::string& api_key, const GatewayRequest& request);
 
 }  // namespace ingot::gateway

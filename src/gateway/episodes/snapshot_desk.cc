@@ -9,7 +9,7 @@ void SnapshotDesk::Post(const std::string& runner, const v1::NextSnapshotRespons
   base::MutexLock lock(mu_);
   Ask& posted = asks_[ask.transfer_id().empty() ? ask.snapshot_id() : ask.transfer_id()];
   const bool ends = posted.what.ends() || ask.ends();
-  if (ends != posted.what.ends()) posted.given.reset();  // it asks for more than before
+  if (ends != posted.what.ends()) posted.given.reset();  // the ask now requests more than before
   posted.runner = runner;
   posted.what = ask;
   posted.what.set_ends(ends);
@@ -73,7 +73,7 @@ absl::Status SnapshotDesk::Taken(const v1::SnapshotTakenRequest& taken) {
   base::MutexLock lock(mu_);
   const auto ask = asks_.find(taken.snapshot_id());
   if (ask == asks_.end()) return absl::NotFoundError("this snapshot is no longer needed");
-  if (ask->second.what.ends() && ask->second.waiters == 0) return absl::OkStatus();  // the episode's end answers it
+  if (ask->second.what.ends() && ask->second.waiters == 0) return absl::OkStatus();  // answered by the episode's end
   ask->second.answer = taken.error();
   changed_.SignalAll();
   return absl::OkStatus();

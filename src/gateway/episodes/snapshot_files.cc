@@ -30,7 +30,7 @@ absl::Status FileTransfer::Put(const v1::SnapshotFilesPart& part, std::chrono::n
     buffer_.append(part.data(), known);
     received_ += static_cast<int64_t>(part.data().size() - known);
     done_ = part.done() || !part.error().empty();
-    // A runner without the snapshot reports `done`: asking again is pointless.
+    // A runner without the snapshot sets `done` because a retry is pointless.
     if (!part.error().empty()) {
       status_ = part.done() ? absl::NotFoundError(part.error()) : absl::UnavailableError(part.error());
     }

@@ -1,10 +1,9 @@
-// A FileTransfer carries the archive of a snapshot's files from the runner that holds them to one HTTP client. Neither
-// waits for the other for long: the runner's parts wait in a small buffer, which the client's connection empties.
+// Transfers the archive of a snapshot's files from a runner to an HTTP client. A small buffer decouples the two sides:
+// the runner fills it and the client's connection empties it.
 //
 //   GET .../files --Open--> ask --NextSnapshot--> runner --SendSnapshotFiles--> Put --> TakeNews --> client
 //
-// Thread safe. `wake` is called without a lock, from any thread, after each change that lets TakeNews return something
-// new.
+// Thread safe. `wake` is called on any thread, without a lock held, when TakeNews may have new data.
 #pragma once
 
 #include <chrono>
@@ -26,24 +25,24 @@ class FileTransfer {
   struct News {
     std::string data;  // the next bytes
     bool done = false;
-    absl::Status status;  // with `done`: an error if the archive is incomplete
+    absl::Status status;  // if done: an error if the archive is incomplete
   };
 
   FileTransfer(const base::Clock& clock, std::string id, std::function<void()> wake)
       : clock_(clock), id_(std::move(id)), wake_(std::move(wake)), last_(clock.Now()) {}
 
   const std::string& id() const { return id_; }
-  // For the runner. Blocks while the buffer is full, then fails after `wait` with RESOURCE_EXHAUSTED. NOT_FOUND: the
-  // client is gone, or the archive is complete. INVALID_ARGUMENT: an earlier part is missing, or this part is too
-  // large.
+  // Called on behalf of the runner. Blocks while the buffer is full, and fails with RESOURCE_EXHAUSTED after `wait`.
+  // Returns NOT_FOUND if the client is gone or the archive is complete, or INVALID_ARGUMENT if an earlier part is
+  // missing or this part is too large.
   absl::Status Put(const v1::SnapshotFilesPart& part, std::chrono::nanoseconds wait);
-  // For the connection: the data since the last call.
+  // Called by the connection. Returns the data since the last call.
   News TakeNews();
-  // The reader is gone.
+  // Called when the reader is gone.
   void Abandon();
   // Ends the transfer with an error, unless the archive is complete.
   void Break(absl::Status why);
-  // Breaks a transfer whose runner has sent nothing since `before` although the buffer was not full.
+  // Breaks the transfer if the runner has not sent anything since `before` even though the buffer was not full.
   void BreakIfSilentSince(std::chrono::nanoseconds before);
 
  private:
@@ -53,23 +52,24 @@ class FileTransfer {
   base::Mutex mu_;
   base::CondVar emptied_;
   std::string buffer_ ABSL_GUARDED_BY(mu_);
-  int64_t received_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of the archive
+  int64_t received_ ABSL_GUARDED_BY(mu_) = 0;  // archive bytes received
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::chrono::nanoseconds last_ ABSL_GUARDED_BY(mu_);  // time that the runner sent or the client read
+  std::chrono::nanoseconds last_ ABSL_GUARDED_BY(mu_);  // when the runner last sent or the client last read
 };
 
-// The running transfers. Thread safe.
+// The active transfers. Thread safe.
 class FileTransfers {
  public:
   static constexpr size_t kMost = 64;
 
   explicit FileTransfers(const base::Clock& clock) : clock_(clock) {}
 
-  // RESOURCE_EXHAUSTED: there are kMost. UNAVAILABLE: closed. The transfer ends with its last holder.
+  // Returns RESOURCE_EXHAUSTED if kMost transfers are active, or UNAVAILABLE after Close. The transfer ends when its
+  // last shared pointer is released.
   absl::StatusOr<std::shared_ptr<FileTransfer>> Open(std::function<void()> wake);
-  std::shared_ptr<FileTransfer> Find(const std::string& id);  // null = it is over
+  std::shared_ptr<FileTransfer> Find(const std::string& id);  // null = the transfer has ended
   void BreakSilent(std::chrono::nanoseconds timeout);
   void Close();
 

@@ -1,5 +1,5 @@
-// Lets one reward or end of an episode be stored at a time, in the order of their requests: a reward that its client
-// gave up on never follows the reward posted in its place. Not thread safe: Episode calls it under its lock.
+// Serializes, in request order, an episode's reward writes and attempts to end it. A reward that the client abandoned
+// therefore never overwrites the reward posted in its place. Not thread safe: Episode holds its lock while calling it.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,9 @@ namespace ingot::gateway {
 
 class StoringTurns {
  public:
-  // Waits until nothing is being stored and no earlier caller waits. False: it is not the caller's turn at `deadline`.
-  // Releases `mu` meanwhile; `changed` is signalled after each End, and by Await.
+  // Waits until nothing is being stored and no earlier caller is waiting. Returns false if the caller has not gotten
+  // its turn by `deadline`. Releases `mu` while waiting. `changed` must be signaled after each End. Await also signals
+  // it.
   bool Await(const base::Clock& clock, base::Mutex& mu, base::CondVar& changed, std::chrono::nanoseconds deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const int64_t place = callers_++;
@@ -28,15 +29,15 @@ class StoringTurns {
     changed.SignalAll();  // the next waiter may be first now
     return !late;
   }
-  // REQUIRES: Await has returned true under the same lock.
+  // REQUIRES: Await returned true, and the lock has been held since.
   void Begin() { storing_ = true; }
   void End() { storing_ = false; }
   bool storing() const { return storing_; }
 
  private:
   bool storing_ = false;
-  int64_t callers_ = 0;        // so far
-  std::set<int64_t> waiting_;  // by their order
+  int64_t callers_ = 0;        // callers so far
+  std::set<int64_t> waiting_;  // in call order
 };
 
 }  // namespace ingot::gateway

@@ -1,5 +1,5 @@
-// The tokens that an episode's calls may use, prompts counted whole. Thread safe: its lock guards the tokens used, and no
-// other lock is taken under it.
+// Tracks the tokens that an episode's calls may use. Each prompt counts in full. Thread safe. Its lock guards the
+// number of used tokens, and other locks are never taken while it is held.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ namespace ingot::gateway {
 
 class TokenBudget {
  public:
-  // `limit`: 0 = none. `used`: at earlier gateways.
+  // `limit` 0 = no limit. `used` is the number of tokens used on earlier gateways.
   TokenBudget(int64_t limit, int64_t used) : limit_(limit), used_(used) {}
 
-  // Counts a call's prompt and returns the number of tokens that it may sample; 400 episode_limit: none. Each of
-  // several concurrent calls may sample all tokens that are left when it begins.
+  // Counts a call's prompt and returns the number of tokens that the call may sample. Returns 400 episode_limit if
+  // there are none left. Concurrent calls may each sample all tokens that were left when they began.
   absl::StatusOr<int64_t> Take(int64_t prompt, const std::string& episode_id);
-  // After Take: counts the sampled tokens, or takes back the prompt of a call that failed without a sample.
+  // Called after Take. CountSampled counts the sampled tokens. ReturnPrompt refunds the prompt tokens if a call failed
+  // before it sampled.
   void CountSampled(int64_t sampled) { Add(sampled); }
   void ReturnPrompt(int64_t prompt) { Add(-prompt); }
 

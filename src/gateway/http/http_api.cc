@@ -24,12 +24,12 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-// A request whose head was read; its body comes later.
+// A request whose head was read. Its body arrives later.
 struct HttpRequest {
   std::string method;
   std::string target;
-  std::string key;  // KeyOf; empty: none was sent
-  Headers headers;  // all of them
+  std::string key;  // KeyOf; empty = no key was sent
+  Headers headers;  // all headers
   HttpRoute route;
   std::function<bool()> client_gone;  // RequestHead::client_gone
   std::string body;
@@ -41,13 +41,13 @@ http::Reply Json(int status, const value& body) {
   return {.status = status, .content_type = "application/json", .body = base::PrintJson(body)};
 }
 
-// Adds the request's id under the two names that vendors' clients use.
+// Adds the request id under the two names that vendor clients use.
 void AddRequestId(std::string_view id, http::Fields& fields) {
   for (const char* name : {"x-request-id", "request-id"})
     fields.emplace_back(name, absl::StrCat("req_", base::View(id)));
 }
 
-// An error in its dialect's format, with the headers that tell vendors' clients whether to retry.
+// Formats an error for its dialect, with the headers that tell vendor clients whether to retry.
 http::Reply ErrorReply(const Dialect& dialect, const absl::Status& status) {
   Dialect::Error error = dialect.ErrorOf(status);
   http::Reply reply;
@@ -60,7 +60,7 @@ http::Reply ErrorReply(const Dialect& dialect, const absl::Status& status) {
   return reply;
 }
 
-// An error of a path that belongs to no dialect.
+// Formats an error for a path that does not belong to a dialect.
 http::Reply Error(const absl::Status& status) { return ErrorReply(ChatDialect(), status); }
 
 absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
@@ -68,7 +68,7 @@ absl::StatusOr<value> ObjectBody(const HttpRequest& request) {
   return ParseBody(request.body);
 }
 
-// No client compresses a body by default.
+// Clients do not compress bodies by default.
 bool IsEncoded(const Headers& headers) {
   const std::string_view encoding = headers.Get("content-encoding");
   return !encoding.empty() && encoding != "identity";
@@ -83,7 +83,7 @@ HttpRequest RequestOf(const http::RequestHead& head) {
   HttpRequest request;
   for (const auto& [name, text] : head.fields) request.headers.Add(name, text);
   request.route = HttpRoute::Of(head.target, request.headers);
-  // A client that can configure only a URL may send any text as its key.
+  // A client that can configure only a URL may put any string in it as its key.
   request.key = request.route.path_key.empty() ? head.Key() : request.route.path_key;
   if (request.key.empty()) request.key = request.route.key;
   if (const std::string role = TakeRole(request.key); !role.empty()) request.headers.Add(kRoleHeader, role);
@@ -93,7 +93,7 @@ HttpRequest RequestOf(const http::RequestHead& head) {
   return request;
 }
 
-// Whether the gateway that serves the caller's episode has to answer.
+// Returns true if the request must be answered by the gateway that serves the caller's episode.
 bool OfAnEpisode(const HttpRequest& request) {
   using Kind = HttpRoute::Kind;
   const Kind kind = request.route.kind;
@@ -101,7 +101,7 @@ bool OfAnEpisode(const HttpRequest& request) {
                                 kind == Kind::kSnapshot || kind == Kind::kFiles);
 }
 
-// ---- Answers that need no wait --------------------------------------------------------------------------------------
+// ---- Non-blocking answers ------------------------------------------------------------------------------------------
 
 http::Reply StatusReply(const Gateway& gateway) {
   const v1::GatewayStatusResponse status = gateway.Status();
@@ -158,7 +158,7 @@ http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
   }
 }
 
-// ---- Answers that block -------------------------------------------------------------------------------------------
+// ---- Blocking answers ---------------------------------------------------------------------------------------------
 
 http::Reply Models(const Gateway& gateway, const HttpRequest& request) {
   return {.body = request.route.dialect->ModelsJson(gateway.Models())};
@@ -175,7 +175,7 @@ const char* PurposeText(v1::EpisodePurpose purpose) {
   return purpose == v1::PURPOSE_SERVE ? "serve" : "train";
 }
 
-// The payload is the task's own text.
+// Returns the task as JSON. The payload is copied verbatim.
 std::string TaskJson(const v1::Task& task) {
   std::string json = base::PrintJson(object{{"task_id", task.task_id()}, {"domain", task.domain()}});
   json.pop_back();
@@ -183,7 +183,7 @@ std::string TaskJson(const v1::Task& task) {
   return absl::StrCat(json, ",\"payload\":", payload ? task.payload_json() : "null", "}");
 }
 
-// Next to the URL of the episode's models.
+// Returns the snapshot files URL, which is next to the episode's model URL.
 std::string FilesUrl(const v1::EpisodeOpenResponse& opened) {
   const size_t path = opened.base_url().rfind("/s/");
   return absl::StrCat(opened.base_url().substr(0, path), "/ingot/v1/episodes/", opened.episode_id(), "/files");
@@ -193,7 +193,7 @@ http::Reply Open(Gateway& gateway, const HttpRequest& request) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
   v1::EpisodeOpenRequest open;
-  const std::string text = base::WithoutLoneSurrogates(request.body).value_or(request.body);  // as ParseBody read it
+  const std::string text = base::WithoutLoneSurrogates(request.body).value_or(request.body);  // same as in ParseBody
   if (absl::Status read = ReadOpen(*body, base::JsonText(text), open); !read.ok()) return Error(read);
   open.set_admin_key(request.key);
   open.set_idempotency_key(std::string(request.headers.Get("idempotency-key")));
@@ -257,7 +257,7 @@ http::Reply Snapshot(Gateway& gateway, const HttpRequest& request) {
 
 // ---- Exchanges ----------------------------------------------------------------------------------------------------
 
-// A model's answer.
+// An exchange for a model's answer.
 class AnswerExchange final : public http::Exchange {
  public:
   AnswerExchange(Gateway& gateway, HttpRequest request) : gateway_(gateway), request_(std::move(request)) {}
@@ -307,12 +307,12 @@ class AnswerExchange final : public http::Exchange {
   Gateway& gateway_;
   HttpRequest request_;  // moved from in Body
   std::shared_ptr<Answer> answer_;
-  bool any_events_ = false;  // of a stream that is an array
-  bool streams_ = false;     // the head of the stream was sent
+  bool any_events_ = false;  // the array stream already has an event
+  bool streams_ = false;     // the stream's head was sent
 };
 
-// The answer of a blocking function, on one of the gateway's workers. The function runs to its end even if the client
-// goes away.
+// An exchange for a blocking function, which runs on a gateway worker. The function runs to completion even if the
+// client disconnects.
 using Function = std::function<http::Reply(const HttpRequest&)>;
 
 http::Work WorkOf(Gateway& gateway, HttpRequest request, Function answer) {

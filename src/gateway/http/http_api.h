@@ -1,18 +1,18 @@
-// The gateway's HTTP API: an http::Handler that turns requests into calls of Gateway, and errors into a dialect's
-// words.
+// The gateway's HTTP API: an http::Handler that turns requests into Gateway calls, and errors into replies in the
+// request's dialect.
 //
 //   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}, and
 //                                                                                       under Google's /v1beta
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
 //   GET /ingot/v1/status   GET /healthz and /health   GET /version
 //
-// Clients join their base URL and a path, and differ in which of the two has the /v1 and the slash: /v1 and the slash
-// may be missing or doubled. Every answer names its request in x-request-id and request-id: a call's id if a model
-// answers.
+// Clients concatenate a base URL and a path but disagree about which one contains /v1 and the slash. The API therefore
+// accepts a missing or doubled /v1 or slash. Every answer has x-request-id and request-id headers, which contain the
+// call id if a model answers.
 //
-// With several gateways a request for another gateway's episode is forwarded to it (http_forward.h).
+// With several gateways, a request for another gateway's episode is forwarded (http_forward.h).
 //
-// Thread safe. Work that blocks runs on the gateway's workers.
+// Thread safe. Blocking work runs on the gateway's workers.
 #pragma once
 
 #include <string_view>
@@ -24,11 +24,12 @@ namespace ingot::gateway {
 
 class HttpApi final : public http::Handler {
  public:
-  // `gateway` outlives this and its exchanges.
+  // `gateway` must outlive this object and its exchanges.
   explicit HttpApi(Gateway& gateway) : gateway_(gateway) {}
 
   http::Opening Head(http::RequestHead head) override;
-  // As Head, for a request that must be answered here: it was forwarded, or its episode is served here.
+  // Like Head, but for a request that must be answered here because it was forwarded or because its episode is served
+  // here.
   http::Opening Answer(http::RequestHead head);
   http::Reply Reject(std::string_view target, const http::Rejection& why) override;
 

@@ -15,7 +15,7 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
       : gateway_(gateway), caller_(std::move(caller)), reject_(std::move(reject)) {}
   ~FilesExchange() override { Abandon(); }
 
-  // The gateway may ask the pool and other gateways, so it runs on a worker.
+  // Runs on a worker because the gateway may query the pool and other gateways.
   void Body(std::string, std::function<void()> wake) override {
     const bool posted = gateway_.RunOnWorker([self = shared_from_this(), wake] {
       auto transfer = self->gateway_.ReadSnapshotFiles(self->caller_, wake);
@@ -81,7 +81,7 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
   const std::function<http::Reply(const absl::Status&)> reject_;
   base::Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  bool streams_ ABSL_GUARDED_BY(mu_) = false;  // the head of the stream was sent
+  bool streams_ ABSL_GUARDED_BY(mu_) = false;  // the stream's head was sent
   std::optional<absl::StatusOr<std::shared_ptr<FileTransfer>>> transfer_ ABSL_GUARDED_BY(mu_);
 };
 

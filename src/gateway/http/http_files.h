@@ -1,4 +1,4 @@
-// GET /ingot/v1/episodes/ID/files: streams the files of the snapshot that an episode starts from, as a tar archive.
+// GET /ingot/v1/episodes/ID/files: streams the files in the snapshot that an episode starts from, as a tar archive.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace ingot::gateway {
 
-// `reject` words an error that comes before the first byte. A later error cuts the stream.
+// `reject` formats an error that occurs before the first byte is sent. A later error truncates the stream.
 std::shared_ptr<http::Exchange> MakeFilesExchange(Gateway& gateway, Caller caller,
                                                   std::function<http::Reply(const absl::Status&)> reject);
 

@@ -53,7 +53,8 @@ http::Output OutputOf(v1::ForwardResponse part) {
   return output;
 }
 
-// The answer of another gateway. One thread at a time calls it, and others OnPart.
+// An exchange for an answer from another gateway. Used by one thread at a time, except for OnPart, which other threads
+// call.
 class PassedOn final : public http::Exchange, public std::enable_shared_from_this<PassedOn> {
  public:
   PassedOn(Peers& peers, std::string role, v1::ForwardRequest request, std::function<bool()> client_gone,
@@ -98,7 +99,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
     wake_();
   }
 
-  // The other gateway died. A client retries a request without an answer, and a request whose stream breaks off.
+  // The other gateway failed. Clients retry a request that gets no response or whose stream breaks off.
   http::Output Broken(const absl::Status& why) const {
     http::Output output;
     if (streams_) {
@@ -118,12 +119,12 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
   const std::function<http::Reply(const absl::Status&)> reject_;
   std::function<void()> wake_;
   std::unique_ptr<Peers::ForwardedCall> forwarded_;
-  bool streams_ = false;  // the head of the stream was sent
+  bool streams_ = false;  // the stream's head was sent
   base::Mutex mu_;
   std::optional<absl::StatusOr<v1::ForwardResponse>> part_ ABSL_GUARDED_BY(mu_);
 };
 
-// Finds the gateway of its episode on a worker, and then streams that gateway's answer.
+// Finds the episode's gateway on a worker, and then streams that gateway's answer.
 class PlacedExchange final : public http::Exchange, public std::enable_shared_from_this<PlacedExchange> {
  public:
   PlacedExchange(Gateway& gateway, PlacedParts parts) : gateway_(gateway), parts_(std::move(parts)) {}
@@ -179,7 +180,7 @@ class PlacedExchange final : public http::Exchange, public std::enable_shared_fr
   }
 
   Gateway& gateway_;
-  PlacedParts parts_;  // of the thread of Go
+  PlacedParts parts_;  // used only on Go's thread
   base::Mutex mu_;
   std::shared_ptr<http::Exchange> inner_ ABSL_GUARDED_BY(mu_);
   std::optional<http::Reply> reply_ ABSL_GUARDED_BY(mu_);
@@ -196,7 +197,7 @@ struct ForwardedRequest::State {
   explicit State(Gateway& gateway) : api(gateway) {}
 
   HttpApi api;
-  std::shared_ptr<http::Exchange> exchange;  // null = `rejection` is the answer
+  std::shared_ptr<http::Exchange> exchange;  // null = `rejection` is the response
   std::optional<http::Reply> rejection;
 };
 

@@ -1,10 +1,11 @@
-// Requests for episodes that another gateway serves. The gateway that a request reaches forwards it; the other gateway
-// answers it like a local request, and the answer streams back part by part.
+// Forwards requests for episodes that another gateway serves. The other gateway answers a forwarded request like a
+// local one and streams the answer back part by part.
 //
 //   client ─▶ PlacedExchange ─ Gateway::Place ─┬ here ───▶ HttpApi's exchange
 //                                              └ a role ─▶ Peers::Forward ──rpc──▶ ForwardedRequest ─▶ HttpApi's exchange
 //
-// Each part is requested once the client's system took the previous part, so that a slow client fills no memory here.
+// The next part is requested only after the client's system has accepted the previous one, so a slow client uses no
+// memory here.
 #pragma once
 
 #include <functional>
@@ -18,32 +19,32 @@
 
 namespace ingot::gateway {
 
-// What an exchange needs from HttpApi if its request may be for another gateway.
+// The inputs from HttpApi for an exchange whose request may belong to another gateway.
 struct PlacedParts {
   http::RequestHead head;
-  // The role of the gateway that should answer, as Gateway::Place; may block.
+  // Returns the role of the gateway that should answer, like Gateway::Place. May block.
   std::function<absl::StatusOr<std::string>()> place;
-  // The answer of this gateway.
+  // Answers the request on this gateway.
   std::function<http::Opening(http::RequestHead head)> here;
-  // An error in the words of the request's dialect.
+  // Formats an error in the request's dialect.
   std::function<http::Reply(const absl::Status& status)> reject;
 };
 
-// REQUIRES: `gateway`, with peers, outlives the exchange.
+// REQUIRES: `gateway` has peers and outlives the exchange.
 std::shared_ptr<http::Exchange> MakePlacedExchange(Gateway& gateway, PlacedParts parts);
 
-// A request forwarded by another gateway. Thread safe for one caller of TakePart and Abort.
+// A request that another gateway forwarded. TakePart and Abort must not be called concurrently.
 class ForwardedRequest {
  public:
-  // Begins the answer. `wake`: TakePart has something new; called by any thread. `client_gone`: as
-  // RequestHead::client_gone. REQUIRES: `gateway` outlives it.
+  // Begins the answer. `wake` is called on any thread when TakePart has new output. `client_gone` is
+  // RequestHead::client_gone. REQUIRES: `gateway` outlives this object.
   ForwardedRequest(Gateway& gateway, const v1::ForwardRequest& request, std::function<bool()> client_gone,
                    std::function<void()> wake);
   ~ForwardedRequest();
 
-  // The news since the last call; nothing new = no status, no bytes and no end.
+  // Returns the output since the last call. If there is none, the part has no status and no bytes, and is not the last.
   v1::ForwardResponse TakePart();
-  // The client went away.
+  // Called when the client disconnected.
   void Abort();
 
  private:

@@ -8,10 +8,10 @@ namespace ingot::gateway {
 namespace {
 
 constexpr size_t kMaxEpisodeId = 64;
-constexpr size_t kMaxPathKey = 256;  // a role may follow the key
+constexpr size_t kMaxPathKey = 256;  // the key may be followed by a role
 constexpr std::string_view kVersions[] = {"/v1", "/v1beta", "/v1alpha", "/v1beta1"};
 
-// Replaces each %XX with its byte. Other percent signs stay.
+// Replaces each %XX with its byte. Other percent signs are kept.
 std::string PercentDecoded(std::string_view text) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -27,7 +27,7 @@ std::string PercentDecoded(std::string_view text) {
   return decoded;
 }
 
-// Without repeated slashes and slashes at the end of the path.
+// Removes repeated and trailing slashes.
 std::string CleanPath(std::string_view path) {
   std::string clean;
   for (const char c : path) {
@@ -41,7 +41,7 @@ std::string CleanPath(std::string_view path) {
 
 HttpRoute HttpRoute::Of(std::string_view target, const Headers& headers) {
   if (const size_t scheme = target.find("://"); !target.starts_with('/') && scheme != std::string_view::npos) {
-    const size_t authority = scheme + 3;  // the absolute form, which clients of proxies send
+    const size_t authority = scheme + 3;  // absolute form, which clients send to proxies
     target.remove_prefix(std::min(target.find_first_of("/?#", authority), target.size()));
   }
   target = target.substr(0, target.find('#'));
@@ -71,7 +71,7 @@ void HttpRoute::Set(Kind what, const char* how) {
   method = how;
 }
 
-// Removes the API's version from the path. Every version except /v1 belongs to Google's API.
+// Removes the API version from the path. All versions except /v1 belong to Google's API.
 bool HttpRoute::RemoveVersion(std::string_view& path) {
   const std::string_view version = path.substr(0, path.find('/', 1));
   if (std::find(std::begin(kVersions), std::end(kVersions), version) == std::end(kVersions)) return false;
@@ -83,7 +83,7 @@ bool HttpRoute::RemoveVersion(std::string_view& path) {
 void HttpRoute::Match(std::string_view path) {
   constexpr std::string_view kModelPrefix = "/models/";
   if (RemoveVersion(path)) RemoveVersion(path);
-  if (path.starts_with("/projects/") || path.starts_with("/publishers/")) {  // Vertex AI's paths to a model
+  if (path.starts_with("/projects/") || path.starts_with("/publishers/")) {  // Vertex AI model paths
     dialect = &GenerateContentDialect();
     if (const size_t at = path.find(kModelPrefix); at != std::string_view::npos) path.remove_prefix(at);
   }
@@ -92,7 +92,7 @@ void HttpRoute::Match(std::string_view path) {
     dialect = spoken;
     return Set(Kind::kDialect, "POST");
   }
-  for (const Dialect* spoken : Dialects()) {  // a path below a dialect's path: not found, in its format
+  for (const Dialect* spoken : Dialects()) {  // a path below a dialect's path gets a 404 in that dialect's format
     if (path.starts_with(spoken->path()) && path[spoken->path().size()] == '/') dialect = spoken;
   }
   if (path.empty() || path == "/") return Set(Kind::kRoot, "HEAD");

@@ -1,4 +1,4 @@
-// The route of a request: the operation and the episode that its target names. Pure.
+// Finds the operation and the episode in a request target. Pure function.
 #pragma once
 
 #include <string>
@@ -26,12 +26,12 @@ struct HttpRoute {
   };
   Kind kind = Kind::kNone;
   const char* method = "GET";
-  const Dialect* dialect = nullptr;  // of kDialect; otherwise the dialect that words errors
-  std::string episode;               // of /s/{episode} or /ingot/v1/episodes/{id}
-  std::string path_key;              // of /s/{key}, for clients that can send no header
-  std::string name;                  // the model's, of /v1/models/{name} and of paths like /v1/models/{name}:method
-  std::string query;                 // after the question mark
-  std::string key;                   // of the query's key=
+  const Dialect* dialect = nullptr;  // kDialect's dialect; otherwise, the dialect that formats errors
+  std::string episode;               // {episode} in /s/{episode} or {id} in /ingot/v1/episodes/{id}
+  std::string path_key;              // {key} in /s/{key}, for clients that cannot send headers
+  std::string name;                  // model name in /v1/models/{name} and in paths like /v1/models/{name}:method
+  std::string query;                 // text after the question mark
+  std::string key;                   // value of key= in the query string
 
   static HttpRoute Of(std::string_view target, const Headers& headers);
 
@@ -39,7 +39,7 @@ struct HttpRoute {
   void Set(Kind what, const char* how);
   bool RemoveVersion(std::string_view& path);
   void Match(std::string_view path);     // paths that exist at the root and in each episode
-  void MatchOwn(std::string_view path);  // paths of /ingot, and those for operators
+  void MatchOwn(std::string_view path);  // paths under /ingot, and paths for operators
 };
 
 }  // namespace ingot::gateway

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::seconds(1);
 
-// Adds the configuration keys of the options that an error is about.
+// Adds the relevant configuration keys to an error.
 absl::Status NameKeys(const absl::Status& status) {
   if (!absl::IsFailedPrecondition(status)) return base::Annotate(status, "gateway");
   return absl::FailedPreconditionError(
@@ -19,7 +19,7 @@ absl::Status NameKeys(const absl::Status& status) {
                    " (gateway.tls.certificate and gateway.tls.key, or gateway.tls.allow_plaintext: true)"));
 }
 
-// The URL at which other machines reach the server: they cannot reach 0.0.0.0.
+// Returns the URL for other machines, because they cannot use 0.0.0.0.
 std::string ReachedAt(const http::Server& server, const http::Options& options, const std::string& own_host) {
   const bool every = options.host == "0.0.0.0" || options.host == "::";
   if (!every || own_host.empty()) return server.url();
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const http::Option
   made->base_url_ = gateway.options().public_url;
   if (made->base_url_.empty()) {
     made->base_url_ = ReachedAt(*made->server_, options, own_host);
-    gateway.SetBaseUrl(made->base_url_);  // before a client can open an episode
+    gateway.SetBaseUrl(made->base_url_);  // must be set before a client can open an episode
   }
   made->server_->Serve();
   made->server_->Every(kTick, [&gateway] { gateway.RunOnWorker([&gateway] { gateway.Tick(); }); });

@@ -1,7 +1,7 @@
-// The gateway's HTTP server: an http::Server whose handler is HttpApi. It reports its address to the gateway, unless
-// public_url names one, and ticks it every second.
+// The gateway's HTTP server: an http::Server with HttpApi as its handler. It sets the gateway's base URL unless
+// public_url is configured, and calls Gateway::Tick every second.
 //
-// Stop (and destruction) lets the requests in flight finish for shutdown_grace_s, then aborts them.
+// Stop and the destructor let requests in flight finish for up to shutdown_grace_s, then abort them.
 #pragma once
 
 #include <memory>
@@ -14,24 +14,25 @@
 
 namespace ingot::gateway {
 
-// Whether the gateway may listen as the options say. Errors name the configuration's keys.
+// Checks that the gateway is allowed to listen as configured. Errors name the configuration keys.
 absl::Status CheckListening(const http::Options& options);
-// Whether its certificate and key can be read, and belong together. Errors are those of HttpServer::Start.
+// Returns OK if the certificate and key can be read and belong together. Returns the errors of HttpServer::Start.
 absl::Status CheckTlsFiles(const http::Options& options);
 
 class HttpServer {
  public:
-  // Listens and serves at once; errors: http::Server::Listen's. `gateway` outlives the server. `own_host`: this
-  // machine's name or address in base_url() if the server listens on every address; empty = base_url() has 0.0.0.0.
+  // Listens and starts serving. Returns the same errors as http::Server::Listen. `gateway` must outlive the server.
+  // `own_host` is this machine's name or address, used in base_url() if the server listens on all addresses. If it is
+  // empty, base_url() contains 0.0.0.0.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
                                                            const std::string& own_host = "");
 
-  // As http::Server::AcceptOn: sandboxes pass in listening sockets, through which their agents reach the gateway.
+  // See http::Server::AcceptOn. Sandboxes pass in the listening sockets that their agents use to reach the gateway.
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket) { return server_->AcceptOn(listening_socket); }
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
-  std::string url() const { return server_->url(); }  // listened on
-  // For agents: public_url, or the address it listens on.
+  std::string url() const { return server_->url(); }  // the address that it listens on
+  // Returns the URL for agents: public_url, or the address that the server listens on.
   const std::string& base_url() const { return base_url_; }
   int connections() const { return server_->connections(); }
 
@@ -39,8 +40,8 @@ class HttpServer {
   explicit HttpServer(Gateway& gateway) : api_(gateway) {}
 
   HttpApi api_;
-  std::string base_url_;                  // constant once it serves
-  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+  std::string base_url_;                  // constant once the server is serving
+  std::unique_ptr<http::Server> server_;  // declared last, so it is stopped first
 };
 
 }  // namespace ingot::gateway

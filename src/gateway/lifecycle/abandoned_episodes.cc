@@ -6,12 +6,12 @@
 namespace ingot::gateway {
 namespace {
 
-// The end of an episode whose runner was started again.
+// Returns the end for an episode whose runner was restarted.
 Episode::AskedEnd LostRunner() {
   return {.state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
 }
 
-// Not FAILED_PRECONDITION, which would say that the run is over.
+// Does not return FAILED_PRECONDITION, which would mean that the run is over.
 absl::Status RunnerReplaced(const std::string& runner) {
   return absl::AbortedError(absl::StrCat("runner '", base::Printable(runner, {.max_bytes = 80}),
                                          "' was started again, so its earlier start can open no more episodes. If the "

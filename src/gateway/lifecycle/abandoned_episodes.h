@@ -1,5 +1,5 @@
-// Ends the episodes of runners that were started again. Thread safe; it has no state and no lock: OpenEpisodes remembers
-// the incarnations seen. Both methods block for the pool, the scheduler and other gateways: call them without a lock.
+// Ends the episodes of restarted runners. Thread safe. Has no state and no lock: OpenEpisodes remembers the
+// incarnations. Both methods block on the pool, the scheduler, and other gateways. Call them without holding a lock.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@ namespace ingot::gateway {
 
 class AbandonedEpisodes {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   AbandonedEpisodes(Core& core, OpenEpisodes& open, Placement& placement, EpisodeEnds& ends)
       : core_(core), open_(open), placement_(placement), ends_(ends) {}
 
-  // Ends the episodes that earlier incarnations of the runner left open. ABORTED: a newer incarnation was seen, and
-  // this request of an earlier incarnation came late.
+  // Ends the episodes that the runner's earlier incarnations left open. Returns ABORTED if a newer incarnation has
+  // already been seen.
   absl::Status EndEarlier(const std::string& runner, const std::string& incarnation);
-  // Ends an episode whose runner was started again while it was opened: then ABORTED.
+  // If the episode's runner was restarted while the episode was opened, ends the episode and returns ABORTED.
   absl::Status EndIfAbandoned(const std::shared_ptr<Episode>& opened);
 
  private:
-  // Takes over the episodes of earlier incarnations that other gateways serve.
+  // Takes over earlier incarnations' episodes that other gateways serve.
   absl::Status TakeFromOthers(const std::string& runner, const std::string& incarnation);
 
   Core& core_;

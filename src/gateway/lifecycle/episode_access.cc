@@ -15,7 +15,7 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindByKey(const std::str
   if (open_.Look(episode_id).none()) placement_.RecallEnd(episode_id);
   const OpenEpisodes::Known known = open_.Look(episode_id);
   if (known.none()) {
-    if (losses != known.losses) return EpisodeElsewhere(episode_id);  // perhaps lost since it was placed
+    if (losses != known.losses) return EpisodeElsewhere(episode_id);  // possibly lost since it was placed
     return ApiError(404, "episode_not_found", "", "there is no such episode");
   }
   if (key.empty()) {

@@ -16,16 +16,18 @@ namespace ingot::gateway {
 
 class EpisodeAccess {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   EpisodeAccess(Core& core, OpenEpisodes& open, Placement& placement)
       : core_(core), open_(open), placement_(placement) {}
 
-  // The episode that the caller may use; null = none so far, but a session may be opened for its key. 403: another
-  // episode's key, or the admin key. 401: no key, or an unknown one. 404: an unknown episode. 410: it has ended.
+  // Returns the episode that the caller may use, or null if there is none yet but a session may be opened for its key.
+  // Returns 403 for another episode's key or the admin key, 401 for a missing or unknown key, 404 for an unknown
+  // episode, and 410 if the episode has ended.
   absl::StatusOr<std::shared_ptr<Episode>> FindForCall(const Caller& caller);
-  // The messages of the episode's recorded calls. Errors as FindByKey, and the pool's.
+  // Returns the messages of the episode's recorded calls, or the errors of FindByKey and the pool.
   absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request);
-  // The episode, if `key` is its owner's or the admin key. Errors as FindForCall; 403 also for the call key.
+  // Returns the episode if `key` is its owner's or the admin key. Returns the same errors as FindForCall, and also 403
+  // for the call key.
   absl::StatusOr<std::shared_ptr<Episode>> FindByKey(const std::string& episode_id, const std::string& key);
 
  private:

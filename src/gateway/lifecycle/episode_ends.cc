@@ -15,19 +15,20 @@ namespace {
 
 constexpr size_t kMaxDetail = 4096;  // bytes
 constexpr size_t kMaxCause = 64;
-constexpr int kReportTries = 600;  // an end that keeps failing is logged at first and then every kReportTries tries
+// An end that keeps failing is logged the first time and then every kReportTries attempts.
+constexpr int kReportTries = 600;
 
-// True if the same request would always be rejected: pool or scheduler does not know the episode, or has another end of
-// it.
+// Returns true if the same request would always be rejected because the pool or the scheduler does not know the episode
+// or has a different end for it.
 using datapool::IsRejection;
 
-// INVALID_ARGUMENT: a text that records cannot hold.
+// Returns INVALID_ARGUMENT if a record cannot hold `text`.
 absl::Status CheckText(const char* field, const std::string& text) {
   if (base::IsValidUtf8(text)) return absl::OkStatus();
   return BadRequest(field, absl::StrCat("'", field, "' is not UTF-8"));
 }
 
-// The outcome that the pool holds.
+// Copies the pool's outcome.
 void SetOutcome(const v1::Episode& stored, v1::StoreEndRequest& end) {
   end.clear_unless_rewarded();
   end.set_state(stored.state());
@@ -51,7 +52,7 @@ absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, access_.FindByKey(request.episode_id(), request.api_key()));
   INGOT_RETURN_IF_ERROR(CheckRewards(request));
-  // Before any wait for the pool: a reward that its client gave up on never follows the reward posted in its place.
+  // Done before waiting for the pool, so an abandoned reward never follows the reward posted in its place.
   auto turn = episode->TakeRewardTurn(base::FromSeconds(core_.options.end_wait_s));
   if (!turn.ok()) return fencing_.Confirmed(episode, turn.status());
   if (!episode->HoldsCalls(request)) INGOT_RETURN_IF_ERROR(fencing_.SettleCalls(episode));
@@ -60,7 +61,7 @@ absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
     turn->reset();
     return fencing_.Confirmed(episode, earned.status());
   }
-  // Asked with the turn and a number in hand: what the client posts from now on is stored after this.
+  // Checked while holding the turn and a number, so anything the client posts after this is stored later.
   if (client_gone != nullptr && client_gone()) {
     return absl::CancelledError("the client went away before its reward was stored");
   }
@@ -118,7 +119,7 @@ absl::Status EpisodeEnds::StoreEnd(v1::StoreEndRequest& end, std::string& reject
   v1::GetEpisodeRequest get;
   get.set_episode_id(end.episode_id());
   const absl::Status stored = core_.parts.pool->StoreEnd(end);
-  if (stored.ok() && end.has_unless_rewarded()) {  // only the pool knows which outcome it was
+  if (stored.ok() && end.has_unless_rewarded()) {  // only the pool knows which outcome applied
     const auto outcome = core_.parts.pool->GetEpisode(get);
     if (!outcome.ok()) return base::Annotate(outcome.status(), "the outcome of an end could not be read");
     SetOutcome(outcome->episode(), end);
@@ -138,13 +139,13 @@ absl::Status EpisodeEnds::StoreEnd(v1::StoreEndRequest& end, std::string& reject
   end.set_detail("its end was rejected: " + rejected);
   if (!held.ok()) return absl::OkStatus();
   const v1::Episode& episode = held->episode();
-  if (episode.state() == v1::EPISODE_OPEN) {  // the pool rejects only this end's content
+  if (episode.state() == v1::EPISODE_OPEN) {  // the pool rejects only the content of this end
     const absl::Status lost = core_.parts.pool->StoreEnd(end);
     return IsRejection(lost) ? absl::OkStatus() : base::Annotate(lost, kNotStored);
   }
   const bool ended_elsewhere = episode.state() != v1::EPISODE_FENCED;
   if (ended_elsewhere) ++core_.counters.episodes_ended_elsewhere;
-  if (ended_elsewhere && has_outcome) {  // of two outcomes, only this gateway's is from the episode's owner
+  if (ended_elsewhere && has_outcome) {  // only this gateway's outcome comes from the episode's owner
     rejected = absl::StrCat("it was ended in the pool, but not by its gateway, as ",
                             v1::EpisodeState_Name(episode.state()), " with a return of ", tree::ReturnOf(episode));
     end.set_detail(absl::StrCat(rejected, ", which does not count"));
@@ -181,9 +182,9 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Ep
   if (end.already) return ResponseTo(end.rejection);
   for (const auto& call : end.in_flight) {
     call->Abort(EpisodeSealed(episode->id()));
-    call->Complete();  // on this thread: all workers may be waiting here
+    call->Complete();  // runs on this thread because all workers may be waiting here
   }
-  std::string by_pool, by_scheduler;  // why they reject the end for good
+  std::string by_pool, by_scheduler;  // why they permanently reject the end
   absl::Status status = episode->WaitForCalls(timeout);
   if (status.ok()) status = StoreEnd(end.request, by_pool);
   if (absl::IsAborted(status)) status = fencing_.GiveUp(episode);
@@ -261,7 +262,7 @@ void EpisodeEnds::EndDue() {
       }
       open_.ReleaseDueEnd(due.episode->id());
     });
-    if (!queued.ok()) open_.ReleaseDueEnd(due.episode->id());  // the next tick tries again
+    if (!queued.ok()) open_.ReleaseDueEnd(due.episode->id());  // the next tick retries
   }
 }
 

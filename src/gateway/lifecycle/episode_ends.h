@@ -1,6 +1,7 @@
-// Stores the rewards and ends of episodes, on request or after a deadline. Thread safe; it has no lock: Episode orders
-// the rewards and ends of one episode (TakeRewardTurn, StartEnd), and OpenEpisodes the due ends. All methods but EndDue
-// block for the pool, the scheduler and other gateways: call them without a lock.
+// Stores rewards and ends episodes, on request or after a deadline. Thread safe. Has no lock: Episode orders rewards
+// and the request to end the episode (TakeRewardTurn, StartEnd), and OpenEpisodes orders the episodes that are due to
+// end. All methods except EndDue block on the pool, the scheduler, and other gateways. Call them without holding a
+// lock.
 #pragma once
 
 #include <functional>
@@ -19,30 +20,31 @@ namespace ingot::gateway {
 
 class EpisodeEnds {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   EpisodeEnds(Core& core, OpenEpisodes& open, EpisodeAccess& access, Fencing& fencing, SnapshotDesk& desk)
       : core_(core), open_(open), access_(access), fencing_(fencing), desk_(desk) {}
 
-  // Gateway::RewardEpisode and EndEpisode.
+  // See Gateway::RewardEpisode and Gateway::EndEpisode.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request, const std::function<bool()>& client_gone);
   absl::StatusOr<v1::EpisodeEndResponse> EndEpisode(const v1::EpisodeEndRequest& request);
-  // Gateway::EndUncalled.
+  // See Gateway::EndUncalled.
   absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request);
   // `free_key`: RememberedEnds::Remember.
   absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
                                              bool free_key);
-  // Ends episodes that passed a deadline or were idle too long, and tries failed ends again, on the gateway's workers.
-  // Does not block.
+  // Schedules work on the workers that ends episodes past a deadline or idle for too long, and that retries failed
+  // attempts to end one. Does not block.
   void EndDue();
 
  private:
-  // An open episode that an outside client opened and that has made no call. Errors are v1::Gateway.EndUncalled's.
+  // Returns the episode if it is open, was opened by an external client, and has made no call. Otherwise returns the
+  // errors of v1::Gateway.EndUncalled.
   absl::StatusOr<std::shared_ptr<Episode>> FindUncalled(const std::string& episode_id);
-  // Stores the end in the pool. If the pool rejects it for good, `end` becomes the end that the pool holds, or the end
-  // of a lost episode, and `rejected` the reason. An outcome that another process stored instead does not count: the
-  // episode is lost.
+  // Stores in the pool that the episode ended. If the pool rejects this permanently, `end` becomes what the pool has
+  // stored, or the request for a lost episode, and `rejected` the reason. An outcome that another process stored
+  // instead does not count: the episode is lost.
   absl::Status StoreEnd(v1::StoreEndRequest& end, std::string& rejected);
-  // Reports the stored end to admission. If admission will never know the episode, `rejected` becomes the reason.
+  // Reports the stored end to admission. If admission permanently rejects the report, sets `rejected` to the reason.
   absl::Status ReportEnd(const Episode& episode, const v1::StoreEndRequest& end, std::string& rejected);
 
   Core& core_;

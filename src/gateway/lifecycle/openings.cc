@@ -20,14 +20,14 @@ constexpr std::chrono::seconds kLongOpening(2);
 constexpr size_t kMaxRunner = 256;                                   // bytes
 constexpr size_t kMinIdempotencyKey = 16, kMaxIdempotencyKey = 256;  // bytes
 
-// The owner's key. It is derived from the idempotency key, because gateway and pool keep only hashes of keys and a
-// repeated request must get the same key.
+// Returns the owner's key. It is derived from the idempotency key because a repeated request must get the same key, but
+// the gateway and the pool store only key hashes.
 std::string NewOwnerKey(const v1::EpisodeOpenRequest& request) {
   if (request.idempotency_key().empty()) return "ingot-" + base::RandomHex(24);
   return OwnerKeyOf(request.idempotency_key());
 }
 
-// The recipe for a task of `domain`.
+// Returns the recipe for a task in `domain`.
 v1::DomainScaffold RecipeOf(const v1::EpisodeOpenRequest& request, const std::string& domain) {
   for (const v1::DomainScaffold& named : request.by_domain()) {
     if (base::DomainOf(named.domain()) == base::DomainOf(domain)) return named;
@@ -38,7 +38,7 @@ v1::DomainScaffold RecipeOf(const v1::EpisodeOpenRequest& request, const std::st
   return other;
 }
 
-// 400: no episode can be opened with this request, at any time.
+// Returns 400 if this request can never open an episode.
 absl::Status CheckRequest(const v1::EpisodeOpenRequest& request, bool admission) {
   if (request.runner().size() > kMaxRunner || request.incarnation().size() > kMaxRunner) {
     return BadRequest("runner",
@@ -71,7 +71,7 @@ absl::StatusOr<v1::EpisodeOpenResponse> Openings::OpenEpisode(const v1::EpisodeO
   INGOT_ASSIGN_OR_RETURN(auto episode, OpenOnce(request, key, false));
   INGOT_RETURN_IF_ERROR(abandoned_.EndIfAbandoned(episode));
   if (once && core_.parts.clock->Now() - began > kLongOpening) {
-    // This process may have been paused meanwhile, and the client may have asked another gateway.
+    // This process may have been paused in the meantime, and the client may have called another gateway.
     const std::string elsewhere = placement_.AskWhoServes(key);
     if (!elsewhere.empty()) {
       INGOT_RETURN_IF_ERROR(
@@ -172,7 +172,7 @@ absl::Status Openings::Store(const v1::Episode& record, bool admitted) {
     return absl::AbortedError(stored.message());
   }
   if (!stored.ok() && admitted) GiveBack(record, "the pool did not store it");
-  // The pool has a newer attempt of the sample. Callers would read FAILED_PRECONDITION as the end of the run.
+  // The pool has a newer attempt of the sample. Callers would interpret FAILED_PRECONDITION as the end of the run.
   if (absl::IsFailedPrecondition(stored)) return absl::AbortedError(stored.message());
   return base::Annotate(stored, "the episode could not be stored");
 }
@@ -207,7 +207,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Openings::Open(const v1::EpisodeOpenReq
     if (joined.ok()) earlier = *std::move(joined);
     if (!joined.ok()) {
       GiveBack(record, absl::StrCat("its trunk could not be read: ", joined.status().message()));
-      // FAILED_PRECONDITION would say that the run is over.
+      // FAILED_PRECONDITION would mean that the run is over.
       opened = absl::UnavailableError(absl::StrCat("the trunk of an episode: ", joined.status().message()));
     }
   }

@@ -1,11 +1,11 @@
-// Opens episodes. An episode is admitted and stored before the caller is answered.
+// Opens episodes. An episode is admitted and stored before the caller gets a response.
 //
 //   place reserved -> admitted by the scheduler -> trunk joined -> stored in the pool -> in the table of open episodes
 //                     (sessions are not)           (forks only)
 //
-// After an error, the place and the admission are given back. Thread safe. Lock: mu_ guards only oldest_group_. Both
-// public methods block for admission, the pool and other gateways: call them without a lock; they hold none meanwhile.
-// OpenEpisodes::BeginOpening keeps two threads from opening the episode of one key.
+// After an error, the place and the admission are returned. Thread safe. mu_ guards only oldest_group_. Both public
+// methods block on admission, the pool, and other gateways without holding a lock. The caller must not hold a lock
+// either. OpenEpisodes::BeginOpening prevents two threads from opening an episode for the same key.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ namespace ingot::gateway {
 
 class Openings {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Openings(Core& core, OpenEpisodes& open, Placement& placement, Fencing& fencing, EpisodeEnds& ends)
       : core_(core),
         open_(open),
@@ -36,30 +36,30 @@ class Openings {
         ends_(ends),
         abandoned_(core, open, placement, ends) {}
 
-  // Gateway::OpenEpisode, without base_url.
+  // See Gateway::OpenEpisode. Does not set base_url.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
-  // The session of a key, opened if there is none. Concurrent callers get the same episode.
+  // Returns the key's session, and opens it if there is none. Concurrent callers get the same episode.
   absl::StatusOr<std::shared_ptr<Episode>> OpenSession(const std::string& key) {
     return OpenOnce(v1::EpisodeOpenRequest(), key, true);
   }
 
  private:
-  // The episode that `owner_key` owns, opened if there is none.
+  // Returns the episode that `owner_key` owns, and opens it if there is none.
   absl::StatusOr<std::shared_ptr<Episode>> OpenOnce(const v1::EpisodeOpenRequest& request, const std::string& owner_key,
                                                     bool session);
-  // Asks admission, unless it is a session, and stores the episode.
+  // Requests admission, unless the episode is a session, and stores the episode.
   absl::StatusOr<std::shared_ptr<Episode>> Open(const v1::EpisodeOpenRequest& request, const std::string& key_hash,
                                                 bool session);
-  // OpenEpisodes::ReservePlace; ends the session whose place it gets.
+  // Calls OpenEpisodes::ReservePlace and ends the session that it returns, if any.
   absl::Status ReservePlace();
   // Copies the scheduler's ticket into `record`.
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
-  // Gives an admitted place back.
+  // Returns an admitted place to the scheduler.
   void GiveBack(const v1::Episode& record, const std::string& why);
-  // A restarted scheduler handed out an attempt that already has an episode in the pool. If that episode is over,
-  // reports its end to the scheduler; otherwise its end is reported later.
+  // Called when a restarted scheduler issued an attempt that already has an episode in the pool. If that episode has
+  // ended, reports its end to the scheduler. Otherwise, its end is reported later.
   void ReportHolder(const v1::Episode& rejected);
-  // Stores the episode in the pool. On an error the place is given back to admission.
+  // Stores the episode in the pool. On error, returns the place to admission.
   absl::Status Store(const v1::Episode& record, bool admitted);
 
   Core& core_;

@@ -12,7 +12,7 @@ namespace ingot::gateway {
 namespace {
 
 constexpr int64_t kMostWaitMs = 60'000;
-constexpr std::chrono::seconds kRoomWait(5);  // for a part of files
+constexpr std::chrono::seconds kRoomWait(5);  // how long a part waits for buffer space
 
 }  // namespace
 
@@ -44,7 +44,7 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1:
   ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
   desk_.Post(episode->record().runner(), ask);
   const absl::Status taken = desk_.Await(ask.snapshot_id(), core_.parts.clock->Now() + timeout);
-  // If another gateway serves the episode, the closed gate here does not stop calls.
+  // If another gateway serves the episode, this gateway's closed gate does not stop calls.
   const absl::Status served = fencing_.CheckServed(episode);
   episode->OpenGate();
   INGOT_RETURN_IF_ERROR(served);
@@ -69,7 +69,7 @@ absl::StatusOr<v1::NextSnapshotResponse> Snapshots::NextSnapshot(const v1::NextS
     if (!ask.has_value()) return v1::NextSnapshotResponse();
     if (ask->transfer_id().empty() && fencing_.IsServed(ask->episode_id())) return *ask;
     if (!ask->transfer_id().empty() && transfers_.Find(ask->transfer_id()) != nullptr) return *ask;
-    desk_.ForgetTransfer(ask->transfer_id());  // its reader went away
+    desk_.ForgetTransfer(ask->transfer_id());  // its reader disconnected
   }
 }
 

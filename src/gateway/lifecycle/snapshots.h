@@ -1,9 +1,9 @@
-// Snapshots of episodes: asks their runners for them, asks runners to end trunks at their forks, and passes the files of
-// snapshots from runners to clients.
+// Requests episode snapshots from runners, asks runners to end trunks at their forks, and passes snapshot files from
+// runners to clients.
 //
-// Thread safe; it has no lock: SnapshotDesk and FileTransfers have theirs, and hold no other. All methods but
-// AskForFork, BreakSilentTransfers and Close block, for the pool, for a runner, or for calls in flight: call them
-// without a lock.
+// Thread safe. Has no lock: SnapshotDesk and FileTransfers each have their own and take no other lock while holding it.
+// All methods except AskForFork, BreakSilentTransfers, and Close block on the pool, a runner, or calls in flight. Call
+// them without holding a lock.
 #pragma once
 
 #include <chrono>
@@ -23,21 +23,21 @@ namespace ingot::gateway {
 
 class Snapshots {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Snapshots(Core& core, SnapshotDesk& desk, EpisodeAccess& access, Fencing& fencing)
       : core_(core), access_(access), fencing_(fencing), desk_(desk), transfers_(*core.parts.clock) {}
 
-  // The functions of Gateway with these names.
+  // See the Gateway functions with the same names.
   absl::StatusOr<v1::EpisodeSnapshotResponse> SnapshotEpisode(const v1::EpisodeSnapshotRequest& request);
   absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request);
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request);
   absl::StatusOr<std::shared_ptr<FileTransfer>> ReadSnapshotFiles(const Caller& caller, std::function<void()> wake);
   absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part);
 
-  // Asks the runner of a trunk that has reached its fork to end it. Does nothing for other episodes.
+  // Asks the runner to end a trunk that has reached its fork. Does nothing for other episodes.
   void AskForFork(Episode& episode);
   void BreakSilentTransfers(std::chrono::nanoseconds timeout) { transfers_.BreakSilent(timeout); }
-  // Ends all waiting, now and later.
+  // Makes all current and future waits return.
   void Close();
 
  private:

@@ -9,7 +9,7 @@
 namespace ingot::gateway {
 namespace {
 
-// The calls of an episode, with those before the snapshot that it began at.
+// Returns the number of calls in an episode, including those before the snapshot that it started from.
 int32_t CallsOf(const v1::EpisodeTree& tree) {
   const auto begin = PlaceOfSnapshot(tree.episode().fork().snapshot_id());
   int32_t calls = begin.ok() ? begin->calls : 0;
@@ -56,7 +56,7 @@ absl::Status AskAsFork(datapool::Client* pool, const std::string& snapshot_id, v
 }
 
 absl::StatusOr<Episode::EarlierCalls> JoinTrunk(datapool::Client* pool, v1::Episode& record) {
-  if (record.fork().snapshot_id().empty()) {  // the scheduler names only the trunk
+  if (record.fork().snapshot_id().empty()) {  // the scheduler specifies only the trunk
     INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree trunk, ReadTrunk(pool, record.fork().episode_id()));
     *record.mutable_fork() = ForkOf(trunk, std::nullopt);
   }

@@ -1,4 +1,4 @@
-// Trunks, and the episodes that start from a snapshot of one. All functions block for the pool; null = there is no pool.
+// Reads trunks and starts episodes from trunk snapshots. All functions block on the pool. `pool` may be null.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace ingot::gateway {
 
-// The trunk with its calls. FAILED_PRECONDITION: there is no pool.
+// Returns the trunk with its calls, or FAILED_PRECONDITION if there is no pool.
 absl::StatusOr<v1::EpisodeTree> ReadTrunk(datapool::Client* pool, const std::string& episode_id);
 
-// Asks for a sample of the group of the snapshot's episode, and sets the record's fork. 400: no id of a snapshot. 404:
-// no episode has it. 409: its episode has no group.
+// Makes `ask` request a sample in the group of the snapshot's episode, and sets the record's fork. Returns 400 if
+// `snapshot_id` is not a snapshot id, 404 if no episode has it, or 409 if its episode has no group.
 absl::Status AskAsFork(datapool::Client* pool, const std::string& snapshot_id, v1::Episode& record,
                        v1::AdmitRequest& ask);
 
-// The trunk's calls up to the record's fork, whose fields it completes.
+// Returns the trunk's calls up to the record's fork, and fills in the fork's fields.
 absl::StatusOr<Episode::EarlierCalls> JoinTrunk(datapool::Client* pool, v1::Episode& record);
 
 }  // namespace ingot::gateway

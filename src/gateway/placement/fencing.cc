@@ -8,7 +8,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Keys and their rights never change. All other errors that clients do not retry may depend on the episode's state.
+// Keys and their permissions never change. Other non-retryable errors may depend on the episode's state.
 bool IsOfMemory(const absl::Status& rejection) {
   const int http = HttpStatusOf(rejection);
   return !rejection.ok() && !MayRetry(rejection) && http != 401 && http != 403;
@@ -29,7 +29,7 @@ absl::Status Fencing::CheckServed(const std::shared_ptr<Episode>& episode) {
   v1::GetEpisodeRequest get;
   get.set_episode_id(episode->id());
   const auto stored = core_.parts.pool->GetEpisode(get);
-  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // its group was deleted: no gateway serves it
+  if (absl::IsNotFound(stored.status())) return absl::OkStatus();  // its group was deleted, so no gateway serves it
   if (absl::IsDataLoss(stored.status())) {
     return base::Annotate(stored.status(), "whether this gateway still serves the episode");
   }
@@ -52,7 +52,8 @@ absl::Status Fencing::Confirmed(const std::shared_ptr<Episode>& episode, absl::S
 
 bool Fencing::IsServed(const std::string& episode_id) {
   const std::shared_ptr<Episode> episode = open_.Find(episode_id);
-  if (episode != nullptr) (void)CheckServed(episode);  // on an error the ask is sent: the end has the token
+  // On an error, the ask is sent anyway because the end includes the token.
+  if (episode != nullptr) (void)CheckServed(episode);
   if (episode != nullptr && !episode->taken()) return true;
   desk_.Forget(episode_id);
   return false;
@@ -62,12 +63,13 @@ absl::Status Fencing::SettleCalls(const std::shared_ptr<Episode>& episode) {
   constexpr char kWhat[] = "it is not known which calls of the episode are recorded: send the reward again";
   const auto deadline = core_.parts.clock->Now() + base::FromSeconds(core_.options.end_wait_s);
   for (const v1::AppendCallRequest& lost : episode->LostAppends()) {
-    // Sending it again settles whether it is stored; reading the pool would miss an append that is still on its way.
+    // Resending it settles whether it is stored. Reading the pool could miss an append that is still in flight.
     const absl::Status again = core_.parts.pool->AppendCall(lost);
     if (absl::IsAborted(again)) return GiveUp(episode);
     if (!again.ok() && !datapool::IsRejection(again)) return base::Annotate(again, kWhat);
     episode->SettleAppend(lost.call(), again);
-    if (core_.parts.clock->Now() > deadline) return absl::UnavailableError(kWhat);  // other rewards wait for this one
+    // Other rewards are waiting for this one.
+    if (core_.parts.clock->Now() > deadline) return absl::UnavailableError(kWhat);
   }
   if (!episode->HasUnknownCalls()) return absl::OkStatus();
   v1::GetEpisodeRequest get;

@@ -1,12 +1,12 @@
-// Answers about an episode that another gateway may have taken meanwhile.
+// Confirms answers about an episode that another gateway may have taken over.
 //
-// Writes carry the episode's token, so that the pool rejects writes of a gateway that was unresponsive for too long. An
-// answer from memory needs a check with the pool instead, but only if the client would act on it: an error that no
-// client retries, such as "it has no reward" or "it has recorded no such call". The check follows the decision: if the
-// gateway still serves the episode then, its memory was right before. The check is always needed: a gateway that takes
-// an episode does not wait for a lease of this gateway.
+// Writes include the episode's token, so the pool rejects writes from a gateway that was unresponsive for too long. An
+// answer from memory must be checked with the pool instead. The check is needed only if the client would act on the
+// answer, such as an error that clients do not retry ("it has no reward", "it has recorded no such call"). It runs
+// after the decision is made. If the gateway still serves the episode at that point, its memory was right. Leases
+// cannot replace the check because a gateway that takes over an episode does not wait for one to expire.
 //
-// Thread safe; it has no state and no lock. All methods but GiveUp block for the pool: call them without a lock.
+// Thread safe. Has no state and no lock. All methods except GiveUp block on the pool. Call them without holding a lock.
 #pragma once
 
 #include <memory>
@@ -22,24 +22,24 @@ namespace ingot::gateway {
 
 class Fencing {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Fencing(Core& core, OpenEpisodes& open, SnapshotDesk& desk) : core_(core), open_(open), desk_(desk) {}
 
-  // Forgets an episode that another gateway took, and returns the error of its requests.
+  // Forgets an episode that another gateway took over, and returns the error for its requests.
   absl::Status GiveUp(const std::shared_ptr<Episode>& episode);
-  // OK = the pool says that this gateway still serves the episode.
+  // Returns OK if the pool reports that this gateway still serves the episode.
   absl::Status CheckServed(const std::shared_ptr<Episode>& episode);
-  // Returns `rejection` if it is confirmed by the pool or needs no confirmation; otherwise an error that makes the
-  // client retry.
+  // Returns `rejection` if the pool confirms it or if it needs no confirmation. Otherwise, returns an error that makes
+  // the client retry.
   absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection);
-  // Whether a snapshot request for the episode may go out. Forgets requests of episodes that are no longer here.
+  // Returns true if a snapshot request for the episode may be sent. Otherwise, forgets its requests.
   bool IsServed(const std::string& episode_id);
-  // Call it before naming a call by its number, or by an id that is not known here: finds out which calls with lost
-  // responses the pool holds. UNAVAILABLE: the pool does not answer, or has answered only some of the requests within
-  // end_wait_s.
+  // Must be called before referring to a call by its sequence number or by an id that is unknown here. Finds out which
+  // calls with lost responses are in the pool. Returns UNAVAILABLE if the pool does not answer, or if some requests are
+  // still unanswered after end_wait_s.
   absl::Status SettleCalls(const std::shared_ptr<Episode>& episode);
-  // Call it before an end that depends on an earlier reward: if no reward is known, reads from the pool whether there
-  // is one.
+  // Must be called before ending an episode in a way that depends on an earlier reward. If no reward is known here,
+  // checks the pool for one.
   absl::Status ReadReward(const std::shared_ptr<Episode>& episode);
 
  private:

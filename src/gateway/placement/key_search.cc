@@ -22,7 +22,7 @@ absl::StatusOr<std::string> KeySearch::Find(const std::vector<std::string>& hash
   std::shared_ptr<const absl::StatusOr<Found>> seen;
   {
     base::MutexLock lock(mu_);
-    const int64_t next = begun_ + 1;  // a scan that began before may have missed an episode that was opened since
+    const int64_t next = begun_ + 1;  // a scan that began earlier may miss a newly opened episode
     while (ended_ < next) {
       if (reading_) {
         changed_.Wait(mu_);

@@ -12,11 +12,12 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr std::chrono::seconds kSilence(5);  // how long a gateway that did not answer is not asked again
-constexpr int kTries = 3;                    // to take over an episode that other gateways take at the same time
+constexpr std::chrono::seconds kSilence(5);  // how long to skip a gateway that did not answer
+constexpr int kTries = 3;                    // takeover attempts when several gateways compete
 
-// A lower bound on an episode's age: the times of its calls are counted from its opening by monotonic clocks. This
-// machine's wall clock may have been set since, or may differ from the clock of the gateway that opened it.
+// Returns a lower bound on an episode's age, based on its call times, which monotonic clocks count from the opening.
+// This machine's wall clock may have been set since then, or may differ from the clock of the gateway that opened the
+// episode.
 std::chrono::nanoseconds AgeOf(const v1::EpisodeTree& tree) {
   const int64_t opened = tree.episode().opened_unix_ns();
   int64_t reached = opened;
@@ -99,8 +100,8 @@ absl::StatusOr<std::string> Placement::PlaceOpening(const std::string& idempoten
   const std::string key = OwnerKeyOf(idempotency_key);
   if (!MayBeElsewhere({.api_key = key, .episode = {}})) return std::string();
   const KeyPlace place = AskForKey(key);
-  // A gateway that gives no answer may have opened the episode before. Without this, its next process, or the gateway
-  // itself when it resumes, would serve an episode without a runner.
+  // A gateway that does not answer may have opened the episode earlier. Without this check, its next process, or the
+  // gateway itself when it resumes, would serve an episode without a runner.
   return place.role.empty() && !place.all_answered ? PlaceByPool(key) : place.role;
 }
 
@@ -131,8 +132,8 @@ Placement::KeyPlace Placement::AskForKey(const std::string& key) {
   return place;
 }
 
-// Another gateway answers from its memory, so the pool decides about the episode that it names. An answer "none" is
-// true for a gateway that answers: an episode that it lost is in the memory of the gateway that took it.
+// Another gateway answers from memory, so the pool has the final say about the episode that it names. The answer "none"
+// is reliable because an episode that a gateway lost is in the memory of the gateway that took it over.
 absl::StatusOr<std::string> Placement::PlaceByKey(const std::string& key) {
   const KeyPlace place = AskForKey(key);
   if (!place.episode_id.empty()) return PlaceById(place.episode_id);
@@ -180,7 +181,7 @@ void Placement::RecallEnd(const std::string& episode_id) {
 }
 
 absl::Status Placement::Continue(v1::EpisodeTree tree) {
-  const std::chrono::nanoseconds age = AgeOf(tree);  // before a trunk's calls are among its own
+  const std::chrono::nanoseconds age = AgeOf(tree);  // computed before the trunk's calls are added
   INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
   v1::EpisodeLimits limits = LimitsFor(core_.options, tree.episode().limits());
   limits.set_fork_at(tree.episode().limits().fork_at());

@@ -14,7 +14,7 @@ absl::Status Recovery::Recover(const std::string& gone) {
   if (core_.parts.pool == nullptr || core_.parts.admission == nullptr) return absl::OkStatus();
   const bool alone = core_.parts.peers == nullptr;
   const std::string own = RoleOfGateway(core_.parts.name);
-  std::vector<std::string> elsewhere;  // the roles whose episodes stay where they are
+  std::vector<std::string> elsewhere;  // roles whose episodes stay where they are
   if (!alone) elsewhere = core_.parts.peers->Others();
   std::erase(elsewhere, gone);
   if (!gone.empty() && gone != own) elsewhere.push_back(own);
@@ -25,12 +25,12 @@ absl::Status Recovery::Recover(const std::string& gone) {
       for (const v1::Episode& episode : page.episodes()) {
         const std::string role = RoleOfGateway(episode.gateway());
         const bool stays = std::find(elsewhere.begin(), elsewhere.end(), role) != elsewhere.end();
-        // A takeover that the pool stored although the response was lost has this gateway's name, and no gateway serves
-        // the episode.
+        // If the pool stored a takeover but its response was lost, the episode has this gateway's name but is not
+        // served.
         const bool own_name = episode.gateway() == core_.parts.name;
         if (!alone && (own_name ? open_.Find(episode.episode_id()) != nullptr : stays)) continue;
         const absl::Status status = alone ? ContinueAlone(episode.episode_id()) : placement_.TakeOver(episode);
-        if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway was faster
+        if (!alone && absl::IsFailedPrecondition(status)) continue;  // it has ended, or another gateway took it first
         ++(status.ok() ? taken : lost);
         if (!status.ok()) INGOT_RETURN_IF_ERROR(EndUnread(episode, status));
       }
@@ -43,12 +43,13 @@ absl::Status Recovery::Recover(const std::string& gone) {
 }
 
 absl::Status Recovery::EndUnread(const v1::Episode& episode, const absl::Status& why) {
-  if (base::IsTransientOrMoved(why)) return why;  // as on a full disk: it may be read later
+  if (base::IsTransientOrMoved(why)) return why;  // for example on a full disk; it may be readable later
   INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
             why.ToString());
   v1::StoreEndRequest end;
   end.set_episode_id(episode.episode_id());
-  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);  // the token of TakeOverEpisode
+  // Same token as TakeOverEpisode.
+  if (core_.parts.peers != nullptr) end.set_gateway_token(episode.gateway_token() + 1);
   end.set_state(v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("its gateway could not read it: ", why.message()));
   end.set_ended_unix_ns(core_.parts.clock->UnixNanos());

@@ -1,5 +1,5 @@
-// Takes over the pool's open episodes after a start, and when another gateway is gone. It has no state and no lock; both
-// methods block for the pool: call them without a lock.
+// Takes over the pool's open episodes at startup and when another gateway is gone. Has no state and no lock. Blocks on
+// the pool. Call it without holding a lock.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ namespace ingot::gateway {
 
 class Recovery {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Recovery(Core& core, OpenEpisodes& open, Placement& placement) : core_(core), open_(open), placement_(placement) {}
 
-  // Gateway::Recover.
+  // See Gateway::Recover.
   absl::Status Recover(const std::string& gone);
 
  private:
-  // Serves an episode of the only gateway, whose episodes carry no token.
+  // Serves an episode when there is only one gateway, so its episodes have no token.
   absl::Status ContinueAlone(const std::string& episode_id);
-  // Ends an unreadable episode as lost, so that its sample is tried again.
+  // Ends an unreadable episode as lost, so its sample is retried.
   absl::Status EndUnread(const v1::Episode& episode, const absl::Status& why);
 
   Core& core_;

@@ -10,17 +10,17 @@
 namespace ingot::gateway {
 namespace {
 
-// LiteLLM's proxy replaces an empty text with this, because Messages rejects empty text.
+// The LiteLLM proxy replaces empty text with this string because the Messages API rejects empty text.
 constexpr std::string_view kNothingSaid = "[System: Empty message content sanitised to satisfy protocol]";
 
-// An error means that the text is compared as it is written. Integers beyond 64 bits are compared as doubles, which is what
-// clients in JavaScript send back.
+// Parses JSON. After an error, the text is compared as is. Integers beyond 64 bits are compared as doubles, because
+// JavaScript clients send them back that way.
 absl::StatusOr<base::json::value> Parsed(std::string_view text) {
   if (HasTooManyValues(text)) return absl::ResourceExhaustedError("too many values");
   return base::ParseJson(text);
 }
 
-// JSON, or a Python literal of it.
+// Parses JSON or the equivalent Python literal.
 absl::StatusOr<base::json::value> Read(std::string_view arguments) {
   auto json = Parsed(arguments);
   if (json.ok()) return json;
@@ -28,7 +28,7 @@ absl::StatusOr<base::json::value> Read(std::string_view arguments) {
   return translated.has_value() ? Parsed(*translated) : std::move(json);
 }
 
-// The canonical form of JSON: printed by base::CanonicalJson, so a line end within a text is \r\n.
+// Returns JSON in canonical form. base::CanonicalJson prints it, so a line ending within a string is \r\n.
 std::string Canonical(const base::json::value& json) {
   const std::string printed = base::CanonicalJson(json);
   if (printed.find("\\r\\n") == std::string::npos) return printed;
@@ -36,12 +36,13 @@ std::string Canonical(const base::json::value& json) {
   for (size_t at = 0; at < printed.size(); ++at) {
     if (std::string_view(printed).substr(at).starts_with("\\r\\n")) at += 2;
     text += printed[at];
-    if (printed[at] == '\\') text += printed[++at];  // an escape in one piece, because \\r\n begins no escape
+    // Copies each escape as a unit because \\r\n does not begin an escape.
+    if (printed[at] == '\\') text += printed[++at];
   }
   return text;
 }
 
-// The length comes first, so that no two lists of fields print the same.
+// Writes the length first, so different field lists never print the same.
 void Put(std::string& out, std::string_view field) {
   absl::StrAppend(&out, field.size(), ":");
   out += field;
@@ -63,7 +64,7 @@ std::string CanonicalArguments(std::string_view arguments) {
   if (!json.ok()) return WithLineFeeds(arguments);
   const base::json::value* raw = base::Find(*json, "__unparsedToolInput");
   if (raw == nullptr || !raw->is_string() || json->as_object().size() != 1) return Canonical(*json);
-  // One layer only: no client wraps its own wrapping.
+  // Unwraps only one layer because clients do not wrap repeatedly.
   const std::string_view inner(raw->get_string().data(), raw->get_string().size());
   const auto read = Read(inner);
   return read.ok() ? Canonical(*read) : WithLineFeeds(inner);
@@ -101,7 +102,7 @@ base::Key128 MessageKey(const text::Message& message) {
     Put(canonical, CanonicalArguments(call.arguments_json));
   }
   for (const text::MediaPart& part : message.media) {
-    absl::StrAppend(&canonical, "@", part.at, ":");  // a call's name begins with its length
+    absl::StrAppend(&canonical, "@", part.at, ":");  // unambiguous because a call's name begins with its length
     Put(canonical, part.kind);
     Put(canonical, part.content);
   }

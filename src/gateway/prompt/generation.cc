@@ -8,7 +8,7 @@
 
 namespace ingot::gateway {
 
-// All ids of a call have routes of as many bytes.
+// Checks that all of a call's ids have the same number of route bytes.
 bool Generation::RoutesFit(const v1::GenerateChunk& chunk) const {
   const auto ids = static_cast<size_t>(chunk.token_ids_size()), before = static_cast<size_t>(size());
   if (ids == 0) return chunk.routes().empty();
@@ -52,7 +52,7 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   finish = chunk.finish();
   stop_string = chunk.stop_string();
   cached_tokens = chunk.cached_tokens();
-  // The engine may be on another machine with another clock: its times count from the call's arrival there.
+  // The engine may be on another machine with another clock. Its times are relative to the call's arrival there.
   const int64_t ahead = chunk.times().queued_unix_ns() - times.queued_unix_ns();
   if (chunk.times().first_token_unix_ns() != 0) {
     times.set_first_token_unix_ns(chunk.times().first_token_unix_ns() - ahead);
@@ -80,7 +80,7 @@ v1::Segment FirstIds(const v1::Segment& segment, int count) {
   if (!segment.logprobs().empty()) {
     first.mutable_logprobs()->Add(segment.logprobs().begin(), segment.logprobs().begin() + count);
   }
-  const size_t route_bytes = segment.routes().size() / static_cast<size_t>(segment.token_ids_size());  // of an id
+  const size_t route_bytes = segment.routes().size() / static_cast<size_t>(segment.token_ids_size());  // per id
   first.set_routes(segment.routes().substr(0, route_bytes * static_cast<size_t>(count)));
   int left = count;
   for (const v1::VersionRun& run : segment.versions()) {

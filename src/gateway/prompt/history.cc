@@ -11,13 +11,13 @@
 namespace ingot::gateway {
 namespace {
 
-// The length comes first, so that no two lists of fields print the same.
+// Writes the length first, so different field lists never print the same.
 void Put(std::string& out, std::string_view field) {
   absl::StrAppend(&out, field.size(), ":");
   out += field;
 }
 
-// The key of the tools and the template's variables, which precede the messages.
+// Returns the key for the tools and template variables, which precede the messages.
 base::Key128 PreambleKey(const std::vector<base::json::value>& tools, const base::json::object& variables) {
   std::string text = "tools";
   if (!variables.empty()) Put(text, base::CanonicalJson(variables));
@@ -193,7 +193,7 @@ int History::NamedElsewhere(const text::Message& message, const base::Key128& ke
 
 size_t History::AnswerOf(int call, const ConversationKeys& keys, size_t end) const {
   for (size_t message = end; message-- > 0;) {
-    // keys.after[i] is the key of the prefix that message i answers.
+    // keys.after[i] is the key for the prefix that message i answers.
     if (keys.after[message] == calls_[call].asked) return message;
   }
   return end;
@@ -224,7 +224,7 @@ int History::Choose(const std::vector<int>& candidates, const text::Conversation
                     const ConversationKeys& keys, size_t message, const EchoedIds& echoed) const {
   const text::Message& sent = conversation.messages[message];
   const auto said = [&](int call) {
-    // The client of another thread changed that answer; this thread's client may have made the same change.
+    // A client in another thread changed that answer. This thread's client may have made the same change.
     if (calls_[call].adopted_from >= 0 && calls_[call].thread != keys.thread) return false;
     return SameReasoning(sent.reasoning, calls_[call].delivered_reasoning) &&
            SameReasoningBefore(message, conversation, keys, call);
@@ -342,9 +342,9 @@ int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) 
   entry.thread = asked.thread;
   ++adopted_;
   calls_.push_back(std::move(entry));
-  if (match.begun) return index;  // its answer is the kept call's
+  if (match.begun) return index;  // the kept call has its answer
   Index({asked.after[match.first_new - 1], asked.after_no_tools[match.first_new - 1]}, index);
-  // The client's spelling of the message may have less white space.
+  // The client's version of the message may have less whitespace.
   std::vector<int>& here = by_prefix_[asked.after[match.first_new]];
   if (here.empty() || here.back() != index) here.push_back(index);
   return index;
@@ -361,7 +361,7 @@ std::vector<const SegmentRef*> History::Path(int call) const {
 }
 
 const std::vector<int32_t>& History::PathIds(int asked) {
-  std::vector<const SegmentRef*> following;  // after the remembered path, the last first
+  std::vector<const SegmentRef*> following;  // after the cached path, in reverse order
   int call = asked;
   for (; call >= 0 && call != path_call_; call = calls_[call].parent) {
     const auto& refs = calls_[call].refs;

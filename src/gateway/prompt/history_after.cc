@@ -1,14 +1,14 @@
-// Messages that extend an answer: a client writes back the answer's stop string, and may write more after it. Text
-// agents do this, which put the tool's result after "Observation:" in the same message, and agents that complete a
-// closing tag.
+// Matches messages that extend an answer: a client sends back the answer's stop string and may append text. Examples
+// are text agents that put the tool result after "Observation:" in the same message, and agents that complete a closing
+// tag.
 //
 //   delivered    Thought: add.\nAction: 1+2            by stop: ["Observation:"]
 //   sampled      Thought: add.\nAction: 1+2\nObservation:
 //   sent back    Thought: add.\nAction: 1+2\nObservation: 3
 //                `--------------- sampled ids -----------'`-' the tail begins
 //
-// An answer that another token ended is continued in the same way, without that token. Then the stop string itself
-// follows the sampled ids.
+// An answer that ended with another token is continued in the same way, but without that token. In that case, the stop
+// string itself follows the sampled ids.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -27,8 +27,8 @@ std::string_view WithoutSpaceBefore(std::string_view text) {
   return text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
 }
 
-// The number of bytes of `text` that equal `beginning`; both may have carriage returns before line feeds. npos = `text`
-// does not begin with it.
+// Returns how many bytes of `text` match `beginning`, or npos if `text` does not begin with it. Both may have carriage
+// returns before line feeds.
 size_t BytesThatBegin(std::string_view text, std::string_view beginning) {
   size_t at = 0;
   for (size_t i = 0; i < beginning.size(); ++i, ++at) {
@@ -39,8 +39,8 @@ size_t BytesThatBegin(std::string_view text, std::string_view beginning) {
   return at;
 }
 
-// The offset in `text` after the stop string that it begins with, ignoring white space. npos = it does not begin with
-// it.
+// Returns the offset after the stop string at the beginning of `text`, ignoring whitespace, or npos if `text` does not
+// begin with it.
 size_t AfterStop(std::string_view text, std::string_view stop) {
   const std::string_view visible = Trim(stop);
   const std::string_view begin = visible.empty() ? text : WithoutSpaceBefore(text);
@@ -54,7 +54,7 @@ std::optional<History::GrownAnswer> History::GrownAnswerOf(int call, const text:
   const Entry& entry = calls_[call];
   const std::string& answer = entry.delivered.content;
   if (!sent.tool_calls.empty() || !entry.delivered.tool_calls.empty()) return std::nullopt;
-  // After the answer as it was delivered, or as the client trimmed it.
+  // Compares with the answer as delivered, or as the client trimmed it.
   const std::string_view text = WithoutSpaceBefore(sent.content);
   size_t said = BytesThatBegin(text, WithoutSpaceBefore(answer));
   if (said == std::string_view::npos) said = BytesThatBegin(text, Trim(answer));
@@ -62,7 +62,7 @@ std::optional<History::GrownAnswer> History::GrownAnswerOf(int call, const text:
   const std::string_view rest = text.substr(said);
   const Ending& ending = entry.ending;
   if (!ending.stop.empty()) {
-    const bool reported = answer.ends_with(ending.stop);  // the client asked for it as part of the answer
+    const bool reported = answer.ends_with(ending.stop);  // the client requested it as part of the answer
     const size_t following = reported ? 0 : AfterStop(rest, ending.stop);
     if (following == std::string_view::npos || (reported && Trim(rest).empty())) return std::nullopt;
     GrownAnswer grown{.content = reported ? answer : answer + ending.stop};

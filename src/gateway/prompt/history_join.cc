@@ -1,4 +1,4 @@
-// Joins the parts of a turn that a client sent as separate messages: History::JoinTurns.
+// Implements History::JoinTurns, which joins the parts of a turn that a client sent as separate messages.
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -10,9 +10,9 @@
 namespace ingot::gateway {
 namespace {
 
-// Parts of a turn that are compared with delivered messages.
+// Maximum number of parts in a turn that are compared with delivered messages.
 constexpr size_t kMaxParts = 16;
-// Separates the texts of two parts that match no known answer. A known answer's parts follow directly.
+// Separates the text of two parts that do not match a known answer. Parts of a known answer are not separated.
 constexpr char kEmptyLine[] = "\n\n";
 
 void JoinTo(text::Message& turn, const text::Message& part, std::string_view between) {

@@ -1,4 +1,4 @@
-// Undoes clients' changes to a conversation: History::Restored.
+// Implements History::Restored, which undoes a client's changes to a conversation.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -8,7 +8,8 @@
 namespace ingot::gateway {
 namespace {
 
-// Whether a message that matched the delivered message is also spelled like it. REQUIRES: equally many calls.
+// Returns true if a message that matched the delivered message is also spelled the same. REQUIRES: both have the same
+// number of calls.
 bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) {
   const auto same = [](const text::ToolCall& a, const text::ToolCall& b) {
     return a.name == b.name && a.arguments_json == b.arguments_json && a.written_id == b.written_id;
@@ -27,7 +28,7 @@ void SayAsDelivered(const text::Message& delivered, text::Message& sent) {
   }
 }
 
-// A conversation that is copied when it is first changed.
+// A copy-on-write conversation.
 class Restoring {
  public:
   explicit Restoring(const text::Conversation& sent) : sent_(sent) {}
@@ -84,7 +85,7 @@ std::optional<text::Conversation> History::Restored(const text::Conversation& co
       if (messages[i].tool_calls[c].written_id != written_id) messages.Change(i).tool_calls[c].written_id = written_id;
     }
   }
-  size_t end = count;  // of the messages among which the answer of `call` is
+  size_t end = count;  // end of the range of messages that contains the answer of `call`
   std::vector<bool> on_path(count);
   for (; call >= 0; call = calls_[call].turn_before) {
     const Entry& entry = calls_[call];

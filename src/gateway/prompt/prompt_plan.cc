@@ -12,7 +12,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kGenerationPromptIds = 32;  // ids at a prompt's end that are searched for its prefill
+constexpr size_t kGenerationPromptIds = 32;  // how many ids at the end of a prompt are searched for its prefill
 
 text::Conversation WithoutReasoning(text::Conversation conversation) {
   for (text::Message& message : conversation.messages) message.reasoning.clear();
@@ -59,16 +59,16 @@ absl::Status PromptPlanner::RenderWhole(const text::Conversation& conversation, 
   const auto reasons = [](const text::Message& message) { return !message.reasoning.empty(); };
   if (keeps_reasoning_ && !plan.text_key.empty() &&
       std::any_of(conversation.messages.begin(), conversation.messages.end(), reasons)) {
-    // Continue compares texts without reasoning.
+    // Continue compares text without reasoning.
     const auto bare = format_->Render(WithoutReasoning(conversation), true);
     plan.text_key = bare.ok() ? bare->text_key : "";
   }
   return absl::OkStatus();
 }
 
-// By default the conversation has its reasoning, even if the client dropped it, and the parent is continued only as
-// long as the template writes that reasoning. With keeps_reasoning_ the conversation has no reasoning, and sampled
-// turns stay unchanged no matter how the template treats reasoning.
+// By default, the conversation includes its reasoning even if the client dropped it, and the parent is continued only
+// as long as the template renders that reasoning. If keeps_reasoning_ is true, the conversation has no reasoning, and
+// sampled turns stay unchanged regardless of how the template treats reasoning.
 absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& conversation, size_t most_ids,
                                                     PromptPlan& plan) const {
   Continuation& continued = plan.continued;
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
   return "";
 }
 
-// The prefill of a prompt that came as ids, as far as its last ids show it.
+// Returns the prefill in a prompt that was given as ids, as far as its last ids show it.
 std::string PromptPlanner::PrefillIn(std::span<const int32_t> prompt) const {
   prompt = prompt.last(std::min(prompt.size(), kGenerationPromptIds));
   for (const int32_t id : format_->end_of_turn_ids()) {
@@ -150,12 +150,12 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
     streamed.Push(answer.ids.subspan(pushed++, 1));
     for (const TurnText::Delta& delta : streamed.TakeDeltas()) {
       if (delta.kind != PartKind::kContent) continue;
-      const bool within = content.ends_with('\r');  // a line end of two pieces
+      const bool within = content.ends_with('\r');  // a line ending is split between two pieces
       content.resize(content.size() - within);
       content += WithLineFeeds((within ? "\r" : "") + delta.text);
     }
   }
-  // Text of the last ids may be held back until more ids come, so fewer ids may be delivered than were pushed.
+  // Text for the last ids may be held back until more ids arrive, so fewer ids may be delivered than were pushed.
   History::KeptPrefix kept;
   kept.ids = static_cast<size_t>(streamed.delivered_tokens());
   TurnText whole = reader();

@@ -6,8 +6,8 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr char kEchoedArguments[] = "echoed_arguments";  // of a tool call
-constexpr char kStopString[] = "stop_string";            // of the message
+constexpr char kEchoedArguments[] = "echoed_arguments";  // field of a tool call
+constexpr char kStopString[] = "stop_string";            // field of the message
 
 }  // namespace
 

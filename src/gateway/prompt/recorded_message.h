@@ -1,5 +1,6 @@
-// The delivered message in a call's record (v1::Call::delivered_json): its JSON, with the echoed arguments of its tool
-// calls and the stop string that ended it, by which a later gateway recognizes it. Pure functions.
+// Converts the delivered message in a call's record to and from JSON (v1::Call::delivered_json). The JSON includes the
+// echoed tool call arguments and the stop string that ended the message, so a later gateway can recognize it. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -13,12 +14,12 @@ namespace ingot::gateway {
 
 struct DeliveredMessage {
   text::Message message;
-  std::vector<std::string> echoed_arguments;  // History::Call::echoed_arguments: one for each tool call, or none
+  std::vector<std::string> echoed_arguments;  // History::Call::echoed_arguments: one per tool call, or empty
   std::string stop = {};                      // History::Ending::stop
 };
 
 std::string DeliveredJson(const DeliveredMessage& delivered);
-// INVALID_ARGUMENT: `json` is not a message.
+// Returns INVALID_ARGUMENT if `json` is not a message.
 absl::StatusOr<DeliveredMessage> ReadDelivered(std::string_view json);
 
 }  // namespace ingot::gateway

@@ -1,5 +1,5 @@
-// Searches a text that comes in pieces for one stop string. The end of the text is held back while it may be the prefix
-// of the stop string. Looks at each byte once (Knuth, Morris, Pratt). Not thread safe.
+// Searches for one stop string in text that arrives in pieces. Holds back the end of the text as long as it may be a
+// prefix of the stop string. Examines each byte once (Knuth-Morris-Pratt). Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -29,17 +29,18 @@ class StopHold {
     }
   }
 
-  // Bytes of the text that are certainly before the stop string.
+  // Returns the number of bytes that are certain to precede the stop string.
   size_t clear() const { return seen_ - matched_; }
-  // Bytes of the text up to the end of the stop string, if it was found; all bytes if it was not.
+  // Returns the number of bytes up to the end of the stop string if it was found. Otherwise, returns the total.
   size_t seen() const { return seen_; }
   bool found() const { return matched_ == stop_.size(); }
 
  private:
   const std::string stop_;
-  std::vector<size_t> border_;  // per prefix of stop_: its longest proper prefix that is also its suffix
-  size_t matched_ = 0;          // bytes of the prefix of stop_ with which the text ends; stop_.size() = found
-  size_t seen_ = 0;             // bytes pushed, up to the end of the stop string
+  // For each prefix of stop_, the length of its longest proper prefix that is also a suffix.
+  std::vector<size_t> border_;
+  size_t matched_ = 0;  // length of the prefix of stop_ at the end of the text; stop_.size() = found
+  size_t seen_ = 0;     // bytes pushed, up to the end of the stop string
 };
 
 }  // namespace ingot::gateway

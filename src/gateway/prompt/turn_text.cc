@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxAfterContent = 256;  // bytes
 
-// Decodes ids as the middle of a text, so that the first word keeps its space.
+// Decodes ids as if in the middle of text, so the first word keeps its space.
 text::DecodeStream MidText(std::shared_ptr<const text::Tokenizer> tokenizer) {
   return {std::move(tokenizer), /*skip_special=*/false, text::DecodeState::MidText()};
 }
@@ -38,7 +38,7 @@ void TurnText::Push(std::span<const int32_t> ids) {
 
 void TurnText::Add(int32_t id) {
   const bool is_token = text::IsWrittenToken(*options_.tokenizer, id, options_.tokenizer->TokenBytes(id));
-  if (is_token && decode_.holds()) {  // an incomplete character belongs to the ids before
+  if (is_token && decode_.holds()) {  // an incomplete character belongs to the previous ids
     Append(decode_.Flush(), ids_.size() - 1);
     ids_.back().end = text_.size();
   }
@@ -52,7 +52,7 @@ void TurnText::Add(int32_t id) {
   Feed(limit);
 }
 
-// `id`: the index of the id whose text it is.
+// `id` is the index of the id that the text belongs to.
 void TurnText::Append(std::string_view text, size_t id) {
   text_ += text;
   if (id < static_cast<size_t>(options_.stop_from)) {
@@ -66,8 +66,8 @@ void TurnText::Finish(const std::string& stop_string) {
   Append(decode_.Flush(), ids_.empty() ? 0 : ids_.size() - 1);
   if (!ids_.empty()) ids_.back().end = text_.size();
   if (!stop_string.empty()) {
-    // The turn ended as soon as the stop string was complete: it does not occur earlier, and at most the rest of its
-    // last token follows it.
+    // The turn ended as soon as the stop string was complete. It therefore does not occur earlier, and at most the
+    // remainder of its last token follows it.
     const size_t cut = text_.find(stop_string, stop_begin_);
     if (cut != std::string::npos) text_.resize(cut + (options_.emits_stop ? stop_string.size() : 0));
     for (Id& id : ids_) {
@@ -85,7 +85,7 @@ void TurnText::Feed(size_t limit) {
   while (fed_ < limit) {
     while (ids_[next_].end <= fed_) ++next_;
     const Id& id = ids_[next_];
-    if (id.is_token && id.end > limit) return;  // a token is read in one piece
+    if (id.is_token && id.end > limit) return;  // a token is read as a unit
     const size_t end = std::min(id.end, limit);
     Read(std::string_view(text_).substr(fed_, end - fed_), id.is_token);
     fed_ = end;
@@ -100,7 +100,7 @@ void TurnText::Read(std::string_view text, bool is_token) {
 }
 
 void TurnText::Emit(text::OutputDelta delta) {
-  // The rest of a call in progress comes before everything else.
+  // The remainder of a call in progress comes first.
   if (!delta.calls.empty() && !delta.calls[0].begins) {
     Emit(PartKind::kCall, std::move(delta.calls[0].arguments), &delta.calls[0]);
     delta.calls.erase(delta.calls.begin());
@@ -114,7 +114,8 @@ void TurnText::Emit(text::OutputDelta delta) {
   }
 }
 
-// The stream returns content as it was written. After it, the settled text has at most the delimiter that closed it.
+// The stream returns content as it was written. The settled text after it contains at most the delimiter that closed
+// it.
 void TurnText::MarkContent(std::string_view content) {
   const size_t settled = finished_ ? text_.size() : std::min(stream_->settled_bytes(), text_.size());
   const size_t last = settled - std::min(settled, content.size());
@@ -123,8 +124,8 @@ void TurnText::MarkContent(std::string_view content) {
   if (found != std::string_view::npos) MarkContent(first + found, first + found + content.size());
 }
 
-// Marks the ids of bytes [begin, end) of text_. An id with only the first bytes of a character has no bytes in text_:
-// it is marked with the id that completes the character.
+// Marks the ids of bytes [begin, end) of text_. An id with only the first bytes of a character has no bytes in text_.
+// It is marked together with the id that completes the character.
 void TurnText::MarkContent(size_t begin, size_t end) {
   auto id = std::upper_bound(ids_.begin(), ids_.end(), begin, [](size_t at, const Id& id) { return at < id.end; });
   for (auto before = id; before != ids_.begin(); --before) {
@@ -146,7 +147,7 @@ void TurnText::Emit(PartKind kind, std::string text, const text::CallDelta* call
     if (reasoning_end_ == 0) reasoning_begin_ = last_id - 1;
     reasoning_end_ = last_id;
   }
-  // Text of a call belongs to the call that began last.
+  // Call text belongs to the most recent call.
   if (!untaken_.empty() && untaken_.back().kind == kind && !begins) {
     untaken_.back().text += text;
     untaken_.back().last_id = last_id;

@@ -1,7 +1,7 @@
-// The text of a turn, read id by id: pieces that may be sent immediately, and the message at the end. A streamed answer
-// and a whole one are made of the same pieces. Takes time linear in the length of the turn. Not thread safe.
+// Decodes a turn id by id into pieces that can be sent immediately, and into a message at the end. Streamed and whole
+// answers consist of the same pieces. Runs in time linear in the turn's length. Not thread safe.
 //
-//   ids -> bytes -> whole UTF-8 characters -> held back: a stop string's prefix -> text::OutputStream -> pieces
+//   ids -> bytes -> whole UTF-8 characters -> hold back a stop string's prefix -> text::OutputStream -> pieces
 #pragma once
 
 #include <memory>
@@ -21,46 +21,48 @@ class TurnText {
  public:
   struct Options {
     std::shared_ptr<const text::Tokenizer> tokenizer;
-    std::vector<int32_t> ends = {};                         // end-of-turn ids; one that is the last id has no text
+    std::vector<int32_t> ends = {};  // end-of-turn ids; if the last id is one of them, it has no text
     std::shared_ptr<const text::OutputFormat> format = {};  // null = all text is content
-    text::ParseOptions reading = {};                        // only the constructor reads the memory it refers to
-    std::vector<std::string> stop = {};                     // stop strings, which are not part of the text
-    bool emits_stop = false;                                // the stop string that ends the turn is part of its text
-    int stop_from = 0;                                      // number of leading ids not searched for stop strings
-    bool marks_content = false;                             // is_content will be called
+    text::ParseOptions reading = {};                        // the memory it refers to is read only in the constructor
+    std::vector<std::string> stop = {};                     // stop strings, which are excluded from the text
+    bool emits_stop = false;                                // the text includes the stop string that ended the turn
+    int stop_from = 0;           // number of leading ids that are not searched for stop strings
+    bool marks_content = false;  // is_content will be called
   };
   explicit TurnText(const Options& options);
 
   void Push(std::span<const int32_t> ids);
-  // No more ids will come. `stop_string`: the stop string that ended the turn, where the text is cut; empty = none.
+  // Called when no more ids will come. `stop_string` is the stop string that ended the turn, and the text is cut there.
+  // Empty = none.
   void Finish(const std::string& stop_string);
 
   // A piece of the message.
   struct Delta {
     PartKind kind = PartKind::kContent;
     std::string text;     // whole characters; for a call, a piece of its arguments
-    bool begins = false;  // the first piece of a call, which has its final name
+    bool begins = false;  // the first piece of a call, which already has its final name
     std::string name;
-    int last_id = 0;  // the number of ids up to this piece's last character
+    int last_id = 0;  // number of ids up to this piece's last character
   };
-  // The pieces that may be sent and were not taken yet, in the model's order. All pieces together are the message.
+  // Returns the pieces that can be sent and have not been taken yet, in the order the model wrote them. Together, they
+  // form the message.
   std::vector<Delta> TakeDeltas();
 
-  // REQUIRES: Finish was called. Tool calls carry the ids that the model wrote, if it wrote any.
+  // REQUIRES: Finish was called. Tool calls have the ids that the model wrote, if any.
   const text::ParsedOutput& message() const { return stream_.has_value() ? stream_->message() : raw_; }
-  // The number of tool calls that are complete.
+  // Returns the number of complete tool calls.
   size_t closed_calls() const { return stream_.has_value() ? stream_->closed_calls() : 0; }
-  // The number of ids whose text is in the pieces taken so far.
+  // Returns the number of ids whose text is in the pieces taken so far.
   int delivered_tokens() const { return delivered_; }
-  // Whether the content taken so far includes text of this id.
+  // Returns true if the content taken so far includes text from this id.
   bool is_content(int id) const { return static_cast<size_t>(id) < ids_.size() && ids_[id].is_content; }
-  // The number of ids of the reasoning so far.
+  // Returns the number of reasoning ids so far.
   int reasoning_tokens() const { return reasoning_end_ - reasoning_begin_; }
 
  private:
   struct Id {
     size_t end;     // end of its text in text_
-    bool is_token;  // a special token, which the output format reads as a delimiter
+    bool is_token;  // a special token, which the output format treats as a delimiter
     bool is_content = false;
   };
   void Add(int32_t id);
@@ -74,16 +76,16 @@ class TurnText {
 
   const Options options_;  // without `reading`
   std::optional<text::OutputStream> stream_;
-  text::ParsedOutput raw_;  // used if there is no stream_
+  text::ParsedOutput raw_;  // used if stream_ is not set
   std::vector<StopHold> stops_;
   text::DecodeStream decode_;
-  std::optional<int32_t> held_end_;  // an end-of-turn id, which is text only if more ids follow
+  std::optional<int32_t> held_end_;  // an end-of-turn id, which becomes text only if more ids follow
 
   std::string text_;
   std::vector<Id> ids_;
-  size_t stop_begin_ = 0;  // bytes at the start of text_ that are not searched for stop strings
+  size_t stop_begin_ = 0;  // number of bytes at the start of text_ that are not searched for stop strings
   size_t whole_ids_ = 0;   // number of ids up to the last one that ends with a whole character
-  size_t fed_ = 0;         // bytes of text_ read by stream_
+  size_t fed_ = 0;         // bytes of text_ passed to stream_
   size_t next_ = 0;        // index of the id whose text was read last
   std::vector<Delta> untaken_;
   int delivered_ = 0;

@@ -1,4 +1,4 @@
-// POST /v1/chat/completions.
+// Implements POST /v1/chat/completions.
 #include <utility>
 
 #include "gateway/api/api_error.h"
@@ -36,7 +36,7 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   return AddTool(std::move(tool), path, request);
 }
 
-// The older form of tools and of their choice.
+// Reads the older format for tools and tool choice.
 absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
   const base::json::array* functions = body.List("functions", kMaxListed);
   INGOT_RETURN_IF_ERROR(body.status());
@@ -49,7 +49,7 @@ absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
     if (const value* parameters = fields.Get("parameters")) tool.parameters = *parameters;
     INGOT_RETURN_IF_ERROR(fields.status());
     INGOT_RETURN_IF_ERROR(AddTool(std::move(tool), absl::StrCat("functions[", i, "]"), request));
-    request.parallel_tool_calls = false;  // a message can hold only one
+    request.parallel_tool_calls = false;  // a message can have only one
   }
   const value* choice = body.Get("function_call");
   if (choice == nullptr) return absl::OkStatus();
@@ -63,7 +63,7 @@ absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
   return body.status();
 }
 
-// Reads name and arguments of a call: of `function` or `custom` in a tool call, or of the older function_call.
+// Reads a call's name and arguments. They are in a tool call's `function` or `custom`, or in the older function_call.
 absl::Status ReadCall(const value& json, const std::string& path, bool custom, text::ToolCall& call) {
   Fields fields(json, path);
   fields.Read("name", call.name);
@@ -102,10 +102,10 @@ absl::Status ReadCalls(const value& message, const std::string& path, Conversati
   return absl::OkStatus();
 }
 
-// A function_call has no id: it gets one from the index of its message.
+// Makes an id for a function_call, which has none, from its message index.
 std::string FunctionCallId(size_t message) { return absl::StrCat("function_call[", message, "]"); }
 
-// Reads message `place`. `function_call`: the id of the last function_call, which a result of it gets, too.
+// Reads message `place`. `function_call` is the id of the last function_call. Its result gets the same id.
 absl::Status ReadMessage(const value& json, size_t place, std::string& function_call, ConversationBuilder& builder) {
   const std::string path = absl::StrCat("messages[", place, "]");
   if (!json.is_object()) return BadRequest("messages", absl::StrCat(path, " must be an object"));
@@ -118,7 +118,7 @@ absl::Status ReadMessage(const value& json, size_t place, std::string& function_
   for (const char* name : {"reasoning", "reasoning_content"}) fields.Read(name, reasoning);
   INGOT_RETURN_IF_ERROR(fields.status());
   INGOT_ASSIGN_OR_RETURN(message.content, ContentText(fields.Get("content"), fields.PathOf("content"), ""));
-  if (message.role == "developer") message.role = "system";  // the newer name, and an older one
+  if (message.role == "developer") message.role = "system";  // the newer and older names for the same role
   if (message.role == "function") {
     message.role = "tool";
     if (message.tool_call_id.empty()) message.tool_call_id = function_call;

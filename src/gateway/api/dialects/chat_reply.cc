@@ -1,4 +1,4 @@
-// The replies of POST /v1/chat/completions.
+// Renders the replies to POST /v1/chat/completions.
 #include <utility>
 
 #include "gateway/api/dialects/dialects.h"
@@ -27,7 +27,7 @@ class ChatRenderer final : public Renderer {
   std::string Trailer(const absl::Status& status) override { return DoneOrError(status); }
 
  private:
-  // Whether tools were declared in the older form, which holds one call.
+  // Returns true if tools were declared in the older format, which allows a single call.
   bool OldCalls() const { return !request().tools.empty() && request().tools[0].kind == ToolKind::kOldFunction; }
   const char* FinishText(const Choice& choice) const {
     if (choice.end.finish == v1::FINISH_LENGTH) return "length";
@@ -83,7 +83,7 @@ class ChatRenderer final : public Renderer {
     const Tool* tool = request().FindTool(call.name);
     return tool != nullptr && tool->kind == ToolKind::kCustom;
   }
-  // Whether the last part is a call that the older form cannot hold.
+  // Returns true if the last part is a call that the older format cannot represent.
   bool Dropped(const Choice& choice) const { return OldCalls() && CallIndex(choice) > 0; }
   static int CallIndex(const Choice& choice) {
     int index = -1;
@@ -117,11 +117,11 @@ class ChatRenderer final : public Renderer {
   static std::string CallsText(std::string_view call) {
     return absl::StrCat(R"({"tool_calls":[)", base::View(call), "]}");
   }
-  // Writes the chunk as text, because most chunks of a stream differ in one string. `tokens` null = the chunk has no
-  // token fields. `more`: more fields, after all others.
+  // Formats the chunk as a string because most chunks in a stream differ in only one string. If `tokens` is null, the
+  // chunk has no token fields. `more` holds additional fields, written last.
   void SendChunk(const Choice& choice, std::string_view delta, const char* finish, const std::vector<Token>* tokens,
                  const object& more = {}) {
-    // All chunks have the same head, which is printed once.
+    // All chunks have the same head, so it is formatted only once.
     if (chunk_head_.empty()) {
       chunk_head_ = base::PrintJson(Head("chat.completion.chunk"));
       chunk_head_.back() = ',';
@@ -175,7 +175,7 @@ class ChatRenderer final : public Renderer {
     return json;
   }
 
-  std::string chunk_head_;  // empty = not printed yet
+  std::string chunk_head_;  // empty = not formatted yet
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// POST /v1/completions: text or token ids in, text out, without a chat template.
+// Implements POST /v1/completions: text or token ids in, text out, without a chat template.
 #include <utility>
 
 #include "base/utf8.h"
@@ -16,7 +16,7 @@ using base::json::value;
 
 constexpr size_t kMaxPrompts = 128;
 
-// Reads `prompt`: a string, ids, or a list of either.
+// Reads `prompt`, which is a string, a list of ids, or a list of either.
 absl::Status ReadPrompts(Fields& body, GatewayRequest& request) {
   const auto add = [&](const value& one) {
     GatewayRequest::RawPrompt prompt;
@@ -81,10 +81,10 @@ class Completions final : public Dialect {
   }
 };
 
-// Counts the characters of a text that comes in pieces. A piece may end within a character.
+// Counts the characters of text that arrives in pieces. A piece may end within a character.
 class CharacterCount {
  public:
-  // Returns the number of characters before the first character with bytes of `piece`.
+  // Returns the number of characters before the first one with bytes in `piece`.
   int64_t Push(std::string_view piece) {
     const bool breaks_off = text_.holds() && (piece.empty() || !base::IsContinuation(piece[0]));
     const int64_t before = count_ + (breaks_off ? 1 : 0);
@@ -138,16 +138,16 @@ class CompletionsRenderer final : public Renderer {
     json["finish_reason"] = finish == nullptr ? value(nullptr) : value(finish);
     return json;
   }
-  // A token that is no text alone is named by its bytes, as in the API that this form is from: "bytes:\xf0\x9f". Names
-  // are keys, and all such tokens would share the text U+FFFD.
+  // A token that is not valid text on its own is named by its bytes, as in the original API: "bytes:\xf0\x9f". Names
+  // are keys. Otherwise, all such tokens would share the name U+FFFD.
   static std::string TokenName(const std::string& bytes) {
     if (base::IsValidUtf8(bytes)) return bytes;
     std::string name = "bytes:";
     for (const char byte : bytes) absl::StrAppend(&name, "\\x", absl::Hex(static_cast<uint8_t>(byte), absl::kZeroPad2));
     return name;
   }
-  // Writes the older form of log-probs, parallel lists. A token's offset is the number of the answer's characters
-  // before its first character. With ids in the reply, the end of the turn has its log-prob too.
+  // Writes log-probs in the older format, as parallel lists. A token's offset is the number of characters in the answer
+  // before the token's first character. If the reply has ids, the end of the turn also has a log-prob.
   void AddTokens(const std::vector<Token>& tokens, int index, object& choice) {
     if (request().return_token_ids) choice["token_ids"] = IdsJson(tokens);
     if (!request().logprobs) return;
@@ -196,7 +196,7 @@ class CompletionsRenderer final : public Renderer {
     Send("", chunk);
   }
 
-  std::vector<CharacterCount> offsets_;  // per choice: of the text whose tokens were sent
+  std::vector<CharacterCount> offsets_;  // by choice; counts the text whose tokens were sent
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The object of each dialect, and helpers that several dialects share. Internal to the folder.
+// Declares the dialect objects and the helpers that several dialects share. Internal to this directory.
 #pragma once
 
 #include <memory>
@@ -23,24 +23,24 @@ std::unique_ptr<Renderer> NewCompletionsRenderer(ReplyHead head, std::shared_ptr
 std::unique_ptr<Renderer> NewResponsesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewMessagesRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
 std::unique_ptr<Renderer> NewGoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request);
-// Replies with the number of the prompt's tokens in `field`, and with the members of `more`.
+// Returns a renderer that replies with the prompt's token count in `field` and the members in `more`.
 std::unique_ptr<Renderer> NewCountRenderer(std::shared_ptr<const GatewayRequest> request, const char* field,
                                            base::json::object more = {});
 
-// {"type":"error","error":{"type":...,"message":...}}; 529 if the gateway is overloaded.
+// Returns {"type":"error","error":{"type":...,"message":...}}, with status 529 if the gateway is overloaded.
 Dialect::Error AnthropicError(const absl::Status& status);
 
-// {"error":{"code":...,"message":...,"status":"INVALID_ARGUMENT",...,"details":[...]}}
+// Returns {"error":{"code":...,"message":...,"status":"INVALID_ARGUMENT",...,"details":[...]}}.
 Dialect::Error GoogleError(const absl::Status& status);
 std::string GoogleModelJson(const ServedModel& model);
 std::string GoogleModelsJson(std::span<const ServedModel> models);
 
-// The text of an object with one more member, whose value is JSON text. REQUIRES: the object has a member.
+// Serializes the object with one additional member, whose value is the JSON `text`. REQUIRES: `json` is not empty.
 std::string WithMember(const base::json::object& json, std::string_view name, std::string_view text);
 
-// The end of an OpenAI stream: [DONE], or the error as an event.
+// Returns what ends an OpenAI stream: [DONE], or the error as an event.
 std::string DoneOrError(const absl::Status& status);
-// The field names of OpenAI's usage, which differ between chat completions and the Responses API.
+// Names of OpenAI's usage fields, which differ between chat completions and the Responses API.
 struct UsageNames {
   const char* input;
   const char* input_details;
@@ -53,12 +53,13 @@ inline constexpr UsageNames kResponsesUsage = {"input_tokens", "input_tokens_det
                                                "output_tokens_details"};
 base::json::object UsageJson(const Usage& usage, const UsageNames& names);
 
-// {"token", "logprob", "bytes", "top_logprobs"} of the content's tokens. `all`: of all of them, as in IdsJson.
+// Returns {"token", "logprob", "bytes", "top_logprobs"} for each token of the content, or for every token, as in
+// IdsJson, if `all` is true.
 base::json::array LogprobsJson(const std::vector<Token>& tokens, bool all = false);
-// {"content": LogprobsJson} of a reply, with all tokens if the reply has their ids. Then each id has its log-prob, even
-// the end of the turn, thoughts, calls and delimiters.
+// Returns {"content": LogprobsJson} for a reply. If the reply has token ids, it covers all tokens, so each id has a
+// log-prob, including the end of the turn, reasoning, calls, and delimiters.
 base::json::object LogprobsBeside(const GatewayRequest& request, const std::vector<Token>& tokens);
-// The bytes of a token as UTF-8, which JSON requires.
+// Returns the token's bytes as UTF-8, which JSON requires.
 std::string TokenText(const std::string& bytes);
 base::json::array IdsJson(const std::vector<Token>& tokens);
 base::json::array IdsJson(const std::vector<int32_t>& ids);

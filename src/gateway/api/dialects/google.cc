@@ -1,4 +1,4 @@
-// POST /v1beta/models/{model}:generateContent, :streamGenerateContent and :countTokens of Google's API.
+// Implements POST /v1beta/models/{model}:generateContent, :streamGenerateContent, and :countTokens in Google's API.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -26,15 +26,15 @@ using base::json::value;
 constexpr char kContents[] = "contents";
 constexpr char kBetweenParts[] = "\n";
 
-// The fields of one message. Protobuf's JSON spells a name in two ways, such as "topP" and "top_p", and a list with one
-// entry may have no brackets.
+// Reads the fields of one message. Protobuf JSON accepts two spellings of each name, such as "topP" and "top_p", and a
+// list with one entry may be written without brackets.
 class ProtoFields {
  public:
   explicit ProtoFields(const value& json, std::string path = "") : fields_(json, std::move(path)) {}
 
   const value* Get(std::string_view name) const { return fields_.Get(Spelling(name)); }
   std::string PathOf(std::string_view name) const { return fields_.PathOf(Spelling(name)); }
-  // nullptr = the field is missing, or not an object, which is a fault.
+  // Returns nullptr if the field is missing. Fails and returns nullptr if it is not an object.
   const value* Object(std::string_view name) {
     return fields_.Object(Spelling(name)) == nullptr ? nullptr : fields_.Get(Spelling(name));
   }
@@ -49,7 +49,7 @@ class ProtoFields {
   void Fail(absl::Status status) { fields_.Fail(std::move(status)); }
   const absl::Status& status() const { return fields_.status(); }
 
-  // Calls `read`(entry, path of the entry) for each entry of a list, until one fails.
+  // Calls `read`(entry, path of the entry) for each entry of a list until a call fails.
   template <typename Read>
   absl::Status Each(std::string_view name, const Read& read) {
     const value* field = Get(name);
@@ -64,7 +64,7 @@ class ProtoFields {
   }
 
  private:
-  // "topP", unless the message has only "top_p".
+  // Returns "topP", or "top_p" if the message has only that.
   std::string Spelling(std::string_view name) const {
     if (fields_.Get(name) != nullptr) return std::string(name);
     std::string other;
@@ -81,7 +81,7 @@ class ProtoFields {
 
 // ---- Contents -----------------------------------------------------------------------------------------------------
 
-// The id in a signature that this gateway made. Signatures of other servers or clients have no meaning here.
+// Returns the id in a signature created by this gateway. Signatures from other servers or clients are meaningless here.
 std::string IdInSignature(ProtoFields& part) {
   std::string signature, id;
   part.Read("thoughtSignature", signature);
@@ -89,10 +89,10 @@ std::string IdInSignature(ProtoFields& part) {
   return CallIdIn(id).empty() ? "" : id;
 }
 
-// Whether the part has this field. Parts have one of several.
+// Returns true if the part has this field. Each part has one of several possible fields.
 bool Has(const ProtoFields& part, std::string_view name) { return part.Get(name) != nullptr; }
 
-// Parts of tools that the vendor's own servers run: the model here never saw them.
+// Returns true for parts that belong to tools on the vendor's servers. The model here never saw them.
 bool IsHosted(const ProtoFields& part) {
   for (const char* name : {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}) {
     if (Has(part, name)) return true;
@@ -100,7 +100,7 @@ bool IsHosted(const ProtoFields& part) {
   return false;
 }
 
-// The error of a part that is not text, a call or a result.
+// Returns the error for a part that is not text, a call, or a result.
 absl::Status WrongPart(const ProtoFields& part, const std::string& path) {
   for (const char* name : {"inlineData", "fileData"}) {
     if (!Has(part, name)) continue;
@@ -114,7 +114,7 @@ absl::Status WrongPart(const ProtoFields& part, const std::string& path) {
   return BadRequest(path, absl::StrCat("'", path, "' needs a 'text', 'functionCall' or 'functionResponse'"));
 }
 
-// The text of a system instruction: a content, or its text.
+// Returns a system instruction's text. The instruction is either a content object or a string.
 absl::StatusOr<std::string> SystemText(const value& instruction, const std::string& path) {
   if (instruction.is_string()) return std::string(instruction.get_string());
   ProtoFields content(instruction, path);
@@ -131,7 +131,7 @@ absl::StatusOr<std::string> SystemText(const value& instruction, const std::stri
   return text;
 }
 
-// A result's text: `text` of {"output": text} or {"result": text}, otherwise the object as JSON.
+// Returns a result's text: `text` in {"output": text} or {"result": text}, or the whole object as JSON.
 std::string ResultText(const object& response) {
   for (const char* name : {"output", "result"}) {
     const value* output = response.size() == 1 ? response.if_contains(name) : nullptr;
@@ -141,8 +141,8 @@ std::string ResultText(const object& response) {
   return text::PythonJson(response);
 }
 
-// Reads the contents of a request. Adjacent contents of one role are one turn. A result of a call is a message, and so
-// is the text between results.
+// Reads a request's contents. Adjacent contents with the same role form one turn. Each call result is a separate
+// message, and so is the text between results.
 class Turns {
  public:
   explicit Turns(GatewayRequest& request) : builder_(request) {}
@@ -157,7 +157,7 @@ class Turns {
   bool any() const { return begun_; }
 
  private:
-  // A call whose result has not come.
+  // A call that has no result yet.
   struct OpenCall {
     std::string id, name;
   };
@@ -230,7 +230,8 @@ class Turns {
     builder_.Add(std::move(message));
     return absl::OkStatus();
   }
-  // The id of the call that a result answers: the result's own id, or the id of the first open call of this name.
+  // Returns the id of the call that a result belongs to: the result's own id, or that of the first open call with this
+  // name.
   std::string TakeCall(const std::string& id, const std::string& name) {
     for (auto call = open_calls_.begin(); call != open_calls_.end(); ++call) {
       if (id.empty() ? call->name != name : call->id != id) continue;
@@ -276,10 +277,10 @@ class Turns {
 
   ConversationBuilder builder_;
   bool begun_ = false;
-  bool model_ = false;  // the role of the last content
-  std::string text_;    // of the user, not yet a message
+  bool model_ = false;  // role of the last content
+  std::string text_;    // user text that is not in a message yet
   bool any_text_ = false;
-  std::deque<OpenCall> open_calls_;  // of the last turn of the model
+  std::deque<OpenCall> open_calls_;  // in the model's last turn
 };
 
 // ---- Tools --------------------------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ absl::Status ReadFunction(const value& json, const std::string& path, GatewayReq
   return AddTool(std::move(tool), path, request);
 }
 
-// Tools without declarations, such as googleSearch, run on the vendor's servers and are left out.
+// Tools without declarations, such as googleSearch, run on the vendor's servers and are ignored.
 absl::Status ReadTools(ProtoFields& body, GatewayRequest& request) {
   return body.Each("tools", [&request](const value& tool, const std::string& path) -> absl::Status {
     if (!tool.is_object()) return BadRequest(path, absl::StrCat("'", path, "' must be an object"));
@@ -346,7 +347,7 @@ absl::Status ReadToolChoice(ProtoFields& body, GatewayRequest& request) {
   return absl::OkStatus();
 }
 
-// ---- The configuration of an answer -------------------------------------------------------------------------------
+// ---- Answer configuration -----------------------------------------------------------------------------------------
 
 void ReadStops(ProtoFields& config, GatewayRequest& request) {
   const absl::Status read =
@@ -362,7 +363,7 @@ void ReadStops(ProtoFields& config, GatewayRequest& request) {
   config.Fail(read);
 }
 
-// Thoughts are part of the reply only if the client asks for them.
+// Thoughts are sent only if the client requests them.
 void ReadThinking(ProtoFields& config, GatewayRequest& request) {
   request.emits_reasoning = false;
   const value* json = config.Object("thinkingConfig");
@@ -374,7 +375,7 @@ void ReadThinking(ProtoFields& config, GatewayRequest& request) {
   thinking.Read("thinkingBudget", -1, INT32_MAX, budget);
   thinking.Read("thinkingLevel", level);
   config.Fail(thinking.status());
-  if (budget.value_or(-1) >= 0) SetThinking(*budget > 0, request);  // -1: the template decides
+  if (budget.value_or(-1) >= 0) SetThinking(*budget > 0, request);  // -1 = the template decides
   if (level.empty() || level == "THINKING_LEVEL_UNSPECIFIED") return;
   for (char& c : level) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -382,7 +383,7 @@ void ReadThinking(ProtoFields& config, GatewayRequest& request) {
   SetEffort(level, request);
 }
 
-// The answer is one of the names in an enum.
+// Constrains the answer to one of the names in an enum.
 void ReadNames(const value* schema, ProtoFields& config, GatewayRequest& request) {
   const value* list = schema == nullptr ? nullptr : base::Find(*schema, "enum");
   const array* names = list == nullptr ? nullptr : list->if_array();
@@ -475,7 +476,7 @@ class GenerateContent : public Dialect {
   }
 
  protected:
-  // `path`: of the object `json` in the body; empty = it is the body.
+  // `path` is the path to the object `json` in the body; empty = `json` is the body.
   static absl::StatusOr<GatewayRequest> Read(const RawRequest& raw, const value& json, const std::string& path) {
     GatewayRequest request;
     request.object_arguments = true;

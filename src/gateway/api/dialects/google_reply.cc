@@ -1,4 +1,4 @@
-// The replies of Google's generateContent and streamGenerateContent, and errors and models in its format.
+// Renders the replies to Google's generateContent and streamGenerateContent, and errors and models in Google's format.
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -14,7 +14,7 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-// The canonical code of an HTTP status, as google.rpc.Code names it.
+// Returns the canonical code name for an HTTP status, as in google.rpc.Code.
 const char* StatusName(int http) {
   switch (http) {
     case 401:
@@ -41,10 +41,10 @@ const char* StatusName(int http) {
   }
 }
 
-// Libraries take the arguments of a call whole, so a call is one event. The last character of a text is held back until
-// more text, another part or the end comes. So the event with the finish reason has a part that is not empty: clients
-// keep an empty part in their history, or drop the whole answer. A stream that breaks off sends the held text before
-// the error.
+// Libraries expect a call's arguments in one piece, so each call is one event. The last character of text is held back
+// until more text, another part, or the end arrives, so the event with the finish reason always has a nonempty part.
+// Otherwise, clients keep an empty part in their history or drop the whole answer. A stream that breaks off sends the
+// held text before the error.
 class GoogleRenderer final : public Renderer {
  public:
   GoogleRenderer(ReplyHead head, std::shared_ptr<const GatewayRequest> request)
@@ -67,7 +67,7 @@ class GoogleRenderer final : public Renderer {
   }
 
   Framing framing() const override {
-    // A comment breaks python-genai. Its parser and all others skip an empty line.
+    // python-genai cannot handle a comment. All parsers skip an empty line.
     if (!request().streams_array) return {.filler = "\n"};
     return {.content_type = "application/json; charset=utf-8", .filler = "\n", .is_array = true};
   }
@@ -87,16 +87,16 @@ class GoogleRenderer final : public Renderer {
       held = {};
     }
     add(error);
-    // js-genai takes an error for one only as a line of JSON alone, other libraries only as an event.
+    // js-genai recognizes an error only as a line with nothing but JSON. Other libraries recognize it only as an event.
     return rest + (is_array ? "]" : error);
   }
 
  private:
-  // What the next event carries.
+  // The content of the next event.
   struct HeldEvent {
-    std::string text;           // of the last part, if that is not a call
-    std::string call;           // JSON of the last part, if that is a call that ended
-    std::vector<Token> tokens;  // not sent in an event yet
+    std::string text;           // text of the last part, unless it is a call
+    std::string call;           // JSON of the last part, if it is a completed call
+    std::vector<Token> tokens;  // tokens that have not been sent in an event yet
   };
 
   static void AddTo(std::string& list, std::string_view json) {
@@ -110,8 +110,8 @@ class GoogleRenderer final : public Renderer {
     if (kind == PartKind::kReasoning) json["thought"] = true;
     return base::PrintJson(json);
   }
-  // The signature repeats the call's id, for clients that leave it out. As in the vendor's answers, a thought has no
-  // signature: Inspect takes a thought with a signature as text.
+  // The signature repeats the call id for clients that drop the id. As in the vendor's answers, thoughts have no
+  // signature because Inspect treats a thought with a signature as text.
   static std::string CallText(const Part& part) {
     return WithMember({{"thoughtSignature", absl::Base64Escape(part.id)}}, "functionCall",
                       WithMember({{"id", part.id}, {"name", part.name}}, "args", text::ReadableObjectText(part.text)));
@@ -146,7 +146,7 @@ class GoogleRenderer final : public Renderer {
     return json;
   }
 
-  // `parts`: their JSON, with commas between them.
+  // `parts` is the JSON of the parts, separated by commas.
   std::string Candidate(const Choice& choice, const std::string& parts, const std::vector<Token>& tokens,
                         bool last) const {
     object json{{"index", choice.index}};
@@ -157,7 +157,7 @@ class GoogleRenderer final : public Renderer {
     return absl::StrCat(R"({"content":{"parts":[)", parts.empty() ? empty : parts, R"(],"role":"model"},)",
                         base::View(std::string_view(base::PrintJson(json)).substr(1)));
   }
-  // `candidates`: like `parts`. `prompt`: the choice whose prompt ids are sent; null = none.
+  // `candidates` has the same format as `parts` above. `prompt` is the choice whose prompt ids are sent; null = none.
   std::string Response(const std::string& candidates, bool last, const Choice* prompt) const {
     object json;
     if (last) json["usageMetadata"] = UsageJson(TotalUsage());
@@ -168,7 +168,7 @@ class GoogleRenderer final : public Renderer {
                         base::View(std::string_view(base::PrintJson(json)).substr(1)));
   }
 
-  // The JSON of the held part, which is of this kind; empty = nothing is held.
+  // Returns the JSON of the held part, which has this kind, or "" if nothing is held.
   static std::string HeldPart(const HeldEvent& held, PartKind kind) {
     return held.text.empty() ? held.call : PartText(kind, held.text);
   }
@@ -230,7 +230,7 @@ Dialect::Error GoogleError(const absl::Status& status) {
   const int http = HttpStatusOf(status);
   std::string message = base::CutMessage({status.message().data(), status.message().size()});
   const std::string code = ErrorCodeOf(status), param = ErrorParamOf(status);
-  // Clients look for these words to know that they must compact.
+  // Clients look for this wording to detect that they must compact their history.
   if (code == kContextLengthExceeded) {
     message = "The input token count exceeds the maximum number of tokens allowed: " + message;
   }

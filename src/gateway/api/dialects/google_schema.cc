@@ -16,11 +16,11 @@ enum class Meaning {
   kSchema,   // a schema
   kSchemas,  // a list of schemas
   kNamed,    // an object whose values are schemas
-  kBound,    // a number, which the JSON of 64-bit fields spells as a string
+  kBound,    // a number, which is a string in JSON for 64-bit fields
 };
 struct Keyword {
   std::string_view name;
-  std::string_view other_name;  // the field's name in protocol buffers; empty = the same
+  std::string_view other_name;  // field name in the protocol buffer; empty = same
   Meaning meaning;
 };
 constexpr Keyword kKeywords[] = {
@@ -63,7 +63,7 @@ value Bound(const value& written) {
   return error == std::errc() && end == text.data() + text.size() ? value(number) : written;
 }
 
-// The properties in the order of `names`, then the others.
+// Returns the properties in the order given by `names`, followed by the others.
 object Ordered(const object& properties, const array& names) {
   object ordered;
   for (const value& name : names) {
@@ -122,7 +122,7 @@ value JsonSchemaOf(const value& written) {
       nullable = field.get_bool();
     } else if (key == "propertyOrdering" || key == "property_ordering") {
       order = &field;
-    } else if (key != "format" || field != "enum") {  // the format of every string with an enum
+    } else if (key != "format" || field != "enum") {  // every string with an enum has this format
       schema[name] = field;
     }
   }

@@ -1,12 +1,13 @@
-// Schemas in Google's form, the subset of OpenAPI in which types are spelled "STRING". Internal to the folder. Pure.
+// Converts schemas from Google's format, a subset of OpenAPI with types such as "STRING". Internal to this directory.
+// Pure.
 #pragma once
 
 #include "base/json.h"
 
 namespace ingot::gateway {
 
-// The same schema as JSON Schema: types in lower case, "nullable" as the type "null", bounds as numbers, properties in
-// their propertyOrdering. A schema that is already JSON Schema stays unchanged except for these members.
+// Converts a schema to JSON Schema: lowercases types, turns "nullable" into the type "null" and bounds into numbers,
+// and sorts properties by propertyOrdering. Everything else stays unchanged.
 base::json::value JsonSchemaOf(const base::json::value& schema);
 
 }  // namespace ingot::gateway

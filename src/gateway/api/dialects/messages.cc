@@ -1,4 +1,4 @@
-// POST /v1/messages and /v1/messages/count_tokens of Anthropic's API.
+// Implements POST /v1/messages and /v1/messages/count_tokens in Anthropic's API.
 #include <utility>
 
 #include "gateway/api/api_error.h"
@@ -18,11 +18,11 @@ constexpr char kMessages[] = "messages";
 constexpr size_t kMaxMessages = 1 << 20;
 constexpr char kBetweenBlocks[] = "\n";
 
-// Claude Code's first system block names its build and changes between calls: it is not part of the prompt.
+// Claude Code's first system block contains its build and changes between calls, so it is excluded from the prompt.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
-// Client-side tools whose schema is given by their type, so clients send none. Other typed tools run on the vendor's
-// servers and are left out.
+// Client-side tools whose type determines their schema, so clients do not send one. Other typed tools run on the
+// vendor's servers and are ignored.
 struct TypedTool {
   std::string_view type_prefix;
   const char* description;
@@ -109,12 +109,12 @@ absl::Status ReadSystem(Fields& body, ConversationBuilder& builder) {
   return absl::OkStatus();
 }
 
-// Reads a user's blocks: each tool result is a message, and so is the text between results.
+// Reads a user's blocks. Each tool result is a separate message, and so is the text between results.
 class UserBlocks {
  public:
   explicit UserBlocks(ConversationBuilder& builder) : builder_(builder) {}
 
-  // Blocks from here on belong to `role`.
+  // The following blocks belong to `role`.
   void Begin(const std::string& role) {
     Flush();
     role_ = role;
@@ -167,14 +167,14 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
   fields.Read("type", type);
   if (type == "thinking") {
     fields.Read("thinking", text);
-    fields.Read("signature", signature);  // only this gateway's signatures have a meaning
+    fields.Read("signature", signature);  // only this gateway's signatures are meaningful
     INGOT_RETURN_IF_ERROR(fields.status());
     builder.AddReasoning(text, signature);
     return absl::OkStatus();
   }
-  if (type == "redacted_thinking") return fields.status();  // of another server, and unreadable
+  if (type == "redacted_thinking") return fields.status();  // from another server, and unreadable
   if (type == "server_tool_use" || type == "mcp_tool_use" || std::string_view(type).ends_with("_tool_result")) {
-    return fields.status();  // of the vendor's own tools: the model never saw them
+    return fields.status();  // from the vendor's own tools, which the model never saw
   }
   if (type == "tool_use") {
     text::ToolCall call;
@@ -188,7 +188,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     return absl::OkStatus();
   }
   INGOT_RETURN_IF_ERROR(fields.status());
-  if (type == "compaction") {  // a summary of the turns before it
+  if (type == "compaction") {  // a summary of the previous turns
     INGOT_ASSIGN_OR_RETURN(text, ContentText(fields.Get("content"), path + ".content", kBetweenBlocks));
   } else {
     INGOT_ASSIGN_OR_RETURN(text, PartText(block, path));
@@ -197,7 +197,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
   return absl::OkStatus();
 }
 
-// Reads the messages of a request. Adjacent messages of one role are one turn.
+// Reads a request's messages. Adjacent messages with the same role form one turn.
 class Turns {
  public:
   explicit Turns(GatewayRequest& request) : builder_(request), user_(builder_) {}
@@ -225,7 +225,7 @@ class Turns {
     const value* content = fields.Get("content");
     array text_block;
     const array* blocks = content == nullptr ? nullptr : content->if_array();
-    // A user's turn is a message, even with nothing in it.
+    // A user's turn is a message even if it is empty.
     if (blocks == nullptr || (blocks->empty() && role == "user")) {
       INGOT_ASSIGN_OR_RETURN(const std::string text, ContentText(content, path + ".content", ""));
       if (!text.empty() || role != kAssistant) text_block.emplace_back(object{{"type", "text"}, {"text", text}});
@@ -248,10 +248,11 @@ class Turns {
 
   ConversationBuilder builder_;
   UserBlocks user_;
-  std::string role_;  // of the last message
+  std::string role_;  // role of the last message
 };
 
-// Sends thinking only to clients that asked for it: other clients read the first block as the text.
+// Enables thinking in the reply only if the client requested it, because other clients treat the first block as the
+// text.
 void ReadThinking(Fields& body, GatewayRequest& request) {
   bool adaptive = false;  // the template decides
   if (const object* thinking = body.Object("thinking")) {

@@ -1,4 +1,4 @@
-// The replies of POST /v1/messages.
+// Renders the replies to POST /v1/messages.
 #include <utility>
 
 #include "base/printable.h"
@@ -85,15 +85,15 @@ class MessagesRenderer final : public Renderer {
     json["stop_sequence"] = end.stop_string.empty() ? value(nullptr) : value(end.stop_string);
   }
   bool Emits(const Part& part) const { return request().emits_reasoning || part.kind != PartKind::kReasoning; }
-  // Index of the last part among the blocks that are sent.
+  // Returns the last part's index among the blocks that are sent.
   size_t BlockIndex(const Choice& choice) const {
     size_t index = 0;
     for (const Part& part : choice.parts) index += Emits(part);
     return index - 1;
   }
-  // Names the call to which the thinking belongs, for when a client sends it back.
+  // Identifies the call that the thinking belongs to, in case a client sends it back.
   std::string Signature(size_t part) const { return EchoedId("sig", head().id, static_cast<int>(part)); }
-  // A call's input is the text that a stream sends, so that both have all digits of a number.
+  // A call's input is the same string that a stream sends, so numbers keep all their digits in both.
   std::string BlockText(const Choice& choice, size_t index) const {
     const Part& part = choice.parts[index];
     switch (part.kind) {
@@ -174,7 +174,7 @@ class MessagesRenderer final : public Renderer {
     SendTyped("message_stop", {});
   }
 
-  text::ReadableObject input_;  // of the last part, if it is a call
+  text::ReadableObject input_;  // the last part's input, if it is a call
 };
 
 }  // namespace

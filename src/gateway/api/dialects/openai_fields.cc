@@ -15,7 +15,7 @@ std::string StringIn(const value& json, std::string_view name) {
   return field != nullptr && field->is_string() ? std::string(field->get_string()) : "";
 }
 
-// The model's name for the chosen tool; empty = none is named.
+// Returns the model's name for the chosen tool, or "" if none is given.
 std::string ChosenName(const value& choice) {
   for (const char* type : {"function", "custom"}) {
     if (const value* inner = base::Find(choice, type)) return StringIn(*inner, "name");
@@ -25,7 +25,7 @@ std::string ChosenName(const value& choice) {
   return FlatName(StringIn(choice, "namespace"), name);
 }
 
-// Whether this is a tool of the vendor's servers, which is left out of a request.
+// Returns true for a tool that runs on the vendor's servers. Requests with such tools are accepted without them.
 bool IsHosted(const value& chosen) {
   const std::string type = StringIn(chosen, "type");
   return !type.empty() && type != "function" && type != "custom" && FindClientTool(type) == nullptr;
@@ -72,7 +72,7 @@ absl::Status ReadToolChoice(Fields& body, GatewayRequest& request) {
     return absl::OkStatus();
   }
   const std::string name = ChosenName(*choice);
-  if (name.empty()) return SetToolChoice("", request);  // its error lists the possible values
+  if (name.empty()) return SetToolChoice("", request);  // the error lists the possible values
   return RequireTools({name}, request);
 }
 

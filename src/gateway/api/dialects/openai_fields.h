@@ -1,4 +1,4 @@
-// Fields that several of OpenAI's dialects share. Internal to the folder.
+// Reads the request fields that several OpenAI dialects share. Internal to this directory.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace ingot::gateway {
 
-constexpr size_t kMaxListed = 1 << 20;  // messages or items; the body's size limits them too
+constexpr size_t kMaxListed = 1 << 20;  // messages or items; the body size limits them as well
 
 // Reads n and stream_options.
 void ReadChoices(Fields& body, GatewayRequest& request);

@@ -1,6 +1,6 @@
-// POST /v1/responses and /v1/responses/input_tokens. Responses are not stored. A request that continues a conversation
-// sends all of it (store: false), or refers to items that this session delivered. previous_response_id and similar
-// fields get a 400 that says so.
+// Implements POST /v1/responses and /v1/responses/input_tokens. Responses are not stored. A request that continues a
+// conversation must send all of it (store: false) or reference items that this session delivered. previous_response_id
+// and similar fields get a 400 that explains this.
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -21,7 +21,7 @@ using base::json::value;
 
 constexpr char kInput[] = "input";
 constexpr char kBetweenParts[] = "\n";
-constexpr std::string_view kOutput = "_output";  // ends the type of a call's result
+constexpr std::string_view kOutput = "_output";  // type suffix for call results
 constexpr const char* kStored[] = {"previous_response_id", "conversation", "prompt", "background"};
 constexpr const char* kRepeated[] = {"instructions",
                                      "metadata",
@@ -38,7 +38,7 @@ constexpr const char* kRepeated[] = {"instructions",
                                      "prompt_cache_key",
                                      "safety_identifier"};
 
-// Whether a shell tool runs in a container of the vendor instead of at the client.
+// Returns true if a shell tool runs in the vendor's container instead of on the client.
 bool IsHosted(Fields& tool) {
   const value* environment = tool.Get("environment");
   const value* type = environment == nullptr ? nullptr : base::Find(*environment, "type");
@@ -72,14 +72,14 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
   }
   const ClientTool* known = FindClientTool(type);
   if (known != nullptr && !IsHosted(fields)) return AddTool(DeclarationOf(*known), path, request);
-  if (type != "function" && type != "custom") return absl::OkStatus();  // a tool of the vendor's servers
+  if (type != "function" && type != "custom") return absl::OkStatus();  // a tool on the vendor's servers
   tool.kind = type == "custom" ? ToolKind::kCustom : ToolKind::kFunction;
   const value* parameters = fields.Get(type == "custom" ? "format" : "parameters");
   if (parameters != nullptr) tool.parameters = *parameters;
   return AddTool(std::move(tool), path, request);
 }
 
-// Reads the items of `input`, with a function for each kind.
+// Reads the items in `input`, with one function per kind.
 class Items {
  public:
   explicit Items(GatewayRequest& request) : builder_(request) {}
@@ -202,7 +202,7 @@ class Items {
         ApiError(400, "unsupported_parameter", path,
                  absl::StrCat("'", path, "' refers to an item that is not of this server: send the item itself")));
   }
-  // Results of the vendor's tools are left out: the model never saw their calls.
+  // Results from the vendor's tools are ignored because the model never saw their calls.
   void Output(std::string_view call_type, Fields& fields) {
     const ClientTool* tool = ClientToolOfCall(call_type);
     if (tool == nullptr && call_type != "function_call" && call_type != "custom_tool_call") return;
@@ -319,7 +319,7 @@ class Responses : public Dialect {
   }
 };
 
-// POST /v1/responses/input_tokens: the same request, of which only the prompt is counted.
+// POST /v1/responses/input_tokens: accepts the same request but only counts the prompt tokens.
 class InputTokens final : public Responses {
  public:
   std::string_view name() const override { return "responses.input_tokens"; }

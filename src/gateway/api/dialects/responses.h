@@ -1,15 +1,16 @@
-// Reasoning that clients of the Responses API send back. Internal to the folder.
+// Seals and unseals the reasoning that Responses API clients send back. Internal to this directory.
 #pragma once
 
 #include <string>
 
 namespace ingot::gateway {
 
-// encrypted_content holds the item's id and the reasoning's text; some clients send back nothing else. It is not
-// secret, so it is not encrypted.
+// encrypted_content holds the item's id and the reasoning text, because some clients send back nothing else. The
+// reasoning is not secret, so it is not encrypted.
 inline constexpr char kSealed[] = "ingot1.";
 std::string SealReasoning(const std::string& text, const std::string& id);
-// Returns the text and sets `id` to the sealed id. Empty: this gateway did not seal it, and `id` is unchanged.
+// Returns the text and sets `id` to the sealed id. Returns "" and leaves `id` unchanged if this gateway did not seal
+// the reasoning.
 std::string UnsealReasoning(const std::string& sealed, std::string& id);
 
 }  // namespace ingot::gateway

@@ -1,4 +1,4 @@
-// The replies of POST /v1/responses.
+// Renders the replies to POST /v1/responses.
 #include "gateway/api/dialects/responses.h"
 
 #include <utility>
@@ -17,20 +17,20 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The events and fields for one kind of part: text in a list of typed parts, or the text of a call. nullptr = no such
-// event.
+// The events and fields for one kind of part, which is either text in a list of parts or a call's text. nullptr = no
+// such event.
 struct Wording {
   const char* item_type;
   const char* id_prefix;
   const char* delta = nullptr;
   const char* done = nullptr;
-  const char* done_field = nullptr;  // of the event `done` and, for a call, of its item
+  const char* done_field = nullptr;  // field in the `done` event and, for a call, in its item
   // Text only:
   const char* part_added = nullptr;
   const char* part_done = nullptr;
   const char* part_type = nullptr;
   const char* index_name = nullptr;
-  const char* list_name = nullptr;  // of the item
+  const char* list_name = nullptr;  // field of the item
 };
 constexpr Wording kMessage = {"message",
                               "msg",
@@ -101,7 +101,7 @@ class ResponsesRenderer final : public Renderer {
  private:
   // ---- The response itself ----
 
-  // The response as JSON. The fields that it repeats were printed when the request was read.
+  // Returns the response as JSON. The repeated request fields were formatted when the request was parsed.
   std::string Response(const char* status, object changed = {}) const {
     static const object kUnasked{{"instructions", nullptr},
                                  {"max_output_tokens", nullptr},
@@ -140,7 +140,7 @@ class ResponsesRenderer final : public Renderer {
     text.back() = ',';
     return absl::StrCat(text, repeated.text, "}");
   }
-  // The response with its output.
+  // Returns the response with its output.
   std::string EndedResponse(const Choice& choice) const {
     object changed;
     const bool cut = choice.end.finish == v1::FINISH_LENGTH;
@@ -156,7 +156,7 @@ class ResponsesRenderer final : public Renderer {
     }
     return Response(cut ? "incomplete" : "completed", std::move(changed));
   }
-  // JSON of an event with the response.
+  // Returns an event with the response, as JSON.
   std::string EventText(const char* type, const std::string& response) {
     return absl::StrCat(R"({"type":")", type, R"(","sequence_number":)", sequence_++, R"(,"response":)", response, "}");
   }
@@ -169,7 +169,7 @@ class ResponsesRenderer final : public Renderer {
     if (const ClientTool* own = ClientToolOf(part)) return {own->call_type, own->id_prefix};
     return IsCustom(part) ? kCustomCall : kFunctionCall;
   }
-  // nullptr = the part is not a call, or a call of a function or custom tool.
+  // Returns nullptr if the part is not a call or if it calls a function or a custom tool.
   const ClientTool* ClientToolOf(const Part& part) const {
     const Tool* tool = part.kind == PartKind::kCall ? request().FindTool(part.name) : nullptr;
     return tool == nullptr ? nullptr : FindClientTool(tool->kind);
@@ -183,12 +183,12 @@ class ResponsesRenderer final : public Renderer {
     const value* summary = reasoning == nullptr ? nullptr : base::Find(*reasoning, "summary");
     return summary != nullptr && summary->is_string();
   }
-  // The item id of a call carries the call's index within the answer.
+  // A call's item id contains the call's index in the answer.
   std::string ItemId(const Part& part, size_t index) const {
     if (part.kind == PartKind::kCall) return WordingOf(part).id_prefix + part.id.substr(part.id.find('_'));
     return EchoedId(WordingOf(part).id_prefix, head().id, static_cast<int>(index));
   }
-  // The text of a part as the client knows it.
+  // Returns a part's text as the client sees it.
   std::string WireText(const Part& part) const { return IsCustom(part) ? CustomInput(part.text) : part.text; }
   object TextPart(const Part& part, const std::string& text, bool with_tokens) const {
     object json{{"type", WordingOf(part).part_type}, {"text", text}};
@@ -235,7 +235,7 @@ class ResponsesRenderer final : public Renderer {
     return json;
   }
   void SendTyped(const char* type, object data) { Send(type, Typed(type, std::move(data))); }
-  // Of the last item.
+  // Sends an event of the last item.
   void SendOfItem(const Choice& choice, const char* type, object data) {
     if (type == nullptr) return;
     const Part& part = choice.parts.back();
