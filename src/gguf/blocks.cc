@@ -16,7 +16,7 @@ T Load(const uint8_t* from) {
   return value;
 }
 
-// IEEE binary16 to binary32, exact. A NaN keeps its payload and becomes quiet, as the conversion instructions do.
+// Converts IEEE binary16 to binary32 exactly. A NaN keeps its payload and becomes quiet, as in hardware.
 float HalfAt(const uint8_t* from) {
   const uint32_t half = Load<uint16_t>(from);
   const uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 0x1f, mantissa = half & 0x3ff;
@@ -52,7 +52,8 @@ void DecodeQ8_0(const uint8_t* from, uint64_t blocks, float* to) {
   }
 }
 
-// Q4_0: scale f16 | 16 x two values. Q4_1 has a least value, f16, after the scale; Q5_0 and Q5_1 then have 32 fifth bits.
+// Q4_0: scale f16 | 16 x two values. Q4_1 also has a minimum, f16, after the scale. Q5_0 and Q5_1 then have 32 high
+// bits.
 template <bool kLeast, bool kFifthBit>
 void DecodeSmall(const uint8_t* from, uint64_t blocks, float* to) {
   constexpr int kBits = kLeast ? 4 : 2, kLow = kBits + (kFifthBit ? 4 : 0), kBytes = kLow + 16;
@@ -69,7 +70,7 @@ void DecodeSmall(const uint8_t* from, uint64_t blocks, float* to) {
   }
 }
 
-// ---- Blocks of 256 values, in 8 or 16 parts with their own scales, which the block's scale multiplies.
+// ---- Blocks of 256 values, in 8 or 16 parts with their own scales, which are multiplied by the block's scale.
 
 constexpr int kLarge = 256;
 
@@ -77,17 +78,17 @@ struct ScaleAndLeast {
   int scale, least;  // six bits each
 };
 
-// Part `part` of the 12 bytes that hold 8 scales and 8 least values. The first four of each lie in the low six bits of
-// bytes 0-3 and 4-7; the others have their low four bits in bytes 8-11 and their high two above the first four's.
+// Returns part `part` of the 12 bytes that hold 8 scales and 8 minimums. The first four of each are in the low six bits
+// of bytes 0-3 and 4-7. The others have four low bits in bytes 8-11 and two high bits above those of the first four.
 ScaleAndLeast SixBits(const uint8_t* packed, int part) {
   if (part < 4) return {packed[part] & 0x3f, packed[part + 4] & 0x3f};
   const int high = part - 4;
   return {(packed[part + 4] & 0xf) | (packed[high] >> 2 & 0x30), packed[part + 4] >> 4 | (packed[part] >> 2 & 0x30)};
 }
 
-// Q4_K and Q5_K: scale f16 | scale of the least values f16 | 12 bytes of scales | Q5_K: 32 bytes of fifth bits | 128 bytes.
-// Bytes 32p..32p+31 of the last hold part 2p in their low halves and part 2p + 1 in their high ones; bit `part` of byte i
-// of the fifth bits belongs to value i of the part.
+// Q4_K and Q5_K: scale f16 | scale of the minimums f16 | 12 bytes of scales | Q5_K: 32 bytes of fifth bits | 128 bytes.
+// Bytes 32p..32p+31 of the last field hold part 2p in their low halves and part 2p + 1 in their high halves. Bit `part`
+// of byte i of the fifth bits belongs to value i of the part.
 template <bool kFifthBit>
 void DecodeK(const uint8_t* from, uint64_t blocks, float* to) {
   constexpr int kHigh = 16, kLow = kHigh + (kFifthBit ? 32 : 0), kBytes = kLow + 128;
@@ -106,8 +107,8 @@ void DecodeK(const uint8_t* from, uint64_t blocks, float* to) {
   }
 }
 
-// Q6_K: 128 bytes of low halves | 64 bytes of high pairs of bits | 16 x int8 scales | scale f16. Each half of 128 values
-// lies in 64 low bytes (twice 32 low halves, then twice 32 high ones) and 32 high bytes (pairs for the four runs of 32).
+// Q6_K: 128 bytes of low halves | 64 bytes of high bit pairs | 16 x int8 scales | scale f16. Each half of 128 values is
+// in 64 low bytes (32 low halves twice, then 32 high halves twice) and 32 high bytes (pairs for the four runs of 32).
 void DecodeQ6_K(const uint8_t* from, uint64_t blocks, float* to) {
   constexpr int kBytes = 210, kHigh = 128, kScales = 192, kScale = 208;
   for (uint64_t b = 0; b < blocks; ++b, from += kBytes, to += kLarge) {

@@ -17,7 +17,7 @@ namespace ingot::gguf {
 namespace {
 
 constexpr uint64_t kMaxTensorElements = uint64_t{1} << 48;
-constexpr uint32_t kMaxDimensions = 4;  // of a tensor in ggml
+constexpr uint32_t kMaxDimensions = 4;  // ggml's limit per tensor
 constexpr uint64_t kMaxAlignment = 1 << 16;
 
 enum FieldType : uint32_t {
@@ -36,7 +36,7 @@ enum FieldType : uint32_t {
   kFloat64
 };
 
-// A number of the file's type, as int64 or double.
+// A number with the type from the file, as int64 or double.
 struct Scalar {
   bool real = false;
   int64_t integer = 0;
@@ -152,7 +152,7 @@ std::string ReadTypes() {
   return names;
 }
 
-// Leaves in `begin` the offset within the data.
+// Sets `begin` to the offset within the data.
 absl::StatusOr<TensorInfo> ReadTensorInfo(Reader& reader, uint64_t number, uint64_t count) {
   TensorInfo info;
   reader.SetPlace(absl::StrCat("tensor ", number, " of ", count));
@@ -187,7 +187,7 @@ absl::Status ReadTensorTable(Reader& reader, uint64_t count, uint64_t alignment,
   return absl::OkStatus();
 }
 
-// Turns every tensor's offset into its place in the file. The file must have all of it, and tensors must not overlap.
+// Converts every tensor's offset to its position in the file. Tensors must be within the file and must not overlap.
 absl::Status PlaceTensors(Reader& reader, uint64_t data, uint64_t size, std::map<std::string, TensorInfo>& tensors) {
   std::vector<const TensorInfo*> by_place;
   for (auto& [name, info] : tensors) {
@@ -229,7 +229,7 @@ absl::StatusOr<uint64_t> AlignmentIn(const std::map<std::string, Value>& fields,
 absl::StatusOr<File> File::Open(const std::string& path) {
   File file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe opens at once
+  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not block on a pipe
   if (file.descriptor_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": opening failed"));
   struct stat info;
   if (::fstat(file.descriptor_, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": no size"));

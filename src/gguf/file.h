@@ -1,10 +1,10 @@
-// GGUF files: one file that holds a model's metadata, its tokenizer and its tensors, mostly in blocks of few bits.
-// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// GGUF files: one file with a model's metadata, tokenizer, and tensors, usually in blocks of few bits. Format:
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
 //   magic | version | tensors | fields || field ... || tensor info ... || padding || tensor data ...
 //
-// File::Open reads everything before the data and checks every count, length and offset against the file's size. Open
-// uses at most a few times as much memory as the smaller of the file's size and kMaxHeaderBytes.
+// File::Open reads everything before the data and checks every count, length, and offset against the file's size. Its
+// memory use is at most a few times the file's size or kMaxHeaderBytes, whichever is smaller.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,28 @@
 
 namespace ingot::gguf {
 
-// The largest size of everything before the data. Real files have a few megabytes, most of it the vocabulary.
+// Maximum size of everything before the data. In real files, it is a few megabytes, mostly the vocabulary.
 inline constexpr uint64_t kMaxHeaderBytes = uint64_t{64} << 20;
 
-// A metadata value. Integers of every width are int64 (a uint64 above its range is an error), floats are double.
+// A metadata value. Integers of any width are stored as int64 (a uint64 beyond its range is an error), and floats as
+// double.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                            std::vector<std::string>>;
 
-// A tensor's row of the table. `shape` is in Hugging Face's order: the last dimension is contiguous (GGUF writes the
-// sizes in reverse).
+// A tensor's entry in the table. `shape` is in Hugging Face order, with the last dimension contiguous. GGUF stores it
+// reversed.
 struct TensorInfo {
   std::string name;
   const BlockType* type = nullptr;
   std::vector<int64_t> shape;
   uint64_t elements = 0;
-  uint64_t begin = 0, bytes = 0;  // place in the file
+  uint64_t begin = 0, bytes = 0;  // position in the file
 };
 
 class File {
  public:
-  // INVALID_ARGUMENT names the file, the field or tensor, and the numbers that do not fit: a wrong magic or version, a
-  // count, length or offset beyond the file, an unsupported type, overlapping tensors, duplicate names.
+  // INVALID_ARGUMENT names the file, the field or tensor, and the inconsistent numbers: a wrong magic or version; a
+  // count, length, or offset beyond the file; an unsupported type; overlapping tensors; or duplicate names.
   static absl::StatusOr<File> Open(const std::string& path);
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
@@ -49,7 +50,8 @@ class File {
   const std::map<std::string, Value>& fields() const { return fields_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
 
-  // The field's value; nullptr: no such field. INVALID_ARGUMENT names the file and the field if its kind is not T.
+  // Returns the field's value, or nullptr if there is none. Returns INVALID_ARGUMENT with the file and field if its
+  // type is not T.
   template <typename T>
   absl::StatusOr<const T*> Find(const std::string& key) const {
     const auto found = fields_.find(key);
@@ -58,7 +60,7 @@ class File {
     if (value == nullptr) return OtherKind(key);
     return value;
   }
-  // As Find; NOT_FOUND names the file and the field that is missing.
+  // Same as Find, but returns NOT_FOUND with the file and field if the field is missing.
   template <typename T>
   absl::StatusOr<T> Require(const std::string& key) const {
     INGOT_ASSIGN_OR_RETURN(const T* value, Find<T>(key));
@@ -71,7 +73,7 @@ class File {
     return value == nullptr ? otherwise : *value;
   }
 
-  // Decodes the tensor into `to`, which has space for info.elements floats, with a buffer of at most 1 MiB.
+  // Decodes the tensor into `to`, which must have space for info.elements floats, with a buffer of at most 1 MiB.
   absl::Status Read(const TensorInfo& info, float* to) const;
 
  private:
