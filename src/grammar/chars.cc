@@ -12,11 +12,11 @@ namespace {
 
 constexpr uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
 
-// How a spelling escapes its quotation mark, backslashes and control characters.
+// How a spelling escapes its quotation mark, backslashes, and control characters.
 struct Escapes {
   std::string_view name;
   char mark;
-  std::string_view letters, means;  // the letter of each short escape, and the character that it stands for
+  std::string_view letters, means;  // the letter of each short escape, and the character it stands for
   std::string_view hex;             // the text before the two digits of a hexadecimal escape
 };
 
@@ -41,8 +41,8 @@ void AddTails(Nfa& nfa, int32_t from, int32_t to, int count) {
   nfa.AddByte(from, 0x80, 0xBF, to);
 }
 
-// Adds the encodings from `low` to `high`, both of one length. Three groups: encodings with the first lead byte, with
-// the last lead byte, and all between.
+// Adds the encodings from `low` to `high`, which have the same length, in three groups: those with the first lead byte,
+// those with the last lead byte, and all between.
 void AddSpan(Nfa& nfa, int32_t from, int32_t to, std::string_view low, std::string_view high) {
   int first = static_cast<uint8_t>(low[0]), last = static_cast<uint8_t>(high[0]);
   if (low.size() == 1) return nfa.AddByte(from, static_cast<uint8_t>(first), static_cast<uint8_t>(last), to);
@@ -261,7 +261,7 @@ int32_t AddWhitespace(Nfa& nfa, int32_t from) {
 
 namespace {
 
-// The place within a string in canonical spelling: outside the quotation marks, after a backslash or between two
+// The position within a string in canonical spelling: outside the quotation marks, after a backslash, or between two
 // characters. A positive place is the number of bytes until the character ends.
 constexpr int kOutside = -2, kEscape = -1, kBetween = 0;
 
@@ -279,7 +279,7 @@ int PlaceAfter(int place, uint8_t byte, char mark) {
 CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling) {
   CharacterCounts counts{std::vector<uint8_t>(quoted.size(), 0), std::vector<uint32_t>(quoted.size(), UINT32_MAX)};
   if (quoted.empty()) return counts;
-  // Each state has only one place, because the texts that may follow differ inside and after a character.
+  // Each state has only one place, because different bytes may follow inside a character and after one.
   constexpr int kUnknown = -3;
   const char mark = QuotationMark(spelling);
   std::vector<int> places(quoted.size(), kUnknown);
@@ -298,8 +298,8 @@ CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling) {
       queue.push_back(to);
     }
   }
-  // Walks backwards from the ends. A step to a state between two characters completes a character, except the opening
-  // quotation mark.
+  // Walks backward from the ends. A step to a state between two characters completes a character, except for the
+  // opening quotation mark.
   std::deque<int32_t> nearest;
   for (int32_t s = 0; s < quoted.size(); ++s) {
     if (!quoted.accepting[s]) continue;

@@ -1,8 +1,9 @@
-// Characters as bytes: UTF-8, and the spelling of strings in JSON and in Python.
+// Builds automata for characters written as bytes: in UTF-8, and in JSON and Python strings.
 //
-// Canonical spelling writes each character in exactly one way. JSON: raw where JSON allows it, else the short escape
-// (\" \\ \b \f \n \r \t), else \u00xx in lower case. Python: raw, except for the enclosing quotation mark (\' or \"),
-// the backslash (\\) and control characters (\n \r \t, else \xhh in lower case). Surrogates are not characters.
+// In canonical spelling, each character has exactly one form. In JSON, it is unescaped if allowed. Otherwise it is the
+// short escape (\" \\ \b \f \n \r \t) if there is one, or else \u00xx in lowercase. In Python, only the enclosing
+// quotation mark (\' or \"), the backslash (\\), and control characters (\n \r \t, or else \xhh in lowercase) are
+// escaped. Surrogates are not characters.
 #pragma once
 
 #include <cstdint>
@@ -18,52 +19,53 @@ struct Interval {
   uint32_t low, high;  // inclusive
   bool operator==(const Interval&) const = default;
 };
-// Ascending, disjoint intervals of Unicode scalar values.
+// Ascending and disjoint intervals of Unicode scalar values.
 using CodePoints = std::vector<Interval>;
 
 inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
 
-// Sorts and joins the intervals, and removes surrogates.
+// Sorts and merges the intervals and removes surrogates.
 CodePoints Normalize(const CodePoints& set);
 CodePoints Complement(const CodePoints& set);
 CodePoints AllCodePoints();
 
-// How the characters of a text are written as bytes.
+// How characters are written as bytes.
 enum class Spelling {
-  kJson,          // the content of a JSON string in canonical spelling
+  kJson,          // content of a JSON string in canonical spelling
   kRaw,           // plain UTF-8
-  kSingleQuoted,  // the content of a Python string between ' and ', in canonical spelling
-  kDoubleQuoted,  // the content of a Python string between " and "
+  kSingleQuoted,  // content of a Python string between ' and ' in canonical spelling
+  kDoubleQuoted,  // content of a Python string between " and " in canonical spelling
 };
-// The quotation mark around a string of this spelling. REQUIRES: not kRaw.
+// Returns the quotation mark around strings in this spelling. REQUIRES: not kRaw.
 char QuotationMark(Spelling spelling);
-// A name for the spelling, part of a leaf's name in the LeafPool.
+// Returns the spelling's name, which is part of leaf names in the LeafPool.
 std::string_view SpellingName(Spelling spelling);
 
-// Adds edges from `from` to `to` that take one character of the set, as UTF-8 or in `spelling`.
+// Add edges from `from` to `to` that consume one character in the set, in UTF-8 or in `spelling`.
 void AddUtf8(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set);
 void AddCharacter(Nfa& nfa, int32_t from, int32_t to, const CodePoints& set, Spelling spelling);
 
-// `text` (valid UTF-8) as a quoted string in canonical spelling. REQUIRES: not kRaw.
+// Returns `text` (valid UTF-8) as a quoted string in canonical spelling. REQUIRES: not kRaw.
 std::string QuoteText(std::string_view text, Spelling spelling = Spelling::kJson);
 
-// Every string in every valid spelling, quotation marks included. JSON: raw characters, short escapes, \uXXXX in either
-// case and surrogate pairs, but no lone surrogates. Python, in the quotation marks of `spelling`: raw characters except
-// control characters, the escapes \\ \' \" \n \r \t, and \xhh, \uXXXX and \UXXXXXXXX in either case, but no surrogates.
-// kStringBoundary is the state between two characters. REQUIRES: not kRaw.
+// Returns an automaton that accepts every string in every valid spelling, including quotation marks. In JSON, these are
+// unescaped characters, short escapes, \uXXXX in upper or lower case, and surrogate pairs, but no lone surrogates. In
+// Python, with the quotation marks of `spelling`, these are unescaped characters except control characters, the escapes
+// \\ \' \" \n \r \t, and \xhh, \uXXXX, and \UXXXXXXXX in upper or lower case, but no surrogates. kStringBoundary is the
+// state between two characters. REQUIRES: not kRaw.
 absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget);
 inline constexpr int32_t kStringBoundary = 1;
 
-// Facts about each state of an automaton over quoted strings in canonical spelling. between: 1 if the state is between
-// two characters. finish: the fewest characters until the string can end, including a character that has begun.
-// REQUIRES: not kRaw.
+// Data about each state of an automaton over quoted strings in canonical spelling. between = 1 if the state is between
+// two characters. finish = minimum number of characters until the string can end, including a character that has
+// started. REQUIRES: not kRaw.
 struct CharacterCounts {
   std::vector<uint8_t> between;
   std::vector<uint32_t> finish;
 };
 CharacterCounts CountCharacters(const Dfa& quoted, Spelling spelling);
 
-// Adds optional white space, as between two JSON tokens: nothing, one space, or one line feed and up to kMaxIndent
+// Adds the optional whitespace between two JSON tokens: nothing, one space, or one line feed and up to kMaxIndent
 // spaces. Returns the state after it.
 inline constexpr int kMaxIndent = 32;
 int32_t AddWhitespace(Nfa& nfa, int32_t from);

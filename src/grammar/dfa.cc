@@ -10,7 +10,7 @@ namespace ingot::grammar {
 
 namespace {
 
-// Numbers the byte classes. cuts[b]: byte b differs from byte b - 1.
+// Numbers the byte classes. cuts[b] = byte b differs from byte b - 1.
 void AssignClasses(const std::array<bool, 257>& cuts, Dfa* dfa) {
   int current = 0;
   for (int byte = 0; byte < 256; ++byte) {
@@ -20,7 +20,7 @@ void AssignClasses(const std::array<bool, 257>& cuts, Dfa* dfa) {
   dfa->class_count = current + 1;
 }
 
-// Removes states that reach no accepting state and renumbers the rest; state 0 stays the start.
+// Removes states that cannot reach an accepting state, and renumbers the others. State 0 stays the start.
 void Trim(Dfa* dfa) {
   const int32_t states = dfa->size(), width = dfa->class_count;
   std::vector<std::vector<int32_t>> before(states);
@@ -154,7 +154,8 @@ class Determinizer {
   int32_t stamp_ = 0;
 };
 
-// The product automaton: the intersection, or the difference. In a difference, a pair may leave `b` (state -1).
+// Returns the product automaton for the intersection or the difference. In a difference, a pair may leave `b` (state
+// -1).
 absl::StatusOr<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget& budget) {
   Dfa out;
   if (a.empty()) return out;
@@ -229,7 +230,7 @@ absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, B
   return Determinizer(nfa, accept, budget).Run(start);
 }
 
-// The automaton of Knuth, Morris and Pratt.
+// Returns the Knuth-Morris-Pratt automaton.
 Dfa UntilDfa(std::string_view text) {
   Dfa dfa;
   const auto size = static_cast<int32_t>(text.size());
@@ -284,8 +285,7 @@ absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget) {
 Dfa Quote(const Dfa& content, char mark_byte) {
   Dfa out;
   if (content.empty()) return out;
-  // The quotation mark gets its own class. The first and the last state are new; the content's states move up by
-  // one.
+  // The quotation mark gets its own class. The first and last states are new, and the content's states move up by one.
   out.classes = content.classes;
   const int32_t mark = out.class_count = content.class_count;
   out.classes[static_cast<uint8_t>(mark_byte)] = static_cast<uint8_t>(mark);

@@ -1,4 +1,4 @@
-// Finite automata over bytes: the leaves of a grammar. Built as an Nfa, run as a Dfa.
+// Builds the finite automata over bytes that are a grammar's leaves. They are built as an Nfa and executed as a Dfa.
 #pragma once
 
 #include <array>
@@ -10,18 +10,19 @@
 
 namespace ingot::grammar {
 
-// The work and memory that compiling one grammar may take. All parts of a compilation share one budget and count it
-// down, so even hostile input cannot take more.
+// Limits the work and memory of compiling one grammar. All parts of a compilation share the budget, so even malicious
+// input cannot exceed it.
 struct Budget {
   int64_t nfa_states = 2'000'000;
-  int64_t dfa_cells = 4'000'000;  // per state: byte classes + NFA states in it; 4 bytes each
+  int64_t dfa_cells = 4'000'000;  // per state: byte classes + its NFA states, 4 bytes each
   int64_t program_states = 200'000;
-  int64_t steps = 40'000'000;  // of all loops whose length depends on the input; about half a second in total
+  int64_t steps = 40'000'000;  // steps of all loops whose length depends on the input; about half a second in total
 
-  // Subtracts `amount` from `counter`. INVALID_ARGUMENT "the grammar is too complex: `what`" if the result is negative.
+  // Subtracts `amount` from `counter`. Returns INVALID_ARGUMENT "the grammar is too complex: `what`" if the result is
+  // negative.
   static absl::Status Spend(int64_t& counter, int64_t amount, const char* what);
 
-  // Halves `budget` during its lifetime, so that a failed attempt leaves enough for another attempt.
+  // Halves the budget while this object exists, so that enough is left for another attempt if one fails.
   class Share;
 };
 
@@ -77,7 +78,7 @@ class Nfa {
   void AddEpsilon(int32_t from, int32_t to, Epsilon kind = Epsilon::kAlways) {
     states_[from].epsilons.push_back({kind, to});
   }
-  // Adds a path that accepts `text` from `from`; returns its last state.
+  // Adds a path from `from` that accepts `text`, and returns its last state.
   int32_t AddText(int32_t from, std::string_view text);
 
   const State& state(int32_t id) const { return states_[id]; }
@@ -87,14 +88,14 @@ class Nfa {
   std::vector<State> states_;
 };
 
-// A deterministic automaton, trimmed: every state reaches an accepting state. It starts at state 0; empty() if it
-// accepts nothing. Immutable, thread safe.
+// A deterministic automaton. It is trimmed, so every state can reach an accepting state. Starts at state 0. empty()
+// means that it accepts nothing. Immutable and thread safe.
 struct Dfa {
-  std::array<uint8_t, 256> classes{};  // bytes that are equal in every state share a class
+  std::array<uint8_t, 256> classes{};  // bytes that behave the same in every state share a class
   int32_t class_count = 1;
   std::vector<int32_t> next;       // [state * class_count + class]; -1 = no edge
   std::vector<uint8_t> accepting;  // [state]
-  std::vector<uint8_t> final;      // [state]: 1 = no edge leaves it
+  std::vector<uint8_t> final;      // [state]: 1 = no outgoing edges
 
   bool empty() const { return accepting.empty(); }
   int32_t size() const { return static_cast<int32_t>(accepting.size()); }
@@ -104,16 +105,17 @@ struct Dfa {
   bool Accepts(std::string_view text) const;
 };
 
-// Adds `dfa` at `from`; returns the state after every text that it accepts.
+// Adds `dfa` at `from`. Returns the state reached after any string that it accepts.
 int32_t AddDfa(Nfa& nfa, int32_t from, const Dfa& dfa);
 absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, Budget& budget);
-// Every text that ends with its first occurrence of `text`. REQUIRES: `text` is not empty.
+// Returns an automaton that accepts every string that ends with its first occurrence of `text`. REQUIRES: `text` is not
+// empty.
 Dfa UntilDfa(std::string_view text);
-// Intersect: the texts that both accept. Difference: the texts that only `a` accepts.
+// Return an automaton that accepts the strings that both accept (Intersect), or that only `a` accepts (Difference).
 absl::StatusOr<Dfa> Intersect(const Dfa& a, const Dfa& b, Budget& budget);
 absl::StatusOr<Dfa> Difference(const Dfa& a, const Dfa& b, Budget& budget);
-// `content` between two quotation marks `mark`. REQUIRES: no accepting state of `content` has an edge by `mark`, except
-// after a backslash.
+// Encloses `content` in quotation marks `mark`. REQUIRES: no accepting state of `content` has an edge for `mark`,
+// except after a backslash.
 Dfa Quote(const Dfa& content, char mark = '"');
 
 }  // namespace ingot::grammar

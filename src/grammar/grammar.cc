@@ -43,7 +43,7 @@ void PutParts(std::string& key, const std::vector<Parts>& alternatives) {
   }
 }
 
-// A text that is equal for equal specifications only.
+// Returns a key that is equal only for equal specifications.
 std::string KeyOf(const Spec& spec) {
   std::string key;
   PutSized(key, spec.begins_after);
@@ -86,15 +86,15 @@ absl::Status CheckSizes(const Spec& spec) {
   return absl::OkStatus();
 }
 
-// Translates alternatives of parts to states and leaves. `where` is their place in faults.
+// Translates alternatives of parts to states and leaves. `where` is their location for errors.
 class PartsCompiler {
  public:
-  // `weakest`: reduce every lenient schema to its type without trying more.
+  // `weakest`: true = reduce every lenient schema to its type without trying anything stronger.
   PartsCompiler(ProgramBuilder& builder, bool weakest) : builder_(builder), weakest_(weakest) {}
 
   bool any_lenient() const { return any_lenient_; }
 
-  // Adds everything that leads from `from` to `to` over one of the alternatives.
+  // Adds every path from `from` to `to` over one of the alternatives.
   absl::Status Compile(int32_t from, int32_t to, const std::vector<Parts>& alternatives, const std::string& where) {
     for (size_t a = 0; a < alternatives.size(); ++a) {
       int32_t at = from;
@@ -108,7 +108,7 @@ class PartsCompiler {
   }
 
  private:
-  // Adds one part; returns the state after it.
+  // Adds one part. Returns the state after it.
   absl::StatusOr<int32_t> Add(int32_t from, const Part& part, const std::string& place) {
     if (!part.repeated.empty()) return AddRepeated(from, part, place);
     if (part.is_regex) return AddRegex(from, part.text, place + ".regex");
@@ -157,13 +157,13 @@ class PartsCompiler {
     return after;
   }
 
-  // The pattern is checked separately, since its brackets need not be balanced.
+  // Checks the pattern separately, because its brackets may be unbalanced.
   absl::StatusOr<Dfa> RegexDfa(const std::string& regex) {
     INGOT_RETURN_IF_ERROR(CheckPattern(regex));
     return PatternDfa(absl::StrCat("^(?:", regex, ")$"), builder_.budget(), Spelling::kRaw);
   }
 
-  // The loop returns to its own state, so that edges of `from` do not become part of it.
+  // The loop has its own state, so edges of `from` do not become part of it.
   absl::StatusOr<int32_t> AddRepeated(int32_t from, const Part& part, const std::string& place) {
     INGOT_ASSIGN_OR_RETURN(const int32_t begin, builder_.AddState());
     INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
@@ -183,7 +183,7 @@ class PartsCompiler {
 
 Compiler::Compiler(std::shared_ptr<const Vocabulary> vocabulary, size_t max_kept)
     : vocabulary_(std::move(vocabulary)), max_kept_(max_kept), pool_(std::make_shared<MaskBudget>()) {
-  // The schema of any value has the leaves that nearly all schemas use.
+  // The schema that allows any value has the leaves that nearly all schemas use.
   const absl::StatusOr<std::shared_ptr<const Program>> any = Build({{{{true, "true"}}}, ""});
   if (!any.ok()) return;
   common_ = (*any)->leaves;

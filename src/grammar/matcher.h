@@ -1,14 +1,14 @@
-// Matcher: the position of one text in its grammar, and the tokens that may follow. One per request.
+// Tracks the position of one request's text in its grammar, and computes the tokens that may follow.
 //
-// A position is a set of places in leaves, each with its stack of rules to return to. A byte moves every place; an
-// ambiguous position has several places. The mask of a position comes from walking the vocabulary's trie. Within a leaf
-// the walk needs only the leaf's automaton; the leaf caches this part of the mask for every stack. Beyond the leaf's
-// end the walk steps positions. The program caches whole masks, so a known position costs one look-up. If many places
-// can end at many nodes of the trie, each distinct rest of a token is stepped once, not once per token.
+// A position is a set of places in leaves, each with a stack of rules to return to. Each byte moves every place. An
+// ambiguous position has several places. A position's mask is computed by walking the vocabulary's trie. Inside a leaf,
+// the walk needs only the leaf's automaton, and the leaf caches this part of the mask for all stacks. Beyond the end of
+// the leaf, the walk steps positions. The program caches whole masks, so a known position takes one lookup. If many
+// places can end at many trie nodes, each distinct token suffix is stepped once instead of once per token.
 //
-// Work is counted in places moved by one byte, about 30 ns each. A text starts with an allowance of kMaxAllowance.
-// Every token adds kAllowancePerToken; every new mask is paid from it. One mask takes tens of milliseconds at most, and
-// many masks in a row take a few milliseconds each.
+// Work is counted in places moved by one byte, about 30 ns each. A matcher starts with an allowance of kMaxAllowance.
+// Every token adds kAllowancePerToken, and every new mask is charged to the allowance. One mask takes at most tens of
+// milliseconds, and many masks in a row take a few milliseconds each.
 #pragma once
 
 #include <cstdint>
@@ -22,38 +22,38 @@
 
 namespace ingot::grammar {
 
-// Single-threaded. Matchers on different threads may share a program.
+// Not thread safe. Matchers on different threads may share a program.
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<const Program> program);
 
-  // The tokens that may come next, not counting the end of the turn. Empty if the text is complete and cannot continue,
-  // or if this vocabulary has no token for it. INVALID_ARGUMENT: the position is too ambiguous to compute within the
-  // allowance.
+  // Returns the tokens that may follow, excluding the end of the turn. Returns an empty set if the text is complete and
+  // cannot continue, or if this vocabulary has no suitable token. Returns INVALID_ARGUMENT if the position is too
+  // ambiguous to compute within the allowance.
   absl::StatusOr<std::shared_ptr<const TokenSet>> Allowed();
 
-  // Whether the text so far is a complete text of the grammar.
+  // Returns whether the grammar allows the text to end here.
   bool complete() const { return position_.complete; }
 
-  // Advances by one token. False: the token was not allowed; the position is then dead and allows nothing.
+  // Advances by one token. Returns false if the token is not allowed. After that, no tokens are allowed.
   bool Accept(int32_t id);
-  // Advances by bytes, as if each were its own token.
+  // Advances by bytes, as if each byte were a token.
   bool AcceptText(std::string_view text);
 
  private:
   static constexpr int64_t kMaxAllowance = 1'500'000;
-  // More than a walk over the whole trie, at an eighth of a unit per node.
+  // More than the cost of a walk over the whole trie, at an eighth of a unit per node.
   static constexpr int64_t kAllowancePerToken = 150'000;
 
   struct Frame {     // where to continue when a leaf or rule ends
-    int32_t state;   // the state to continue at
-    int32_t parent;  // the frame of the rule of `state`; -1 = the root rule
-    int32_t depth;   // rules that the entered leaf or rule lies in
+    int32_t state;   // state to continue at
+    int32_t parent;  // frame of the rule that contains `state`; -1 = the root rule
+    int32_t depth;   // number of rules around the entered leaf or rule
   };
   struct Place {
     int32_t leaf, state;
-    uint32_t need, room;  // characters still required and still allowed, only if the leaf counts them
-    int32_t back;         // the frame to return to
+    uint32_t need, room;  // characters still required and still allowed; used only if the leaf counts them
+    int32_t back;         // frame to return to
     auto operator<=>(const Place&) const = default;
   };
   struct Atom {
@@ -93,7 +93,7 @@ class Matcher {
   void WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder* tokens);
   struct Tail {
     uint8_t byte;
-    uint32_t node;  // the trie node after this byte
+    uint32_t node;  // trie node after this byte
     auto operator<=>(const Tail&) const = default;
   };
   void WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens);
@@ -102,20 +102,20 @@ class Matcher {
   const Vocabulary& vocabulary_;
   Position position_;
   std::vector<Frame> frames_;
-  absl::flat_hash_map<uint64_t, int32_t> frame_index_;  // (state, parent) -> frame
-  std::shared_ptr<const TokenSet> allowed_;             // of position_; null = not computed yet
+  absl::flat_hash_map<uint64_t, int32_t> frame_index_;  // frame by (state, parent)
+  std::shared_ptr<const TokenSet> allowed_;             // for position_; null = not computed yet
 
-  // Working memory.
+  // Scratch memory.
   Position next_;
   absl::flat_hash_set<uint64_t> entered_;
   std::vector<std::pair<int32_t, int32_t>> to_enter_;
-  std::vector<Position> walk_;  // walk_[n]: the position n bytes after the leaf's end
+  std::vector<Position> walk_;  // walk_[n] = the position n bytes after the leaf's end
   std::vector<Tail> tails_;     // a stack of groups
   int64_t allowance_ = kMaxAllowance;
-  bool given_up_ = false;  // the position was too costly to follow and is unknown
+  bool given_up_ = false;  // true = the position was too costly to track and is unknown
 };
 
-// Moves one place by one byte. `next` may be `&place`. Inline, because masks are computed with it.
+// Moves one place by one byte. `next` may be `&place`. Inline because computing masks calls it.
 inline bool Matcher::Advance(const Place& place, uint8_t byte, Place* next) const {
   const Leaf& leaf = *program_->leaves[place.leaf];
   const int32_t from = place.state, to = leaf.dfa.Next(from, byte);

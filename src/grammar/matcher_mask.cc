@@ -1,4 +1,4 @@
-// Matcher: the mask of a position.
+// Implements Matcher's mask computation.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace ingot::grammar {
 
 // Caps a count of characters. No token has more characters than the longest token has bytes, so all larger counts give
-// the same mask. `more`: characters that may have to follow any token.
+// the same mask. `more` is the number of characters that may have to follow any token.
 uint32_t Matcher::CutOff(uint32_t characters, uint32_t more) const {
   return std::min(characters, static_cast<uint32_t>(vocabulary_.longest()) + 1 + more);
 }
@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
     const std::shared_ptr<const Leaf::Mask> mask = MaskOf(place);
     tokens.Add(mask->tokens);
     WalkBeyond(*mask, place.back, &tokens);
-    if (given_up_ || allowance_ < 0) return reject();  // the mask is incomplete: do not cache it
+    if (given_up_ || allowance_ < 0) return reject();  // the mask is incomplete, so it is not cached
   }
   // Drops the frames that only this computation entered.
   for (size_t i = frames; i < frames_.size(); ++i) {
@@ -100,7 +100,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::WalkLeaf(const Place& place) {
   return mask;
 }
 
-// Walks the trie once for all counts: with unlimited room, recording the counts that each token needs.
+// Walks the trie once for all counts: without a limit, recording the counts that each token needs.
 std::shared_ptr<const Leaf::Profile> Matcher::ProfileOf(const Place& place) {
   const Leaf& leaf = *program_->leaves[place.leaf];
   if (auto found = leaf.profiles.Find(place.state)) return found;
@@ -161,7 +161,7 @@ std::shared_ptr<const Leaf::Mask> Matcher::CountedMask(const Place& place) {
   return mask;
 }
 
-// Adds the atomic tokens that stay within the free text or end with it; none extends beyond its end.
+// Adds the atomic tokens that stay within the free text or end with it. No atomic token extends beyond its end.
 void Matcher::AddAtomsInFreeText(const Place& place, TokenSet::Builder* tokens) const {
   for (const int32_t id : vocabulary_.atoms()) {
     Place here = place;
@@ -178,7 +178,7 @@ void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder
   base.Clear();
   Return(back, &base);
   Tidy(&base);
-  if (base.places.empty()) return;  // only atoms, or nothing, can follow: no token continues
+  if (base.places.empty()) return;  // only atoms or nothing can follow, so no token continues
   std::array<bool, 256> begins{};
   for (const Place& place : base.places) {
     const Dfa& dfa = program_->leaves[place.leaf]->dfa;
@@ -194,8 +194,8 @@ void Matcher::WalkBeyond(const Leaf::Mask& mask, int32_t back, TokenSet::Builder
   WalkTails(1, 0, tails_.size(), tokens);
 }
 
-// Adds the tokens that can continue from walk_[depth - 1] with a tail in tails_[first, last). Tails with equal first
-// bytes are stepped together.
+// Adds the tokens that can continue from walk_[depth - 1] with a tail in tails_[first, last). Steps tails with equal
+// first bytes together.
 void Matcher::WalkTails(size_t depth, size_t first, size_t last, TokenSet::Builder* tokens) {
   const std::span<const Vocabulary::Node> nodes = vocabulary_.nodes();
   allowance_ -= static_cast<int64_t>(last - first) / 8;

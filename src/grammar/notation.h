@@ -1,4 +1,4 @@
-// The keywords and quotation marks with which values are written, as JSON or as Python literals.
+// Defines the keywords and quotation marks for values written as JSON or as Python literals.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 namespace ingot::grammar {
 
 struct Notation {
-  std::string_view name;  // part of a leaf's name in the LeafPool
+  std::string_view name;  // part of leaf names in the LeafPool
   std::string_view null, yes, no;
-  std::span<const Spelling> strings;  // every way to write a string
+  std::span<const Spelling> strings;  // all ways to write a string
 };
 
 inline constexpr Spelling kJsonStrings[] = {Spelling::kJson};

@@ -23,7 +23,7 @@ struct Magnitudes {
   bool has_high = false;
 };
 
-// Adds the spellings of `m` from `from` to `to`. A state knows how many digits are taken, and whether they equal the
+// Adds the spellings of `m` from `from` to `to`. A state encodes the number of digits read and whether they equal the
 // first digits of a bound (tight). Only a tight state compares its next digit.
 class RangeEmitter {
  public:
@@ -131,7 +131,7 @@ void AddUnbounded(Nfa& nfa, int32_t start, int32_t end) {
   AddDigits(nfa, exponent, end, 2);
 }
 
-// A step as a whole number of units. The unit is the place value of the step's last digit that is not 0.
+// A step as a whole number of units. The unit is the place value of the step's last nonzero digit.
 struct Step {
   uint64_t units = 1;
   size_t places = 0;  // digits after the point
@@ -143,15 +143,15 @@ struct Step {
     return step;
   }
   uint64_t After(uint64_t rest, int digit) const { return (rest * 10 + static_cast<uint64_t>(digit)) % units; }
-  // Whether a number may end here: its digits so far leave `rest`, and `taken` of them are after the point.
+  // Returns true if a number may end here. Its digits so far leave `rest`, and `taken` of them are after the point.
   bool Divides(uint64_t rest, size_t taken) const {
     for (; taken < places; ++taken) rest = After(rest, 0);
     return rest == 0;
   }
 };
 
-// Accepts the multiples of `step`, with any sign, digits and point that spell one. A state knows the remainder of the
-// digits so far and how many of them are after the point. After the step's last decimal place only zeros follow. If
+// Accepts the multiples of `step`, in any spelling with a sign, digits, and a point. A state encodes the remainder of
+// the digits so far and how many of them are after the point. Only zeros may follow the step's last decimal place. If
 // the step is k * 10^n with n > 0, its multiples are multiples of k followed by n zeros.
 absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
   INGOT_RETURN_IF_ERROR(
@@ -200,7 +200,7 @@ absl::StatusOr<Dfa> MultiplesDfa(const Step& step, Budget& budget) {
       continue;
     }
     const size_t taken = place == 0 ? 0 : place - 1;
-    if (place != 1 && step.Divides(rest, taken)) nfa.AddEpsilon(state, end);  // a number cannot end with the bare point
+    if (place != 1 && step.Divides(rest, taken)) nfa.AddEpsilon(state, end);  // a number cannot end with a point
     if (place == 0) {
       add_digits(state, rest, 0);
       nfa.AddByte(state, '.', '.', state_of(rest, 1));
@@ -282,7 +282,7 @@ int Compare(const Decimal& a, const Decimal& b) {
   } else if (const int whole = a.whole.compare(b.whole); whole != 0) {
     order = whole;
   } else {
-    order = a.fraction.compare(b.fraction);  // fractions without trailing zeros order like text
+    order = a.fraction.compare(b.fraction);  // fractions without trailing zeros sort as strings
   }
   return a.negative ? -order : order;
 }

@@ -1,8 +1,8 @@
-// JSON numbers as automata, with bounds compared digit by digit.
+// Builds automata for JSON numbers. Bounds are compared digit by digit.
 //
-// Spellings that are sampled:
+// The following spellings can be sampled:
 // - Integers: 64 bits, no "-0", no fraction, no exponent.
-// - Numbers without bounds or multipleOf: up to 18 digits before and 17 after the point, an exponent of up to two
+// - Numbers without bounds or multipleOf: up to 18 digits before and 17 after the point, and an exponent of up to two
 //   digits.
 // - Numbers with bounds or multipleOf: the same digits, no exponent.
 #pragma once
@@ -15,32 +15,32 @@
 
 namespace ingot::grammar {
 
-// An exact decimal without leading zeros before the point (0 is "0") and without trailing zeros after it.
+// An exact decimal without leading zeros before the point (0 is "0") or trailing zeros after it.
 struct Decimal {
   bool negative = false;
   std::string whole = "0";
   std::string fraction;
 
-  // nullopt: `text` is not a JSON number, or has more than 400 digits on one side of the point.
+  // Returns nullopt if `text` is not a JSON number or has more than 400 digits on one side of the point.
   static std::optional<Decimal> Parse(std::string_view text);
   static std::optional<Decimal> Of(double value);
 };
-// Negative, 0 or positive if `a` is below, equal to or above `b`.
+// Returns a negative number, 0, or a positive number if `a` is less than, equal to, or greater than `b`.
 int Compare(const Decimal& a, const Decimal& b);
 
 struct NumberRange {
   bool integer = false;
   std::optional<Decimal> low, high;
   bool low_excluded = false, high_excluded = false;
-  std::optional<Decimal> multiple_of;  // above 0; at most kMaxStepDigits digits, not counting zeros at its end
+  std::optional<Decimal> multiple_of;  // positive; at most kMaxStepDigits digits, not counting trailing zeros
 
   bool Holds(const Decimal& value) const;
-  // Whether any number within the bounds has few enough digits to be spelled.
+  // Returns whether any number within the bounds has few enough digits to be written.
   bool CanBeSpelled() const;
 };
 inline constexpr size_t kMaxStepDigits = 9, kMaxStepZeros = 9;
 
-// The spellings of the numbers in the range. May be empty.
+// Returns an automaton that accepts all spellings of numbers in the range. It may be empty.
 absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget);
 
 }  // namespace ingot::grammar

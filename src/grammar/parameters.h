@@ -1,11 +1,11 @@
-// The properties of an object written one by one between delimiters, instead of as JSON:
+// Describes how an object's properties are written one by one between delimiters instead of as JSON:
 //
 //   <parameter=path>                  begin KEY text_key_end
-//   any raw text                      VALUE
+//   any raw text                      VALUE, if it is a string
 //   </parameter>                      value_end
-//   <parameter=count>3</parameter>    any other value is JSON, after json_key_end
+//   <parameter=count>3</parameter>    other values are written as JSON after json_key_end
 //
-// String values are written as raw UTF-8 and never contain `stop`.
+// Strings are written as raw UTF-8 and never contain `stop`.
 #pragma once
 
 #include <string>

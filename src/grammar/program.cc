@@ -9,7 +9,7 @@ namespace {
 
 constexpr int32_t kNever = INT32_MAX;
 
-// The levels of rules that an edge and everything after it need.
+// Returns the number of rule levels that an edge and everything after it need.
 int32_t NeedOf(const Program& program, const Edge& edge) {
   int32_t call = 0;
   if (edge.kind == Edge::kRule) {
@@ -19,7 +19,7 @@ int32_t NeedOf(const Program& program, const Edge& edge) {
   return std::max(call, program.states[edge.target].need);
 }
 
-// Computes the least fixed point, from "never" downwards. Each change wakes the states that depend on it.
+// Computes the least fixed point, from "never" downward. Each change wakes the states that depend on it.
 absl::Status ComputeNeeds(Program* program, Budget& budget) {
   std::vector<State>& states = program->states;
   std::vector<std::vector<int32_t>> dependents(states.size());
@@ -119,7 +119,7 @@ absl::StatusOr<int32_t> ProgramBuilder::AddLiteral(int32_t from, std::string_vie
   return from;
 }
 
-// null: the union has too many states.
+// Returns null if the union has too many states.
 std::shared_ptr<const Leaf> ProgramBuilder::UnionOf(const std::vector<int32_t>& leaves) {
   const Budget::Share share(budget_);
   int64_t states = 0;
@@ -133,7 +133,7 @@ std::shared_ptr<const Leaf> ProgramBuilder::UnionOf(const std::vector<int32_t>& 
 }
 
 absl::Status ProgramBuilder::UniteLeaves() {
-  constexpr size_t kMany = 8;  // fewer stay apart, because other grammars share their masks
+  constexpr size_t kMany = 8;  // fewer stay separate, because other grammars share their masks
   std::map<std::vector<int32_t>, std::shared_ptr<const Leaf>> unions;
   for (size_t s = 0; s < program_->states.size(); ++s) {
     if (program_->states[s].edges.size() < kMany) continue;
@@ -162,8 +162,8 @@ absl::Status ProgramBuilder::UniteLeaves() {
   return absl::OkStatus();
 }
 
-// Checks the leaves that one path of edges reaches from each state. Several paths at once may still reach more places;
-// the Matcher limits those.
+// Checks the leaves that a single path of edges reaches from each state. Several paths together may still reach more
+// places, which the Matcher limits.
 absl::Status ProgramBuilder::CheckPlaces() const {
   const std::vector<State>& states = program_->states;
   size_t places = 0;

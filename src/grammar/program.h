@@ -1,11 +1,11 @@
-// A compiled grammar: a pushdown automaton. An edge consumes a whole leaf (a finite automaton over bytes), calls a
-// rule, or consumes one atomic token.
+// Represents a compiled grammar as a pushdown automaton. An edge consumes a whole leaf (a finite automaton over bytes),
+// calls a rule, or consumes one atomic token.
 //
 //   program --> rules (the root, and one per JSON object or array) --> states --edges--> leaves, rules, atoms
 //
-// Only rules recurse, and every rule except the root begins with a bracket. So rules nest as deep as the JSON does, at
-// most kMaxNesting levels. Each state knows how many levels it needs to reach the end of its rule. The program never
-// enters a state that it cannot leave within the limit.
+// Only rules are recursive, and every rule except the root begins with a bracket. So rules nest exactly as deeply as
+// the JSON, which has at most kMaxNesting levels. Each state stores how many levels are needed to reach the end of its
+// rule. The program never enters a state that it cannot leave within the limit.
 #pragma once
 
 #include <algorithm>
@@ -24,19 +24,19 @@
 
 namespace ingot::grammar {
 
-// The deepest nesting of objects and arrays in a sampled text.
+// Maximum nesting of objects and arrays in sampled text.
 inline constexpr int32_t kMaxNesting = 64;
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
-// The most places that a position may have.
+// Maximum number of places in a position.
 inline constexpr size_t kMaxPlaces = 4096;
 
-// The memory that all masks of one engine may take. Thread safe.
+// Memory limit for all masks in one engine. Thread safe.
 struct MaskBudget {
   const int64_t limit_bytes = int64_t{256} << 20;
   std::atomic<int64_t> used_bytes{0};
 };
 
-// Masks by key. When the budget is used up, the cache drops all its masks at once. Thread safe.
+// Caches masks by key. When the budget is exhausted, drops all of its masks at once. Thread safe.
 template <typename Key, typename Mask>
 class MaskCache {
  public:
@@ -69,37 +69,37 @@ class MaskCache {
   int64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A finite automaton with the masks of its states, shared by all grammars that use it.
+// A finite automaton with its states' masks. Shared by all grammars that use it.
 struct Leaf {
-  // tokens: tokens that stay within the leaf or end with it. exits: trie nodes where the leaf may end inside a token.
+  // tokens = tokens that stay within the leaf or end with it. exits = trie nodes where the leaf may end inside a token.
   struct Mask {
     TokenSet tokens;
     std::vector<uint32_t> exits;
   };
-  // (state, characters still required, characters still allowed). The counts are capped where the difference affects no
-  // token.
+  // (state, characters still required, characters still allowed). The counts are capped at the point where larger
+  // values make no difference to any token.
   using Key = std::tuple<int32_t, uint32_t, uint32_t>;
 
-  // The mask of a state for any character counts, in a leaf that counts characters.
+  // A state's mask for all possible character counts, in a leaf that counts characters.
   struct Profile {
     struct Item {
-      int32_t at;            // the token; for an exit, the trie node
-      uint8_t room, filled;  // characters that the token begins and completes
+      int32_t at;            // the token or, for an exit, the trie node
+      uint8_t room, filled;  // characters that the token starts and completes
     };
-    std::vector<Item> within;  // tokens that end inside the string, by ascending room
+    std::vector<Item> within;  // tokens that end inside the string, sorted by room
     std::vector<Item> whole;   // tokens that end with the string
-    std::vector<Item> exits;   // in the order of the trie
+    std::vector<Item> exits;   // in trie order
   };
 
   Leaf(Dfa automaton, const std::shared_ptr<MaskBudget>& budget)
       : dfa(std::move(automaton)), masks(budget), profiles(budget) {}
 
   const Dfa dfa;
-  int32_t boundary = -1;   // the state between two characters of a string that counts them; -1 = does not count
-  bool free_text = false;  // also takes atomic tokens, byte by byte
-  // By state, if a maximum length is counted outside a pattern's automaton; else empty.
+  int32_t boundary = -1;   // in leaves that count characters, the state between two characters; -1 = does not count
+  bool free_text = false;  // true = also consumes atomic tokens, byte by byte
+  // By state, if a maximum length is counted outside of a pattern's automaton; otherwise empty.
   CharacterCounts counts;
-  uint32_t longest_finish = 0;  // the largest of counts.finish
+  uint32_t longest_finish = 0;  // maximum of counts.finish
   mutable MaskCache<Key, Mask> masks;
   mutable MaskCache<int32_t, Profile> profiles;  // by state
 };
@@ -107,9 +107,9 @@ struct Leaf {
 struct Edge {
   enum Kind : uint8_t {
     kEpsilon,
-    kLeaf,  // leaves[arg], with a minimum and maximum of characters if it counts them
+    kLeaf,  // leaves[arg], with minimum and maximum characters if it counts them
     kRule,  // calls the rule at rule_starts[arg]
-    kAtom,  // takes the token `arg`
+    kAtom,  // consumes the token `arg`
   } kind = kEpsilon;
   int32_t arg = 0;
   int32_t target = 0;
@@ -120,7 +120,7 @@ struct Edge {
 struct State {
   std::vector<Edge> edges;
   bool accepting = false;  // the rule may end here
-  int32_t need = 0;        // the fewest levels of rules needed to reach the end of this rule
+  int32_t need = 0;        // minimum number of nested rules needed to reach the end of this rule
 };
 
 // Immutable except for its masks. Thread safe.
@@ -135,13 +135,14 @@ struct Program {
   mutable MaskCache<std::vector<uint32_t>, TokenSet> masks;
 };
 
-// Leaves by name. Grammars in use share equal leaves. Thread safe.
+// Finds leaves by name, so that grammars in use share equal leaves. Thread safe.
 class LeafPool {
  public:
   explicit LeafPool(std::shared_ptr<MaskBudget> budget) : budget_(std::move(budget)) {}
 
-  // The leaf with this name; `make` (which returns StatusOr<Dfa>) builds it if it is missing. The name must determine
-  // the automaton and the other arguments. `counted`: the spelling of a string whose characters are counted.
+  // Returns the leaf with this name, and builds it with `make` (which returns StatusOr<Dfa>) if it does not exist. The
+  // name must determine the automaton and the other arguments. `counted` is the spelling of a string whose characters
+  // are counted.
   template <typename Make>
   absl::StatusOr<std::shared_ptr<const Leaf>> Get(const std::string& name, Make make, int32_t boundary = -1,
                                                   bool free_text = false, std::optional<Spelling> counted = {}) {
@@ -177,40 +178,40 @@ class LeafPool {
   const std::shared_ptr<MaskBudget> budget_;
   base::Mutex mu_;
   std::map<std::string, std::weak_ptr<const Leaf>> leaves_ ABSL_GUARDED_BY(mu_);
-  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // after the last removal of expired leaves
+  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // number of leaves after the last removal of expired ones
 };
 
 // Builds a program.
 class ProgramBuilder {
  public:
-  // All arguments outlive the builder.
+  // REQUIRES: all arguments outlive the builder.
   ProgramBuilder(std::shared_ptr<const Vocabulary> vocabulary, LeafPool& pool, Budget& budget);
 
   absl::StatusOr<int32_t> AddState();
-  // Adds a rule without edges; returns its number.
+  // Adds a rule without edges and returns its index.
   absl::StatusOr<int32_t> AddRule();
   int32_t StartOf(int32_t rule) const { return program_->rule_starts[rule]; }
   void SetAccepting(int32_t state) { program_->states[state].accepting = true; }
-  // Adds the edge; repeated calls have no effect.
+  // Adds the edge. Adding it again has no effect.
   absl::Status AddEdge(int32_t from, Edge edge);
-  // Adds a copy of every edge from `like` to `like_to`, leading from `from` to `to`.
+  // For every edge from `like` to `like_to`, adds a copy from `from` to `to`.
   absl::Status CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to);
   size_t EdgesOf(int32_t state) const { return program_->states[state].edges.size(); }
-  // Adds an edge over a leaf, unless the leaf accepts nothing. REQUIRES: the leaf does not accept the empty text.
+  // Adds an edge with a leaf, unless the leaf accepts nothing. REQUIRES: the leaf does not accept the empty string.
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);
 
-  // Adds a path that takes `text`; returns its last state. Atomic tokens in `text` are found as the tokenizer finds
-  // them: leftmost first, then longest.
+  // Adds a path that consumes `text`, and returns its last state. Finds atomic tokens in `text` as the tokenizer does:
+  // leftmost first, then longest.
   absl::StatusOr<int32_t> AddLiteral(int32_t from, std::string_view text);
 
   LeafPool& pool() { return pool_; }
   Budget& budget() { return budget_; }
   const Vocabulary& vocabulary() const { return *program_->vocabulary; }
 
-  // Removes edges that cannot reach an end, and merges many leaves between the same two states into one leaf, so that a
-  // mask walks the vocabulary once. INVALID_ARGUMENT if the grammar allows no text, or if more than kMaxPlaces leaves
-  // may begin at one state.
+  // Removes edges that cannot reach an end. If there are many leaves between the same two states, merges them into one,
+  // so that a mask walks the vocabulary once. Returns INVALID_ARGUMENT if the grammar allows no text, or if more than
+  // kMaxPlaces leaves may begin at one state.
   absl::StatusOr<std::shared_ptr<const Program>> Finish() &&;
 
  private:

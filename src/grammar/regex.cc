@@ -178,7 +178,7 @@ class Parser {
         ++at_;
         INGOT_RETURN_IF_ERROR(ClassAtom(&high));
         const auto single = [](const CodePoints& s) { return s.size() == 1 && s[0].low == s[0].high; };
-        if (!single(low) || !single(high)) {  // no range: the hyphen means itself
+        if (!single(low) || !single(high)) {  // not a range, so the hyphen is literal
           set.insert(set.end(), low.begin(), low.end());
           set.insert(set.end(), high.begin(), high.end());
           set.push_back({'-', '-'});
@@ -306,7 +306,7 @@ class Emitter {
  public:
   Emitter(Nfa& nfa, Budget& budget, Spelling spelling) : nfa_(nfa), budget_(budget), spelling_(spelling) {}
 
-  // Adds `node` at `from`; returns the state after it, also if the node is empty or matches nothing.
+  // Adds `node` at `from`. Returns the state after it, even if the node is empty or matches nothing.
   absl::StatusOr<int32_t> Emit(const Node& node, int32_t from) {
     if (nfa_.size() > budget_.nfa_states)
       return Budget::Spend(budget_.nfa_states, nfa_.size(), "a pattern is too long");
@@ -349,7 +349,7 @@ class Emitter {
       INGOT_ASSIGN_OR_RETURN(from, Emit(child, from));
     }
     if (node.max == kNoLimit) {
-      // The loop has its own state, so that edges of `from` do not become part of it.
+      // The loop has its own state, so edges of `from` do not become part of it.
       const int32_t loop = nfa_.AddState(), after = nfa_.AddState();
       nfa_.AddEpsilon(from, loop);
       INGOT_ASSIGN_OR_RETURN(const int32_t end, Emit(child, loop));

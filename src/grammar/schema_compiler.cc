@@ -14,7 +14,7 @@ constexpr uint32_t kMaxHeldItems = 4096;  // a lenient schema ignores a larger m
 
 std::string Text(json::string_view text) { return {text.data(), text.size()}; }
 
-// The named keywords of the schema as text, to find an equal rule.
+// Returns the schema's named keywords as a string, to find an equal rule.
 std::string RuleText(const FlatSchema& schema, std::initializer_list<const char*> keys) {
   json::object part;
   for (const char* key : keys) {
@@ -54,7 +54,7 @@ absl::Status SchemaCompiler::Emit(int32_t from, int32_t to, const json::value& s
   for (const FlatSchema& flat : alternatives) {
     INGOT_RETURN_IF_ERROR(AsFarAsCanBe(flat, [&](const FlatSchema& form) { return EmitFlat(from, to, form, path); }));
   }
-  // No alternative allowed anything, because its keywords contradict one another. Weaken them until one does.
+  // No alternative allowed anything, because its keywords contradict each other. Weakens them until one does.
   for (size_t i = 0; i < alternatives.size() && builder_.EdgesOf(from) == before; ++i) {
     INGOT_RETURN_IF_ERROR(AsFarAsCanBe(alternatives[i], [&](const FlatSchema& form) {
       INGOT_RETURN_IF_ERROR(EmitFlat(from, to, form, path));
@@ -191,7 +191,8 @@ absl::Status SchemaCompiler::AddKey(int32_t from, int32_t to, const std::string&
   return absl::OkStatus();
 }
 
-// A key other than the known keys. Only canonical spelling, so that no other spelling of a known key is accepted.
+// Adds any key other than the known ones. Allows only canonical spelling, so no other spelling of a known key is
+// accepted.
 absl::Status SchemaCompiler::AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys) {
   if (keys == Keys::kKeywords) return AddOtherKeywords(from, to, known);
   INGOT_ASSIGN_OR_RETURN(const int32_t colon, builder_.AddState());
@@ -237,8 +238,8 @@ absl::StatusOr<std::vector<SchemaCompiler::Property>> SchemaCompiler::Properties
   return out;
 }
 
-// Two rows of states: in `first` no member is written yet; in `more` and `next` a comma comes before the next key. Both
-// rows pass a property by writing it, or by skipping it if it is optional.
+// There are two rows of states. In `first`, no member is written yet. In `more` and `next`, a comma comes before the
+// next key. Both rows pass a property by writing it, or by skipping it if it is optional.
 //
 //   first[0] -> first[1] -> ... -> first[n] -> none       first[i] -- key i, value i --> more[i + 1]
 //   more[i] -- "," --> next[i];  next[i] -> next[i + 1] -> ...;  next[i] -- key i, value i --> more[i + 1]
@@ -310,7 +311,7 @@ absl::Status SchemaCompiler::BuildArray(const PendingRule& rule) {
     min = std::min(min, kMaxHeldItems);
     if (min > max) max = kNoLimit;
   }
-  // As with properties: a prefix without `items` is the whole list.
+  // As with properties, a prefix without `items` is the whole list.
   if (prefix != nullptr && items == nullptr) max = std::min(max, static_cast<uint32_t>(named));
   const auto schema_of = [&](size_t i) {
     return i < named ? &prefix->get_array()[i] : items != nullptr ? items : &anything;
@@ -322,7 +323,7 @@ absl::Status SchemaCompiler::BuildArray(const PendingRule& rule) {
   INGOT_RETURN_IF_ERROR(AddMark(builder_.StartOf(rule.rule), open, "[", false, true));
   INGOT_RETURN_IF_ERROR(builder_.AddEdge(open, {Edge::kEpsilon, 0, item}));
   if (min == 0) INGOT_RETURN_IF_ERROR(AddMark(open, end, "]", false, false));
-  // One state per item while the items' schemas or the end may differ. Then a loop, if there is no maximum.
+  // Adds one state per item while the items' schemas or the end may differ. Then adds a loop if there is no maximum.
   const size_t differ = std::max<size_t>(named, min) + 1;
   std::pair<int32_t, int32_t> like = {-1, -1};  // the states around the first item of `items`
   for (size_t i = 0; i < (max == kNoLimit ? differ : size_t{max}); ++i) {

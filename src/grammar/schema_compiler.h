@@ -1,5 +1,5 @@
-// SchemaCompiler: translates JSON Schema to states and leaves of a program. grammar/grammar.h lists the supported
-// keywords and says how sampled text is spelled.
+// Translates JSON Schema to a program's states and leaves. grammar/grammar.h lists the supported keywords and describes
+// how sampled text is written.
 #pragma once
 
 #include <array>
@@ -17,23 +17,23 @@
 
 namespace ingot::grammar {
 
-// Compiles one schema document into a program under construction.
+// Compiles one schema document into a program that is being built.
 class SchemaCompiler {
  public:
-  // All arguments outlive the compiler.
+  // REQUIRES: all arguments outlive the compiler.
   SchemaCompiler(ProgramBuilder& builder, const json::value& root, const Notation& notation = kJsonNotation)
       : builder_(builder), root_(root), notation_(notation), flattener_(root, builder.budget()) {}
 
-  // Adds the states and edges that lead from `from` to `to` by consuming one value that matches the document's schema.
+  // Adds states and edges from `from` to `to` that consume one value that matches the document's schema.
   absl::Status Compile(int32_t from, int32_t to);
-  // The same for an object whose properties are written as parameters (schema_parameters.cc). Also returns
-  // INVALID_ARGUMENT for a property name that cannot be written as a parameter.
+  // Same as Compile, but for an object whose properties are written as parameters (schema_parameters.cc). Also returns
+  // INVALID_ARGUMENT if a property name cannot be written as a parameter.
   absl::Status CompileParameters(int32_t from, int32_t to, const ParameterSyntax& syntax);
-  // The same for Python keyword arguments: KEY=VALUE pairs separated by commas (schema_keywords.cc).
+  // Same as Compile, but for Python keyword arguments: KEY=VALUE pairs separated by commas (schema_keywords.cc).
   absl::Status CompileKeywords(int32_t from, int32_t to);
 
  private:
-  struct PendingRule {  // a rule whose body is not built yet
+  struct PendingRule {  // a rule whose body has not been built yet
     int32_t rule;
     bool is_object;
     FlatSchema schema;
@@ -43,9 +43,9 @@ class SchemaCompiler {
 
   absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
   absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
-  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, first drops one kind
-  // of keyword at a time, then drops kinds cumulatively, until `emit` succeeds. Each attempt gets half of the remaining
-  // budget.
+  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, retries without one
+  // kind of keyword at a time, and then drops more and more kinds until `emit` succeeds. Each attempt may use half of
+  // the remaining budget.
   template <typename F>
   absl::Status AsFarAsCanBe(const FlatSchema& schema, const F& emit);
   absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
@@ -66,7 +66,7 @@ class SchemaCompiler {
     kKeywords,  // KEY=
   };
   // Adds an object's members and the commas between them, starting at `begin`. An object without members ends at
-  // `none`, any other at `some`.
+  // `none`, and any other object ends at `some`.
   absl::Status EmitMembers(const PendingRule& object, Keys keys, int32_t begin, int32_t none, int32_t some);
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
   absl::Status AddOtherKeys(int32_t from, int32_t to, const std::vector<Property>& known, Keys keys);
@@ -81,20 +81,20 @@ class SchemaCompiler {
                                  const ParameterSyntax& syntax);
   absl::Status EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                         const ParameterSyntax& syntax);
-  // The names that match `pattern`, except known names.
+  // Returns a leaf that accepts names that match `pattern`, except the known names.
   absl::StatusOr<LeafPtr> OtherNames(const std::string& pattern, const std::vector<Property>& known);
-  // Adds a leaf of fixed text, with optional white space before and after it.
+  // Adds a leaf with fixed text, and optional whitespace before and after it.
   absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_after);
 
   ProgramBuilder& builder_;
   const json::value& root_;
   const Notation& notation_;
   SchemaFlattener flattener_;
-  std::map<std::string, int32_t> rules_;  // the rule's number, by its kind and schema text
+  std::map<std::string, int32_t> rules_;  // rule index by kind and schema text
   std::deque<PendingRule> pending_;
 };
 
-// The kinds of keywords that a lenient schema may drop, in this order: costly or often contradictory keywords first.
+// Kinds of keywords that a lenient schema may drop, in that order. Costly and often contradictory ones are first.
 inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"multipleOf"},
     {"pattern"},
@@ -106,7 +106,7 @@ inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"type"},
     {"enum"},
 }};
-// Removes the keywords of that kind; false if the schema had no such keyword.
+// Removes the keywords of this kind. Returns false if the schema has none.
 bool EraseKind(size_t kind, FlatSchema* schema);
 
 template <typename F>
@@ -128,28 +128,28 @@ absl::Status SchemaCompiler::AsFarAsCanBe(const FlatSchema& schema, const F& emi
   return status;
 }
 
-// Scalars and enumerations, in schema_scalars.cc.
+// Scalars and enumerations (schema_scalars.cc).
 struct StringRules {
-  uint32_t min = 0, max = kNoLimit;   // characters
-  std::vector<std::string> patterns;  // a string must match all of them
+  uint32_t min = 0, max = kNoLimit;   // in characters
+  std::vector<std::string> patterns;  // strings must match all of them
   bool any() const { return patterns.empty() && min == 0 && max == kNoLimit; }
-  std::string Name() const;  // part of a leaf's name in the LeafPool
+  std::string Name() const;  // part of leaf names in the LeafPool
 };
 absl::StatusOr<StringRules> StringRulesOf(const FlatSchema& schema, const std::string& path);
-// The content of a string that satisfies `rules`, without quotation marks.
+// Returns an automaton for strings that satisfy `rules`, without quotation marks.
 absl::StatusOr<Dfa> ContentDfa(const StringRules& rules, Budget& budget, Spelling spelling, const std::string& path);
 absl::StatusOr<NumberRange> NumberRangeOf(const FlatSchema& schema, bool integer, const std::string& path);
-// The types that a schema allows, in the order of kTypes. A schema without a `type` keyword allows the types that its
+// Returns the types that a schema allows, in the order of kTypes. A schema without `type` allows the types that its
 // other keywords apply to.
 inline constexpr std::string_view kTypes[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
 absl::StatusOr<std::vector<std::string>> TypesOf(const FlatSchema& schema, const std::string& path);
-// The value of `key`, a whole number from 0 to 10^9; `missing` if the schema does not have it.
+// Returns the value of `key`, which must be an integer from 0 to 10^9, or `missing` if the schema does not have it.
 absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint32_t missing, const std::string& path);
-// The values of `enum` that the other keywords allow too.
+// Returns the values in `enum` that the other keywords also allow.
 absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
                                                        Budget& budget);
-// Adds every accepted spelling of `value`: scalars in their canonical spelling, with optional white space
-// (AddWhitespace) between JSON tokens. Returns the state after it.
+// Adds every accepted spelling of `value`: scalars in canonical spelling, with optional whitespace (AddWhitespace)
+// between JSON tokens. Returns the state after it.
 int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation);
 
 }  // namespace ingot::grammar

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxAlternatives = 512;
 constexpr int kMaxCombinatorDepth = 64;
 
-// Keywords for people or tools; they do not decide which texts are valid.
+// Keywords for people or tools. They do not affect which strings are valid.
 constexpr std::array<std::string_view, 16> kAnnotations = {
     "title",   "description",  "default",  "examples", "deprecated",  "readOnly",         "writeOnly",
     "$schema", "$id",          "$comment", "$defs",    "definitions", "contentMediaType", "contentEncoding",
@@ -55,7 +55,7 @@ absl::StatusOr<std::string> PointerToken(std::string_view token, const std::stri
   return out;
 }
 
-// The number of values in `value`, itself included: the cost of a copy.
+// Returns the number of values in `value`, including itself, which is the cost of a copy.
 int64_t SizeOf(const json::value& value) {
   int64_t size = 1;
   if (value.is_array()) {
@@ -75,13 +75,13 @@ const json::value* At(const FlatSchema& schema, std::string_view key) {
   return it == schema.end() ? nullptr : &it->value();
 }
 
-// The exact number at a bound, to choose the tighter of two.
+// Returns the exact number at a bound, to choose the tighter of two.
 absl::StatusOr<Decimal> NumberAt(const json::value& value, std::string_view key, const std::string& path) {
   if (std::optional<Decimal> number = DecimalOf(value)) return *std::move(number);
   return SchemaFault(path, absl::StrCat(base::View(key), " must be a number"));
 }
 
-// Merges `b`'s type into `out`, which has a's.
+// Merges `b`'s type into `out`, which has a's type.
 absl::Status MergeTypes(const json::value& b, const std::string& path, FlatSchema* out) {
   const auto list = [](const json::value& v) { return v.is_array() ? v.get_array() : json::array{v}; };
   const json::array mine = list(out->at("type")), theirs = list(b);
@@ -123,7 +123,8 @@ absl::Status MergeLists(std::string_view key, const json::value& b, const std::s
   return absl::OkStatus();
 }
 
-// Properties of both. A property that only one schema names must also satisfy the other's additionalProperties.
+// Merges the properties of both. A property that only one schema names must also satisfy the other's
+// additionalProperties.
 absl::Status MergeObjects(const FlatSchema& a, const FlatSchema& b, const std::string& path, FlatSchema* out) {
   const json::value *pa = At(a, "properties"), *pb = At(b, "properties");
   const json::value *more_a = At(a, "additionalProperties"), *more_b = At(b, "additionalProperties");
@@ -226,7 +227,7 @@ absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b
       INGOT_RETURN_IF_ERROR(MergeLists(key, value, path, &out));
     } else if (key == "pattern" || key == "format" || key == "multipleOf") {
       return SchemaFault(path, absl::StrCat("two different ", base::View(key), "s for one value are not supported"));
-    } else {  // a bound: the tighter one wins
+    } else {  // for a bound, the tighter one wins
       INGOT_ASSIGN_OR_RETURN(const Decimal x, NumberAt(*mine, key, path));
       INGOT_ASSIGN_OR_RETURN(const Decimal y, NumberAt(value, key, path));
       const bool lower = key.starts_with("min") || key == "exclusiveMinimum";

@@ -1,5 +1,4 @@
-// SchemaFlattener: resolves JSON Schema's combinators. $ref, allOf, anyOf and oneOf become a list of plain
-// alternatives.
+// Resolves JSON Schema combinators. $ref, allOf, anyOf, and oneOf become a list of plain alternatives.
 #pragma once
 
 #include <optional>
@@ -15,18 +14,21 @@ namespace ingot::grammar {
 
 namespace json = base::json;
 
-// A schema without combinators: an object whose keywords are all supported. `const` has become an `enum` of one value.
+// A schema without combinators: an object with only supported keywords. `const` is converted to an `enum` with one
+// value.
 using FlatSchema = json::object;
 
-// Reads one schema document. `root` and `budget` outlive it. A fault is INVALID_ARGUMENT with the keyword and its
-// place. A lenient document ignores faults, except that it is too complex; SchemaCompiler handles that.
+// Reads one schema document. Returns INVALID_ARGUMENT, with the keyword and its location, if the schema is invalid. For
+// lenient documents, ignores all problems except excessive complexity, which SchemaCompiler handles. REQUIRES: `root`
+// and `budget` outlive this object.
 class SchemaFlattener {
  public:
   SchemaFlattener(const json::value& root, Budget& budget);
 
-  // The alternatives that `schema` allows; empty = nothing is allowed. `schema` is a part of the document or was merged
-  // from parts. anyOf and oneOf give the union. allOf, $ref and the keywords next to them are merged keyword by
-  // keyword. A schema that refers to itself without an object or array between allows only its other alternatives.
+  // Returns the alternatives that `schema` allows; empty = nothing is allowed. `schema` is part of the document or was
+  // merged from parts of it. anyOf and oneOf return the union. allOf, $ref, and neighboring keywords are merged keyword
+  // by keyword. A schema that refers to itself without an object or array in between allows only its other
+  // alternatives.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
 
   bool lenient() const { return lenient_; }
@@ -34,7 +36,7 @@ class SchemaFlattener {
  private:
   using Alternatives = std::vector<FlatSchema>;
   absl::StatusOr<const json::value*> Resolve(const json::value& ref, const std::string& path) const;
-  // Whether a keyword and its value are supported. Only used for lenient schemas (grammar.h).
+  // Returns whether a keyword and its value are supported. Used only for lenient schemas (grammar.h).
   bool Usable(std::string_view key, const json::value& value) const;
   absl::Status TakeKeyword(std::string_view key, const json::value& value, const std::string& path, FlatSchema* flat);
   absl::StatusOr<Alternatives> Union(const json::value& list, const std::string& path);
@@ -47,10 +49,10 @@ class SchemaFlattener {
   int depth_ = 0;
 };
 
-// The exact decimal of `value`; nullopt: it is not a number.
+// Returns the exact decimal of `value`, or nullopt if it is not a number.
 std::optional<Decimal> DecimalOf(const json::value& value);
 
-// The schema of the values that both allow, merged keyword by keyword.
+// Returns a schema for the values that both allow, merged keyword by keyword.
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path);
 
 absl::Status SchemaFault(const std::string& path, const std::string& what);

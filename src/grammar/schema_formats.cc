@@ -7,7 +7,7 @@
 namespace ingot::grammar {
 namespace {
 
-// Allows 29 February in leap years only.
+// Allows February 29 only in leap years.
 #define INGOT_DATE                                                                                           \
   R"((\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8])))" \
   R"(|(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29))"

@@ -1,4 +1,5 @@
-// SchemaCompiler: objects whose properties are written as Python's keyword arguments: path='a.txt', count=3.
+// Implements SchemaCompiler for objects whose properties are written as Python keyword arguments: path='a.txt',
+// count=3.
 #include <algorithm>
 
 #include "grammar/chars.h"

@@ -1,4 +1,5 @@
-// SchemaCompiler: objects whose properties are written one by one, between delimiters (grammar/parameters.h).
+// Implements SchemaCompiler for objects whose properties are written one by one, between delimiters
+// (grammar/parameters.h).
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +11,7 @@ namespace ingot::grammar {
 
 namespace {
 
-constexpr int kLongestName = 64;  // of a parameter that the schema does not name
+constexpr int kLongestName = 64;  // for parameters that the schema does not name
 
 absl::Status CheckSyntax(const ParameterSyntax& syntax) {
   if (syntax.begin.empty() || syntax.text_key_end.empty() || syntax.json_key_end.empty() || syntax.stop.empty() ||
@@ -28,7 +29,7 @@ bool HasAtom(const Vocabulary& vocabulary, std::string_view text) {
   return false;
 }
 
-// A text of `content` without `stop`, and then `end`, whose last bytes are the first `stop`.
+// Accepts a string in `content` without `stop`, followed by `end`, whose last bytes are the first `stop`.
 absl::StatusOr<Dfa> Ended(const Dfa& content, std::string_view end, std::string_view stop, Budget& budget) {
   Nfa nfa;
   const int32_t start = nfa.AddState();
@@ -49,8 +50,8 @@ bool IsText(const json::value& value) { return value.is_string(); }
 
 // One parameter, and the states where its value begins.
 struct SchemaCompiler::Parameter {
-  int32_t text_begin, json_begin;  // after text_key_end, after json_key_end
-  const json::value* schema;       // null = any text
+  int32_t text_begin, json_begin;  // after text_key_end and after json_key_end
+  const json::value* schema;       // null = any string
   std::string path;
 };
 
@@ -123,12 +124,12 @@ absl::Status SchemaCompiler::EmitParameter(const Parameter& parameter, int32_t t
   return builder_.AddEdge(end, {Edge::kEpsilon, 0, to});
 }
 
-// Adds one alternative of the value's schema: strings lead to `to`, other values to `after_json`. Returns whether
-// there are other values.
+// Adds one alternative of the value's schema. Strings lead to `to`, other values to `after_json`. Returns whether there
+// are other values.
 absl::StatusOr<bool> SchemaCompiler::EmitParameterAs(const Parameter& parameter, int32_t to, int32_t after_json,
                                                      const FlatSchema& schema, const ParameterSyntax& syntax) {
   INGOT_ASSIGN_OR_RETURN(const bool any_text, EmitTexts(parameter, to, schema, syntax));
-  if (any_text && syntax.text_key_end == syntax.json_key_end) return false;  // a value as JSON is a text too
+  if (any_text && syntax.text_key_end == syntax.json_key_end) return false;  // a JSON value is also a string
   FlatSchema others = schema;
   if (schema.contains("enum")) {
     INGOT_ASSIGN_OR_RETURN(std::vector<json::value> values, AllowedValues(schema, parameter.path, builder_.budget()));
@@ -169,8 +170,8 @@ absl::StatusOr<bool> SchemaCompiler::EmitTexts(const Parameter& parameter, int32
   return rules.any();
 }
 
-// Adds a text and value_end. The text ends at the first `stop`, or at the atomic tokens of the end, if it has any up to
-// `stop`: no text spells an atomic token.
+// Adds a string and value_end. The string ends at the first `stop`, or at the atomic tokens in value_end, if it has any
+// up to `stop`. No string spells an atomic token.
 absl::Status SchemaCompiler::EmitText(int32_t from, int32_t to, const std::string& name, const Dfa& content,
                                       const ParameterSyntax& syntax) {
   Budget& budget = builder_.budget();

@@ -1,4 +1,4 @@
-// SchemaCompiler: scalars, types and enumerations.
+// Implements SchemaCompiler for scalars, types, and enumerations.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -22,12 +22,12 @@ bool HasAny(const FlatSchema& schema, std::initializer_list<std::string_view> ke
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view key) { return At(schema, key) != nullptr; });
 }
 
-// The number of zeros at the end of a whole step.
+// Returns the number of zeros at the end of a whole step.
 size_t ZerosOf(const Decimal& step) {
   return step.fraction.empty() ? step.whole.size() - 1 - step.whole.find_last_not_of('0') : 0;
 }
 
-// JSON numbers are read in 64 bits; a larger number is no longer exact.
+// JSON numbers are read in 64 bits. Larger numbers are not exact.
 bool HasHugeNumber(const json::value& value) {
   if (value.is_array()) return std::ranges::any_of(value.get_array(), HasHugeNumber);
   if (value.is_object()) {
@@ -36,7 +36,7 @@ bool HasHugeNumber(const json::value& value) {
   return value.is_double() && std::abs(value.get_double()) >= 0x1p63;
 }
 
-// Also of a double without fraction: JSON Schema counts 1.0 as an integer.
+// Also accepts a double without a fraction, because JSON Schema counts 1.0 as an integer.
 std::optional<int64_t> IntegerOf(const json::value& value) {
   if (!value.is_double() || value.get_double() != std::floor(value.get_double()) || HasHugeNumber(value)) return {};
   return static_cast<int64_t>(value.get_double());

@@ -20,7 +20,7 @@ Vocabulary::Vocabulary(std::vector<std::string> bytes, std::vector<bool> atomic)
     const int order = bytes_[a].compare(bytes_[b]);
     return order != 0 ? order < 0 : a < b;
   });
-  // Sorted tokens: each token continues the path of the previous token, as far as they agree.
+  // The tokens are sorted. Each one continues the previous token's path as far as they agree.
   std::vector<uint32_t> path = {0};
   nodes_.push_back({0, 0, 0, 0});
   std::string_view before;

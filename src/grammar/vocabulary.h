@@ -1,4 +1,4 @@
-// Vocabulary: the bytes of every token as a trie in depth-first order. Computing a mask walks the trie.
+// Stores the bytes of every token as a trie in depth-first order. Masks are computed by walking the trie.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace ingot::grammar {
 
-// Immutable, thread safe. About 20 bytes per byte of distinct token text.
+// Immutable and thread safe. Uses about 20 bytes per byte of distinct token text.
 class Vocabulary {
  public:
-  // Longer tokens are never sampled under a grammar.
+  // Longer tokens are never sampled with a grammar.
   static constexpr size_t kMaxTokenBytes = 250;
 
-  // bytes[id]: the token's text; empty = never sampled under a grammar (unused, or padding of the model's head).
-  // atomic[id]: the token stands for itself, such as <tool_call>. It is consumed whole, where a literal spells it or in
-  // free text, and is never part of anything else. REQUIRES: equal sizes.
+  // bytes[id] is the token's text; empty = never sampled with a grammar (unused, or padding in the model's head).
+  // atomic[id] = the token is a unit, such as <tool_call>. It is consumed as a whole, either where a literal spells it
+  // or in free text, and is never part of anything else. REQUIRES: equal sizes.
   Vocabulary(std::vector<std::string> bytes, std::vector<bool> atomic);
 
   int32_t size() const { return static_cast<int32_t>(bytes_.size()); }
@@ -26,22 +26,22 @@ class Vocabulary {
   bool atomic(int32_t id) const { return atomic_[id]; }
   size_t longest() const { return longest_; }
 
-  // A node of the trie. Node 0 is the root. The children of node i are i + 1, skip[i + 1], skip[skip[i + 1]], ..., as
-  // long as they are below skip[i].
+  // A node of the trie. Node 0 is the root. The children of node i are i + 1, skip[i + 1], skip[skip[i + 1]], and so
+  // on, while they are below skip[i].
   struct Node {
-    uint32_t skip;         // the first node after this subtree
-    uint32_t first_token;  // the tokens that end here: order[first_token .. first_token of the next node)
+    uint32_t skip;         // first node after this subtree
+    uint32_t first_token;  // tokens that end here: order[first_token .. first_token of the next node)
     uint8_t byte;
-    uint8_t depth;  // bytes from the root
+    uint8_t depth;  // number of bytes from the root
   };
-  std::span<const Node> nodes() const { return nodes_; }  // and a sentinel after the last node, for its first_token
+  std::span<const Node> nodes() const { return nodes_; }  // ends with a sentinel for the last node's first_token
   size_t node_count() const { return nodes_.size() - 1; }
   std::span<const int32_t> TokensAt(uint32_t node) const {
     return std::span(order_).subspan(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);
   }
 
   std::span<const int32_t> atoms() const { return atoms_; }
-  // The longest atomic token at the beginning of `text`; -1 = none.
+  // Returns the longest atomic token at the beginning of `text`, or -1 if there is none.
   int32_t AtomAt(std::string_view text) const;
 
  private:
@@ -49,11 +49,11 @@ class Vocabulary {
   std::vector<bool> atomic_;
   std::vector<int32_t> atoms_;  // longest first
   std::vector<Node> nodes_;
-  std::vector<int32_t> order_;  // the other tokens, sorted by text
+  std::vector<int32_t> order_;  // all other tokens, sorted by text
   size_t longest_ = 0;
 };
 
-// A set of token ids: a sorted list while it is small, else a bitmap.
+// A set of token ids. Small sets are sorted lists, and larger ones are bitmaps.
 class TokenSet {
  public:
   static constexpr size_t kMaxList = 1024;
@@ -65,11 +65,11 @@ class TokenSet {
   bool contains(int32_t id) const;
   size_t memory_bytes() const { return list_.size() * sizeof(int32_t) + bits_.size() * sizeof(uint64_t) + 64; }
 
-  // Collects ids in any order; duplicates are allowed.
+  // Collects ids in any order. Duplicates are allowed.
   class Builder {
    public:
     explicit Builder(int32_t vocab_size) : vocab_size_(vocab_size) {}
-    // A hint for speed: about `ids` ids will be added.
+    // Gives a performance hint that about `ids` ids will be added.
     void Expect(size_t ids) {
       if (ids > kMaxList && words_.empty()) Spill();
     }
@@ -85,7 +85,7 @@ class TokenSet {
     void Spill();
 
     const int32_t vocab_size_;
-    std::vector<int32_t> few_;  // until it outgrows kMaxList
+    std::vector<int32_t> few_;  // used until it exceeds kMaxList
     std::vector<uint64_t> words_;
   };
 
