@@ -20,8 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kCancelCheckMs = 100, kLongestPollMs = 1000;
-constexpr size_t kMostHead = 256 * 1024;  // bytes of all heads of an answer
-constexpr long kAskFirstMs = 300;         // for a server that does not answer Expect
+constexpr size_t kMostHead = 256 * 1024;  // limit on all of a response's heads together
+constexpr long kAskFirstMs = 300;         // for servers that do not respond to Expect
 
 template <auto Free>
 struct Freed {
@@ -33,7 +33,7 @@ struct Freed {
 using Url = std::unique_ptr<CURLU, Freed<curl_url_cleanup>>;
 using HeaderList = std::unique_ptr<curl_slist, Freed<curl_slist_free_all>>;
 
-// The state of one request, for libcurl's callbacks.
+// A request's state, for libcurl callbacks.
 struct Transfer {
   const ClientRequest& request;
   Answer answer = {};
@@ -42,7 +42,7 @@ struct Transfer {
   absl::Status no_socket = {};
 };
 
-// Another head starts over: the head before it was an interim one, such as 100 Continue.
+// Starts over when another head arrives, because the previous one was an interim response such as 100 Continue.
 size_t OnHeader(char* data, size_t size, size_t count, void* context) {
   auto& transfer = *static_cast<Transfer*>(context);
   const std::string line(data, size * count);
@@ -83,7 +83,7 @@ curl_socket_t OnSocket(void* context, curlsocktype, curl_sockaddr*) {
   return CURL_SOCKET_BAD;
 }
 
-// Parses the URL with libcurl, so that every reader agrees on it.
+// Parses the URL with libcurl, so all code interprets it the same way.
 absl::StatusOr<Url> UrlOf(const std::string& text) {
   const size_t host = text.starts_with("http://") ? 7 : text.starts_with("https://") ? 8 : text.size();
   Url url(curl_url());
@@ -111,7 +111,8 @@ absl::Status AddLine(const std::string& line, HeaderList& list) {
   return absl::OkStatus();
 }
 
-// INVALID_ARGUMENT: the server might read something else. The error does not show the value, which may be a key.
+// Returns INVALID_ARGUMENT if the server might interpret the header differently. The error does not show the value,
+// which may be a key.
 absl::Status AddHeader(const std::string& name, const std::string& value, HeaderList& list) {
   const auto in_name = [](unsigned char c) { return absl::ascii_isgraph(c) && c != ':' && c != '"'; };
   const auto in_value = [](unsigned char c) { return !absl::ascii_iscntrl(c) || c == '\t'; };
@@ -136,7 +137,7 @@ absl::StatusOr<HeaderList> HeadersOf(const ClientRequest& request) {
   return list;
 }
 
-// Sets options and keeps the first error, so that a request never goes out with only half of them.
+// Sets options and keeps the first error, so a request is never sent with only some of them.
 class CurlOptions {
  public:
   explicit CurlOptions(CURL* curl) : curl_(curl) {}
@@ -160,7 +161,8 @@ void SetTrust(const ClientRequest& request, CurlOptions& options) {
   const char* const folder = std::getenv("SSL_CERT_DIR");
   if (!request.ca.empty()) {
     options.Set(CURLOPT_CAINFO, request.ca);
-    options.Set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // else libcurl's own folder is trusted too
+    // Otherwise, libcurl's default certificate directory is trusted as well.
+    options.Set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));
     return;
   }
   if (file != nullptr && *file != '\0') options.Set(CURLOPT_CAINFO, file);
@@ -198,7 +200,7 @@ CURLcode SetRequest(Transfer& transfer, const Url& url, const HeaderList& header
   }
   const bool is_remote = request.unix_socket.empty() && !request.make_socket && !IsLoopback(url);
   if (!is_remote || !request.uses_proxies) options.Set(CURLOPT_PROXY, "");
-  if (!request.unix_socket.empty() || request.make_socket) {  // no other request has this way
+  if (!request.unix_socket.empty() || request.make_socket) {  // no other request uses such a connection
     options.Set(CURLOPT_FORBID_REUSE, 1L);
     options.Set(CURLOPT_FRESH_CONNECT, 1L);
   }
@@ -216,8 +218,8 @@ CURLcode SetRequest(Transfer& transfer, const Url& url, const HeaderList& header
   return options.fault();
 }
 
-// For a failed connection libcurl writes "Failed to connect to HOST port PORT after 0 ms: Couldn't connect to server".
-// The system's reason, such as "Connection refused", replaces the end.
+// For a failed connection, libcurl writes "Failed to connect to HOST port PORT after 0 ms: Couldn't connect to server".
+// Replaces the end with the system's reason, such as "Connection refused".
 std::string ReasonOf(CURL* curl, CURLcode code, const std::string& text) {
   if (text.empty()) return curl_easy_strerror(code);
   long error = 0;
@@ -242,7 +244,7 @@ absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::str
 }  // namespace
 
 struct Client::Session {
-  // libcurl's own loop checks for cancellation only once a second, so this one replaces it.
+  // Replaces libcurl's own loop, which checks for cancellation only once per second.
   CURLcode Run(Transfer& transfer) const {
     const auto& cancelled = transfer.request.cancelled;
     CURLMcode fault = curl_multi_add_handle(multi.get(), easy.get());
@@ -260,11 +262,11 @@ struct Client::Session {
     return code;
   }
 
-  const std::unique_ptr<CURLM, Freed<curl_multi_cleanup>> multi{curl_multi_init()};  // has the connection
+  const std::unique_ptr<CURLM, Freed<curl_multi_cleanup>> multi{curl_multi_init()};  // owns the connection
   const std::unique_ptr<CURL, Freed<curl_easy_cleanup>> easy{curl_easy_init()};
 };
 
-// libcurl's own state is made before the first handle and never freed: other code of the process may use it.
+// libcurl's global state is created before the first handle and never freed because other code may use it.
 Client::Client() {
   static const CURLcode made = curl_global_init(CURL_GLOBAL_DEFAULT);
   (void)made;
@@ -281,7 +283,7 @@ std::unique_ptr<Client::Session> Client::TakeSession() {
 }
 
 void Client::Return(std::unique_ptr<Session> session) {
-  curl_easy_reset(session->easy.get());  // keeps the connection, and drops the keys' copies
+  curl_easy_reset(session->easy.get());  // keeps the connection but drops copies of keys
   base::MutexLock lock(mu_);
   idle_.push_back(std::move(session));
 }

@@ -1,5 +1,5 @@
-// An HTTP/1.1 client: sends one request and returns the server's answer. It follows no redirects and speaks only http
-// and https. It verifies certificates against the system's, or against SSL_CERT_FILE and SSL_CERT_DIR.
+// An HTTP/1.1 client that sends a request and returns the server's response. Does not follow redirects. Supports only
+// http and https. Verifies certificates against the system's certificates, or against SSL_CERT_FILE and SSL_CERT_DIR.
 #pragma once
 
 #include <chrono>
@@ -20,40 +20,44 @@ namespace ingot::http {
 
 struct Answer {
   int status = 0;
-  std::map<std::string, std::string> headers = {};  // names in lower case
+  std::map<std::string, std::string> headers = {};  // names in lowercase
   std::string body = {};
 };
 
-// AWS Signature Version 4 of a request, without the body.
+// AWS Signature Version 4 for a request, excluding the body.
 struct RequestSignature {
-  std::string service;  // as CURLOPT_AWS_SIGV4 has it: "aws:amz:REGION:s3"
+  std::string service;  // in CURLOPT_AWS_SIGV4 format: "aws:amz:REGION:s3"
   std::string key_id, secret;
 };
 
 struct ClientRequest {
-  std::string url = {};  // http:// or https://, without a user
+  std::string url = {};  // http:// or https://, without a user name
   std::string method = "GET";
   std::map<std::string, std::string> headers = {};
-  std::string_view body = {};  // for POST and PUT; must live until Send returns
-  std::string key = {};        // bearer; empty = none
+  std::string_view body = {};  // for POST and PUT; must stay valid until Send returns
+  std::string key = {};        // bearer token; empty = none
   std::optional<RequestSignature> signature = {};
 
-  std::string unix_socket = {};  // path of a socket file to connect to instead of the URL's host; empty = none
-  std::function<absl::StatusOr<base::Fd>()> make_socket = nullptr;  // makes the IPv4 socket; null = the client does
-  std::string ca = {};        // PEM file of trusted certificates, instead of SSL_CERT_FILE's; empty = none
-  bool uses_proxies = false;  // reads http_proxy, https_proxy, all_proxy and no_proxy; never for this machine
-  bool asks_first = false;    // lets the server reject a body over 1 MiB from its headers
+  std::string unix_socket = {};  // path of the socket file to connect to instead of the URL's host; empty = none
+  // Creates the IPv4 socket; null = the client creates it.
+  std::function<absl::StatusOr<base::Fd>()> make_socket = nullptr;
+  std::string ca = {};        // PEM file of trusted certificates that replaces SSL_CERT_FILE; empty = none
+  bool uses_proxies = false;  // uses http_proxy, https_proxy, all_proxy, and no_proxy, but never for this machine
+  bool asks_first = false;    // lets the server reject a body over 1 MiB after reading the headers
 
-  std::chrono::milliseconds timeout{0};           // for all phases together; 0 = none
-  std::chrono::milliseconds connect_timeout{0};   // for name lookup, connection and TLS; 0 = only `timeout`
-  std::chrono::seconds stall_timeout{0};          // without a byte; 0 = none
-  int64_t max_answer_bytes = 16 * 1024 * 1024;    // of a body that is not streamed
-  std::function<bool()> cancelled = nullptr;      // polled several times a second; true = the caller gave up waiting
-  std::function<void(Answer head)> on_head = {};  // has no body yet
-  std::function<bool(std::string_view bytes)> on_bytes = {};  // streams the body; may block; false ends the request
+  std::chrono::milliseconds timeout{0};  // limit for the whole request; 0 = no timeout
+  std::chrono::milliseconds connect_timeout{
+      0};                                 // limit for name lookup, connection, and TLS; 0 = only `timeout` applies
+  std::chrono::seconds stall_timeout{0};  // maximum time without a byte; 0 = no timeout
+  int64_t max_answer_bytes = 16 * 1024 * 1024;  // size limit for a body that is not streamed
+  // Polled several times per second. Returns true if the caller has abandoned the request.
+  std::function<bool()> cancelled = nullptr;
+  std::function<void(Answer head)> on_head = {};  // receives the response without a body
+  // Receives the body in pieces. May block. Returns false to end the request.
+  std::function<bool(std::string_view bytes)> on_bytes = {};
 };
 
-// Thread safe. Each request in flight has its own connection, which stays open for a later request of this client.
+// Thread safe. Each request in flight has its own connection, which stays open for this client's later requests.
 // Callbacks run on the thread that called Send.
 class Client {
  public:
@@ -62,10 +66,14 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Blocks. Returns the server's answer, whatever its status; a streamed answer has no body. INVALID_ARGUMENT: the URL
-  // or a header is invalid, such as a header with a line break. UNAVAILABLE: no answer, or the answer was cut off.
-  // DEADLINE_EXCEEDED: a timeout. CANCELLED. PERMISSION_DENIED: the certificate is not trusted. RESOURCE_EXHAUSTED: the
-  // answer is larger than max_answer_bytes. An error of make_socket. No error shows the URL, a key or a header's value.
+  // Sends a request and blocks. Returns the server's response regardless of its status. A streamed response has no
+  // body. Returns the error of make_socket if it fails. Errors never contain the URL, a key, or a header value:
+  //   INVALID_ARGUMENT    the URL or a header is invalid, such as a header with a line break
+  //   UNAVAILABLE         there was no response, or it was truncated
+  //   DEADLINE_EXCEEDED   a timeout passed
+  //   CANCELLED           `cancelled` returned true
+  //   PERMISSION_DENIED   the certificate is not trusted
+  //   RESOURCE_EXHAUSTED  the response is larger than max_answer_bytes
   absl::StatusOr<Answer> Send(const ClientRequest& request);
 
  private:

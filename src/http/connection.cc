@@ -27,10 +27,12 @@ using boost::system::error_code;
 
 constexpr size_t kReadAheadBytes = 16 * 1024;
 constexpr char kProcessing[] = "HTTP/1.1 102 Processing\r\n\r\n";
-constexpr double kLingerSeconds = 2;        // for a client that does not begin or end its side of TLS
-constexpr std::chrono::seconds kUnread(5);  // a reset this soon means that the client closed without reading the answer
+constexpr double kLingerSeconds = 2;  // for a client that does not start or end its side of TLS
+// A reset within this time means that the client closed without reading the response.
+constexpr std::chrono::seconds kUnread(5);
 
-// Sends what the system takes now, and leaves the rest in `bytes`. False = it will take no more.
+// Sends what the system accepts immediately and keeps the remainder in `bytes`. Returns false if the system will not
+// accept more.
 bool SendNow(LoopSocket& socket, std::string_view& bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -43,7 +45,7 @@ bool SendNow(LoopSocket& socket, std::string_view& bytes) {
 
 }  // namespace
 
-// Wakes a connection from any thread. Several wakes before the connection looks count as one.
+// Wakes a connection from any thread. Several wakes count as one until the connection checks.
 struct Connection::Waker : std::enable_shared_from_this<Waker> {
   Waker(std::weak_ptr<Loop> of, std::weak_ptr<Connection> whom) : loop(std::move(of)), connection(std::move(whom)) {}
 
@@ -51,7 +53,7 @@ struct Connection::Waker : std::enable_shared_from_this<Waker> {
     const auto running = loop.lock();
     if (running == nullptr || pending.exchange(true)) return;
     asio::post(running->get_executor(), [self = shared_from_this()] {
-      self->pending.exchange(false);  // before the connection looks
+      self->pending.exchange(false);  // must precede the connection's check
       const auto woken = self->connection.lock();
       if (woken == nullptr) return;
       woken->woken_ = true;
@@ -59,13 +61,13 @@ struct Connection::Waker : std::enable_shared_from_this<Waker> {
     });
   }
 
-  // Either may be gone. A posted wake does not keep its loop alive: a stopped loop drops it.
+  // Either may be gone. A posted wake does not keep its loop alive, and a stopped loop drops it.
   const std::weak_ptr<Loop> loop;
   const std::weak_ptr<Connection> connection;
   std::atomic<bool> pending{false};
 };
 
-// The socket of a connection until it is closed, for RequestHead::client_gone. Thread safe.
+// A connection's socket until it is closed. Used by RequestHead::client_gone. Thread safe.
 class Connection::OpenSocket {
  public:
   explicit OpenSocket(int fd) : fd_(fd) {}
@@ -75,8 +77,8 @@ class Connection::OpenSocket {
     fd_ = -1;
   }
 
-  // A client that closed only its sending side still reads. The connection's probe tells it apart: a client that is gone
-  // answers the probe with a reset.
+  // A client that closed only its sending side is still reading. The connection's probe distinguishes it from a client
+  // that is gone, whose system answers the probe with a reset.
   bool IsGone() {
     for (int waited_ms = 0; waited_ms < kProbeMs; waited_ms += kProbePauseMs) {
       if (waited_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(kProbePauseMs));
@@ -117,7 +119,7 @@ void Connection::SetTimer() {
   const Clock::time_point next = std::min(deadline_, silence_);
   if (next >= timer_at_) return;
   timer_at_ = next;
-  timer_.expires_at(next);  // the wait for an earlier setting ends with an error, and does nothing
+  timer_.expires_at(next);  // the wait for the earlier setting ends with an error and does nothing
   timer_.async_wait([weak = weak_from_this()](error_code error) {
     const auto self = weak.lock();
     if (!error && self != nullptr) self->OnTimer();
@@ -172,20 +174,20 @@ std::function<bool()> Connection::MakeClientGone() {
 
 // ---- Watching -----------------------------------------------------------------------------------------------------
 
-// Notices that the client closed while nothing is read. Stops at the first byte of another request.
+// Detects that the client disconnected while nothing is being read. Stops at the first byte of another request.
 void Connection::WatchForClose() {
   if (tls_.has_value()) return ReadAhead();
   if (!gone_ && !half_closed_ && !readable_) Watch();
 }
 
-// Notices that there is something to read: bytes or end of file.
+// Detects that there is something to read: bytes or the end of the file.
 void Connection::Watch() {
   if (watching_) return;
   watching_ = true;
   read_error_ = {};
   socket_.async_wait(LoopSocket::wait_read, [self = shared_from_this()](error_code error) {
     self->watching_ = false;
-    self->read_error_ = error;  // it was closed, or timed out
+    self->read_error_ = error;  // the connection was closed or timed out
     if (!error && self->answering_) self->Peek();
     if (!error && !self->answering_) self->readable_ = true;
     self->signal_.Wake();
@@ -199,7 +201,7 @@ void Connection::Peek() {
   (got > 0 ? readable_ : got == 0 ? half_closed_ : gone_) = true;
 }
 
-// Notices that a client which closed its sending side is gone altogether.
+// Detects when a client that closed its sending side is completely gone.
 void Connection::WatchForReset() {
   if (watching_for_reset_) return;
   watching_for_reset_ = true;
@@ -211,7 +213,7 @@ void Connection::WatchForReset() {
   });
 }
 
-// Over TLS the end of the client's side is a record like any other. Reading for it also reads requests sent ahead.
+// Over TLS, the end of the client's side is an ordinary record. Reading it may also read pipelined requests.
 void Connection::ReadAhead() {
   if (reading_ || gone_ || buffer_.size() > 0) return;
   reading_ = true;
@@ -232,7 +234,7 @@ LoopTask<Connection::WaitResult> Connection::WaitForProgress(double seconds) {
   while (!woken_ && !gone_ && !closing_) {
     if (half_closed_ && !probed_) {
       probed_ = true;
-      WatchForReset();  // before the probe, which may cause one
+      WatchForReset();  // called before the probe, which may cause a reset
       const bool sent = !probe_.empty() && co_await WriteBytes(probe_);
       if (!sent) gone_ = true;
       continue;
@@ -395,13 +397,13 @@ bool Connection::IsReset() {
   char byte = 0;
   const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0) return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
-  // A client that closed before the answer came has sent its end first, which hides the reset that the answer met.
+  // If a client disconnected before the response arrived, its end of file hides the reset caused by the response.
   tcp_info info{};
   socklen_t size = sizeof(info);
   return getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
-// Nearly always the system takes all bytes at once: then there is nothing to wait for, and no deadline to set.
+// The system nearly always accepts all bytes at once, so there is nothing to wait for and no deadline to set.
 LoopTask<bool> Connection::WriteBytes(std::string_view bytes) {
   if (!tls_.has_value() && !SendNow(socket_, bytes)) co_return false;
   if (bytes.empty()) co_return !closing_;

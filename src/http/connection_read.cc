@@ -1,4 +1,4 @@
-// How a connection reads requests.
+// Reads requests.
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -23,9 +23,9 @@ namespace beast_http = boost::beast::http;
 using boost::system::error_code;
 
 constexpr size_t kReadBytes = 16 * 1024;
-constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was announced and has not arrived
-constexpr size_t kIdleBytes = 64 * 1024;        // most that an idle connection's buffer holds
-constexpr double kLingerSeconds = 2;            // for a client that still sends a rejected body
+constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was announced but has not arrived
+constexpr size_t kIdleBytes = 64 * 1024;        // maximum size of an idle connection's buffer
+constexpr double kLingerSeconds = 2;            // for a client that is still sending a rejected body
 
 Rejection NoRoom() { return {503, "overloaded", "the bodies of the requests in flight fill max_buffered_bytes"}; }
 
@@ -108,7 +108,8 @@ LoopTask<error_code> Connection::Invite(const Parser& parser) {
   co_return error_code();
 }
 
-// Charges the body as it arrives, not as announced: announcing a large body costs a client nothing.
+// Charges the body as it arrives rather than when it is announced, because announcing a large body costs a client
+// nothing.
 LoopTask<error_code> Connection::ReadLength(const Parser& parser, std::string& body, BodyCharge& charge,
                                             std::optional<Rejection>& rejected) {
   const size_t length = parser.content_length().value();
@@ -129,10 +130,10 @@ LoopTask<error_code> Connection::ReadLength(const Parser& parser, std::string& b
   }
 }
 
-// Reads straight into the body's string, which grows by the bytes that the socket has.
+// Reads directly into the body's string, which grows by the number of bytes that the socket has.
 LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, BodyCharge& charge,
                                              std::optional<Rejection>& rejected) {
-  size_t turn = 0;  // bytes read since other connections had their turn
+  size_t turn = 0;  // bytes read since other connections last had a turn
   bool waited = false;
   while (body.size() < length) {
     int there = 0;
@@ -145,7 +146,7 @@ LoopTask<error_code> Connection::ReceiveBody(size_t length, std::string& body, B
       continue;
     }
     waited = false;
-    // No bytes after a wait: the client closed its side, which shows when a byte is read.
+    // No bytes after a wait means that the client closed its sending side, which is reported when a byte is read.
     const size_t before = body.size(), most = std::min<size_t>(std::max(there, 1), length - before);
     if (!charge.Cover(static_cast<int64_t>(before + most))) {
       rejected = NoRoom();
@@ -171,7 +172,7 @@ LoopTask<error_code> Connection::ReadChunks(Parser& parser, BodyCharge& charge, 
     if (error) co_return error;
     if (!charge.Cover(static_cast<int64_t>(parser.get().body().size()))) rejected = NoRoom();
     if (rejected.has_value() || parser.is_done()) co_return error_code();
-    if (buffer_.size() > static_cast<size_t>(options_.max_header_bytes)) {  // of one chunk's head
+    if (buffer_.size() > static_cast<size_t>(options_.max_header_bytes)) {  // limit on a chunk head
       co_return beast_http::error::bad_chunk_extension;
     }
     if (!std::exchange(invited, true)) error = co_await Invite(parser);
@@ -286,8 +287,8 @@ std::optional<Rejection> Connection::WhyUnread(const error_code& error, const Pa
   return std::nullopt;
 }
 
-// Drops the bytes that still arrive, for a while: a client whose connection closes while it sends may get a reset
-// instead of the answer.
+// Discards incoming bytes for a while. If a connection closes while the client is sending, the client may get a reset
+// instead of the response.
 LoopTask<void> Connection::Reject(Reply reply, bool is_head) {
   const std::string bytes = ReplyText(reply, 11, false, is_head);
   const bool sent = co_await WriteBytes(bytes);
@@ -299,7 +300,7 @@ LoopTask<void> Connection::Reject(Reply reply, bool is_head) {
   error = {};
   while (!error && Clock::now() < end) {
     buffer_.clear();
-    if (!tls_.has_value()) error = co_await WaitReadable();  // other connections have their turn
+    if (!tls_.has_value()) error = co_await WaitReadable();  // lets other connections have a turn
     if (!error) error = co_await ReadMore(kReadBytes);
   }
 }

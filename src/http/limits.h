@@ -1,5 +1,5 @@
-// Limits of an HTTP server: the file descriptors of the process, and the memory of request bodies. Internal to the
-// folder, to its tests and to app/load_balancer.
+// Enforces an HTTP server's limits: the process's file descriptors, and memory for request bodies. Internal to this
+// directory, its tests, and app/load_balancer.
 #pragma once
 
 #include <atomic>
@@ -9,26 +9,26 @@
 
 namespace ingot::http {
 
-inline constexpr int64_t kOtherFiles = 512;  // open files other than connections: of a data pool, logs, listeners
+inline constexpr int64_t kOtherFiles = 512;  // open files other than connections: data pools, logs, listeners
 
-inline constexpr int32_t kMostConnections = 10240;  // without a configured number
+inline constexpr int32_t kMostConnections = 10240;  // maximum if no limit is configured
 
-// The default number of connections of a server in a process that may open `files` files: at most kMostConnections, and
-// at least half the files.
+// Returns the default number of connections for a server in a process that may open `files` files. This is all but
+// kOtherFiles of them, or half of them if that is more, but at most kMostConnections.
 int32_t ConnectionsWithin(uint64_t files);
 
-// The process's hard limit of open files; UINT64_MAX = none.
+// Returns the process's hard limit on open files; UINT64_MAX = none.
 uint64_t HardFileLimit();
 
-// Lets this process open `connections` + kOtherFiles files. Never lowers its limit. RESOURCE_EXHAUSTED: the system's
-// hard limit is lower; the message says which options to set.
+// Raises this process's open file limit to at least `connections` + kOtherFiles. Never lowers it. Returns
+// RESOURCE_EXHAUSTED if the system's hard limit is lower. The message lists the options to set.
 absl::Status RaiseFileLimit(int64_t connections);
 
-// A counter of the body bytes that a server holds. Thread safe.
+// Counts the body bytes that a server holds. Thread safe.
 class BodyBudget {
  public:
   explicit BodyBudget(int64_t limit) : limit_(limit) {}
-  // False = they would pass the limit, and are not counted.
+  // Returns false and counts nothing if the limit would be exceeded.
   bool Acquire(int64_t bytes) {
     if (used_.fetch_add(bytes) + bytes <= limit_) return true;
     used_ -= bytes;
@@ -41,14 +41,14 @@ class BodyBudget {
   std::atomic<int64_t> used_{0};
 };
 
-// One body's share of a budget. The destructor returns the share.
+// The share of a budget that one body uses. The destructor returns it.
 class BodyCharge {
  public:
   explicit BodyCharge(BodyBudget& budget) : budget_(budget) {}
   ~BodyCharge() { budget_.Give(bytes_); }
   BodyCharge(const BodyCharge&) = delete;
   BodyCharge& operator=(const BodyCharge&) = delete;
-  // Grows the share to `bytes`. False = the budget has no room; the share stays as it was.
+  // Grows the share to `bytes`. Returns false and changes nothing if the budget is exhausted.
   bool Cover(int64_t bytes) {
     if (bytes <= bytes_) return true;
     if (!budget_.Acquire(bytes - bytes_)) return false;

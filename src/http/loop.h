@@ -1,7 +1,7 @@
-// The event loop of a server thread, and the types its coroutines wait with. Internal to the folder.
+// Defines a server thread's event loop and the types that its coroutines wait on. Internal to this directory.
 //
-// Each io thread runs its own loop, and a connection stays on the loop it was accepted for. So these types are used on
-// one thread only, without locks or strands, and the executor is a plain one.
+// Each I/O thread runs its own loop, and a connection stays on the loop where it was accepted. These types are
+// therefore used on only one thread, without locks or strands, and with a plain executor.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -23,7 +23,7 @@ using Loop = boost::asio::io_context;
 using LoopExecutor = Loop::executor_type;
 template <typename T>
 using LoopTask = boost::asio::awaitable<T, LoopExecutor>;
-// A TCP or a unix socket.
+// A TCP or Unix socket.
 using LoopSocket = boost::asio::basic_stream_socket<boost::asio::generic::stream_protocol, LoopExecutor>;
 using LoopAcceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol, LoopExecutor>;
 using LoopTimer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
@@ -31,15 +31,15 @@ using LoopTimer = boost::asio::basic_waitable_timer<std::chrono::steady_clock,
 constexpr boost::asio::use_awaitable_t<LoopExecutor> kAwait;
 constexpr auto kAwaitTuple = boost::asio::as_tuple(kAwait);
 
-// A signal from a loop's handlers to one of its coroutines. A wake without a waiting coroutine is lost: the coroutine
-// checks its condition before it waits, and again afterwards.
+// A signal from a loop's handlers to one of its coroutines. A signal is lost if no coroutine is waiting, so the
+// coroutine must check its condition both before and after waiting.
 class LoopSignal {
  public:
   auto Wait() {
     return boost::asio::async_initiate<const Token, void()>(
         [this](Resumption resumption) { waiting_.emplace(std::move(resumption)); }, kAwait);
   }
-  // Runs the coroutine until it waits again, or to its end. Callers do nothing after it.
+  // Runs the coroutine until it waits again or ends. Must be the last thing that the caller does.
   void Wake() {
     if (!waiting_.has_value()) return;
     Resumption resumption = *std::move(waiting_);

@@ -6,10 +6,10 @@
 namespace ingot::http {
 namespace {
 
-constexpr int kShares = 16;                    // sandboxes that may together take all places of a server
-constexpr int kLeastShare = 16;                // places of a sandbox, on a server with few places
-constexpr int kRounds = 64;                    // rounds of evictions that free all of a server's places
-constexpr std::chrono::seconds kHeadGrace(1);  // until an unfinished or missing head is overdue
+constexpr int kShares = 16;                    // how many sandboxes it takes to fill all of a server's places
+constexpr int kLeastShare = 16;                // minimum for a sandbox on a server with few places
+constexpr int kRounds = 64;                    // eviction rounds needed to free all of a server's places
+constexpr std::chrono::seconds kHeadGrace(1);  // time until an incomplete or missing head is overdue
 
 }  // namespace
 
@@ -94,7 +94,7 @@ bool Places::EvictOverdue(const Source* newcomer) {
     if (overdue > most || (overdue == most && overdue > 0 && &source == newcomer)) worst = &source;
     most = std::max(most, overdue);
   }
-  // Evicts several at once, since each search looks at all connections.
+  // Evicts several at once because each search looks at all connections.
   const auto round = std::max<std::ptrdiff_t>(1, most_ / kRounds);
   return worst != nullptr && EvictOverdueFrom(*worst, static_cast<size_t>(std::min(round, most))) > 0;
 }
@@ -102,7 +102,7 @@ bool Places::EvictOverdue(const Source* newcomer) {
 size_t Places::EvictOverdueFrom(Source& source, size_t count) {
   const std::chrono::nanoseconds before = Overdue();
   const size_t begun = EvictFrom(source, Stage::kHead, count, before);
-  if (begun == count) return begun;  // the source may be gone with its last place
+  if (begun == count) return begun;  // the source may have been destroyed with its last place
   return begun + EvictFrom(source, Stage::kNew, count - begun, before);
 }
 

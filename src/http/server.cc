@@ -38,7 +38,7 @@ using boost::system::error_code;
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after an error such as too many open files
 constexpr auto kCloseWait = std::chrono::seconds(10);
-constexpr int kTurnedAway = 64;  // connections beyond max_connections that wait for their 503; part of kOtherFiles
+constexpr int kTurnedAway = 64;  // connections beyond max_connections that wait for their 503; included in kOtherFiles
 
 std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
   std::vector<std::shared_ptr<Loop>> loops;
@@ -46,9 +46,9 @@ std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
   return loops;
 }
 
-// A socket that connections come through. Used on the first loop's thread.
+// A socket that accepts connections. Used on the first loop's thread.
 struct Door {
-  // `name`: of a socket that was handed in, as a source of connections; "" = the server's own.
+  // `name` identifies a socket that was passed in as a connection source; "" = the server's own socket.
   Door(Loop& loop, std::string name) : name(std::move(name)), acceptor(loop), pause(loop) {}
   void Close() {
     error_code ignored;
@@ -60,7 +60,8 @@ struct Door {
   LoopTimer pause;
 };
 
-// The source of a connection: its address. Of IPv6 only the first half, as one machine may own all of the second.
+// Returns a connection's source, which is its address. For IPv6, this is only the first half because one machine may
+// own all addresses in the second half.
 std::string SourceOf(const LoopSocket& socket) {
   error_code error;
   const stream_protocol::endpoint peer = socket.remote_endpoint(error);
@@ -118,7 +119,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     });
     return std::shared_ptr<void>(nullptr, [weak = weak_from_this(), door](void*) {
       const std::shared_ptr<Impl> self = weak.lock();
-      if (self == nullptr || self->IsStopped()) return;  // then Stop closes it
+      if (self == nullptr || self->IsStopped()) return;  // Stop closes it in that case
       asio::post(*self->loops_[0], [self, door] {
         door->Close();
         self->doors_.erase(door);
@@ -130,7 +131,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     {
       base::MutexLock lock(mu_);
       if (stopped_) return;
-      stopped_ = true;  // no connection enters after this
+      stopped_ = true;  // no connections enter after this
     }
     if (threads_.empty()) {  // Serve was not called
       CloseAcceptor();
@@ -227,7 +228,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   bool WaitForConnections(std::chrono::nanoseconds timeout) {
-    const base::Clock& clock = base::Clock::Real();  // the same clock as the loops' timers
+    const base::Clock& clock = base::Clock::Real();  // the same clock that the loop timers use
     const std::chrono::nanoseconds deadline = clock.Now() + timeout;
     base::MutexLock lock(mu_);
     while (!connections_.empty()) {
@@ -236,7 +237,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return true;
   }
 
-  // Null if the server is full or stopping.
+  // Returns null if the server is full or stopping.
   std::shared_ptr<Place> Enter(const std::shared_ptr<Connection>& connection, const std::string& source, int most) {
     base::MutexLock lock(mu_);
     if (stopped_) return nullptr;
@@ -251,7 +252,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     connections_.erase(connection);
     changed_.SignalAll();
   }
-  // True if the server can wait until a connection without a place gets its 503; it is then one of connections_.
+  // Returns true if the server can keep a connection without a place until it gets a 503. If so, the connection is
+  // added to connections_.
   bool BeginRejection(const std::shared_ptr<Connection>& connection) {
     base::MutexLock lock(mu_);
     if (stopped_ || turned_away_ >= kTurnedAway) return false;
@@ -323,17 +325,17 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   BodyBudget bodies_;
   const SiteCheck site_;
   int32_t max_connections_ = 0;              // constant once it listens
-  std::optional<Places> places_;             // the same
-  std::atomic<int> sockets_{0};              // that were handed in so far
-  std::unique_ptr<asio::ssl::context> tls_;  // null = plain text
+  std::optional<Places> places_;             // constant once it listens
+  std::atomic<int> sockets_{0};              // sockets passed in so far
+  std::unique_ptr<asio::ssl::context> tls_;  // null = plaintext
   std::unique_ptr<const ServerShared> shared_;
-  // One for each thread; they share nothing. The first one accepts connections for all of them in turn.
+  // One per thread. They share no state. The first one accepts connections for all of them in turn.
   const std::vector<std::shared_ptr<Loop>> loops_;
   std::vector<asio::executor_work_guard<LoopExecutor>> work_;
   const std::shared_ptr<Door> own_;
-  std::set<std::shared_ptr<Door>> doors_;  // of AcceptOn; on the first loop's thread, like the next one
+  std::set<std::shared_ptr<Door>> doors_;  // created by AcceptOn; like next_loop_, used on the first loop's thread
   size_t next_loop_ = 0;
-  std::set<LoopTimer*> repeats_;  // of Every; on the first loop's thread
+  std::set<LoopTimer*> repeats_;  // created by Every; used on the first loop's thread
   int port_ = 0;
   std::vector<std::thread> threads_;
 
@@ -341,7 +343,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   base::CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::set<std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(mu_);
-  int turned_away_ ABSL_GUARDED_BY(mu_) = 0;  // of connections_
+  int turned_away_ ABSL_GUARDED_BY(mu_) = 0;  // how many of them are in connections_
 };
 
 Server::Server(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -13,7 +13,7 @@ namespace {
 constexpr char kAny[] = "*";
 constexpr size_t kMostShown = 100;
 
-// As people write them: with a scheme and a port, or not.
+// Returns hosts as people write them, with or without a scheme and a port.
 std::vector<std::string> HostsOf(const std::vector<std::string>& names) {
   std::vector<std::string> hosts;
   for (const std::string& name : names) hosts.emplace_back(HostOfUrl(absl::AsciiStrToLower(name)));
@@ -53,14 +53,14 @@ std::string_view HostOfUrl(std::string_view url) {
   const size_t scheme = url.find("://");
   if (scheme != std::string_view::npos) url.remove_prefix(scheme + 3);
   const std::string_view authority = url.substr(0, url.find_first_of("/?#"));
-  return HostOf(authority.substr(authority.rfind('@') + 1));  // without a user; npos + 1 is 0
+  return HostOf(authority.substr(authority.rfind('@') + 1));  // drops the user; npos + 1 is 0
 }
 
 SiteCheck::SiteCheck(const Options& options)
     : hosts_(HostsOf(options.allow_hosts)), origins_(OriginsOf(options.allow_origins)) {
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(options.host, error);
-  const bool is_file = !options.unix_socket.empty();  // no browser opens one
+  const bool is_file = !options.unix_socket.empty();  // browsers cannot open one
   checks_hosts_ = !is_file && !error && address.is_loopback() && !Has(hosts_, kAny);
   checks_origins_ = !is_file && !Has(origins_, kAny);
 }

@@ -16,7 +16,7 @@ namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 using ResponseHead = beast_http::response<beast_http::empty_body>;
 
-// Now, as "Sun, 06 Nov 1994 08:49:37 GMT". Rebuilt once a second.
+// Returns the current time in the form "Sun, 06 Nov 1994 08:49:37 GMT". Updated once per second.
 const std::string& HttpDate() {
   thread_local std::time_t written_at = -1;
   thread_local std::string written;

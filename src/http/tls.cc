@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
   context->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 | ssl::context::no_sslv3 |
                            ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION,
                        error);
-  // A key with a passphrase would ask for it on the terminal.
+  // Otherwise, OpenSSL would prompt for a key's passphrase on the terminal.
   context->set_password_callback([](size_t, ssl::context::password_purpose) { return std::string(); }, error);
   context->use_certificate_chain_file(certificate, error);
   if (error) {
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
   }
   context->use_private_key_file(key, ssl::context::pem, error);
   if (error) {
-    // OpenSSL compares it with the certificate as it reads it.
+    // OpenSSL compares the key with the certificate while reading it.
     const bool mismatch = ERR_GET_REASON(error.value()) == X509_R_KEY_VALUES_MISMATCH ||
                           ERR_GET_REASON(error.value()) == X509_R_KEY_TYPE_MISMATCH;
     return absl::InvalidArgumentError(

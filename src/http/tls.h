@@ -1,4 +1,4 @@
-// The TLS context of a server: its certificate, its key, and the versions it speaks.
+// Creates a server's TLS context and checks certificate files.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>
@@ -9,16 +9,17 @@
 
 namespace ingot::http {
 
-// A context for the server side of TLS 1.2 and 1.3, from two PEM files. NOT_FOUND: a file cannot be read.
-// INVALID_ARGUMENT: a file has other content, or the key belongs to another certificate. Errors name the file.
+// Creates a server context for TLS 1.2 and 1.3 from two PEM files. Returns NOT_FOUND if a file cannot be read, or
+// INVALID_ARGUMENT if a file has other content or the key does not match the certificate. Errors name the file.
 absl::StatusOr<std::unique_ptr<boost::asio::ssl::context>> NewTlsContext(const std::string& certificate,
                                                                          const std::string& key);
 
-// Checks that `file` holds trusted certificates in PEM. Errors as above.
+// Checks that `file` contains trusted certificates in PEM format. Returns the same errors as NewTlsContext.
 absl::Status CheckTrusted(const std::string& file);
 
-// INVALID_ARGUMENT: the first certificate in `certificate` is not valid now under the certificates of `ca`, directly or
-// through the others in its file; says why. REQUIRES: both files were read before (NewTlsContext, CheckTrusted).
+// Returns INVALID_ARGUMENT if the first certificate in `certificate` is not currently valid under the certificates in
+// `ca`, either directly or through the others in its file. The error gives the reason. REQUIRES: both files have
+// already been read (NewTlsContext, CheckTrusted).
 absl::Status CheckSigned(const std::string& certificate, const std::string& ca);
 
 }  // namespace ingot::http

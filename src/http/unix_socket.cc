@@ -16,7 +16,7 @@ namespace {
 constexpr int kBacklog = 64;
 constexpr time_t kTimeoutSeconds = 1;
 
-// Connecting waits while the listener's queue is full.
+// Creates a socket. A connection attempt waits while the listener's queue is full.
 int NewSocket() {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval longest{.tv_sec = kTimeoutSeconds, .tv_usec = 0};
@@ -24,7 +24,7 @@ int NewSocket() {
   return fd;
 }
 
-// A socket file's name in its folder, and its address.
+// A socket file's name in its folder and its address.
 struct Place {
   SocketName socket;
   std::string name;
@@ -69,7 +69,7 @@ absl::StatusOr<int> ListenUnix(const std::string& path) {
     if (unlinkat(place.socket.folder.get(), place.name.c_str(), 0) != 0) return fail(std::strerror(errno));
   }
   base::Fd made(NewSocket());
-  // The file takes the descriptor's mode, so that it is never open to others.
+  // The file gets the descriptor's mode, so it is never accessible to others.
   if (!made.valid() || fchmod(made.get(), S_IRUSR | S_IWUSR) != 0 || !place.Bind(made.get()) ||
       listen(made.get(), kBacklog) != 0) {
     return fail(std::strerror(errno));

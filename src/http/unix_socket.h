@@ -1,4 +1,4 @@
-// Unix sockets for one user of the machine. A path may be longer than a socket address allows.
+// Creates Unix sockets that only one user can access. A path may be longer than a socket address allows.
 #pragma once
 
 #include <sys/types.h>
@@ -10,24 +10,25 @@
 
 namespace ingot::http {
 
-// A socket file's path for a socket address: a path that is too long goes through its folder's descriptor.
+// A socket file's path in a form that fits in a socket address. A long path is given relative to an open folder
+// descriptor.
 struct SocketName {
   base::Fd folder;
   std::string path;  // valid while `folder` is open
 };
-// UNAVAILABLE: no such folder.
+// Returns UNAVAILABLE if the folder does not exist.
 absl::StatusOr<SocketName> NameOfSocket(const std::string& path);
 
-// Makes the socket file `path` with mode 0600 and listens. Returns the descriptor, which the caller owns. Replaces a
-// socket file without a listener, such as a killed process leaves. UNAVAILABLE: a process listens there, the file is
-// not a socket, or the system call failed; the error names `path`.
+// Creates the socket file `path` with mode 0600 and listens on it. The caller owns the returned descriptor. Replaces a
+// stale socket file, which a killed process leaves behind. Returns UNAVAILABLE if a process listens there, the file is
+// not a socket, or the system call failed. The error contains `path`.
 absl::StatusOr<int> ListenUnix(const std::string& path);
 
-// Connects to a socket file, and returns the descriptor, which the caller owns. UNAVAILABLE: nothing listens there.
-// DEADLINE_EXCEEDED: the listener has accepted no connection for a second.
+// Connects to a socket file. The caller owns the returned descriptor. Returns UNAVAILABLE if nothing listens there, or
+// DEADLINE_EXCEEDED if the listener has not accepted a connection for a second.
 absl::StatusOr<int> ConnectUnix(const std::string& path);
 
-// The process that listens at the other end of a ConnectUnix connection; 0 = unknown.
+// Returns the process that is listening at the other end of a ConnectUnix connection, or 0 if it is unknown.
 pid_t ListenerOf(int fd);
 
 }  // namespace ingot::http
