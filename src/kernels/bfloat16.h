@@ -1,4 +1,4 @@
-// bfloat16 as raw bits in the layout of c10::BFloat16, and the type of a kernel's sums.
+// Defines bfloat16 as raw bits with the layout of c10::BFloat16, and the type that kernels use for sums.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct BFloat16 {
   bool operator==(const BFloat16&) const = default;
 };
 
-// fp32 for bfloat16, else the type itself.
+// fp32 for bfloat16, or else the type itself.
 template <typename T>
 using Accumulator = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
@@ -30,7 +30,7 @@ INGOT_HOST_DEVICE inline float ToFloat(BFloat16 x) {
   return value;
 }
 
-// Rounds to the nearest, ties to even. Not-a-number stays not-a-number.
+// Rounds to nearest, ties to even. NaN remains NaN.
 INGOT_HOST_DEVICE inline BFloat16 ToBFloat16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -11,8 +11,8 @@
 namespace ingot::kernels {
 namespace {
 
-// Longer than a forward pass's work on one thread between two loops, and short compared with the time slice of a
-// process that waits for the core.
+// Longer than a forward pass's single-threaded work between two loops, but short compared with the time slice of a
+// process that is waiting for the core.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
 void Relax() {

@@ -1,6 +1,5 @@
-// A Crew is the threads that compute for one calling thread. The loops of a small model last microseconds: waking a
-// sleeping thread between two loops would take longer than it computes. So a crew spins between loops, for a bounded
-// time.
+// Owns the threads that compute for one calling thread. A small model's loops take microseconds, and waking a sleeping
+// thread between two loops would take longer. So the threads spin between loops, for a limited time.
 #pragma once
 
 #include <atomic>
@@ -16,8 +15,8 @@ namespace ingot::kernels {
 
 class Crew {
  public:
-  // `threads` includes the caller. Throws std::system_error if a thread cannot start. Threads inherit the caller's
-  // cores: OMP_PROC_BIND and the like, which bind the caller to one core, bind all of them to it.
+  // `threads` includes the caller. Throws std::system_error if a thread cannot start. Threads inherit the caller's CPU
+  // affinity, so OMP_PROC_BIND and similar settings, which bind the caller to one core, bind all threads to it.
   explicit Crew(int threads);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -25,13 +24,13 @@ class Crew {
 
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
-  // ParallelFor: one range a thread. Rethrows a range's exception after all have ended. Not thread safe; do not call it
-  // from within a range.
+  // A ParallelFor with one range per thread. Rethrows an exception from a range after all ranges have ended. Not thread
+  // safe. Must not be called from within a range.
   void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
 
  private:
   struct Other {
-    alignas(64) std::atomic<uint32_t> round{0};  // moves with each loop that has a range for it
+    alignas(64) std::atomic<uint32_t> round{0};  // changes with each loop that has a range for this thread
     std::thread thread;
   };
 
@@ -40,14 +39,14 @@ class Crew {
   static void Start(Other& other);
   void Stop();
 
-  // The loop, written before `round` moves and read after it.
+  // The current loop, written before `round` changes and read after that.
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, share_ = 0;
   bool stopping_ = false;
 
-  alignas(64) std::atomic<uint32_t> at_work_{0};  // other threads whose range has not ended
+  alignas(64) std::atomic<uint32_t> at_work_{0};  // number of other threads that are still running their ranges
   std::mutex mu_;
-  std::exception_ptr error_;  // the first
+  std::exception_ptr error_;  // the first exception
   std::vector<std::unique_ptr<Other>> others_;
 };
 

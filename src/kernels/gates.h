@@ -1,5 +1,5 @@
-// Gated activations other than SwiGLU (kernels/layers.h), elementwise on the CPU over raw pointers; fp32, fp64, or bf16
-// with fp32 inside. Knows no torch. An element's bits depend only on its two inputs.
+// Gated activations other than SwiGLU (kernels/layers.h), elementwise on the CPU with raw pointers. Supports fp32,
+// fp64, and bf16 computed in fp32. Does not use torch. An element's bits depend only on its two inputs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace ingot::kernels {
 
 enum class Gate : uint8_t {
-  kGeluTanh,  // gelu(gate) * up, gelu by its tanh approximation (arXiv 1606.08415)
+  kGeluTanh,  // gelu(gate) * up, with the tanh approximation of gelu (arXiv 1606.08415)
   kSigmoid,   // sigmoid(gate) * up
   kClamped,   // gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7): g * sigmoid(1.702 g) * (u + 1)
 };

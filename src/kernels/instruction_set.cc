@@ -1,4 +1,4 @@
-// Chooses among the compiled inner loops the set that this machine runs. Compiled for the baseline.
+// Chooses which set of compiled inner loops this machine runs. Compiled for the baseline.
 #include <atomic>
 #include <cstring>
 #if defined(__x86_64__) && defined(__linux__)
@@ -52,10 +52,10 @@ const char* LimitInstructionSet(const char* name) {
 
 namespace inner {
 
-// Whether the machine has tile registers and the kernel allows this process to use them. Their state makes a thread's
-// saved context and its signal frames 8 KiB larger, so Linux requires a request (Documentation/arch/x86/xstate.rst).
-// The request covers all threads, later ones too, and may be repeated. It is denied if a thread's signal stack is
-// too small.
+// Returns whether the machine has tile registers and the kernel allows this process to use them. Their state makes a
+// thread's saved context and its signal frames 8 KiB larger, so Linux requires a request
+// (Documentation/arch/x86/xstate.rst). The request covers all threads, including future ones, and may be repeated. It
+// is denied if a thread's signal stack is too small.
 bool MayUseTiles() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;  // of leaf 7, edx

@@ -10,9 +10,9 @@
 namespace ingot::kernels {
 namespace {
 
-constexpr int64_t kRowsPerBlock = 32;  // sums over rows are built per block, then added up in order
+constexpr int64_t kRowsPerBlock = 32;  // sums over rows are computed per block, then added in order
 
-// Calls body(first, last) over blocks of rows. `bytes_per_row` decides whether threads are worthwhile.
+// Calls body(first, last) over blocks of rows. `values_per_row` decides whether threads are worthwhile.
 template <typename F>
 void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_row, const F& body) {
   const int64_t blocks = tiles::CeilDiv(rows, kRowsPerBlock);
@@ -22,8 +22,8 @@ void ForRowBlocks(const ParallelFor& parallel, int64_t rows, int64_t values_per_
   });
 }
 
-// Up to n numbers of a gradient's inputs and results in the type of its sums. bf16 is held in scratch, small enough for
-// a core's cache; other types stay in place.
+// Holds up to n numbers of a gradient's inputs and results, in the type of its sums. bf16 is widened in scratch memory
+// that is small enough for a core's cache. Other types stay in place.
 template <typename T>
 class WideRow {
  public:
@@ -38,7 +38,7 @@ class WideRow {
       return from;
     }
   }
-  // The place for the result of `to`, before Store.
+  // Returns where to compute the result for `to`, before Store.
   Acc* For(T* to) {
     if constexpr (kNarrow)
       return scratch_.data();
@@ -54,13 +54,13 @@ class WideRow {
   std::vector<Acc> scratch_;
 };
 
-// out = a + b; out may be a or b.
+// out = a + b. out may be a or b.
 template <typename T>
 void Add(const T* a, const T* b, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }
 
-// Sums of n numbers each, one per block of rows, added up in order.
+// Adds partial sums of n numbers, one per block of rows, in order.
 template <typename T>
 void SumBlocks(const std::vector<Accumulator<T>>& parts, int64_t n, T* to) {
   WideRow<T> row(n);

@@ -1,11 +1,11 @@
-// The parts of a transformer layer other than attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
-// fp64 or bf16, no torch. bf16 is summed in fp32 and rounded where it is stored; its gradients are fp32's, rounded.
+// The parts of a transformer layer besides attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
+// fp64, or bf16, no torch. bf16 is summed in fp32 and rounded when stored. Its gradients are those of fp32, rounded.
 //
-// Invariant (tests hold it bit for bit): a row of the result depends only on that row of the input, not on the number
-// of rows or the threads. So a token gets equal numbers in a decode step of one row and in a training batch of
-// thousands. (A BLAS does not promise this: it chooses its kernel by the shape.)
+// Invariant (tested bit for bit): a row of the result depends only on that row of the input, not on the number of rows
+// or the threads. So a token gets the same numbers in a decode step with one row and in a training batch with
+// thousands. (A BLAS does not guarantee this, because it selects its kernel by shape.)
 //
-// All matrices are dense and row-major. Blocks until done; thread safe.
+// All matrices are dense and row-major. Blocks until done. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ingot::kernels {
 
-// y[rows, out] = x[rows, in] w[out, in]^T + bias[out]; bias may be null. Row r of x is at x + r * x_row_stride.
+// y[rows, out] = x[rows, in] w[out, in]^T + bias[out]. bias may be null. Row r of x is at x + r * x_row_stride.
 template <typename T>
 struct LinearArgs {
   const T* x = nullptr;
@@ -26,33 +26,33 @@ struct LinearArgs {
   int64_t in = 0;
   int64_t out = 0;
   int64_t x_row_stride = 0;        // 0 = dense
-  Accumulator<T>* wide = nullptr;  // bf16: the result without rounding, instead of y; null = not needed
+  Accumulator<T>* wide = nullptr;  // bf16: receives the unrounded result instead of y; null = not needed
 };
 template <typename T>
 void Linear(const LinearArgs<T>& args, const ParallelFor& parallel);
 
-// RMSNorm over rows of n: y = s / sqrt(mean(s^2) + eps) * weight. s is x or, with `plus`, x + plus: the residual sum at
-// the beginning of a layer's part, rounded to T.
+// RMSNorm over rows of n: y = s / sqrt(mean(s^2) + eps) * weight. s is x or, with `plus`, x + plus rounded to T, which
+// is the residual sum at the start of a block in a layer.
 template <typename T>
 struct RmsNormArgs {
   const T* x = nullptr;
   const T* plus = nullptr;  // [rows, n]; null = none
-  T* sum = nullptr;         // receives x + plus; required with it
+  T* sum = nullptr;         // receives x + plus; required if plus is set
   const T* weight = nullptr;
   Accumulator<T> eps = 0;
   int64_t rows = 0;
   int64_t n = 0;
 };
-// inverse [rows] receives 1 / sqrt(...) for the backward pass; null = not wanted.
+// inverse [rows] receives 1 / sqrt(...) for the backward pass; null = not needed.
 template <typename T>
 void RmsNorm(const RmsNormArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
-// Overwrites grad_x, the gradient by s, and grad_weight. Here args.x is s. by_sum is the gradient that reaches s past
-// the norm; null = none does.
+// Overwrites grad_x, which is the gradient with respect to s, and grad_weight. Here args.x is s. by_sum is the gradient
+// with respect to s that bypasses the norm; null = none.
 template <typename T>
 void RmsNormBackward(const RmsNormArgs<T>& args, const T* grad, const T* by_sum, const Accumulator<T>* inverse,
                      T* grad_x, T* grad_weight, const ParallelFor& parallel);
 
-// RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is given. Row r of x is
+// RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is set. Row r of x is
 // at x + r * x_row_stride and uses row positions[r] of the tables cos and sin [positions, head_dim / 2].
 template <typename T>
 struct RotateArgs {
@@ -67,10 +67,10 @@ struct RotateArgs {
   int64_t head_dim = 0;      // even
   int64_t x_row_stride = 0;  // 0 = dense
 };
-// y is dense. inverse [rows, heads]; null = no norm, or not wanted.
+// y is dense. inverse is [rows, heads]; null = no norm, or not needed.
 template <typename T>
 void NormRotate(const RotateArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
-// Overwrites grad_x (dense) and, with a norm, grad_weight.
+// Overwrites grad_x (dense) and, if there is a norm, grad_weight.
 template <typename T>
 void NormRotateBackward(const RotateArgs<T>& args, const T* grad, const Accumulator<T>* inverse, T* grad_x,
                         T* grad_weight, const ParallelFor& parallel);

@@ -1,4 +1,4 @@
-// ParallelFor is the only source of threads for kernels: a kernel never starts its own threads.
+// Defines how kernels use threads. Kernels never start their own.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace ingot::kernels {
 
 // Runs body(begin, end) over disjoint ranges that cover [0, count), on the threads of its owner, and returns when all
-// are done. Any thread may run any range; a kernel's result must not depend on it.
+// are done. Any thread may run any range, so a kernel's result must not depend on the thread.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
 
 // Runs everything on the calling thread.

@@ -9,7 +9,7 @@
 namespace ingot::kernels {
 namespace {
 
-constexpr double kLeastSum = 1e-20;  // keeps a sum of vanishing sigmoids from dividing by zero
+constexpr double kLeastSum = 1e-20;  // prevents a division by zero if all sigmoids vanish
 
 template <typename T>
 void Softmax(const T* logits, int64_t count, T* out) {
@@ -19,7 +19,7 @@ void Softmax(const T* logits, int64_t count, T* out) {
   for (int64_t e = 0; e < count; ++e) out[e] /= sum;
 }
 
-// The `count` largest of `values`, largest first, as their indices.
+// Returns the indices of the `count` largest of `values`, largest first.
 template <typename T>
 void Largest(const std::vector<T>& values, int64_t count, int64_t* out) {
   std::vector<bool> taken(values.size(), false);
@@ -33,7 +33,7 @@ void Largest(const std::vector<T>& values, int64_t count, int64_t* out) {
   }
 }
 
-// Takes the experts of all but the best groups out of `choice`.
+// Removes the experts in all but the best groups from `choice`.
 template <typename T>
 void KeepBestGroups(const RoutingShape& shape, std::vector<T>& choice) {
   const int64_t size = shape.experts / shape.groups;

@@ -9,7 +9,8 @@ namespace ingot::kernels::tiles {
 namespace {
 
 constexpr size_t kLine = 64;
-// A thread keeps blocks of at most kLargest bytes, kMost bytes in all. A sanitizer sees each block on its own.
+// A thread keeps blocks of at most kLargest bytes, and kMost bytes in total. With a sanitizer, it keeps none, so that
+// the sanitizer sees each block separately.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kLargest = 0;
 #else
@@ -28,7 +29,7 @@ struct KeptBlocks {
   }
   std::vector<Block> blocks;
   size_t bytes = 0;
-  inline static thread_local bool gone = false;  // the thread ends: it keeps no more blocks
+  inline static thread_local bool gone = false;  // the thread is exiting and does not keep blocks
 };
 thread_local KeptBlocks kept;
 
@@ -37,8 +38,8 @@ thread_local KeptBlocks kept;
 ScratchBlock TakeScratch(size_t bytes) {
   bytes = std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
   if (!KeptBlocks::gone) {
-    kept.blocks.reserve(kMostBlocks);  // giving back must not fail
-    // The smallest block that is large enough, unless it is far larger.
+    kept.blocks.reserve(kMostBlocks);  // returning a block must not fail
+    // Takes the smallest block that is large enough, unless it is far too large.
     auto best = kept.blocks.end();
     for (auto it = kept.blocks.begin(); it != kept.blocks.end(); ++it) {
       if (it->bytes >= bytes && it->bytes <= 2 * bytes && (best == kept.blocks.end() || it->bytes < best->bytes)) {

@@ -1,6 +1,6 @@
-// Scratch is uninitialized memory for a kernel's computation, aligned to a cache line. A thread reuses the blocks that
-// it returned. Otherwise each call would map a new block of a megabyte and clear its pages, which costs more than a
-// small product.
+// Uninitialized memory for a kernel's computation, aligned to a cache line. Each thread reuses the blocks that it has
+// returned. Otherwise, each call would map and zero fresh pages, often a megabyte or more, which costs more than a
+// small matrix multiplication.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct GiveScratchBack {
 };
 using ScratchBlock = std::unique_ptr<std::byte, GiveScratchBack>;
 
-// A block of at least `bytes` bytes. Throws std::bad_alloc.
+// Returns a block with at least `bytes` bytes. Throws std::bad_alloc.
 ScratchBlock TakeScratch(size_t bytes);
 
 // Space for `count` numbers.

@@ -1,4 +1,4 @@
-// Distribution of work among threads, for all CPU kernels.
+// Distributes work among threads, for all CPU kernels.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ namespace ingot::kernels::tiles {
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Hands items 0..count-1 in order to the threads of `parallel`. A thread takes the next item when it has finished one.
-// make_worker() is called once per thread and returns a callable of the item.
+// Hands out items 0..count-1, in order, to the threads of `parallel`. A thread takes the next item when it finishes
+// one. make_worker() is called once per thread and returns a function of the item.
 template <typename MakeWorker>
 void ShareOut(const ParallelFor& parallel, int64_t count, double flops, const MakeWorker& make_worker) {
   std::atomic<int64_t> next{0};
@@ -20,7 +20,7 @@ void ShareOut(const ParallelFor& parallel, int64_t count, double flops, const Ma
     auto worker = make_worker();
     for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;) worker(item);
   };
-  constexpr double kWorthThreads = 1e6;  // below it, waking a thread costs more than it saves
+  constexpr double kWorthThreads = 1e6;  // with less work, waking a thread costs more than it saves
   if (count <= 1 || flops < kWorthThreads) {
     work(0, count);
   } else {

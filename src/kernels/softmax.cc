@@ -11,9 +11,9 @@
 namespace ingot::kernels {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // numbers of a row that stay in the first-level cache
+constexpr int64_t kBlock = 4096;  // numbers of a row that stay in the L1 cache
 
-// Calls body(row) for all rows; a thread takes several short rows at a time. A number costs about one exp.
+// Calls body(row) for all rows. A thread processes several short rows at a time. A number costs about one exp.
 template <typename F>
 void ForRows(int64_t rows, int64_t vocab, const ParallelFor& parallel, const F& body) {
   const int64_t at_once = std::max<int64_t>(1, 4 * kBlock / vocab);
@@ -62,7 +62,7 @@ void PolicyBackward(const PolicyRows<T>& policy, const PolicyGradient<T>& gradie
                     const ParallelFor& parallel) {
   constexpr bool kNarrow = !std::is_same_v<T, Out>;
   const inner::Kernels<T>& inner = inner::Get<T>();
-  const bool capped = policy.soft_cap > 0;  // out may be the logits' memory, which the slope of the cap still needs
+  const bool capped = policy.soft_cap > 0;  // out may be the logits' memory, which the cap's slope still needs
   const T inverse_cap = capped ? static_cast<T>(1 / policy.soft_cap) : T(0);
   ForRows(policy.rows, policy.vocab, parallel, [&](int64_t r) {
     T scratch[kBlock];

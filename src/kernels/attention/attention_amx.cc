@@ -1,5 +1,5 @@
-// The inner loops of bf16 attention for AMX. Compiled with its flags, so nothing here may be called before the check of
-// instruction_set.cc. The products are products of tiles (amx.h); the rest is avx512bf16's.
+// Inner loops of bf16 attention for AMX. Compiled with AMX flags, so nothing here may be called before the check in
+// instruction_set.cc. Products use tiles (amx.h). Everything else is from avx512bf16.
 #define INGOT_ISA amx
 #define INGOT_ISA_NAME "amx"
 #include "kernels/attention/attention_inner.h"
@@ -10,14 +10,14 @@
 
 namespace ingot::kernels::amx {
 
-// Words of a sum's index per instruction. Zeros fill packed tiles up to a multiple of it.
+// Number of words along a sum's index per instruction. Packed tiles are padded with zeros to a multiple of it.
 struct Tiled : Paired {
   static constexpr int kStep = kTileRows;
 };
 
 using Product = inner::Gemm<float>;
 
-// M x N tiles of c. The tiles have 16 rows, or with M = 1 the configured number. b has whole steps.
+// Computes M x N tiles of c. The tiles have 16 rows or, with M = 1, the configured number. b consists of whole steps.
 template <int M, int N>
 void ProductBlock(const Product& g, int64_t row, int64_t col) {
   float *c = g.c + row * g.ldc + col, *below = c + kTileRows * g.ldc;
@@ -60,7 +60,7 @@ void ProductRows(const Product& g, int64_t row) {
   if (col < g.width) ProductBlock<M, 1>(g, row, col);
 }
 
-// Leaves rows whose factor is 1 as they are. Once a row has met its greatest score, its factor is 1.
+// Skips rows with a factor of 1. Once a row has reached its largest score, its factor is 1.
 inline void ScaleRows(float* c, int64_t ldc, const float* factors, int64_t rows, int64_t width) {
   for (int64_t r = 0; r < rows; ++r, c += ldc) {
     if (factors[r] == 1.0f) continue;
@@ -69,7 +69,7 @@ inline void ScaleRows(float* c, int64_t ldc, const float* factors, int64_t rows,
   }
 }
 
-// The rows of a lie in memory as the tiles need them: k_step 1.
+// The rows of a already have the tile layout: k_step 1.
 void ProductOfRows(const Product& g) {
   if (g.add && g.row_scale != nullptr) ScaleRows(g.c, g.ldc, g.row_scale, g.rows, g.width);
   int64_t row = 0;
@@ -87,7 +87,7 @@ void ProductOfRows(const Product& g) {
 
 void GemmOfTiles(const Product& g) {
   if (g.k_step == 1) return ProductOfRows(g);
-  // a lies transposed (row_step 1). It is turned and filled up with zeros, kDepth of the sum's index at a time.
+  // a is stored transposed (row_step 1). It is transposed back and padded with zeros, kDepth indices at a time.
   constexpr int64_t kDepth = 64;
   alignas(64) float turned[kKeys * kDepth];
   for (int64_t row = 0; row < g.rows; row += kKeys) {
@@ -120,11 +120,11 @@ void GemmOfTiles(const Product& g) {
   }
 }
 
-// 2^x to 1.5e-7 of itself: the polynomial of least maximal relative error (8e-8) on [0, 1] with value 1 at 0. Exactly 1
-// at 0, exactly 0 for -infinity; not-a-number stays not-a-number. It has one term less than Exp2: the result is used as
-// bf16 and in sums of many, where the difference does not show.
+// Computes 2^x with a relative error of 1.5e-7, using the polynomial with the smallest maximum relative error (8e-8) on
+// [0, 1] and value 1 at 0. Exactly 1 at 0 and exactly 0 at -infinity. NaN stays NaN. It has one term fewer than Exp2,
+// because the result is used as bf16 and in sums of many terms, where the difference is not visible.
 inline __m512 TileExp2(__m512 x) {
-  const __m512 f = _mm512_reduce_ps(x, 9);  // from the next whole number below, as scalef counts
+  const __m512 f = _mm512_reduce_ps(x, 9);  // relative to the floor, as scalef expects
   __m512 p = _mm512_set1_ps(0x1.e974fap-10f);
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.277856p-7f));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c91ce6p-5f));
@@ -134,12 +134,12 @@ inline __m512 TileExp2(__m512 x) {
   return _mm512_scalef_ps(p, x);
 }
 
-// Exponents are counted from a row's greatest score at the time when it last rose by more than kHeadroom. So
-// probabilities reach 2^8 at most, which does no harm. The sums so far are rescaled in a row's first tile and rarely
-// after it.
+// Exponents are relative to a row's largest score at the time when it last rose by more than kHeadroom. So
+// probabilities are at most 2^8, which is harmless. The sums so far are rescaled in a row's first tile and rarely
+// afterwards.
 constexpr float kHeadroom = 8;
 
-// inner::AttentionKernels::softmax, with kHeadroom.
+// Implements inner::AttentionKernels::softmax, with kHeadroom.
 void SoftmaxRows(float* s, int64_t rows, float scale2, float* max, float* lanes, float* rescale) {
   constexpr int kVecs = kKeys / kTileWords;
   constexpr float kNone = -__builtin_inff();
@@ -160,7 +160,7 @@ void SoftmaxRows(float* s, int64_t rows, float scale2, float* max, float* lanes,
       max[r] = top;
       total = total * factor;
     }
-    // For a row that has seen nothing yet: 2^(-infinity - 0) is 0, and not-a-number comes through.
+    // For a row that has not seen a key yet, 2^(-infinity - 0) is 0, and NaN is kept.
     const __m512 shift = _mm512_set1_ps(max[r] == kNone ? 0 : max[r]);
 #pragma GCC unroll 4
     for (int n = 0; n < kVecs; ++n) {
@@ -178,7 +178,7 @@ static_assert(kKeys == 4 * kTileWords && kLanes == kTileWords);
 
 #include "kernels/attention/attention_amx_few.inc"
 #include "kernels/attention/attention_amx_forward.inc"
-// After attention_amx_forward.inc, whose functions it uses.
+// After attention_amx_forward.inc, because it uses its functions.
 #include "kernels/attention/attention_amx_backward.inc"
 
 namespace ingot::kernels::amx {
@@ -204,7 +204,7 @@ constexpr inner::AttentionKernels<BFloat16> kTable = {.name = INGOT_ISA_NAME,
 
 }  // namespace ingot::kernels::amx
 #define INGOT_TABLE &amx::kTable
-#else  // another architecture, or a compiler that does not know the instructions
+#else  // another architecture, or a compiler without the instructions
 #define INGOT_TABLE nullptr
 #endif
 

@@ -1,4 +1,4 @@
-// The inner loops of attention for avx2. Compiled with its flags, so nothing here may be called before the check of
+// Inner loops of attention for avx2. Compiled with avx2 flags, so nothing here may be called before the check in
 // instruction_set.cc.
 #define INGOT_ISA avx2
 #define INGOT_ISA_NAME "avx2"

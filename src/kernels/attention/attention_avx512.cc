@@ -1,4 +1,4 @@
-// The inner loops of attention for avx512. Compiled with its flags, so nothing here may be called before the check of
+// Inner loops of attention for avx512. Compiled with avx512 flags, so nothing here may be called before the check in
 // instruction_set.cc.
 #define INGOT_ISA avx512
 #define INGOT_ISA_NAME "avx512"

@@ -1,5 +1,5 @@
-// The inner loops of bf16 attention for AVX512-BF16. Compiled with its flags, so nothing here may be called before the
-// check of instruction_set.cc. fp32 and fp64 gain nothing from the set and run avx512's loops.
+// Inner loops of bf16 attention for AVX512-BF16. Compiled with its flags, so nothing here may be called before the
+// check in instruction_set.cc. fp32 and fp64 do not benefit from this set and use the avx512 loops.
 #define INGOT_ISA avx512bf16
 #define INGOT_ISA_NAME "avx512bf16"
 #include "kernels/attention/attention_inner.h"

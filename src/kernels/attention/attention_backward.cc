@@ -30,7 +30,7 @@ using tiles::QueryRange;
 using tiles::Scratch;
 using tiles::TileIndex;
 
-// The items of every phase, longest first.
+// Returns the items of every phase, longest first.
 template <typename T>
 std::vector<std::vector<Item>> MakePhases(const Problem<T>& p, const TileIndex& index) {
   const Stripes& s = p.stripes;
@@ -72,7 +72,7 @@ void StoreGradQ(const Problem<T>& p, const inner::AttentionKernels<T>& inner, in
       for (int64_t r = first; r < last; ++r) inner.store(to(h, r), p.GradQ(h, 0) + r * p.width, scale, depth);
       continue;
     }
-    // The blocks that start with a row of this query.
+    // Packs the blocks that start with a row of this query.
     const int64_t rows = p.blocks->rows;
     std::vector<T*> block;
     for (int64_t at = tiles::RoundUp(first, rows); at < last; at += rows) {
@@ -133,7 +133,7 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
   const int64_t rows = args.rows, keys = args.keys, entries = rows * shape.heads, depth = shape.head_dim;
   const int64_t group = shape.heads / shape.kv_heads, width = tiles::RoundUp(depth, inner::kAlign);
   const inner::BlockBackward<T>* const blocks = shape.soft_cap == 0 ? inner.backward_blocks : nullptr;
-  // Stripes end at whole blocks of queries.
+  // Stripes end at query block boundaries.
   const int64_t block_rows = blocks != nullptr ? blocks->rows : 1;
   const int64_t per_block =
       blocks != nullptr ? block_rows / std::gcd(block_rows, group) : tiles::QueriesPerBlock(group);
@@ -155,7 +155,7 @@ void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<
     return [&](int64_t row) {
       for (int64_t e = row * shape.heads; e < (row + 1) * shape.heads; ++e) {
         delta.get()[e] = inner.row_dot(args.grad_out + e * depth, args.out + e * depth, depth);
-        // +infinity: a query that saw nothing has probabilities 2^(score - infinity) = 0.
+        // +infinity, because then a query that sees no key has probabilities 2^(score - infinity) = 0.
         lse2.get()[e] = args.lse[e] == -std::numeric_limits<Acc>::infinity() ? std::numeric_limits<Acc>::infinity()
                                                                              : static_cast<Acc>(args.lse[e] / kLn2);
       }

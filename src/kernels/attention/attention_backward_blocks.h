@@ -1,4 +1,4 @@
-// Runs items of attention's backward pass on machines that take the five products of a key tile as one
+// Runs backward-pass items on machines that compute a key tile's five products in one step
 // (inner::AttentionKernels::backward_blocks).
 #pragma once
 
@@ -56,7 +56,7 @@ class BlockWorker {
   }
 
  private:
-  static constexpr int64_t kPackedBlocks = 16;  // their packed forms stay in the second-level cache
+  static constexpr int64_t kPackedBlocks = 16;  // their packed form stays in the L2 cache
   struct Rows {
     QueryRange range{};
     bool packed = false;
@@ -64,7 +64,7 @@ class BlockWorker {
     std::vector<int32_t> queries, positions;
   };
 
-  // Runs rows of the kv head, queries x heads of its group. Every gradient gets its terms in ascending order.
+  // Runs rows of the kv head, which are queries x heads in its group. Every gradient sums its terms in ascending order.
   void RunRows(const Item& item, int64_t first_row, int64_t last_row) {
     const int64_t count = CeilDiv(last_row - first_row, blocks_.rows);
     for (int64_t b = 0; b < count; ++b) {
@@ -151,7 +151,7 @@ class BlockWorker {
   const inner::AttentionKernels<T>& inner_;
   const inner::BlockBackward<T>& blocks_;
   const TileIndex& index_;
-  const int64_t words_, block_words_;  // block_words_: of a packed block
+  const int64_t words_, block_words_;  // block_words_ is the size of a packed block
   Scratch<Acc> keys_, values_, key_pairs_, packed_;
   std::vector<Rows> rows_;
   std::vector<inner::BlockPair<Acc>> pairs_;

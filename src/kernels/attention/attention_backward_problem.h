@@ -1,5 +1,5 @@
-// One backward pass of CPU attention: its cut into items that threads may take, and the place of their sums. Internal
-// to attention_backward.cc and the two ways to run an item.
+// Describes one backward pass of CPU attention: how it is divided into items for threads, and where their sums are
+// stored. Used only by attention_backward.cc and the two headers that run items.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace ingot::kernels::backward {
 
 using tiles::CeilDiv;
 
-// Keys and queries are cut into stripes. Phase p pairs key stripe k with query stripe (k + p) mod n. So no two items of
-// a phase add to the same gradient, and every gradient gets its terms in the order of the phases. No copies need
-// summing, and no result depends on threads. The cut depends only on the shape.
+// Keys and queries are divided into stripes. Phase p combines key stripe k with query stripe (k + p) mod n. So no two
+// items in a phase add to the same gradient, and every gradient sums its terms in phase order. There are no copies to
+// sum, and results do not depend on the threads. The division depends only on the shape.
 struct Stripes {
-  int64_t keys, queries;  // per stripe; a cut divides neither a key tile nor a query block
+  int64_t keys, queries;  // per stripe; a boundary never splits a key tile or a query block
   int64_t key_stripes, query_stripes;
   int64_t Phases() const { return std::max(key_stripes, query_stripes); }
 };
@@ -33,8 +33,8 @@ inline Stripes CutStripes(int64_t keys, int64_t rows, int64_t queries_per_block,
 }
 
 struct Item {
-  int64_t kv_head, first_key, first_query;  // of a stripe; queries count from the first row
-  int64_t tiles;                            // visible pairs of a key tile and a query block
+  int64_t kv_head, first_key, first_query;  // start of a stripe; queries are numbered from the first row
+  int64_t tiles;                            // number of visible (key tile, query block) pairs
 };
 
 template <typename T>
@@ -43,20 +43,20 @@ struct Problem {
   AttentionShape shape;
   AttentionBackwardArgs<T> args;
   AttentionSequence sequence;
-  const inner::BlockBackward<T>* blocks;  // null = the five products of a tile one after the other
+  const inner::BlockBackward<T>* blocks;  // null = compute a tile's five products one after another
   int64_t group, width, queries_per_block;
   Stripes stripes;
-  const Acc *lse2, *delta;  // [rows, heads] log-sum-exp in base 2, sum of grad_out * out
-  // [kv_heads, rows * group, width], and twice [kv_heads, keys, width]. With blocks, rows and keys are
-  // rounded up to whole blocks and tiles, each in the machine's own form.
+  const Acc *lse2, *delta;  // [rows, heads]: log-sum-exp in base 2, and sum of grad_out * out
+  // [kv_heads, rows * group, width], and twice [kv_heads, keys, width]. With blocks, rows and keys are rounded up to
+  // whole blocks and tiles, and the format is machine-specific.
   Acc *grad_q, *grad_k, *grad_v;
-  int64_t all_rows, all_keys;  // allocated per kv head
+  int64_t all_rows, all_keys;  // allocated rows and keys per kv head
 
   Acc* GradQ(int64_t kv_head, int64_t query) const { return grad_q + (kv_head * all_rows + query * group) * width; }
   Acc* GradK(int64_t kv_head, int64_t key) const { return grad_k + (kv_head * all_keys + key) * width; }
   Acc* GradV(int64_t kv_head, int64_t key) const { return grad_v + (kv_head * all_keys + key) * width; }
 
-  // Fills in the addresses of keys [first, first + count) and of their values.
+  // Sets the addresses of keys [first, first + count) and of their values.
   void KeyRows(int64_t kv_head, int64_t first, int64_t count, const T** keys, const T** values) const {
     const int64_t stride = shape.kv_heads * shape.head_dim, at = first * stride + kv_head * shape.head_dim;
     for (int64_t j = 0; j < count; ++j) {

@@ -1,4 +1,4 @@
-// Runs items of attention's backward pass as five products per key tile, each with its result in memory.
+// Runs backward-pass items as five separate products per key tile, each with its result in memory.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using tiles::Scratch;
 using tiles::TileIndex;
 using tiles::Visibility;
 
-// The queries of one block in the two forms that the products need.
+// One block's queries in the two formats that the products need.
 template <typename Acc>
 struct PackedQueries {
   explicit PackedQueries(int64_t rows, int64_t words, int64_t pairs, int64_t width)
@@ -30,7 +30,7 @@ struct PackedQueries {
         lse2(rows),
         delta(rows) {}
   Scratch<Acc> q, grad_out, q_pairs, grad_out_pairs, lse2, delta;
-  int64_t kv_head = -1, first = -1;  // of the block held; -1 = none
+  int64_t kv_head = -1, first = -1;  // identifies the packed block; -1 = none
 };
 
 template <typename T>
@@ -67,8 +67,8 @@ class RowWorker {
   }
 
  private:
-  // Takes as many queries as stay packed, so that each is packed once. Every gradient still gets its terms in ascending
-  // order.
+  // Processes as many queries at a time as can stay packed, so that each query is packed only once. Every gradient
+  // still sums its terms in ascending order.
   void RunQueries(const Item& item, int64_t first_query, int64_t last_query) {
     const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
     for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {
@@ -89,7 +89,7 @@ class RowWorker {
     }
   }
 
-  static constexpr int64_t kPackedBlocks = 8;  // as many as fit the second-level cache along with the rest
+  static constexpr int64_t kPackedBlocks = 8;  // as many as fit in the L2 cache with the other data
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
     const int64_t depth = p_.shape.head_dim;
@@ -123,7 +123,7 @@ class RowWorker {
     return packed;
   }
 
-  // Queries [first, last) against the packed key tile.
+  // Combines queries [first, last) with the packed key tile.
   void Pair(int64_t kv_head, int64_t first, int64_t last, int64_t k0, int64_t cols, bool masked) {
     const PackedQueries<Acc>& packed = Packed(kv_head, first, last);
     const int64_t rows = (last - first) * p_.group;
@@ -153,7 +153,8 @@ class RowWorker {
                  .ldb = p_.width});
   }
 
-  // s = a b over all columns: columns past the last key are zero, and must not meet a zero probability as not-a-number.
+  // Computes s = a b over all columns. Columns after the last key are zero, because a NaN there would not be cancelled
+  // by a zero probability.
   void Scores(Acc* s, const Acc* a, const Acc* b, int64_t rows) {
     inner_.gemm({.c = s,
                  .ldc = kKeyTile,
@@ -169,7 +170,7 @@ class RowWorker {
                  .ldb = kKeyTile});
   }
 
-  // The gradient of the tile's keys or values: c += a^T b over the query rows.
+  // Adds to the gradient of the tile's keys or values: c += a^T b over the query rows.
   void AddRows(Acc* c, const Acc* a, const Acc* b, int64_t rows, int64_t cols) {
     inner_.gemm({.c = c,
                  .ldc = p_.width,

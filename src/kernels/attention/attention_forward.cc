@@ -20,21 +20,21 @@ using tiles::Scratch;
 using tiles::TileIndex;
 using tiles::Visibility;
 
-// A run of queries of one sequence under one or all kv heads. Each key tile is packed once for all of them.
+// A run of queries from one sequence for one or all kv heads. Each key tile is packed once for all of them.
 struct Item {
   int32_t sequence;
   int32_t first_head, last_head;  // kv heads [first, last)
-  int64_t first, count;           // of the sequence's queries
+  int64_t first, count;           // among the sequence's queries
   int64_t tiles;                  // visible key tiles times query blocks
 };
 
 struct Plan {
   std::vector<Item> items;
-  int64_t most_rows = 0;  // of an item, all its heads together
+  int64_t most_rows = 0;  // maximum per item, over all its heads
   double tiles = 0;
 };
 
-// One thread's state. Computes items one after the other.
+// One thread's state. Computes items one after another.
 template <typename T>
 class ForwardWorker {
   using Acc = Accumulator<T>;
@@ -102,7 +102,7 @@ class ForwardWorker {
     return {tile * kKeyTile, std::min({kKeyTile, seq.key_count - tile * kKeyTile, last_query - tile * kKeyTile})};
   }
 
-  // One packed key tile against the rows of a query block. The rows start at `at` of the scratch.
+  // Processes one packed key tile with a query block's rows, which start at `at` in the scratch memory.
   void Block(const AttentionSequence& seq, const QueryRange& block, Keys keys, Visibility visibility, int64_t at) {
     const int64_t rows = (block.last - block.first) * group_;
     inner_.gemm({.c = s_.get(),
@@ -132,12 +132,12 @@ class ForwardWorker {
                  .ldb = width_});
   }
 
-  // RunBlocks packs so many key tiles, then applies one block after the other to them. The block stays in the
-  // first-level cache, the tiles in the second.
+  // RunBlocks packs this many key tiles, then applies one block after another to them. The block stays in the L1 cache,
+  // and the tiles stay in the L2 cache.
   static constexpr int64_t kMostPacked = 4;
   int64_t PackedTiles() const { return fused_ == nullptr ? 1 : kMostPacked; }
 
-  // Computes an item of one kv head on a machine that takes both steps of a tile as one.
+  // Computes an item with one kv head on a machine that combines both steps of a tile.
   void RunBlocks(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
     const inner::BlockForward<T>& inner = *fused_;
     const int64_t rows = item.count * group_, q0 = seq.q_offset + item.first, head = item.first_head;
@@ -226,7 +226,7 @@ class ForwardWorker {
     }
   }
 
-  // The key tile, unpacked, against all rows of the item under one head.
+  // Processes the unpacked key tile with all of the item's rows for one head.
   void Few(const AttentionSequence& seq, const Item& item, int64_t head, const QueryRange& queries, Keys keys,
            Keys next, Visibility visibility) {
     const int64_t heads = item.last_head - item.first_head, turn = head - item.first_head;
@@ -236,7 +236,7 @@ class ForwardWorker {
       k[j] = key;
       v[j] = value;
     });
-    // This head's share of the next tile's prefetches: some keys under all heads, which lie side by side.
+    // This head's share of the next tile's prefetches: some keys for all heads, which are adjacent in memory.
     const int64_t share = CeilDiv(next.count, heads), first = std::min(next.count, turn * share);
     int64_t asked = 0;
     const int64_t count = std::min(share, next.count - first);
@@ -263,7 +263,7 @@ class ForwardWorker {
                    rescale_.get());
   }
 
-  // Writes queries into scratch, the heads of a query one after the other, and the softmax of only the sink.
+  // Writes queries to scratch memory, with a query's heads one after another, and the softmax of the sink alone.
   void Begin(const AttentionSequence& seq, const Item& item, int64_t head, int64_t at) {
     constexpr Acc kMinusInfinity = -std::numeric_limits<Acc>::infinity();
     std::memset(lanes_.get() + at * inner::kLanes, 0, item.count * group_ * inner::kLanes * sizeof(Acc));
@@ -320,10 +320,10 @@ class ForwardWorker {
   const AttentionShape& shape_;
   const AttentionForwardArgs<T>& args_;
   const inner::AttentionKernels<T>& inner_;
-  const inner::BlockForward<T>* const fused_;  // null = each step of a tile separately
+  const inner::BlockForward<T>* const fused_;  // null = run each step of a tile separately
   const int64_t most_rows_, group_, width_, words_, queries_per_block_;
   Scratch<Acc> q_, acc_, max_, lanes_, s_, rescale_;
-  const int64_t key_words_, value_words_;  // of a packed tile
+  const int64_t key_words_, value_words_;  // per packed tile
   Scratch<Acc> keys_, values_;
   std::vector<QueryRange> blocks_;
   std::vector<inner::BlockTile<Acc>> block_tiles_;
@@ -332,8 +332,9 @@ class ForwardWorker {
   std::vector<T*> out_rows_;
 };
 
-// Query blocks per item. More blocks share the packing of a key tile; fewer leave more items for the threads. It does
-// not change a result. With BlockForward, packing a key tile takes half as long as a block's two steps.
+// Returns the query blocks per item. With more blocks, fewer items pack the same key tile. With fewer, more items
+// remain for the threads. The choice does not change results. With BlockForward, packing a key tile takes half as long
+// as a block's two steps.
 int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_heads, int64_t queries_per_block,
                       bool one_step) {
   const int64_t most = one_step ? 16 : 4, enough_items = one_step ? 32 : 128;
@@ -345,8 +346,9 @@ int64_t BlocksPerItem(std::span<const AttentionSequence> sequences, int64_t kv_h
   return 1;
 }
 
-// Longest items first, so that no thread is left with a long one at the end. Where few rows meet a key, one item takes
-// all heads, which lie side by side in memory. With few sequences each head is an item, to keep all threads busy.
+// Puts the longest items first, so that no thread is left with a long one at the end. If few rows share a key, one item
+// contains all heads, which are adjacent in memory. With few sequences, each head is a separate item, which keeps all
+// threads busy.
 Plan MakePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
               std::span<const TileIndex> indexes, bool one_step) {
   constexpr size_t kManySequences = 8;

@@ -1,4 +1,4 @@
-// Helpers of the forward and the backward pass of CPU attention: the place of keys, and the mask of a tile of queries.
+// Helpers shared by the forward and backward passes of CPU attention: key locations, and masks for a query tile.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace ingot::kernels::tiles {
 
 static_assert(kKeyTile == inner::kKeys);
 
-// Rows (queries x heads of a group) that meet a key tile at once, if the group allows it. Their scores stay in the
-// first-level cache.
+// Number of rows (queries x heads in a group) that are combined with a key tile at once, if the group size allows it.
+// Their scores stay in the L1 cache.
 inline constexpr int64_t kRowsPerBlock = 64;
 
 inline constexpr double kLn2 = 0.69314718055994530942;
@@ -22,15 +22,15 @@ inline constexpr double kLn2 = 0.69314718055994530942;
 inline int64_t QueriesPerBlock(int64_t group) { return std::max<int64_t>(1, kRowsPerBlock / group); }
 inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-// The run that holds key k0; null = the sequence has no runs.
+// Returns the run that contains key k0, or null if the sequence has no runs.
 inline const KeyRun* RunOf(const AttentionSequence& s, int64_t k0) {
   if (s.key_runs == nullptr) return nullptr;
   const KeyRun* end = s.key_runs + s.key_run_count;
   return std::upper_bound(s.key_runs, end, k0, [](int64_t key, const KeyRun& run) { return key < run.key; }) - 1;
 }
 
-// Calls f(j, key, value) for keys [k0, k0 + cols) of a sequence under one kv head; j counts from 0. Walks runs of one
-// page at a time: a division per key would cost more than the key does in decode.
+// Calls f(j, key, value) for keys [k0, k0 + cols) in a sequence and one kv head, where j starts at 0. Iterates over one
+// page at a time, because when decoding, a division per key would cost more than the key itself.
 template <typename T, typename F>
 void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, const AttentionSequence& s, int64_t head,
              int64_t k0, int64_t cols, const F& f) {
@@ -57,8 +57,8 @@ void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, c
   }
 }
 
-// The scale of scores in base 2; capped scores have shape.scale in them already. A scale of 0 times a hidden score's
-// infinity would be not-a-number. The smallest positive scale gives the same probabilities.
+// Returns the scale for scores in base 2. Capped scores already include shape.scale. A scale of 0 is replaced by the
+// smallest positive number, because 0 times a hidden score's infinity would be NaN. The probabilities are the same.
 template <typename Acc>
 Acc BinaryScale(const AttentionShape& shape) {
   if (shape.soft_cap > 0) return static_cast<Acc>(1 / kLn2);
@@ -66,7 +66,7 @@ Acc BinaryScale(const AttentionShape& shape) {
   return scale == Acc(0) ? std::numeric_limits<Acc>::min() : scale;
 }
 
-// Caps the scores of `rows` rows of a key tile, if the shape asks for it. The result has the scale in it.
+// Caps the scores of `rows` rows of a key tile, if the shape has a cap. The result includes the scale.
 template <typename Acc>
 void CapScores(const AttentionShape& shape, int64_t rows, Acc* s) {
   if (shape.soft_cap == 0) return;
@@ -74,7 +74,7 @@ void CapScores(const AttentionShape& shape, int64_t rows, Acc* s) {
                              rows * kKeyTile);
 }
 
-// The mask of queries from packed index first_query on against keys [k0, k0 + cols).
+// Returns the mask for queries starting at packed index first_query and keys [k0, k0 + cols).
 inline inner::TileMask MaskOf(const AttentionSequence& s, const AttentionShape& shape, int64_t group,
                               int64_t first_query, int64_t k0, int64_t cols) {
   const bool positions = shape.window > 0 && s.positions != nullptr;
@@ -83,7 +83,7 @@ inline inner::TileMask MaskOf(const AttentionSequence& s, const AttentionShape& 
           .first_key = k0,
           .keys = cols,
           .visible_end = s.visible_end == nullptr ? nullptr : s.visible_end + k0,
-          .window = std::min<int64_t>(shape.window, std::numeric_limits<int32_t>::max()),  // as far as any index
+          .window = std::min<int64_t>(shape.window, std::numeric_limits<int32_t>::max()),  // no index is larger
           .hidden = shape.scale < 0 && shape.soft_cap == 0 ? std::numeric_limits<double>::infinity()
                                                            : -std::numeric_limits<double>::infinity(),
           .key_positions = positions ? s.positions + k0 : nullptr,

@@ -1,4 +1,4 @@
-// The inner loops of attention for the target's baseline.
+// Inner loops of attention for the target's baseline.
 #define INGOT_ISA portable
 #define INGOT_ISA_NAME "portable"
 #include "kernels/attention/attention_inner_impl.inc"

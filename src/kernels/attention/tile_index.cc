@@ -61,7 +61,7 @@ int64_t TileIndex::Next(int64_t tile, int64_t end, const QueryRange& queries) co
     return std::min(end, std::max(tile, low));
   }
   while (tile < end) {
-    // Rises while the tile is the first of a larger run, as long as that run is hidden as a whole.
+    // Rises while the tile is the first of a larger run that is completely hidden.
     size_t level = 0;
     int64_t span = 1;
     if (!Hidden(levels_[0][static_cast<size_t>(tile)], queries)) return tile;

@@ -1,5 +1,5 @@
-// The arguments of the CUDA attention kernels: plain values and device pointers. kernels/attention/attention.h defines
-// their shapes and meanings.
+// Arguments for the CUDA attention kernels: plain values and device pointers. Shapes and meanings are defined in
+// kernels/attention/attention.h.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct ForwardArgs {
   Acc* lse;          // [rows, heads] or null
 };
 
-// One sequence of contiguous keys. All arrays are dense.
+// One sequence with contiguous keys. All arrays are dense.
 template <typename T>
 struct BackwardArgs {
   using Acc = Accumulator<T>;
@@ -38,8 +38,8 @@ struct BackwardArgs {
   const Acc *sinks, *lse;
   T *grad_q, *grad_k, *grad_v;
   Acc* grad_sinks;  // [heads] or null
-  Acc* delta;       // [rows, heads], scratch: the dot product of a row's output and its gradient
-  int64_t rows;     // queries
+  Acc* delta;       // [rows, heads], scratch: dot product of a row's output and output gradient
+  int64_t rows;     // number of queries
 };
 
 }  // namespace ingot::kernels::cuda

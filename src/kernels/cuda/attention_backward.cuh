@@ -1,11 +1,11 @@
-// Gradients of tree attention on CUDA: four kernels in this order, without atomic operations.
+// Computes tree attention gradients on CUDA. Four kernels run in this order, without atomic operations.
 //
 //   DeltaKernel     per (row, head): the dot product of the output and its gradient
 //   GradQKernel     per block of rows, over the tiles it sees:      ds = p (dp - delta), grad_q = scale * ds k
 //   GradKeysKernel  per tile of keys, over the blocks that see it:  grad_v = p^T grad_out, grad_k = scale * ds^T q
 //   GradSinksKernel per head: a sink has probability e^(sink - lse) and no value
 //
-// Two kernels recompute the probabilities from the log-sum-exp. Heads of a group are rows of one block, and the sum
+// Two kernels recompute the probabilities from the log-sum-exp. The heads in a group are rows of one block, so the sum
 // over rows includes the sum over heads.
 #pragma once
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) DeltaKernel(const BackwardArgs<T> a)
   if (valid && lane == 0) a.delta[entry] = sum;
 }
 
-// The thread's probabilities of a tile, and the gradients of their scores.
+// Computes the thread's probabilities for a tile and the gradients of their scores.
 template <typename T, typename Acc>
 __device__ void ScoreGradients(Acc (&p)[kPiece][kPiece], Acc (&ds)[kPiece][kPiece], TileMemory<Acc>& m,
                                const BackwardArgs<T>& a, const RowPlace& rows, int64_t tile) {
@@ -35,7 +35,7 @@ __device__ void ScoreGradients(Acc (&p)[kPiece][kPiece], Acc (&ds)[kPiece][kPiec
   DotTile(ds, m, a.grad_out, m.row_at, a.v, m.value_at, a.shape.head_dim);
   const Acc scale = static_cast<Acc>(a.shape.scale * kLog2E);
   for (int i = 0; i < kPiece; ++i) {
-    // A row that does not exist, or that saw nothing, adds to no gradient.
+    // A row that does not exist or sees no key does not contribute to any gradient.
     if (!rows.valid[i] || a.lse[rows.entry[i]] == Acc(-INFINITY)) {
       for (int j = 0; j < kPiece; ++j) p[i][j] = ds[i][j] = Acc(0);
       continue;
@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(kThreads) GradKeysKernel(const BackwardArgs<T>
   const int64_t kv_head = blockIdx.y, d0 = static_cast<int64_t>(blockIdx.z) * kOutDims, head_dim = a.shape.head_dim;
   const int y = threadIdx.x / kLanes, x = threadIdx.x % kLanes;
   PlaceKeys(m, a.shape, a.plan, sequence, keys.tile, kv_head);
-  Acc grad_k[kPiece][kOutPiece] = {}, grad_v[kPiece][kOutPiece] = {};  // of the thread's four keys 4y..4y+3
+  Acc grad_k[kPiece][kOutPiece] = {}, grad_v[kPiece][kOutPiece] = {};  // for the thread's four keys 4y..4y+3
   for (int32_t r = keys.first_run; r < keys.last_run; ++r) {
     const Run run = a.plan.block_runs[r];
     for (int32_t b = run.first; b < run.last; ++b) {
       Acc p[kPiece][kPiece], ds[kPiece][kPiece];
       const RowPlace rows = PlaceRows(m, a.shape, a.plan, a.plan.blocks[b], kv_head);
       ScoreGradients(p, ds, m, a, rows, keys.tile);
-      // Transposed, since the sums go over rows.
+      // Transposed, because the sums run over rows.
       for (int i = 0; i < kPiece; ++i) {
         for (int j = 0; j < kPiece; ++j) m.weight[x + j * kLanes][y * kPiece + i] = p[i][j];
       }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) GradKeysKernel(const BackwardArgs<T>
   }
 }
 
-// One block per head. Threads add strided rows in fp64, then their sums in a tree.
+// One block per head. Threads add strided rows in fp64, then add their sums in a tree.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) GradSinksKernel(const BackwardArgs<T> a) {
   __shared__ double part[kThreads];

@@ -1,6 +1,6 @@
-// Tree attention forward on CUDA: an online softmax over tiles of keys.
+// Computes the forward pass of tree attention on CUDA: an online softmax over key tiles.
 //
-// Grid: x block of rows (plan.blocks), y kv head, z kOutDims columns of the output. A row adds its tiles in ascending
+// Grid: x = block of rows (plan.blocks), y = kv head, z = kOutDims output columns. A row adds its tiles in ascending
 // order, and a hidden key adds exactly nothing. So a row's bits depend only on its own keys, as on the CPU.
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace ingot::kernels::cuda {
 
-// A row's softmax so far: the greatest score (base 2) and the sum of 2^(score - greatest).
+// A row's softmax so far: the largest score (base 2) and the sum of 2^(score - largest).
 template <typename Acc>
 struct SoftmaxState {
   Acc top[kPiece], sum[kPiece];
 };
 
-// The state of only the sink.
+// Returns the state of the sink alone.
 template <typename T, typename Acc>
 __device__ SoftmaxState<Acc> BeginSoftmax(const ForwardArgs<T>& a, const RowPlace& rows) {
   SoftmaxState<Acc> state;
@@ -28,8 +28,8 @@ __device__ SoftmaxState<Acc> BeginSoftmax(const ForwardArgs<T>& a, const RowPlac
   return state;
 }
 
-// Adds a tile's dot products to the softmax. Leaves the probabilities, relative to the new greatest score, in m.weight.
-// Returns in `rescale` the factor for earlier sums.
+// Adds a tile's dot products to the softmax. Writes the probabilities, relative to the new largest score, to m.weight.
+// Returns the factor for earlier sums in `rescale`.
 template <typename Acc>
 __device__ void AddToSoftmax(SoftmaxState<Acc>& state, Acc (&rescale)[kPiece], TileMemory<Acc>& m, const Shape& s,
                              const RowPlace& rows, int64_t tile, const Acc (&dot)[kPiece][kPiece]) {
@@ -42,8 +42,8 @@ __device__ void AddToSoftmax(SoftmaxState<Acc>& state, Acc (&rescale)[kPiece], T
       top = Greater(top, score[j]);
     }
     top = RowMax(top);
-    // A row that has seen nothing yet keeps its zeros: -infinity - -infinity is not a number. A score that is not a
-    // number must come out, though the maximum passes it over.
+    // A row that has not seen a key yet keeps its zeros, because -infinity - -infinity is NaN. A NaN score must reach
+    // the output, although the maximum ignores it.
     rescale[i] = top == Acc(-INFINITY) ? Acc(1) : Exp2(state.top[i] - top);
     Acc sum = 0;
     for (int j = 0; j < kPiece; ++j) {

@@ -1,5 +1,5 @@
-// Launches the CUDA attention kernels. Asynchronous: the caller keeps all memory until the stream has passed the
-// launch.
+// Launches the CUDA attention kernels. Asynchronous: all memory must remain valid until the stream has executed the
+// kernels.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,8 +8,8 @@
 
 namespace ingot::kernels::cuda {
 
-// Defined for BFloat16, float and double. `blocks` and `key_blocks` are the plan's counts; 0 = that kernel is not
-// launched. cudaErrorInvalidConfiguration: more than 65535 kv heads, or a head of more than 8M columns.
+// Defined for BFloat16, float, and double. `blocks` and `key_blocks` are the plan's counts; 0 = that kernel is not
+// launched. Returns cudaErrorInvalidConfiguration for more than 65535 kv heads or a head of more than 8M columns.
 template <typename T>
 cudaError_t LaunchForward(const ForwardArgs<T>& args, int64_t blocks, cudaStream_t stream);
 template <typename T>

@@ -47,7 +47,7 @@ void AttentionPlan::AddSequence(const AttentionShape& shape, const AttentionSequ
   }
 }
 
-// Finds the blocks that read each tile. It visits them in ascending order, so each tile's runs are ascending.
+// Finds the blocks that read each tile. Visits them in ascending order, so each tile's runs are ascending.
 void AttentionPlan::OrderByTile(int64_t tiles) {
   std::vector<std::vector<Run>> of_tile(static_cast<size_t>(tiles));
   for (size_t b = 0; b < blocks_.size(); ++b) {

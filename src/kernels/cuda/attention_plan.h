@@ -1,12 +1,13 @@
-// AttentionPlan is the work list of a launch of the CUDA attention kernels: the key tiles that each block of rows must
-// look at. The host makes it with the CPU kernels' TileIndex. Plain C++ without CUDA: built and tested everywhere.
+// Builds the work list for a CUDA attention launch: the key tiles that each block of rows must read. The host builds it
+// with the CPU kernels' TileIndex. Plain C++ without CUDA, so it is built and tested everywhere.
 //
-//   row     (query, head of a group): row r of a sequence is query r / group, head r % group, under each kv head
+//   row     (query, head of a group): row r of a sequence is query r / group, head r % group, for each kv head
 //   block   kTileRows consecutive rows of one sequence
-//   tile    kKeyTile consecutive keys of one sequence, from a multiple of kKeyTile on
+//   tile    kKeyTile consecutive keys of one sequence, starting at a multiple of kKeyTile
 //
-// A block lists the tiles that some query of it may see as ascending runs. So the plan of a causal stream has one run
-// per block, and a tree's grows with its branches. It never exceeds the number of visible pairs (block, tile).
+// A block lists the tiles that any of its queries may see, as ascending runs. So the plan for a causal stream has one
+// run per block, and the plan for a tree grows with its branches. It never has more runs than there are visible (block,
+// tile) pairs.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +30,20 @@ struct Run {
 
 struct RowBlock {
   int32_t sequence;
-  int32_t first_run, last_run;  // in the plan's runs of tiles
+  int32_t first_run, last_run;  // indices into the plan's tile runs
   int32_t rows;                 // 1 to kTileRows
-  int64_t first_row;            // among the sequence's rows
+  int64_t first_row;            // index among the sequence's rows
 };
 
-// An AttentionSequence whose arrays lie in the plan's integers.
+// An AttentionSequence with its arrays stored in the plan's integers.
 struct PlannedSequence {
   int64_t q_begin, q_offset, key_begin, key_count;
-  int64_t block_table, visible_end, positions;  // index of their first integer; -1 = none
+  int64_t block_table, visible_end, positions;  // index of the first integer; -1 = none
 };
 
 struct KeyBlock {
   int32_t tile;
-  int32_t first_run, last_run;  // in the plan's runs of blocks
+  int32_t first_run, last_run;  // indices into the plan's block runs
 };
 
 // Pointers into a copy of the packed plan.
@@ -57,19 +58,19 @@ struct PlanView {
 
 class AttentionPlan {
  public:
-  // `backward` adds the same pairs ordered by tile, for the gradients of keys and values; it requires one sequence.
-  // positions are kept only with a window, since nothing else reads them. REQUIRES: as for AttentionForward.
+  // `backward` adds the same pairs ordered by tile, for key and value gradients; there must be only one sequence.
+  // Positions are stored only if there is a window. REQUIRES: same as AttentionForward.
   AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences, int64_t page_size,
                 bool backward);
 
   const std::vector<PlannedSequence>& sequences() const { return sequences_; }
   const std::vector<RowBlock>& blocks() const { return blocks_; }
   const std::vector<Run>& runs() const { return runs_; }
-  const std::vector<KeyBlock>& key_blocks() const { return key_blocks_; }  // one per tile, with a backward pass
+  const std::vector<KeyBlock>& key_blocks() const { return key_blocks_; }  // one per tile, if there is a backward pass
   const std::vector<Run>& block_runs() const { return block_runs_; }
 
-  // The packed form is one piece of memory, for one copy to the device. Pack writes packed_bytes() bytes. View points
-  // to the parts of a copy at `base`, which must be aligned to 16.
+  // The packed form is a single block of memory, so copying it to the device takes one transfer. Pack writes
+  // packed_bytes() bytes. View returns pointers into a copy at `base`, which must be 16-byte aligned.
   size_t packed_bytes() const;
   void Pack(std::byte* to) const;
   PlanView View(const std::byte* base) const;

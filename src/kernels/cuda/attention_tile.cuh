@@ -1,10 +1,10 @@
-// The steps of a block's work on one tile, shared by the kernels of attention_forward.cuh and attention_backward.cuh.
+// Steps of a block's work on one tile, shared by the kernels in attention_forward.cuh and attention_backward.cuh.
 //
 // A block is kThreads threads over a tile of kTileRows x kTileKeys. Thread (y, x) = (id / 16, id % 16) holds a 4 x 4
-// piece: rows 4y..4y+3, columns x, x+16, x+32, x+48. Its share of an output of kOutDims columns is the same rows and
-// the columns x, x+16, ... So the maximum, sum and log-sum-exp of a row stay in the 16 threads of a half-warp.
+// piece: rows 4y..4y+3, columns x, x+16, x+32, x+48. In an output with kOutDims columns, it holds the same rows and the
+// columns x, x+16, ... So a row's maximum, sum, and log-sum-exp stay in the 16 threads of a half-warp.
 //
-// All arithmetic is in the accumulator's type, fp32 or fp64, without atomic operations. One thread writes each output,
+// All arithmetic is in the accumulator's type, fp32 or fp64, without atomic operations. One thread writes each output
 // and adds its terms in an order that depends only on packed indices.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace ingot::kernels::cuda {
 
 constexpr int kThreads = 256;
 constexpr int kLanes = 16;     // threads that share a row
-constexpr int kPiece = 4;      // rows of a thread, and keys
-constexpr int kOutDims = 128;  // output columns of a block; a wider head is computed by several blocks
+constexpr int kPiece = 4;      // rows, and keys, per thread
+constexpr int kOutDims = 128;  // output columns per block; a wider head is computed by several blocks
 constexpr int kOutPiece = kOutDims / kLanes;
 constexpr double kLog2E = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
 static_assert(kTileRows == kPiece * kThreads / kLanes && kTileKeys == kPiece * kLanes && kTileRows == kTileKeys);
@@ -35,7 +35,8 @@ __device__ __forceinline__ double Exp2(double x) { return exp2(x); }
 __device__ __forceinline__ float Greater(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double Greater(double a, double b) { return fmax(a, b); }
 
-// Reduces over the 16 threads of a row. All get the same bits, as each step adds the same two numbers on both sides.
+// Reduces over a row's 16 threads. All get the same bits, because each step combines the same two numbers on both
+// sides.
 template <typename Acc>
 __device__ __forceinline__ Acc RowMax(Acc x) {
   for (int step = 1; step < kLanes; step *= 2) x = Greater(x, __shfl_xor_sync(0xffffffffu, x, step));
@@ -55,21 +56,22 @@ struct TileMemory {
   Acc left[kTileRows][kDepth + 1], right[kTileKeys][kDepth + 1];
   Acc stretch[kStretch][kOutDims];
   Acc weight[kTileRows][kTileKeys + 1];
-  int64_t row_at[kTileRows];  // where the row's queries start in q; -1 = no such row
+  int64_t row_at[kTileRows];  // offset of the row in q; -1 = no such row
   int64_t key_at[kTileKeys], value_at[kTileKeys];
   int32_t key_end[kTileKeys], key_position[kTileKeys];
 };
 static_assert(sizeof(TileMemory<float>) <= 48 * 1024 && sizeof(TileMemory<double>) <= 48 * 1024);
 
-// The places of a thread's four rows.
+// The locations of a thread's four rows.
 struct RowPlace {
   bool valid[kPiece];
   int64_t query[kPiece];     // packed index
   int64_t position[kPiece];  // depth
-  int64_t entry[kPiece];     // (row of q) * heads + head: the index of its out and lse
+  int64_t entry[kPiece];     // (row of q) * heads + head: the index into out and lse
 };
 
-// Finds the block's rows in a dense array. `at` (shared) gets element offsets, with `stride` between queries.
+// Finds the block's rows in a dense array. `at` (shared memory) receives element offsets, with `stride` between
+// queries.
 template <typename Acc>
 __device__ RowPlace PlaceRows(TileMemory<Acc>& m, const Shape& s, const PlanView& plan, const RowBlock& block,
                               int64_t kv_head) {
@@ -94,7 +96,7 @@ __device__ RowPlace PlaceRows(TileMemory<Acc>& m, const Shape& s, const PlanView
   return place;
 }
 
-// Finds the tile's keys, and the queries that see them. Keys past the last are seen by none and read as zeros.
+// Finds the tile's keys and the queries that see them. Keys past the last one are invisible and read as zeros.
 template <typename Acc>
 __device__ void PlaceKeys(TileMemory<Acc>& m, const Shape& s, const PlanView& plan, const PlannedSequence& q,
                           int64_t tile, int64_t kv_head) {
@@ -119,7 +121,7 @@ __device__ void PlaceKeys(TileMemory<Acc>& m, const Shape& s, const PlanView& pl
   __syncthreads();
 }
 
-// Whether the thread's row i sees its key j.
+// Returns whether the thread's row i sees its key j.
 template <typename Acc>
 __device__ __forceinline__ bool Sees(const TileMemory<Acc>& m, const Shape& s, const RowPlace& rows, int i,
                                      int64_t tile, int j) {
@@ -159,7 +161,7 @@ __device__ void DotTile(Acc (&dot)[kPiece][kPiece], TileMemory<Acc>& m, const T*
 }
 
 // sum[i][j] += row i of m.weight times columns d0 + x + 16 j of the tile's 64 rows of `right`. m.weight must have been
-// written since the last barrier, or before it.
+// written since the last barrier or before it.
 template <typename T, typename Acc>
 __device__ void AddProduct(Acc (&sum)[kPiece][kOutPiece], TileMemory<Acc>& m, const T* right, const int64_t* right_at,
                            int64_t d0, int64_t head_dim) {
@@ -184,7 +186,7 @@ __device__ void AddProduct(Acc (&sum)[kPiece][kOutPiece], TileMemory<Acc>& m, co
   }
 }
 
-// Calls f(j, d) for the thread's output columns that exist.
+// Calls f(j, d) for the thread's existing output columns.
 template <typename F>
 __device__ __forceinline__ void ForColumns(int64_t d0, int64_t head_dim, const F& f) {
   for (int j = 0; j < kOutPiece; ++j) {

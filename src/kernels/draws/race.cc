@@ -1,4 +1,4 @@
-// Evaluates times, in scalar code that is compiled for the baseline without contraction of products and sums.
+// Evaluates times in scalar code that is compiled for the baseline, without fusing products and sums.
 #include "kernels/draws/race.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 2 atanh(s) for |s| <= 1/3: 2 (s + s^3/3 + s^5/5 + ...). The first term left out is 2^-60 of the sum.
+// Returns 2 atanh(s) for |s| <= 1/3: 2 (s + s^3/3 + s^5/5 + ...). The first omitted term is 2^-60 of the sum.
 double TwiceAtanh(double s) {
   constexpr int kTerms = 18;
   const double square = s * s;
@@ -29,7 +29,7 @@ double TwiceAtanh(double s) {
   return 2 * s * sum;
 }
 
-// ln(-ln U). Each half of (0, 1) is a multiple of 2^-65 away from its end, so that -ln U is as exact near 0 as
+// Returns ln(-ln U). Each half of (0, 1) is measured in multiples of 2^-65 from its end, so -ln U is as exact near 0 as
 // elsewhere.
 double LogTime(uint64_t hash) {
   const bool low = hash >> 63 == 0;
@@ -37,7 +37,7 @@ double LogTime(uint64_t hash) {
   return Log(low ? -Log(distance) : TwiceAtanh(distance / (2 - distance)));  // -ln(1 - d) = 2 atanh(d / (2 - d))
 }
 
-// The least float that is at least x, and the greatest that is at most x.
+// Returns the smallest float >= x. Below returns the largest float <= x.
 float Above(double x) {
   const auto near = static_cast<float>(x);
   return near < x ? std::nextafter(near, INFINITY) : near;
@@ -51,7 +51,8 @@ struct Best {
   double log_time = 0;
   float bound = kNoBound;
 
-  // 1 - U is at least 2^-65. So ln(-ln U) is above -46, and a smaller entry than this loses. The rest is for rounding.
+  // 1 - U is at least 2^-65, so ln(-ln U) is above -46, and an entry smaller than this loses. The remainder is a margin
+  // for rounding.
   float Least(float floor) const {
     return place < 0 ? floor : std::max(floor, Below(-47 - static_cast<double>(bound)));
   }
@@ -75,9 +76,8 @@ void RunRange(const inner::RaceKernels& set, const float* row, int64_t begin, in
   }
 }
 
-// With a >= 0 and e^-a the ratio of the best time to 1 / w: a time of at least 1 - U loses if 1 - U > e^-a. That holds
-// if
-// (1 - U) (1 + a / 16)^16 > 1.
+// Let a >= 0, and let e^-a be the ratio of the best time to 1 / w. A time of at least 1 - U loses if 1 - U > e^-a. That
+// holds if (1 - U) (1 + a / 16)^16 > 1.
 void RunListed(const RaceRow& row, int64_t begin, int64_t end, uint64_t key, float floor, Best& best) {
   float least = best.Least(floor);
   for (int64_t i = begin; i < end; ++i) {
@@ -127,7 +127,7 @@ int64_t Race(const RaceRow& row, uint64_t seed, const RaceCut& cut) {
 
 int64_t MostLikely(const float* row, int64_t count) {
   if (count == 0) return -1;
-  // Not-a-number and -infinity are below every floor.
+  // NaN and -infinity are below every floor.
   const float top = std::max(inner::GetRace().top(row, count), std::numeric_limits<float>::lowest());
   const int64_t place = NextAtLeast(row, 0, count, top);
   return place < count ? place : -1;

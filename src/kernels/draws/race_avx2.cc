@@ -1,5 +1,4 @@
-// The loops of the race for avx2. Compiled with its flags, so nothing here may be called before the check of
-// instruction_set.cc.
+// Race loops for avx2. Compiled with avx2 flags, so nothing here may be called before the check in instruction_set.cc.
 #define INGOT_ISA avx2
 #define INGOT_ISA_NAME "avx2"
 #include "kernels/draws/race_inner.h"

@@ -1,4 +1,4 @@
-// The loops of the race for the target's baseline.
+// Race loops for the target's baseline.
 #define INGOT_ISA portable
 #define INGOT_ISA_NAME "portable"
 #include "kernels/draws/race_impl.inc"

@@ -15,13 +15,13 @@ using tiles::CeilDiv;
 
 constexpr int64_t kLeastCols = 64;  // per item
 static_assert(kLeastCols % inner::kAlignCols == 0);
-// A sum over `in` is cut at fixed places, so that the panel of weights stays in the second-level cache. The cuts are
-// part of the numerics: they are the same for every number of rows.
+// A sum over `in` is cut at fixed places, so the panel of weights stays in the L2 cache. The cuts affect the numerics,
+// so they are the same for every number of rows.
 template <typename T>
 constexpr int64_t kDepth = std::is_same_v<T, BFloat16> ? 1024 : 512;
 
-// The block of the result that an item computes. Large blocks read less; small ones leave more items for the threads.
-// It does not change a result.
+// The block of the result that an item computes. Larger blocks read less. Smaller ones leave more items for the
+// threads. The size does not change results.
 struct Block {
   int64_t rows, cols;
 };
@@ -93,7 +93,7 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   if (a.x_row_stride == 0) a.x_row_stride = a.in;
   if (a.rows == 0 || a.out == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    // Gives the same numbers (amx.h). Packing the weights does not pay for few rows.
+    // Gives the same results (amx.h). For few rows, packing the weights is not worthwhile.
     constexpr int64_t kFewRows = 16;
     if (a.rows > kFewRows && a.in > 0 && HasTileProduct()) {
       const ProductTerm term = {.a = {a.x, a.x_row_stride}, .b = {a.weight, a.in}, .depth = a.in};
@@ -108,11 +108,11 @@ void Linear(const LinearArgs<T>& args, const ParallelFor& parallel) {
   }
   const Block block = ChooseBlock(a);
   const int64_t row_blocks = CeilDiv(a.rows, block.rows), col_blocks = CeilDiv(a.out, block.cols);
-  // Few rows wait for the weights: reading a byte takes as long as this many operations.
+  // With few rows, reading the weights dominates. Reading a byte takes as long as this many operations.
   constexpr double kFlopsPerByte = 2.5;
   const double weights = static_cast<double>(a.in) * static_cast<double>(a.out);
   const double work = weights * std::max(2.0 * static_cast<double>(a.rows), kFlopsPerByte * double{sizeof(T)});
-  // Adjacent items share a panel of weights.
+  // Adjacent items share a weight panel.
   tiles::ShareOut(parallel, row_blocks * col_blocks, work, [&] {
     return [&, worker = LinearWorker<T>(a, block)](int64_t item) mutable {
       worker.Run(item % row_blocks * block.rows, item / row_blocks * block.cols);

@@ -14,13 +14,13 @@ namespace {
 using inner::kPanel;
 using tiles::CeilDiv;
 
-// kCols, kDepth    Columns and depth of b that lie packed in the second-level cache (1 MiB).
-// kPassDepth       The depth of a panel of a that stays in the first-level cache while b streams past it.
+// kCols, kDepth    Columns and depth of b that are packed in the L2 cache (1 MiB).
+// kPassDepth       The depth of a panel of a that stays in the L1 cache while b streams past it.
 // kRows            Rows of a per block. Each block packs b once more.
-// kRowsOfCutDepth  The same where the depth is cut: the sums of all rows then wait in memory.
+// kRowsOfCutDepth  Rows of a per block if the depth is cut, because the sums of all rows then wait in memory.
 constexpr int64_t kCols = 512, kDepth = 1024, kPassDepth = 512, kRows = 4096, kRowsOfCutDepth = 1024;
-// Items of a product per core of the machine. Large blocks pack less; small ones leave more items for the threads. No
-// result depends on it.
+// Items per product for each core. Larger blocks pack less. Smaller ones leave more items for the threads. The number
+// does not change results.
 constexpr int64_t kItemsPerCore = 4;
 
 struct Block {
@@ -42,7 +42,7 @@ Block ChooseBlock(const ProductArgs& p) {
 
 int64_t Padded(int64_t depth) { return CeilDiv(depth, inner::kStepNumbers) * inner::kStepNumbers; }
 
-// The side from row `outer` and depth `depth` on.
+// Returns the part of the side that starts at row `outer` and depth `depth`.
 ProductSide Rows(const ProductSide& side, int64_t outer, int64_t depth) {
   return {side.data + (side.across ? depth * side.stride + outer : outer * side.stride + depth), side.stride,
           side.across};
@@ -77,7 +77,7 @@ class Worker {
     int64_t row, col, rows, cols;
   };
 
-  // Rows of a that are packed at once, because their numbers are adjacent.
+  // Returns the number of rows of a that are packed together because their numbers are adjacent.
   static int64_t GroupOf(bool across) { return across ? 4 * kPanel : kPanel; }
 
   static int64_t LongestDepth(const ProductArgs& p) {
@@ -86,8 +86,8 @@ class Worker {
     return longest;
   }
 
-  // One pass over the block's rows. It takes the packed numbers of a term, adds them to the sums so far, and stores the
-  // result after the last.
+  // Makes one pass over the block's rows. Multiplies a term's packed numbers, adds the sums so far, and stores the
+  // result after the last term.
   void Multiply(const ProductTerm& part, const Place& place, bool add, bool last) {
     const int64_t n = part.depth, group_rows = GroupOf(part.a.across);
     for (int64_t k = 0; k < n; k += kPassDepth) {
@@ -113,7 +113,8 @@ class Worker {
     }
   }
 
-  // The part of a that will be packed next. With `across` there are too many places for it to pay.
+  // Returns the part of a that will be packed next. With `across`, prefetching is not worthwhile, because there are too
+  // many locations.
   static inner::Ahead Next(const ProductTerm& part, int64_t row, int64_t end) {
     constexpr int64_t kLineNumbers = 32;
     if (row >= end || part.a.across) return {};

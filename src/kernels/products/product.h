@@ -1,9 +1,9 @@
-// The product of two bf16 matrices through the tile registers of AMX. It computes a linear layer forward, and its
-// gradients. Raw pointers, no torch.
+// Multiplies two bf16 matrices using AMX tile registers. Used for the forward pass and gradients of linear layers. Raw
+// pointers, no torch.
 //
-// Both sides are packed tile by tile into a block that stays in a core's second-level cache. An element of the result
-// is one chain of operations over the depth in steps of 32 (amx.h), for any number of rows and columns. So a row
-// depends only on itself. Blocks until done; thread safe.
+// Both sides are packed tile by tile into a block that stays in a core's L2 cache. An element of the result is one
+// chain of operations over the depth in steps of 32 (amx.h), no matter how many rows and columns there are. So a result
+// row depends only on its own input row. Blocks until done. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace ingot::kernels {
 struct ProductSide {
   const BFloat16* data = nullptr;
   int64_t stride = 0;
-  // Number k of row i lies at data[i * stride + k], or with `across` at data[k * stride + i].
+  // Number k of row i is at data[i * stride + k] or, with `across`, at data[k * stride + i].
   bool across = false;
 };
 
@@ -28,20 +28,20 @@ struct ProductTerm {
   int64_t depth = 0;
 };
 
-// c[m, n] = the sum of the terms, as if their depths followed each other, + bias[n].
+// c[m, n] = sum of the terms, as if concatenated along the depth, + bias[n].
 struct ProductArgs {
   std::span<const ProductTerm> terms;
   int64_t m = 0, n = 0;
   const BFloat16* bias = nullptr;  // [n]; null = none
-  // The dense result, in one of the two; the other is null.
+  // The dense result goes to one of these; the other must be null.
   BFloat16* c = nullptr;  // rounded
   float* wide = nullptr;  // not rounded
   bool add = false;       // true = add to the contents of `wide`
 };
 
-// Whether this machine has tile registers, and the instruction set in force (attention.h) uses them.
+// Returns whether this machine has tile registers and the instruction set in use (attention.h) uses them.
 bool HasTileProduct();
-// REQUIRES: HasTileProduct(); at least one term, each with a depth > 0.
+// REQUIRES: HasTileProduct(), at least one term, and a depth > 0 for each term.
 void TileProduct(const ProductArgs& args, const ParallelFor& parallel);
 
 }  // namespace ingot::kernels

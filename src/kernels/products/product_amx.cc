@@ -1,4 +1,4 @@
-// Products through tile registers. Compiled with their flags, so nothing here may be called before the check of
+// Products using tile registers. Compiled with AMX flags, so nothing here may be called before the check in
 // instruction_set.cc.
 #define INGOT_ISA amx_product
 #include "kernels/products/inner_product.h"
@@ -26,8 +26,8 @@ inline void LoadRows(const BFloat16* from, int64_t stride, int64_t rows, int64_t
     words[i] = i < rows ? Paired::WordsN(from + i * stride, n) : _mm512_setzero_ps();
   }
 }
-// Loads 16 pairs of the numbers k and k + 1 of up to 32 rows side by side: `first` of the first 16 rows, `second` of
-// the others. Number k of all rows lies at from + k * stride.
+// Loads pairs of the adjacent numbers k and k + 1 from up to 32 rows: `first` from the first 16 rows, and `second` from
+// the others. Number k of all rows is at from + k * stride.
 inline void LoadPairs(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, __m512* first, __m512* second) {
   const auto mask = static_cast<__mmask32>((uint64_t{1} << rows) - 1u);
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
@@ -54,7 +54,7 @@ inline void StoreWords(BFloat16* to, const __m512* words) {
   for (int i = 0; i < kTileRows; ++i) _mm512_store_si512(to + i * 2 * kTileWords, _mm512_castps_si512(words[i]));
 }
 
-// Packs one step of a panel. kTurned: the rows of a tile, as loaded, become its columns.
+// Packs one step of a panel. kTurned = the loaded rows become the tile's columns.
 template <bool kAcross, bool kTurned>
 void PackStep(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, BFloat16* to) {
   __m512 words[2][kTileRows];
@@ -71,7 +71,7 @@ void PackStep(const BFloat16* from, int64_t stride, int64_t rows, int64_t n, BFl
   }
 }
 
-// Reads memory in its order: with `across` a step of all panels at a time, otherwise all of a panel.
+// Reads memory in order: with `across`, one step of all panels at a time, otherwise all of one panel.
 template <bool kAcross, bool kTurned>
 void Pack(const BFloat16* from, int64_t stride, int64_t rows, int64_t depth, BFloat16* to) {
   const int64_t steps = (depth + kStepNumbers - 1) / kStepNumbers;
@@ -159,7 +159,7 @@ constexpr inner::TileKernels kTable = {PackA, PackB, Multiply32, Add};
 
 }  // namespace ingot::kernels::amx_product
 #define INGOT_TABLE &amx_product::kTable
-#else  // another architecture, or a compiler that does not know the instructions
+#else  // another architecture, or a compiler without the instructions
 #define INGOT_TABLE nullptr
 #endif
 

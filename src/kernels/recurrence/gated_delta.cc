@@ -17,7 +17,7 @@ std::optional<RowPlan> PlanRows(std::vector<int32_t> parents, int64_t given) {
     if (parent >= 0 && parent != row - 1) forks[static_cast<size_t>(parent)] = true;
   }
   plan.held.assign(parents.size(), -1);
-  std::vector<int32_t> open;  // rows whose states wait, the latest last
+  std::vector<int32_t> open;  // rows with waiting states; the latest is last
   for (int32_t row = 0; row < rows; ++row) {
     const int32_t parent = parents[static_cast<size_t>(row)];
     if (row > 0 && parent != row - 1) {

@@ -22,8 +22,8 @@ T Dot(const T* a, const T* b, int64_t n) {
   return sum;
 }
 
-// The reverse recurrence of one key head. Chunks are runs of rows of which each is the child of the row before it; the
-// states at their beginnings are held, states within are recomputed. Used by one thread.
+// Runs the reverse recurrence for one key head. A chunk is a run of rows where each row is the child of the previous
+// one. The states at the beginnings of chunks are stored, and those within are recomputed. Used by one thread.
 template <typename T>
 class HeadBackward {
  public:
@@ -125,7 +125,7 @@ class HeadBackward {
     }
   }
 
-  // grad_ is the gradient by the row's state, and then by its parent's.
+  // grad_ is first the gradient with respect to the row's state, and then with respect to its parent's state.
   void Row(int64_t head, int64_t row, const T* before, const T* after, int64_t at) {
     std::fill(by_q_.begin(), by_q_.end(), T(0));
     std::fill(by_k_.begin(), by_k_.end(), T(0));
@@ -164,7 +164,7 @@ class HeadBackward {
     const T by_rate = Dot(by_delta, error, values);
     T* const by_v = grads_.u + row * shape_.channels() + 2 * shape_.keys() + h * values;
     for (int64_t b = 0; b < values; ++b) by_v[b] = gates.rate * by_delta[b];
-    // The error subtracts what the decayed state says of k.
+    // The error subtracts the decayed state's value for k.
     T by_decay = 0;
     for (int64_t a = 0; a < shape_.key_dim; ++a) {
       T* g = grad + a * values;
@@ -190,11 +190,11 @@ class HeadBackward {
   const DeltaGradients<T> grads_;
   delta::HeadRun<T> run_;
   std::vector<int64_t> chunks_;              // their first rows
-  size_t last_kept_;                         // kept rows from here on have been added
+  size_t last_kept_;                         // kept rows at and after this index have been added
   std::vector<T> begun_;                     // the state before each chunk
-  std::vector<T> grad_;                      // by the state after the current row
-  std::vector<T> held_;                      // by the states that wait for later children
-  std::vector<T> states_, errors_, deltas_;  // of a chunk's rows
+  std::vector<T> grad_;                      // with respect to the state after the current row
+  std::vector<T> held_;                      // with respect to states that wait for later children
+  std::vector<T> states_, errors_, deltas_;  // for a chunk's rows
   std::vector<T> by_delta_, by_q_, by_k_, decay_sums_, bias_sums_;
 };
 

@@ -1,4 +1,5 @@
-// The recurrence of one key head and its value heads, row by row (gated_delta.h). Forward and backward pass share it.
+// Runs the recurrence for one key head and its value heads, row by row (gated_delta.h). Shared by the forward and
+// backward passes.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +15,19 @@ template <typename T>
 T Sigmoid(T x) {
   return 1 / (1 + std::exp(-x));
 }
-// log(1 + exp(x)), which is x where exp(x) swallows the 1: as torch has it.
+// Returns log(1 + exp(x)), or x if adding 1 to exp(x) makes no difference, like torch.
 template <typename T>
 T Softplus(T x) {
   return x > 20 ? x : std::log1p(std::exp(x));
 }
 
-// The numbers of a row and value head: log of the decay, the decay, the rate.
+// Values for a row and value head: log of the decay, the decay, and the rate.
 template <typename T>
 struct Gates {
   T log_decay, decay, rate;
 };
 
-// The scalars, unit vectors and states of one key head. Used by one thread.
+// The scalars, unit vectors, and states of one key head. Used by one thread.
 template <typename T>
 class HeadRun {
  public:
@@ -40,21 +41,22 @@ class HeadRun {
         k_(static_cast<size_t>(shape.key_dim)),
         memory_(static_cast<size_t>(shape.value_dim)) {}
 
-  int64_t one() const { return shape_.key_dim * shape_.value_dim; }  // numbers of a value head's state
-  int64_t size() const { return shape_.sharing() * one(); }          // of all of the key head's
+  int64_t one() const { return shape_.key_dim * shape_.value_dim; }  // elements in a value head's state
+  // elements in the states of all of the key head's value heads
+  int64_t size() const { return shape_.sharing() * one(); }
 
-  const T* q() const { return q_.data(); }  // of the row that Load read: length 1 / sqrt(key_dim)
+  const T* q() const { return q_.data(); }  // for the row read by Load: length 1 / sqrt(key_dim)
   const T* k() const { return k_.data(); }  // length 1
   T q_inverse() const { return q_inverse_; }
   T k_inverse() const { return k_inverse_; }
   T scale() const { return 1 / std::sqrt(static_cast<T>(shape_.key_dim)); }
 
-  // Runs all rows in order; after(row, state) sees the state after each, [sharing, key_dim, value_dim].
+  // Runs all rows in order. Calls after(row, state) with the state after each row, [sharing, key_dim, value_dim].
   template <typename F>
   void Run(int64_t head, F&& after) {
     Run(head, [](int64_t, const T*) {}, after);
   }
-  // before(row, state): the state that the row begins with.
+  // Same as above, but also calls before(row, state) with the state that the row starts with.
   template <typename B, typename F>
   void Run(int64_t head, B&& before, F&& after) {
     for (int64_t row = 0; row < plan_.rows(); ++row) {
@@ -69,7 +71,7 @@ class HeadRun {
     }
   }
 
-  // The unit vectors of a row.
+  // Computes a row's unit vectors.
   void Load(int64_t head, int64_t row) {
     const T* u = args_.u + row * shape_.channels() + head * shape_.key_dim;
     q_inverse_ = Unit(u, scale(), q_.data());
@@ -85,8 +87,8 @@ class HeadRun {
     return args_.u + row * shape_.channels() + 2 * shape_.keys() + (head * shape_.sharing() + i) * shape_.value_dim;
   }
 
-  // Advances value head i's state [key_dim, value_dim] by the loaded row. `error` and `delta`, unless null, receive
-  // v - memory and its product with the rate.
+  // Updates value head i's state [key_dim, value_dim] with the loaded row. If not null, `error` receives v - memory,
+  // and `delta` its product with the rate.
   void Step(int64_t head, int64_t row, int64_t i, T* state, T* error, T* delta) {
     const int64_t keys = shape_.key_dim, values = shape_.value_dim;
     const Gates<T> gates = GatesOf(head, row, i);
@@ -114,7 +116,7 @@ class HeadRun {
     }
   }
 
-  // The loaded row's result of value head i: [value_dim].
+  // Computes the loaded row's result for value head i: [value_dim].
   void Read(int64_t i, const T* states, T* out) const {
     const int64_t values = shape_.value_dim;
     const T* state = states + i * one();
@@ -136,7 +138,7 @@ class HeadRun {
     }
   }
 
-  // x times factor over its length; returns one over the length.
+  // Writes x scaled to length `factor`. Returns 1 divided by the length of x.
   T Unit(const T* x, T factor, T* unit) const {
     constexpr T kEps = T(1e-6);
     T squares = 0;

@@ -14,11 +14,11 @@ T Widened(T x) {
 }
 float Widened(BFloat16 x) { return ToFloat(x); }
 
-// The inputs that a row's convolution sees, by age: its own, its parent's, ... Of each either a row of the call, or a
-// place in the past of a given state, or nothing (zeros).
+// An input that a row's convolution sees, by age: the row's own, its parent's, and so on. It is a row in the call, a
+// position in the past of a given state, or nothing (zeros).
 struct Source {
-  int64_t row = -1;   // -1 = none of the call's
-  int64_t slot = -1;  // of the past; -1 = zeros
+  int64_t row = -1;   // -1 = not a row in the call
+  int64_t slot = -1;  // index into the past; -1 = zeros
   int64_t place = 0;  // in the slot
 };
 
@@ -69,7 +69,7 @@ const T* InputOf(const DeltaShape& shape, const ConvolveArgs<T>& args, const Sou
   return source.slot < 0 ? nullptr : args.past + source.slot * shape.past() + source.place * shape.channels();
 }
 
-// The sum before the activation, the oldest row first.
+// Computes the sum before the activation, starting with the oldest row.
 template <typename T>
 void Sum(const DeltaShape& shape, const ConvolveArgs<T>& args, const std::vector<Accumulator<T>>& weight,
          const std::vector<Source>& sources, int64_t begin, int64_t end, Accumulator<T>* sum) {
@@ -84,7 +84,7 @@ void Sum(const DeltaShape& shape, const ConvolveArgs<T>& args, const std::vector
 
 template <typename T>
 void KeepPast(const DeltaShape& shape, const RowPlan& plan, const ConvolveArgs<T>& args, T* kept_past) {
-  // Reads all rows first: another kept row may read the slot that is written.
+  // Reads all rows first, because another kept row may read a slot that is written.
   std::vector<T> all(args.kept.size() * static_cast<size_t>(shape.past()));
   Ancestors ancestors(shape, plan);
   for (size_t i = 0; i < args.kept.size(); ++i) {

@@ -1,24 +1,25 @@
-// The tile registers of AMX. A tile is up to 16 rows of up to 64 bytes. Multiply takes C [m][n] fp32, and A [m][k] and
-// B [k][n] of bf16 pairs.
+// Functions for AMX tile registers. A tile has up to 16 rows of up to 64 bytes. Multiply uses C [m][n] in fp32, and A
+// [m][k] and B [k][n] with bf16 pairs.
 //
-// One instruction sums the first numbers of the k pairs, and the second numbers, in two chains of fused fp32 operations
-// from zero. It adds the two sums, and then the result to C. Denormals count as zero (Intel SDM, TDPBF16PS). So a sum
-// depends only on the cuts of its index into steps of 16 words, and A and B may change places.
+// One instruction sums the products of the first elements and of the second elements of the k pairs in two chains of
+// fused fp32 operations, each starting from zero. It adds the two sums, and then adds the result to C. Denormals count
+// as zero (Intel SDM, TDPBF16PS). So a sum depends only on how its index is split into steps of 16 words, and A and B
+// are interchangeable.
 //
-// The rows and bytes of each tile are a state of the thread. Every other user of tiles (oneDNN) sets it before it
-// computes. Call Enter before the first function here and Leave after the last; use no tiles otherwise in between.
-// Nothing here may be called before the check of instruction_set.cc.
+// The rows and bytes of each tile are per-thread state. Other code that uses tiles (oneDNN) sets this state before it
+// computes. Call Enter before the first function here and Leave after the last one, and do not use tiles in any other
+// way in between. Do not call anything here before the check in instruction_set.cc.
 //
-// Inline assembly, not <immintrin.h>: its macros take a tile's number only as a token. GCC 12's also do not say that a
-// load reads memory, so the compiler may move a store that must come before it after it.
+// Uses inline assembly instead of <immintrin.h>, whose macros accept a tile number only as a token. Also, GCC 12's
+// macros do not declare that a load reads memory, so the compiler could move a preceding store after it.
 #pragma once
 
 #include <cstdint>
 
 namespace ingot::kernels::INGOT_ISA {
 
-inline constexpr int64_t kTileRows = 16;   // of A and C, and of B in words of the sum's index
-inline constexpr int64_t kTileWords = 16;  // columns of each, in words of 4 bytes
+inline constexpr int64_t kTileRows = 16;   // rows of A and C; for B, in words of the sum's index
+inline constexpr int64_t kTileWords = 16;  // columns of each tile, in 4-byte words
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -27,7 +28,8 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Tiles 0 to 3 are C, 4 and 5 A, 6 and 7 B. All have 16 rows of 64 bytes, except C and A of the last rows of a product.
+// Tiles 0 to 3 are C, 4 and 5 are A, and 6 and 7 are B. All have 16 rows of 64 bytes, except C and A at the last rows
+// of a product.
 constexpr TileConfig ConfigOf(int64_t rows) {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
@@ -48,13 +50,13 @@ inline void Configure(int64_t rows) { asm volatile("ldtilecfg %0" ::"m"(kTileCon
 inline void Enter() { Configure(kTileRows); }
 inline void Leave() { asm volatile("tilerelease"); }
 
-// Rows of a tile lie `stride` words (numbers of bf16) apart.
+// A tile's rows are `stride` words (bf16: numbers) apart.
 template <int kTile, typename T>
 inline void LoadTile(const T* from, int64_t stride) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(bytes), "n"(kTile) : "memory");
 }
-// For a tile that is not needed again soon: keeps the contents of the first-level cache.
+// Loads a tile that will not be needed again soon, without evicting L1 cache contents.
 template <int kTile, typename T>
 inline void StreamTile(const T* from, int64_t stride) {
   const int64_t bytes = stride * static_cast<int64_t>(sizeof(T));

@@ -1,6 +1,6 @@
-// The inner loops of bf16 for AMX. Compiled with its flags, so nothing here may be called before the check of
-// instruction_set.cc. Tiles (amx.h) compute dot products of few rows, as in decode; product.cc multiplies many rows.
-// The rest is avx512bf16's.
+// Inner loops for bf16 on AMX. Compiled with AMX flags, so nothing here may be called before the check in
+// instruction_set.cc. Tiles (amx.h) compute dot products for few rows, as in decoding. product.cc multiplies many rows.
+// Everything else is from avx512bf16.
 #define INGOT_ISA amx
 #define INGOT_ISA_NAME "amx"
 #include "kernels/simd/inner.h"
@@ -12,14 +12,14 @@
 
 namespace ingot::kernels::amx {
 
-constexpr int64_t kNumbers = 2 * kTileWords;         // of a sum's index per instruction
+constexpr int64_t kNumbers = 2 * kTileWords;         // along a sum's index per instruction
 constexpr int64_t kSquare = kTileRows * kTileWords;  // words of a tile
-constexpr int64_t kSteps = 32;                       // instructions of a sum for which rows are packed together
+constexpr int64_t kSteps = 32;                       // rows are packed for this many instructions at once
 constexpr int64_t kAhead = 4;                        // instructions whose columns are prepared together
-// A block of the result.
+// Size of a result block.
 constexpr int64_t kRows = 32, kCols = 256;
 
-// Loads numbers [d, d + 32) of rows r < count into the rows of a square. n numbers exist; the rest is zero.
+// Loads numbers [d, d + 32) of rows r < count into the rows of a square. Only n numbers exist; the others are zero.
 inline void LoadSquare(const BFloat16* const* rows, int64_t count, int64_t d, int64_t n, __m512* square) {
   if (count == kTileRows && n >= kNumbers) {
 #pragma GCC unroll 16
@@ -35,7 +35,7 @@ inline void StoreSquare(float* to, const __m512* square) {
   for (int i = 0; i < kTileRows; ++i) _mm512_store_ps(to + i * kTileWords, square[i]);
 }
 
-// B of up to 16 rows: tile s holds the numbers [d + 32 s, d + 32 (s + 1)) of each, turned.
+// Packs B of up to 16 rows. Tile s holds the numbers [d + 32 s, d + 32 (s + 1)) of each, transposed.
 inline void PackTurned(const BFloat16* const* rows, int64_t count, int64_t d, int64_t depth, float* to) {
   for (; d < depth; d += kNumbers, to += kSquare) {
     __m512 square[kTileRows];
@@ -45,8 +45,8 @@ inline void PackTurned(const BFloat16* const* rows, int64_t count, int64_t d, in
   }
 }
 
-// Up to 16 rows: A is 16 columns as they lie, B the packed rows, and the result is turned back. So weights that come
-// from memory are not packed. The following columns are prefetched meanwhile.
+// For up to 16 rows: A is 16 columns in their memory layout, B the packed rows, and the result is transposed back. So
+// weights that are read from memory are not packed. Prefetches the following columns at the same time.
 void DotFewRows(const BFloat16* a, int64_t lda, int64_t rows, const BFloat16* const* b, int64_t cols, int64_t depth,
                 float* s, int64_t lds, bool add) {
   alignas(64) float packed[kSteps * kSquare], staged[kAhead * kSquare];
@@ -106,7 +106,7 @@ constexpr inner::Kernels<BFloat16> kTable = {INGOT_ISA_NAME, kRows,      kCols, 
 
 }  // namespace ingot::kernels::amx
 #define INGOT_TABLE &amx::kTable
-#else  // another architecture, or a compiler that does not know the instructions
+#else  // another architecture, or a compiler without the instructions
 #define INGOT_TABLE nullptr
 #endif
 

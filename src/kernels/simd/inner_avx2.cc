@@ -1,4 +1,4 @@
-// The inner loops for avx2. Compiled with its flags, so nothing here may be called before the check below.
+// Inner loops for avx2. Compiled with avx2 flags, so nothing here may be called before the check below.
 #define INGOT_ISA avx2
 #define INGOT_ISA_NAME "avx2"
 #include "kernels/simd/inner.h"

@@ -1,4 +1,4 @@
-// The inner loops for avx512. Compiled with its flags, so nothing here may be called before the check below.
+// Inner loops for avx512. Compiled with avx512 flags, so nothing here may be called before the check below.
 #define INGOT_ISA avx512
 #define INGOT_ISA_NAME "avx512"
 #include "kernels/simd/inner.h"

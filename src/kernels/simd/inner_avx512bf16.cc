@@ -1,4 +1,4 @@
-// The inner loops of bf16 for AVX512-BF16. Compiled with its flags, so nothing here may be called before the check of
+// Inner loops for bf16 on AVX512-BF16. Compiled with its flags, so nothing here may be called before the check in
 // instruction_set.cc.
 #define INGOT_ISA avx512bf16
 #define INGOT_ISA_NAME "avx512bf16"

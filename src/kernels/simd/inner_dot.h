@@ -1,4 +1,5 @@
-// Dot products of rows with columns, generic over a policy of simd_words.h, whose rules hold here too.
+// Computes dot products of rows and columns, generic over a policy in simd_words.h. That header's rules also apply
+// here.
 #pragma once
 
 #include "kernels/simd/inner.h"
@@ -8,14 +9,14 @@ namespace ingot::kernels::INGOT_ISA {
 
 constexpr int64_t kDotBlockRows = 96, kDotBlockCols = 64;
 
-// Four columns that come next. Each step of the blocks before them asks for `lines` lines of theirs, so that the memory
-// works while the blocks compute.
+// Prefetches the next four columns. Each step in the preceding blocks prefetches `lines` of their cache lines, so that
+// memory loads overlap with computation.
 template <typename T>
 class Ahead {
  public:
-  static constexpr int64_t kLine = 64 / sizeof(T);  // numbers
+  static constexpr int64_t kLine = 64 / sizeof(T);  // numbers per cache line
 
-  // For `steps` steps. Null columns = nothing comes.
+  // Spreads the prefetches over `steps` steps. Null columns = nothing to prefetch.
   Ahead(const T* const* columns, int64_t depth, int64_t steps)
       : columns_(columns),
         end_(columns == nullptr ? 0 : 4 * ((depth + kLine - 1) / kLine)),
@@ -32,7 +33,7 @@ class Ahead {
   int64_t end_, lines_, at_ = 0;
 };
 
-// R rows against four columns.
+// Computes R rows times four columns.
 template <typename P, int R>
 void DotBlock(const typename P::T* a, int64_t lda, const typename P::T* const* b, int64_t depth, typename P::Acc* s,
               int64_t lds, bool add, Ahead<typename P::T>& ahead) {
@@ -70,7 +71,7 @@ void DotBlock(const typename P::T* a, int64_t lda, const typename P::T* const* b
   for (int r = 0; r < R; ++r) X::Sum4(acc[r][0], acc[r][1], acc[r][2], acc[r][3], s + r * lds, add);
 }
 
-// Rows in blocks of R, then the remainder in one smaller block.
+// Processes rows in blocks of R, and the remaining rows in one smaller block.
 template <typename P, int R>
 void DotRows(const typename P::T* a, int64_t lda, int64_t rows, const typename P::T* const* b, int64_t depth,
              typename P::Acc* s, int64_t lds, bool add, Ahead<typename P::T>& ahead) {
@@ -86,9 +87,10 @@ void Dot(const typename P::T* a, int64_t lda, int64_t rows, const typename P::T*
          typename P::Acc* s, int64_t lds, bool add) {
   using T = typename P::T;
   constexpr int64_t kBlock = Vec<typename P::Acc>::kDotRows, kNumbers = Vec<typename P::Acc>::kWidth * P::kPack;
-  constexpr int64_t kNear = 48 * 1024;  // bytes of a that are cheap to read again and again
-  // Many rows: row blocks are the outer loop, so that a block of a stays in the first-level cache while b streams past
-  // it. Few: all of them pass four columns, which so are read from the memory once, in the time of all the blocks.
+  constexpr int64_t kNear = 48 * 1024;  // bytes of a that are cheap to read repeatedly
+  // With many rows, the outer loop is over row blocks, so that a block of a stays in the L1 cache while b is streamed.
+  // With few rows, all of them are multiplied by four columns at a time, so that b is read from memory only once,
+  // during the computation of all blocks.
   const int64_t group = rows * depth * static_cast<int64_t>(sizeof(T)) <= kNear ? rows : kBlock;
   for (int64_t r = 0; r < rows; r += group) {
     const int64_t n = rows - r < group ? rows - r : group, steps = (n + kBlock - 1) / kBlock * (depth / kNumbers);

@@ -1,7 +1,7 @@
-// The inner loops for the target's baseline, and the choice between the instruction sets.
+// Inner loops for the target's baseline, and the choice of an instruction set.
 #define INGOT_ISA portable
 #define INGOT_ISA_NAME "portable"
-// The baseline stays the baseline, independent of the build's flags.
+// The baseline does not depend on the build flags.
 #include "kernels/simd/inner_impl.inc"
 #define INGOT_HALF Widened
 #include "kernels/simd/inner_half_impl.inc"

@@ -1,8 +1,8 @@
-// Vectors for the inner loops. inner_*.cc include this header once per instruction set, each with its own namespace
-// INGOT_ISA: the linker must never merge inline functions of two sets. For the same reason this
-// header uses nothing of the standard library but <cstdint> and macros.
+// Vectors for the inner loops. The inner_*.cc files include this header once per instruction set, each with its own
+// namespace INGOT_ISA, because the linker must never merge inline functions from two sets. For the same reason, this
+// header uses only <cstdint> and macros from the standard library.
 //
-// Vec<T>::Type is a GCC vector with the usual operators; Vec adds the other operations.
+// Vec<T>::Type is a GCC vector with the usual operators. Vec adds the other operations.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,14 @@ struct Vec<float> {
   static Type ZeroBelow(Type x, Type limit, Type value) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), value);
   }
-  // Bit i: a[i] >= b[i]; never for not-a-number.
+  // Bit i = a[i] >= b[i]. Always 0 for NaN.
   static unsigned AtLeast(Type a, Type b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
-  // The lower and the upper half of the lanes, widened.
+  // Return the lower and upper half of the lanes, converted to double.
   static __m512d Low(Type x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
   static __m512d High(Type x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
   static float Sum(Type x) { return _mm512_reduce_add_ps(x); }
   static float Top(Type x) { return _mm512_reduce_max_ps(x); }
-  // Adds up the lanes of each of the four vectors; the four sums lie in the lanes of one __m128.
+  // Sums the lanes of each of the four vectors. The four sums are stored as one __m128.
   static void Sum4(Type a, Type b, Type c, Type d, float* out, bool add) {
     Type t = _mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b);
     Type u = _mm512_unpacklo_ps(c, d) + _mm512_unpackhi_ps(c, d);
@@ -170,7 +170,7 @@ struct Vec<double> {
 
 #else
 
-// Two or four lanes of the compiler's 16-byte vectors (SSE2, NEON, or emulated ones).
+// Two or four lanes of the compiler's 16-byte vectors (SSE2, NEON, or emulated).
 template <typename T, typename I, int kMantissaBits, I kBias>
 struct Portable16 {
   typedef T Type __attribute__((vector_size(16)));
@@ -267,11 +267,11 @@ ReducedExp<T> ReduceExp(V<T> x) {
   return {n, Ops::Fma(n, Vec<T>::Set(-C::kLn2Low), r)};
 }
 
-// The terms of e^r from r^kFirst / kFirst! on, over r^kFirst.
+// Returns the terms of e^r starting with r^kFirst / kFirst!, divided by r^kFirst.
 template <typename T, int kFirst, typename Ops = Vec<T>>
 V<T> ExpTerms(V<T> r) {
   using C = ExpConstants<T>;
-  T coefficient = 1;  // 1/k!, folded by the compiler
+  T coefficient = 1;  // 1/k!, computed by the compiler
   T inverse_factorial[C::kDegree + 1];
   inverse_factorial[0] = 1;
 #pragma GCC unroll 16
@@ -282,8 +282,8 @@ V<T> ExpTerms(V<T> r) {
   return p;
 }
 
-// exp to about one unit in the last place. Exactly 0 below kLowest, and so for -infinity; exactly 1 at 0. Not-a-number
-// stays not-a-number: Max returns its second argument if either is not a number. Ops replaces operations of Vec<T>.
+// exp with an error of about one unit in the last place. Exactly 0 below kLowest, including -infinity, and exactly 1 at
+// 0. NaN remains NaN, because Max returns its second argument if either is NaN. Ops replaces operations of Vec<T>.
 template <typename T, typename Ops = Vec<T>>
 V<T> Exp(V<T> x) {
   using C = ExpConstants<T>;
@@ -293,7 +293,7 @@ V<T> Exp(V<T> x) {
   return Vec<T>::ZeroBelow(x, Vec<T>::Set(C::kLowest), p * Vec<T>::Pow2(reduced.n));
 }
 
-// exp(x) - 1 for x <= 0, to about two units in the last place: no digits cancel near 0.
+// exp(x) - 1 for x <= 0, with an error of about two units in the last place, without cancellation near 0.
 template <typename T>
 V<T> ExpMinus1(V<T> x) {
   const ReducedExp<T> reduced = ReduceExp<T>(Vec<T>::Max(Vec<T>::Set(ExpConstants<T>::kLowest), x));
@@ -301,7 +301,7 @@ V<T> ExpMinus1(V<T> x) {
   return Vec<T>::Fma(power, p * reduced.r, power - T(1));  // 2^n (e^r - 1) + (2^n - 1)
 }
 
-// With m = exp(-2 |x|) - 1, tanh |x| = -m / (2 + m). Not-a-number stays not-a-number.
+// With m = exp(-2 |x|) - 1, tanh |x| = -m / (2 + m). NaN remains NaN.
 template <typename T>
 V<T> Tanh(V<T> x) {
   const V<T> m = ExpMinus1<T>(Vec<T>::Max(x, T(0) - x) * T(-2));

@@ -1,13 +1,14 @@
-// Conversions between numbers in memory, words and vectors, on top of simd.h. The rules of simd.h hold here too: it is
-// included once per instruction set, and has no inline function that the linker could merge with another set's.
+// Conversions between numbers in memory, words, and vectors, based on simd.h. The rules of simd.h also apply here: it
+// is included once per instruction set, and has no inline function that the linker could merge with that of another
+// set.
 //
 // A policy has:
 //   T, Acc          the type in memory and the type of the sums
-//   kPack, kStep    numbers per word, words of a sum taken at once
+//   kPack, kStep    numbers per word, and words along a sum processed at once
 //   Words(p)        loads a vector of words
-//   WordsN(p, n)    loads its first n numbers, and zeros
-//   Madd(a, b, c)   c + the products of the words of a and b
-//   Narrow*         turn sums into words
+//   WordsN(p, n)    loads the first n numbers, followed by zeros
+//   Madd(a, b, c)   c + the products of the words in a and b
+//   Narrow*         converts sums to words
 #pragma once
 
 #include "kernels/bfloat16.h"
@@ -15,7 +16,7 @@
 
 namespace ingot::kernels::INGOT_ISA {
 
-// fp32 and fp64. A word is a number.
+// fp32 and fp64. A word is one number.
 template <typename Number>
 struct Plain {
   using T = Number;
@@ -28,7 +29,7 @@ struct Plain {
   static void PutN(T* p, V<Acc> x, int64_t n) { Vec<T>::StoreN(p, x, n); }
 };
 
-// bf16 on a machine without arithmetic for it. Widened when packed, fp32 from there on.
+// bf16 on a machine without bf16 arithmetic. Converted to fp32 when packed.
 struct Widened {
   using T = BFloat16;
   using Acc = float;
@@ -62,7 +63,7 @@ struct Widened {
   }
   static V<Acc> Words(const T* p) { return WordsN(p, X::kWidth); }
 #endif
-  // Rounds to the nearest, ties to even. Not-a-number stays not-a-number.
+  // Rounds to nearest, ties to even. NaN remains NaN.
   static T Narrow(float x) {
     uint32_t bits;
     __builtin_memcpy(&bits, &x, sizeof(bits));
@@ -96,7 +97,7 @@ struct Paired {
   static V<Acc> NarrowRows(V<Acc> x, V<Acc> y) {
     return Interleave(reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x)));
   }
-  // Makes words of sixteen numbers and the sixteen numbers of the row below, given one after the other.
+  // Creates words from sixteen numbers and the sixteen numbers in the row below, which follow them in `halves`.
   static V<Acc> Interleave(__m512i halves) {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -110,7 +111,7 @@ struct Paired {
 };
 #endif
 
-// Transposes a square of words, rows[i] -> columns.
+// Transposes a square of words from rows to columns, in place.
 template <typename Acc>
 struct Square {
   static constexpr int kSize = Vec<Acc>::kWidth;
@@ -175,14 +176,14 @@ struct Square<float> {
 };
 #endif
 
-// 2^x to about one unit in the last place. Exactly 1 at 0; exactly 0 where x is below kLowest, and so for -infinity.
-// Not-a-number stays not-a-number: Max returns its second argument if either is not a number.
+// 2^x with an error of about one unit in the last place. Exactly 1 at 0, and exactly 0 if x is below kLowest, including
+// -infinity. NaN remains NaN, because Max returns its second argument if either is NaN.
 template <typename T>
 struct Exp2Constants;
 template <>
 struct Exp2Constants<float> {
   static constexpr float kLowest = -126, kHighest = 127;
-  // The polynomial of least maximal relative error (2e-9) on [-1/2, 1/2] with value 1 at 0.
+  // The polynomial with the smallest maximum relative error (2e-9) on [-1/2, 1/2] and value 1 at 0.
   static constexpr float kTerms[] = {1.0f,           0x1.62e430p-1f,  0x1.ebfbdcp-3f, 0x1.c6aee8p-5f,
                                      0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
   static constexpr int kDegree = 6;
@@ -214,7 +215,8 @@ V<T> Exp2(V<T> x) {
 }
 
 #if defined(__AVX512F__)
-// Instructions replace steps of the general form: reduce gives 0 for -infinity, scalef gives 0 far below.
+// Uses instructions that replace steps of the generic version: reduce returns 0 for -infinity, and scalef returns 0 for
+// very small values.
 template <>
 inline V<float> Exp2<float>(V<float> x) {
   using C = Exp2Constants<float>;

@@ -39,7 +39,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// One quantity that every round measures.
+// A quantity that every round measures.
 struct Figure {
   std::string shape, pass, dtype;
   double flops;      // per call
@@ -65,8 +65,8 @@ std::vector<int32_t> Group(int64_t prompt, int64_t answer, int64_t count) {
   return end;
 }
 
-// A prompt, then turns of one question each. Below a question are the thinking and the answer as sampled (a leaf), and
-// the answer again without the thinking, on which the next turn builds.
+// A prompt, then turns with one question each. Below a question are the thinking and the answer as sampled (a leaf),
+// and a second copy of the answer without the thinking. The next turn continues the second copy.
 std::vector<int32_t> Dialogue(int64_t prompt, int64_t turns, int64_t question, int64_t thinking, int64_t answer) {
   std::vector<int32_t> end = Causal(prompt + turns * (question + thinking + 2 * answer));
   for (int64_t t = 0, at = prompt; t < turns; ++t, at += question + thinking + 2 * answer) {
@@ -111,8 +111,8 @@ class Bench {
 
   void Add(const std::string& dtype) {
     const at::ScalarType type = dtype == "bf16" ? at::kBFloat16 : at::kFloat;
-    // The best product of a BLAS depends on the machine. So the bench times a large one with sides as they lie, one
-    // with a side turned, and one whose sides fit the caches.
+    // A BLAS library's best product depends on the machine, so the benchmark times a large one, one with a transposed
+    // side, and one with sides that fit into the caches.
     const int64_t n = dtype == "bf16" ? 4096 : 2048;
     AddGemm("square-" + std::to_string(n), {n, n, n}, /*turned=*/false, type, dtype);
     AddGemm("turned-" + std::to_string(n), {n, n, n}, /*turned=*/true, type, dtype);
@@ -167,7 +167,7 @@ class Bench {
     return o_.shapes.empty() || std::find(o_.shapes.begin(), o_.shapes.end(), shape) != o_.shapes.end();
   }
 
-  // [m, k] [k, n]; with `turned` the second is stored as [n, k].
+  // Adds [m, k] [k, n]. With `turned`, the second side is stored as [n, k].
   void AddGemm(const std::string& name, std::array<int64_t, 3> mnk, bool turned, at::ScalarType type,
                const std::string& dtype) {
     const auto [m, n, k] = mnk;

@@ -1,6 +1,6 @@
-// A benchmark of tree attention and the bf16 linear layer. It times the operators on named shapes and compares them
-// with torch's best matrix product and torch's own attention and linear layer. All run interleaved, so that other load
-// on the machine affects them alike.
+// Benchmarks tree attention and the bf16 linear layer. Times the operators on named shapes and compares them with
+// torch's best matrix product and torch's own attention and linear layer. All of them run interleaved, so that other
+// load on the machine affects them equally.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,32 @@ namespace ingot::kernels {
 
 struct AttentionBenchOptions {
   int64_t heads = 4, kv_heads = 2, head_dim = 128;
-  int repeat = 5;                   // rounds; every figure is their median
-  std::vector<std::string> shapes;  // of AttentionBenchShapes(); empty = all
-  std::vector<std::string> dtypes;  // "bf16", "fp32"; empty = both
-  std::string instruction_set;      // lowers the kernels to it for the rest of the process; empty = the machine's own
+  int repeat = 5;                   // rounds; every figure is a median over them
+  std::vector<std::string> shapes;  // names from AttentionBenchShapes(); empty = all
+  std::vector<std::string> dtypes;  // "bf16" or "fp32"; empty = both
+  // limits the kernels to this set until the process exits; empty = the machine's best
+  std::string instruction_set;
 };
 
-// The names of the shapes:
+// Returns the names of the shapes:
 //   causal-8k, causal-16k            one causal stream
 //   group-8                          8 answers of 512 below a prompt of 4K
 //   group-16                         16 answers of 1K below a prompt of 1K
-//   dialogue-20                      20 turns, each without the thinking of the turns before
+//   dialogue-20                      20 turns, each without the thinking of the previous turns
 //   decode-16x2k                     16 sequences, one query each, 2K paged keys
-//   linear-1, linear-16, linear-2048 so many rows through a layer of 4K by 4K
+//   linear-1, linear-16, linear-2048 this many rows through a layer of 4K by 4K
 std::vector<std::string> AttentionBenchShapes();
 
 // Calls emit with one JSON object per figure:
 //   {"bench":"attention","shape":...,"pass":"forward"|"backward"|"sdpa-forward"|"decode"|"linear"|"torch-linear"|
 //    "gemm","dtype":...,
 //    "threads","instruction_set","ms" (median),"ms_min","ms_max","gflops","cpu_ms",
-//    "of_gemm" (rate over the best of torch's matrix products of the same dtype and run), "of_gemm_cpu" (the same by
-//    processor time, which other processes disturb less), "tiles" (unmasked tiles of 64 keys and 64 query
-//    rows),"us_per_tile"}
-// gflops counts visible pairs only: 4 * head_dim per pair and head forward, 10 * head_dim backward. Rates are with
-// at::get_num_threads() threads. Throws c10::Error on an unknown shape or dtype, or a set that is not below the
-// machine's.
+//    "of_gemm" (rate relative to the best of torch's matrix products with the same dtype and run), "of_gemm_cpu" (the
+//    same by processor time, which is less affected by other processes), "tiles" (unmasked tiles of 64 keys and 64
+//    query rows),"us_per_tile"}
+// gflops counts only visible pairs: 4 * head_dim per pair and head in the forward pass, and 10 * head_dim in the
+// backward pass. Rates are for at::get_num_threads() threads. Throws c10::Error for an unknown shape or dtype, or a set
+// that is not lower than the machine's.
 void RunAttentionBench(const AttentionBenchOptions& options, const std::function<void(const std::string&)>& emit);
 
 }  // namespace ingot::kernels

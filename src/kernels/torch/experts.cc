@@ -36,7 +36,7 @@ RoutingArgs<T> ArgsOf(const at::Tensor& logits, const at::Tensor& bias, const at
           .weights = Write<T>(weights)};
 }
 
-// weights, scores and routes.
+// Returns weights, scores, and routes.
 variable_list RouteForward(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay,
                            const RoutingShape& shape) {
   const at::Tensor routes = replay.defined()

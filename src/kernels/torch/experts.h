@@ -1,6 +1,6 @@
-// The parts of layers with experts, and their gates, as torch functions with autograd over kernels/routing.h and
-// kernels/gates.h. CPU only, fp32, fp64 and bf16; throw c10::Error on tensors that do not fit. A row of each result
-// depends only on its row of the input, to the bit.
+// The parts of layers with experts, and their gates, as torch functions with autograd, based on kernels/routing.h and
+// kernels/gates.h. CPU only, fp32, fp64, and bf16. They throw c10::Error if tensors do not fit. A row of each result
+// only depends on its row of the input, bit for bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,15 +11,15 @@
 namespace ingot::kernels {
 
 struct RoutedTokens {
-  at::Tensor weights;  // [rows, per_token], of the logits' type
-  at::Tensor scores;   // [rows, experts], the same
-  at::Tensor routes;   // int64 [rows, per_token], without history
+  at::Tensor weights;  // [rows, per_token], with the logits' type
+  at::Tensor scores;   // [rows, experts], with the logits' type
+  at::Tensor routes;   // int64 [rows, per_token], without autograd history
 };
-// logits [rows, experts] in fp32 or fp64; bias [experts] or undefined; `replay` int64 [rows, per_token]: routes to
-// take, undefined = choose them. `shape`: without rows and experts, which come from the logits.
+// logits are [rows, experts] in fp32 or fp64. bias is [experts] or undefined. `replay` is int64 [rows, per_token] with
+// the routes to use; undefined = choose them. The rows and experts in `shape` are ignored and taken from the logits.
 RoutedTokens RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay, RoutingShape shape);
 
-// gate and up of one shape.
+// REQUIRES: gate and up have the same shape.
 at::Tensor GatedOp(Gate kind, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace ingot::kernels

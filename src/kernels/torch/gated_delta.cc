@@ -87,7 +87,7 @@ DeltaArgs<Acc> DeltaOf(const Operands& of, const at::Tensor& u, std::span<const 
           kept};
 }
 
-// q, k and v after the convolution. Writes the kept rows' inputs.
+// Returns q, k, and v after the convolution. Writes the kept rows' inputs.
 at::Tensor Convolved(const DeltaShape& shape, const Operands& of, std::span<const KeptState> kept,
                      const at::Tensor& kept_past) {
   at::Tensor u = at::empty({of.plan.rows(), shape.channels()}, of.step.options());

@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 // ---- RMSNorm
 
-// plus: undefined, or added to x first; `sum` then receives the sum.
+// plus: undefined, or added to x first. `sum` then receives the sum.
 at::Tensor RmsNormForward(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps,
                           at::Tensor& sum, at::Tensor* inverse) {
   at::Tensor y = at::empty_like(x);
@@ -114,7 +114,7 @@ class NormRotateFunction : public Function<NormRotateFunction> {
     const auto options = x.options().dtype(AccumulatorType(x));
     at::Tensor inverse = at::empty({weight.defined() ? x.size(0) * x.size(1) : 0}, options);
     at::Tensor y = NormRotateForward(x, weight, eps, cos, sin, positions, &inverse);
-    // Without a norm the backward pass needs only the shape of x.
+    // Without a norm, the backward pass needs only the shape of x.
     context->save_for_backward({weight.defined() ? x : at::Tensor(), weight, cos, sin, positions, inverse});
     context->saved_data["eps"] = eps;
     return y;

@@ -25,7 +25,8 @@ bool OfTiles(const at::Tensor& a) {
   return a.is_cpu() && a.scalar_type() == at::kBFloat16 && a.numel() > 0 && HasTileProduct();
 }
 
-// A matrix [outer, depth] that is dense in one of the two dimensions. `held` keeps the tensor that owns its numbers.
+// Returns a matrix [outer, depth] that is dense in one of the two dimensions. `held` keeps the tensor that owns the
+// data alive.
 ProductSide SideOf(const at::Tensor& matrix, std::vector<at::Tensor>& held) {
   const at::Tensor& dense =
       held.emplace_back(matrix.stride(0) == 1 || matrix.stride(1) == 1 ? matrix : matrix.contiguous());
@@ -33,7 +34,7 @@ ProductSide SideOf(const at::Tensor& matrix, std::vector<at::Tensor>& held) {
   return {Read<BFloat16>(dense), dense.stride(across ? 1 : 0), across};
 }
 
-// Writes the product into c or wide.
+// Writes the product to c or wide.
 void RunTileProduct(at::TensorList a, at::TensorList b, BFloat16* c, float* wide, bool add) {
   std::vector<at::Tensor> held;
   std::vector<ProductTerm> terms;
@@ -73,8 +74,7 @@ at::Tensor BiasOf(at::TensorList biases, size_t i) { return biases.empty() ? at:
 
 class LinearsFunction : public Function<LinearsFunction> {
  public:
-  // parameters: the weights, then the biases that are defined. bias_of[i]: the index of layer i's bias; -1 = it has
-  // none.
+  // parameters: the weights, then the defined biases. bias_of[i]: the index of layer i's bias; -1 = none.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, at::TensorList parameters,
                                const std::vector<int64_t>& bias_of, bool wide) {
     const at::NoGradGuard no_grad;

@@ -1,4 +1,4 @@
-// Checks and conversions of the tensors of the layers' torch functions.
+// Checks and converts tensors for the layers' torch functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace ingot::kernels {
 
-// Whether the raw kernels take the tensor.
+// Returns whether the raw kernels support the tensor.
 inline bool Native(const at::Tensor& t) {
   const at::ScalarType type = t.scalar_type();
   return t.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
@@ -19,12 +19,12 @@ bool NeedsGrad(const Tensors&... tensors) {
   return at::GradMode::is_enabled() && ((tensors.defined() && tensors.requires_grad()) || ...);
 }
 
-// For autograd, which takes no undefined tensors as arguments.
+// Converts an undefined tensor to nullopt, because autograd arguments cannot be undefined.
 inline std::optional<at::Tensor> Optional(const at::Tensor& t) {
   return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
 }
 
-// Throws c10::Error unless b is undefined or of a's type and device.
+// Throws c10::Error unless b is undefined or has a's type and device.
 inline void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(!b.defined() || (a.scalar_type() == b.scalar_type() && a.device() == b.device()), what, ": ",
               a.scalar_type(), " on ", a.device(), " meets ", b.scalar_type(), " on ", b.device());

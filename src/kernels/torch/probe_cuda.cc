@@ -1,4 +1,4 @@
-// The probe of libingot_cuda.so.
+// Implements the probe in libingot_cuda.so.
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
@@ -17,7 +17,7 @@ int32_t ingot_cuda_probe(ingot::kernels::cuda::DeviceProbe* probe) {
     probe->error = static_cast<int32_t>(error);
     std::snprintf(probe->error_text, sizeof(probe->error_text), "%s", cudaGetErrorString(error));
     probe->device_count = 0;
-    cudaGetLastError();  // and forget it
+    cudaGetLastError();  // clears the error
     return probe->version;
   }
   if (probe->device_count == 0) return probe->version;

@@ -9,7 +9,7 @@
 namespace ingot::kernels {
 namespace {
 
-// The crew of the calling thread, of as many threads as ATen has for it.
+// Returns the calling thread's crew, which has at::get_num_threads() threads.
 Crew& OwnCrew() {
   thread_local std::unique_ptr<Crew> crew;
   const int threads = at::get_num_threads();
@@ -20,7 +20,7 @@ Crew& OwnCrew() {
   return *crew;
 }
 
-// Whether this thread computes a range of a loop.
+// Whether this thread is computing a range of a loop.
 thread_local bool in_loop = false;
 
 struct InLoop {
@@ -41,8 +41,8 @@ ParallelFor TorchParallelFor() {
 }
 
 void UseThreads(int threads) {
-  // ATen has two halves: the headers compiled here, and the library. At its first use on a thread each takes over the
-  // number that any thread set last. So that first use must come before this setting.
+  // ATen stores the number twice: for the headers compiled here, and in the library. On first use on a thread, each
+  // copy adopts the number that any thread set last, so that first use must precede this setting.
   at::internal::lazy_init_num_threads();
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }

@@ -1,14 +1,14 @@
-// The number of computing threads, which ATen holds per calling thread.
+// Sets and uses the number of compute threads, which ATen stores per calling thread.
 #pragma once
 
 #include "kernels/parallel_for.h"
 
 namespace ingot::kernels {
 
-// From here on `threads` threads compute for the calling thread, independent of other threads' settings.
+// Sets the number of threads that compute for the calling thread, regardless of other threads' settings.
 void UseThreads(int threads);
 
-// Runs loops on the calling thread's own Crew, of as many threads as at::get_num_threads() says there. A loop within a
+// Returns a ParallelFor that runs loops on the calling thread's own Crew, with at::get_num_threads() threads. A nested
 // loop runs on the thread that calls it.
 ParallelFor TorchParallelFor();
 

@@ -1,4 +1,4 @@
-// The CPU kernels of the operators: checks, then kernels/attention/attention.h.
+// Implements the operators' CPU kernels: argument checks, then kernels/attention/attention.h.
 #include "kernels/torch/tree_attention.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +28,7 @@ at::Tensor OnCpu(const char* name, const std::optional<at::Tensor>& t, at::Scala
 
 }  // namespace
 
-// fp16 is computed in fp32.
+// fp16 inputs are computed in fp32.
 at::Tensor Computable(const at::Tensor& t) {
   return (t.scalar_type() == at::kHalf ? t.to(at::kFloat) : t).contiguous();
 }
@@ -73,7 +73,8 @@ void CheckRuns(const AttentionSequence& s, size_t i, int64_t keys) {
   }
 }
 
-// Checks `sequences` against the memory that they name. pages 0 = no pages; keys and rows are the sizes of k and q.
+// Checks `sequences` against the memory to which they refer. pages 0 = no pages. keys and rows are the sizes of k and
+// q.
 void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, int64_t keys, int64_t page_size,
                     int64_t pages) {
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -103,7 +104,7 @@ void CheckSequences(std::span<const AttentionSequence> sequences, int64_t rows, 
   }
 }
 
-// No query may belong to two sequences: their results would race.
+// A query must not belong to two sequences, because their results would race.
 void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   std::vector<std::pair<int64_t, int64_t>> rows;
   for (const AttentionSequence& s : sequences) {
@@ -116,7 +117,7 @@ void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   }
 }
 
-// The rows of an array of integers given per sequence.
+// The rows of an integer array with one row per sequence.
 class PerSequence {
  public:
   PerSequence(const char* name, at::Tensor t, int64_t sequences) : name_(name), t_(std::move(t)) {
@@ -124,7 +125,7 @@ class PerSequence {
     TORCH_CHECK((t_.dim() == 1 && sequences == 1) || (t_.dim() == 2 && t_.size(0) == sequences),
                 "tree attention: ", name, " must be [", sequences, ", n] (or [n] for one sequence), got ", t_.sizes());
   }
-  // Row i, which must have `count` entries.
+  // Returns row i, which must have `count` entries.
   const int32_t* Row(int64_t i, int64_t count) const {
     if (!t_.defined()) return nullptr;
     const int64_t width = t_.size(-1);
@@ -205,7 +206,7 @@ void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tens
 
 namespace {
 
-// Computes out and lse (undefined = not needed) for queries whose rows are q.stride(0) apart.
+// Computes out and lse (undefined = not needed) for queries with rows q.stride(0) apart.
 void Forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
              std::span<const AttentionSequence> sequences, double scale, int64_t window, double soft_cap,
              const at::Tensor& sinks, const at::Tensor& out, const at::Tensor& lse) {
@@ -244,7 +245,7 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
 
 namespace {
 
-// Gradients of q, k, v and the sinks. k and v may be undefined: their gradients were then added to sums.
+// Gradients of q, k, v, and the sinks. k and v are undefined if their gradients were added to given sums.
 struct Gradients {
   at::Tensor q, k, v, sinks, k_sum, v_sum;
 };
@@ -300,7 +301,7 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
 
 namespace {
 
-// With sums given, the gradients of keys and values go there, and `k` and `v` of the result are undefined.
+// If sums are given, adds the key and value gradients to them and leaves `k` and `v` in the result undefined.
 Gradients BackwardCpu(const at::Tensor& grad_in, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
                       const at::Tensor& out_in, const at::Tensor& lse_in, double scale,
                       const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
@@ -371,8 +372,8 @@ at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor&
 
 namespace {
 
-// A host tensor of the rows `of` each sequence, padded to the longest. Undefined if no sequence has one. A sequence
-// without a row gets `fill`.
+// Returns a host tensor with row `of(sequence)` for each sequence, padded to the longest. Undefined if no sequence has
+// a row. A sequence without a row gets `fill`.
 template <typename Of>
 OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vector<int64_t>& lengths, Of of,
                     const std::function<int32_t(int64_t)>& fill) {
@@ -388,7 +389,7 @@ OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vec
   return rows;
 }
 
-// On other devices the operator runs their kernel. It takes the host's arrays as tensors.
+// On other devices, runs the operator's kernel, which takes the host arrays as tensors.
 void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                    std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                    const at::Tensor& sinks, int64_t window, double soft_cap) {

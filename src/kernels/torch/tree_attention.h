@@ -1,4 +1,4 @@
-// Tree attention as torch operators over kernels/attention/attention.h.
+// Tree attention as torch operators, based on kernels/attention/attention.h.
 //
 // Registered with the dispatcher under `ingot`:
 //
@@ -7,16 +7,18 @@
 //   tree_attention_forward(the same) -> (out, lse)                                        plain, no autograd
 //   tree_attention_backward(grad, q, k, v, out, lse, scale, *, the same) -> (grad_q, grad_k, grad_v, grad_sinks)
 //
-// tree_attention has a kernel for autograd and otherwise calls tree_attention_forward. So a device brings kernels for
-// the last two only: CPU and Meta are built in, libingot_cuda.so brings CUDA's. Without one they throw c10::Error;
-// nothing falls back silently. libingot_ops.so brings them to Python: torch.ops.load_library.
+// tree_attention has an autograd kernel and otherwise calls tree_attention_forward, so a device needs kernels only for
+// the last two. CPU and Meta are built in, and libingot_cuda.so adds CUDA. Without a kernel, the operators throw
+// c10::Error and never fall back silently. libingot_ops.so makes them available in Python through
+// torch.ops.load_library.
 //
-// q [rows, heads, head_dim]; k and v [keys, kv_heads, head_dim] or, with a block table, pages [num_pages, page_size,
-// kv_heads, head_dim]; kv_heads divides heads. fp32, fp64, and bf16 with sums in fp32; fp16 is widened to fp32. out has
-// q's shape and dtype; lse [rows, heads] is fp32 (fp64). kernels/attention/attention.h defines the arguments. Arrays of
-// integers are on the CPU. On CUDA they may be on the device, which costs a copy back and a wait.
+// q is [rows, heads, head_dim]. k and v are [keys, kv_heads, head_dim] or, with a block table, pages [num_pages,
+// page_size, kv_heads, head_dim]. kv_heads divides heads. Supports fp32, fp64, and bf16 with sums in fp32. fp16 is
+// converted to fp32. out has q's shape and dtype, and lse [rows, heads] is fp32 (fp64). kernels/attention/attention.h
+// defines the arguments. Integer arrays are on the CPU. On CUDA, they may also be on the device, which costs a copy
+// back and a wait.
 //
-// Threads: at::get_num_threads() of the calling thread. All functions check their tensors and throw c10::Error.
+// Uses the calling thread's at::get_num_threads() threads. All functions check their tensors and throw c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,55 +33,57 @@ namespace ingot::kernels {
 
 struct TreeAttentionOptions {
   double scale = 1.0;
-  at::Tensor visible_end;           // int32 [keys], or [sequences, at least the most keys]; undefined = plain causal
+  // int32 [keys], or [sequences, at least the maximum number of keys]; undefined = plain causal
+  at::Tensor visible_end;
   std::optional<int64_t> q_offset;  // packed index of the first query; nullopt = the queries are the last keys
-  at::Tensor positions;             // int32, shaped as visible_end: depth; undefined = the packed index
+  at::Tensor positions;             // int32 depths with the shape of visible_end; undefined = the packed index
   at::Tensor block_table;           // int32 [sequences, pages]; undefined = contiguous keys
-  // int64 [sequences, 5]: q_begin, q_count, q_offset, key_count, key_begin of each (AttentionSequence); the field
-  // q_offset is then not given. Undefined = one sequence of all queries and keys (with a block table, of q_offset +
-  // rows keys).
+  // int64 [sequences, 5] with q_begin, q_count, q_offset, key_count, and key_begin of each sequence
+  // (AttentionSequence); q_offset must then be nullopt. Undefined = one sequence with all queries and keys (with a
+  // block table, q_offset + rows keys).
   at::Tensor sequences;
   at::Tensor sinks;     // [heads], floating point; undefined = none
   int64_t window = 0;   // 0 = none
-  double soft_cap = 0;  // of the scores (AttentionShape); 0 = none. Only on the CPU
+  double soft_cap = 0;  // cap for the scores (AttentionShape), only on the CPU; 0 = none
 };
 
 // With autograd.
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const TreeAttentionOptions& options);
 
-// One packed stream: visible_end [N] int32 or undefined.
+// One packed stream. visible_end is int32 [N] or undefined.
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible_end,
                          double scale);
 
-// Without autograd, and with the log-sum-exp [N, heads].
+// Without autograd. Also returns the log-sum-exp [N, heads].
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const TreeAttentionOptions& options);
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
-// The backward pass of a stream that is computed in pieces, without autograd. q are the last keys. The gradients of k
-// and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64): keys that several pieces see collect
-// their gradients without rounding. Returns the gradient of q; `grad_sinks`, if not null, gets the gradient of
-// options.sinks. Block table and sequences must be unset. On a device without its own kernel, each piece's share is
-// rounded to k's type before it is added.
+// Computes the backward pass for a stream that is processed in pieces, without autograd. The queries belong to the last
+// keys. Adds the gradients of k and v to k_sum and v_sum [keys, kv_heads, head_dim] in fp32 (fp64), so keys that
+// several pieces see accumulate their gradients without rounding. Returns the gradient of q. If `grad_sinks` is not
+// null, it receives the gradient of options.sinks. Block table and sequences must be undefined. On a device without its
+// own kernel, each piece's contribution is rounded to k's type before it is added.
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
                                  const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks = nullptr);
 
-// One packed stream, each row summed in the order of a separate sequence, and so bit-equal to rollout's (law 3).
-// Without autograd; returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that hold every query
-// once, in order; key_runs names their keys, and the packed index is the depth. CPU only. Keeps `paths` for the time of
-// the call. The gradient is the packed stream's (TreeAttentionBackward), which sums in the stream's own order.
+// One packed stream, where each row is summed in the order of a separate sequence, so that it is bit-identical to
+// rollout's (law 3). Without autograd. Returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that
+// contain every query once, in order. Their keys are given by key_runs, and the packed index is the depth. CPU only.
+// Uses `paths` only during the call. For the gradient, use TreeAttentionBackward on the packed stream, which sums in
+// the stream's own order.
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         std::span<const AttentionSequence> paths, double scale,
                                                         const at::Tensor& sinks = {}, int64_t window = 0,
                                                         double soft_cap = 0);
 
-// Rollout's form, without autograd and without tensors of integers. q and out [rows, heads, head_dim] (the last two
-// dimensions dense), k_pages and v_pages [num_pages, page_size, kv_heads, head_dim] contiguous. All have one dtype,
-// fp32, fp64 or bf16, on the CPU or on a device whose library is loaded. Block tables, visible_end and positions are
-// host memory. Checks that rows and block-table entries are in range.
+// The form that rollout uses, without autograd and without integer tensors. q and out are [rows, heads, head_dim] (with
+// the last two dimensions dense), and k_pages and v_pages are contiguous [num_pages, page_size, kv_heads, head_dim].
+// All have the same dtype, fp32, fp64, or bf16, on the CPU or on a device whose library is loaded. Block tables,
+// visible_end, and positions are in host memory. Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                         const at::Tensor& sinks = {}, int64_t window = 0, double soft_cap = 0);

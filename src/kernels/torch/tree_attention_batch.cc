@@ -8,7 +8,7 @@
 namespace ingot::kernels {
 namespace {
 
-// The row in k and v of each key of the sequence, with pages laid end to end.
+// Returns the row in k and v for each key in the sequence, with pages laid end to end.
 at::Tensor RowsOf(const AttentionSequence& s, int64_t page_size) {
   at::Tensor rows = at::empty({s.key_count}, at::kLong);
   auto* const row = rows.mutable_data_ptr<int64_t>();
@@ -19,7 +19,7 @@ at::Tensor RowsOf(const AttentionSequence& s, int64_t page_size) {
   return rows;
 }
 
-// A tensor over borrowed memory, valid for a call. Null = none.
+// Returns a tensor over borrowed memory, valid for one call. Null = none.
 OptionalTensor Ints(const int32_t* values, int64_t count) {
   if (values == nullptr) return std::nullopt;
   return at::from_blob(const_cast<int32_t*>(values), {count}, at::kInt);

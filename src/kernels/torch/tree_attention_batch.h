@@ -1,7 +1,7 @@
-// The backward pass over pages or several sequences, for a device that has one over a single stream. Each sequence's
-// keys are gathered and differentiated as a separate stream. Their gradients are added to their original rows, one
-// sequence after the other. A sequence's share has the keys' type; the sum of several is fp32 (fp64). So rollout's form
-// is differentiable too, though only the trainer's form is fast. Throws c10::Error.
+// Computes the backward pass over pages or several sequences on devices that support only a single stream. Each
+// sequence's keys are gathered and differentiated as a separate stream. Their gradients are added to the original rows,
+// one sequence after another. A sequence's contribution has the keys' type, and the sum of several is fp32 (fp64). So
+// rollout's calls are also differentiable, although only the trainer's are fast. Throws c10::Error.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 
 namespace ingot::kernels {
 
-// `stream` is called without block_table and sequences, on the arguments' device. Arrays of integers are on the CPU. A
-// query that belongs to no sequence has a gradient of zero.
+// `stream` is called without block_table and sequences, on the arguments' device. Integer arrays are on the CPU.
+// Queries that do not belong to a sequence have a zero gradient.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardOfBatch(
     const std::function<TreeAttentionBackwardSignature>& stream, const at::Tensor& grad, const at::Tensor& q,
     const at::Tensor& k, const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse, double scale,

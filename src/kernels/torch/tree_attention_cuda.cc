@@ -1,5 +1,5 @@
-// The CUDA kernels of the operators. They run the checks of every device, plan on the host, copy the plan once to the
-// device, and run kernels/cuda. Built into libingot_cuda.so only, which registers them when it is loaded.
+// Implements the operators' CUDA kernels. They run the same checks as on other devices, plan on the host, copy the plan
+// once to the device, and run kernels/cuda. Built only into libingot_cuda.so, which registers them when it is loaded.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -22,8 +22,8 @@ OptionalTensor OnHost(const OptionalTensor& t) {
   return t.has_value() && t->defined() ? OptionalTensor(t->to(at::kCPU)) : std::nullopt;
 }
 
-// A plan and its copy on the device of `like`. The copy is queued on the current stream, before the kernels. The memory
-// returns to an allocator that knows the stream.
+// A plan and its copy on the device of `like`. The copy is queued on the current stream before the kernels. The memory
+// returns to a stream-aware allocator.
 struct DevicePlan {
   cuda::AttentionPlan plan;
   at::Tensor memory;
@@ -45,7 +45,7 @@ struct DevicePlan {
 
 cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int64_t window) {
   const int64_t heads = q.size(1), kv_heads = k.size(-2), head_dim = q.size(2);
-  constexpr int64_t kMostKvHeads = 65535, kMostColumns = int64_t{8} << 20;  // of a grid
+  constexpr int64_t kMostKvHeads = 65535, kMostColumns = int64_t{8} << 20;  // per grid
   TORCH_CHECK(kv_heads <= kMostKvHeads && head_dim <= kMostColumns, "tree attention on CUDA takes at most ",
               kMostKvHeads, " kv heads and ", kMostColumns, " columns of a head, got ", k.sizes());
   return {heads,

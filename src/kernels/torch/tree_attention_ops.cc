@@ -1,4 +1,4 @@
-// The operators' schema, autograd and shapes, equal for every device.
+// Defines the operators' schema, autograd, and shapes, which are the same for every device.
 #include "kernels/torch/tree_attention_ops.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ const c10::OperatorHandle& BackwardOperator() {
   return op;
 }
 
-// The dispatcher's own message names dozens of keys; this one names the missing library.
+// The dispatcher's own message lists dozens of keys. This message names the missing library.
 void CheckDevice(const at::Tensor& q) {
   TORCH_CHECK(
       ForwardOperator().hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
@@ -46,8 +46,8 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                                        block_table, sequences, sinks, window, soft_cap);
 }
 
-// Marks results as functions of `inputs`, and fails if a caller asks for their gradient. Autograd would otherwise
-// treat results without a formula as constant.
+// Marks results as functions of `inputs`, and fails if a caller asks for their gradient. Otherwise autograd would treat
+// results without a formula as constant.
 class NoGradient : public torch::autograd::Function<NoGradient> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList results,
@@ -86,7 +86,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
                                                  torch::autograd::variable_list grads) {
     const auto saved = context->get_saved_variables();
     torch::autograd::variable_list once = Differentiate(*context, grads[0], saved);
-    if (at::GradMode::is_enabled()) {  // create_graph asks for it
+    if (at::GradMode::is_enabled()) {  // create_graph requests it
       once = NoGradient::apply(once, at::TensorList({grads[0], saved[0], saved[1], saved[2]}),
                                "tree attention is differentiable once: it has no second derivative");
     }
@@ -97,7 +97,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
   }
 
  private:
-  // Returns the gradients of q, k, v and the sinks.
+  // Returns the gradients of q, k, v, and the sinks.
   static torch::autograd::variable_list Differentiate(torch::autograd::AutogradContext& context, const at::Tensor& grad,
                                                       const torch::autograd::variable_list& saved) {
     at::AutoDispatchBelowADInplaceOrView guard;
@@ -168,7 +168,7 @@ at::Tensor Plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
       CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window, soft_cap));
 }
 
-// Shapes, for tracing and fake tensors.
+// Returns the shapes, for tracing and fake tensors.
 std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double,
                                                const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
                                                const OptionalTensor& block_table, const OptionalTensor&,

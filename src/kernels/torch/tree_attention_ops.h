@@ -1,4 +1,4 @@
-// Declarations shared by the operator's schema and its kernels.
+// Declarations shared by the operators' schema and their kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@ namespace ingot::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// The operators' arguments, in their schemas' order.
+// The operators' signatures, with arguments in schema order.
 using TreeAttentionSignature = at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                           const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
                                           const OptionalTensor& positions, const OptionalTensor& block_table,
@@ -27,15 +27,15 @@ using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Te
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
     const OptionalTensor& sinks, int64_t window, double soft_cap);
 
-// The kernels for the CPU. They are registered next to the schema: a linker drops an object of a static library that
-// nothing names.
+// The CPU kernels. They are registered next to the schema, because a linker drops unreferenced objects from a static
+// library.
 TreeAttentionForwardSignature TreeAttentionForwardCpu;
 TreeAttentionBackwardSignature TreeAttentionBackwardCpu;
 
 struct TreeAttentionOptions;
 
-// Returns the gradient of q. The gradients of k and v are added to k_sum and v_sum [keys, kv_heads, head_dim], fp32
-// (fp64), without rounding.
+// Returns the gradient of q. Adds the gradients of k and v to k_sum and v_sum [keys, kv_heads, head_dim], fp32 (fp64),
+// without rounding.
 at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
                                        const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
                                        const TreeAttentionOptions& options, std::optional<int64_t> q_offset,

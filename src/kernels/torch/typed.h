@@ -1,4 +1,4 @@
-// Conversions between tensors and the raw kernels' types.
+// Converts between tensors and the raw kernels' types.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 
 namespace ingot::kernels {
 
-// Calls f with a zero of the kernels' type for the tensor's numbers. Throws c10::Error for a type that the kernels do
-// not compute in.
+// Calls f with a zero of the kernel type for the tensor's elements. Throws c10::Error if the kernels do not support the
+// type.
 template <typename F>
 auto ByType(const at::Tensor& t, F&& f) {
   if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
@@ -20,12 +20,12 @@ auto ByType(const at::Tensor& t, F&& f) {
   return f(float{});
 }
 
-// The type of sums over the tensor's numbers.
+// Returns the type for sums over the tensor's elements.
 inline at::ScalarType AccumulatorType(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// The tensor's memory; null where it is undefined.
+// Returns the tensor's memory, or null if it is undefined.
 template <typename T>
 const T* Read(const at::Tensor& t) {
   return t.defined() ? static_cast<const T*>(t.const_data_ptr()) : nullptr;
