@@ -111,7 +111,7 @@ absl::Status Follower::SendEvaluations(Logger& logger, std::span<const view::Row
       request.set_group_id(id);
       request.set_purpose(v1::PURPOSE_EVAL);
       const absl::StatusOr<v1::Group> trees = pool_->GetGroup(request);
-      if (absl::IsNotFound(trees.status())) continue;  // deleted meanwhile
+      if (absl::IsNotFound(trees.status())) continue;  // deleted in the meantime
       INGOT_RETURN_IF_ERROR(trees.status());
       INGOT_RETURN_IF_ERROR(logger.Group(*trees, unjournalled));
     }
@@ -169,7 +169,7 @@ void Follower::End(bool ok) {
   for (FollowedLogger& followed : followed_) {
     absl::Status sent;
     Place before;
-    do {  // a look sends a bounded number of groups
+    do {  // each Send handles a limited number of groups
       before = followed.place;
       sent = Send(followed);
     } while (sent.ok() && std::chrono::steady_clock::now() < end &&

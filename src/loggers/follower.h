@@ -1,8 +1,8 @@
-// Follows the record, journal and pool of a run, and sends new rows and groups to its loggers, each at its own pace.
+// Follows a run's record, journal, and pool, and sends new rows and groups to each logger at its own pace.
 //
-// One low-priority thread looks every few seconds. If a logger's server does not answer, the follower retries, with a
-// warning a minute, and then sends the missed rows. FOLDER/NAME.json stores each logger's place in the run, so a
-// restarted run continues there.
+// One low-priority thread checks for new data every few seconds. If a logger's server does not answer, the follower
+// retries, logs a warning once per minute, and later sends the missed rows. FOLDER/NAME.json stores each logger's
+// position in the run, and a restarted run continues from there.
 #pragma once
 
 #include <chrono>
@@ -17,36 +17,37 @@
 
 namespace ingot::loggers {
 
-// A logger's place in a run.
+// A logger's position in a run.
 struct Place {
-  double row_time = 0;         // of the last sent row; rows are ordered by time
+  double row_time = 0;         // time of the last row sent; rows are ordered by time
   int64_t next_group = 0;      // all ended groups below it were sent
-  std::vector<int64_t> ahead;  // groups from next_group on that were sent, since groups end out of order
+  std::vector<int64_t> ahead;  // groups >= next_group that were sent; groups can end out of order
   std::string state;           // Logger::State
 };
 
-// INVALID_ARGUMENT: the text is not a place.
+// Returns INVALID_ARGUMENT if `text` is not a position.
 absl::StatusOr<Place> ReadPlace(const std::string& text);
 std::string PrintPlace(const Place& place);
 
 struct FollowerOptions {
   std::string record = {};  // RUN/metrics.jsonl
-  std::string folder = {};  // RUN/loggers; made if missing
+  std::string folder = {};  // RUN/loggers; created if missing
   std::chrono::milliseconds period{3000};
   std::chrono::seconds warn_every{60};
-  std::chrono::seconds last_look{20};  // of End, for all loggers together
+  std::chrono::seconds last_look{20};  // End's time limit, for all loggers together
 };
 
 class Follower {
  public:
-  // `pool` outlives the follower; null = loggers do not get groups.
+  // `pool` must outlive the follower. If it is null, loggers do not receive groups.
   Follower(FollowerOptions options, std::vector<std::unique_ptr<Logger>> loggers, datapool::Client* pool);
   ~Follower();
 
   void Start();
-  // Sends the rest and ends the loggers' runs; gives up after last_look. `ok`: the run ended normally. Idempotent.
+  // Sends the remaining data and ends the loggers' runs. Stops trying after last_look. `ok` is true if the run ended
+  // normally. Idempotent.
   void End(bool ok);
-  // One look, on the caller's thread: for tests.
+  // Checks once for new data on the caller's thread. For tests.
   void Look();
 
  private:
@@ -56,7 +57,7 @@ class Follower {
     std::chrono::steady_clock::time_point warned{};
   };
   absl::Status Send(FollowedLogger& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The evaluations that rows report.
+  // Sends the evaluations that the rows report.
   absl::Status SendEvaluations(Logger& logger, std::span<const view::Row> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SendGroups(FollowedLogger& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void KeepPosition(const FollowedLogger& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

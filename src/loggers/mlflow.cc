@@ -13,8 +13,8 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kMostMetrics = 1000;  // of one batch, by MLflow's limit
-constexpr size_t kMostTag = 5000;      // bytes of a tag, by MLflow's limit
+constexpr size_t kMostMetrics = 1000;  // MLflow's limit per batch
+constexpr size_t kMostTag = 5000;      // MLflow's limit on a tag, in bytes
 
 int64_t Milliseconds(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e3)); }
 

@@ -1,5 +1,5 @@
-// MLflow over its REST API 2.0: an experiment, a run in it, metrics by step. Characters that MLflow does not accept in
-// a metric's name become '_'.
+// Sends metrics by step to MLflow over its REST API 2.0, as a run in an experiment. Characters that MLflow does not
+// accept in a metric name are replaced by '_'.
 #pragma once
 
 #include "base/json.h"
@@ -8,14 +8,15 @@
 namespace ingot::loggers {
 
 struct MlflowOptions {
-  std::string url;                   // of the tracking server, such as http://127.0.0.1:5000
-  std::string experiment = "ingot";  // made if it is missing
-  std::string key;                   // bearer key; empty = none
+  std::string url;                   // tracking server URL, such as http://127.0.0.1:5000
+  std::string experiment = "ingot";  // created if missing
+  std::string key;                   // bearer token; empty = none
 };
 
 class Mlflow final : public Logger {
  public:
-  // `run`: the run's name; `config`: its effective configuration, which becomes a tag. `state`: of an earlier start.
+  // `run` is the run's name. `config` is its configuration, which becomes a tag. `state` is State() from an earlier
+  // process.
   Mlflow(MlflowOptions options, std::string run, std::string config, const std::string& state, PostJson post);
 
   std::string name() const override { return "mlflow"; }
@@ -31,11 +32,11 @@ class Mlflow final : public Logger {
   const MlflowOptions options_;
   const std::string run_, config_;
   const PostJson post_;
-  std::string run_id_;  // MLflow's; empty = not made yet
+  std::string run_id_;  // MLflow run id; empty = not created yet
   double last_time_ = 0;
 };
 
-// A metric's name in the form that MLflow accepts.
+// Returns a metric name in the form that MLflow accepts.
 std::string MlflowName(const std::string& metric);
 
 }  // namespace ingot::loggers

@@ -15,9 +15,9 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kMostSpans = 2000;  // of one request
+constexpr size_t kMostSpans = 2000;  // per request
 
-// 16 hexadecimal digits of `text`: never all zero, which means "no id".
+// Returns 16 hexadecimal digits for `text`. They are never all zero, which means "no id".
 std::string SpanId(const std::string& text) {
   return fmt::format("{:016x}", base::Checksum64(std::string_view(text)) | 1);
 }
@@ -29,7 +29,8 @@ object Attribute(const std::string& key, const std::string& text) {
 }
 object Attribute(const std::string& key, double number) { return Attribute(key, object{{"doubleValue", number}}); }
 object Attribute(const std::string& key, int64_t number) {
-  return Attribute(key, object{{"intValue", absl::StrCat(number)}});  // 64 bits are text in protobuf's JSON
+  // Protobuf JSON represents 64-bit integers as strings.
+  return Attribute(key, object{{"intValue", absl::StrCat(number)}});
 }
 
 struct SpanParts {
@@ -136,7 +137,7 @@ object SpanOf(const std::string& run, const view::Row& row) {
   }
   const std::string id = absl::StrCat(run, "/step/", row.step);
   const auto to = static_cast<int64_t>(row.time * 1e9);
-  // A supervised step's row has only the time of its passes.
+  // A supervised step's row has only the pass time.
   const double seconds = row.Get("perf/step_seconds", row.Get("perf/pass_seconds"));
   return Span({.trace = TraceId(id),
                .id = SpanId(id),
@@ -149,7 +150,7 @@ object SpanOf(const std::string& run, const view::Row& row) {
 
 namespace {
 
-// Whether the row is of a step, supervised or not. An evaluation's is not.
+// Returns true if the row belongs to a step, supervised or not. Evaluation rows do not.
 bool IsStep(const view::Row& row) {
   return row.Has("perf/step_seconds") || row.Has("sft/tokens_per_second") || row.Has("dpo/tokens_per_second");
 }

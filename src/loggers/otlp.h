@@ -1,6 +1,6 @@
-// OpenTelemetry traces over OTLP/HTTP in JSON (POST URL/v1/traces): a span for each step, episode, call and grading. An
-// episode is a trace: its calls and its grading are children of its span. The spans' ids are derived from the run's
-// ids, so a span that is sent twice stays one span.
+// Sends OpenTelemetry traces over OTLP/HTTP in JSON (POST URL/v1/traces), with a span for each step, episode, call, and
+// grading. Each episode is a trace. Its calls and its grading are child spans. Span ids are derived from the run's ids,
+// so a span that is sent twice remains a single span.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@
 namespace ingot::loggers {
 
 struct OtlpOptions {
-  std::string url;  // of the collector, such as http://127.0.0.1:4318
-  std::string key;  // bearer key; empty = none
+  std::string url;  // collector URL, such as http://127.0.0.1:4318
+  std::string key;  // bearer token; empty = none
 };
 
 class Otlp final : public Logger {
@@ -32,9 +32,9 @@ class Otlp final : public Logger {
   const PostJson post_;
 };
 
-// The spans of a group's episodes. Pure.
+// Returns the spans for a group's episodes. Pure.
 base::json::array SpansOf(const std::string& run, const v1::Group& group, const view::JournalGroup& journalled);
-// The span of a step. Pure.
+// Returns a step's span. Pure.
 base::json::object SpanOf(const std::string& run, const view::Row& row);
 
 }  // namespace ingot::loggers

@@ -1,5 +1,5 @@
-// Trackio's server, self-hosted or a Space: the numbers of each step, in bulk. Each row has its own id, so that a row
-// that is sent again is not counted twice.
+// Sends each step's metrics in bulk to a Trackio server, either self-hosted or in a Hugging Face Space. Each row has
+// its own id, so a row that is resent is not counted twice.
 #pragma once
 
 #include "loggers/logger.h"
@@ -7,10 +7,10 @@
 namespace ingot::loggers {
 
 struct TrackioOptions {
-  std::string url;  // of the server, such as http://127.0.0.1:7860
+  std::string url;  // server URL, such as http://127.0.0.1:7860
   std::string project = "ingot";
-  std::string write_token;  // of a self-hosted server (TRACKIO_WRITE_TOKEN); empty = none
-  std::string key;          // a Space's Hugging Face token; empty = none
+  std::string write_token;  // token for a self-hosted server (TRACKIO_WRITE_TOKEN); empty = none
+  std::string key;          // Hugging Face token for a Space; empty = none
 };
 
 class Trackio final : public Logger {
