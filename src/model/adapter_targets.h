@@ -1,4 +1,4 @@
-// The products of a model that low-rank adapters may change, by the names of LoraConfig::targets.
+// The matrix products of a model that low-rank adapters may change, by the names used in LoraConfig::targets.
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace ingot::model {
 
-// The targets that the layers have, each once, in the order of their computation. REQUIRES: the configuration is valid,
-// except for its adapters, which do not matter.
+// Returns the targets in the layers, without duplicates, in computation order. Ignores the configuration's adapters.
+// REQUIRES: the rest of the configuration is valid.
 std::vector<std::string> AdapterTargets(const ModelConfig& config);
 
-// The default targets, sorted: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj if the model has them
-// all. Otherwise all of its targets except routed experts and the gate of a shared expert. REQUIRES: the same.
+// Returns the default targets, sorted: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, and down_proj if the model
+// has all of them. Otherwise returns all of its targets except routed experts and the gate of a shared expert.
+// REQUIRES: same as AdapterTargets.
 std::vector<std::string> DefaultTargets(const ModelConfig& config);
 
 }  // namespace ingot::model

@@ -1,7 +1,7 @@
-// AttentionBackend is the part of a layer in which rows meet: attention over keys and values, or a recurrence along
-// each row's ancestors. The trainer's implementation calls tree attention on the packed stream, and runs recurrences
-// along its trees. The rollout implementation writes k and v into the paged cache and attends through block tables; it
-// holds one recurrent state per block.
+// Interface for the part of a layer where rows interact: attention over keys and values, or a recurrence along each
+// row's ancestors. The trainer's implementation runs tree attention on the packed stream, and recurrences along its
+// trees. The rollout implementation writes k and v into the paged cache, attends through block tables, and stores one
+// recurrent state per block.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,8 +32,8 @@ class AttentionBackend {
   virtual at::Tensor Attend(int64_t layer, const AttentionInput& input) = 0;
   // Returns [N, value_heads, value_dim]. Throws c10::Error unless overridden.
   virtual at::Tensor Recur(int64_t layer, const RecurrentInput& input);
-  // Takes and returns a tensor that a layer makes before attention or recurrence and uses after it. An implementation
-  // that cuts the autograd history there returns the tensor without that history.
+  // Receives a tensor that a layer computes before attention or recurrence and uses after it, and returns it. An
+  // implementation that cuts the autograd history here returns the tensor without its history.
   virtual at::Tensor PassBy(int64_t layer, const at::Tensor& gate);
 };
 

@@ -31,9 +31,9 @@ kernels::RoutingShape RoutingOf(const ExpertsConfig& experts) {
   return shape;
 }
 
-// The load-balancing term (Switch Transformer, arXiv 2101.03961, equations 4 to 6): experts * sum over e of f_e P_e,
-// with f_e the share of routed rows and P_e the mean score, both weighted by the calls through each row. Fills in
-// the outputs of `aux`.
+// Computes the load-balancing term (Switch Transformer, arXiv 2101.03961, equations 4 to 6): experts * sum over e of
+// f_e P_e, where f_e is the fraction of routed rows and P_e the mean score. Both are weighted by the number of calls
+// through each row. Sets the outputs of `aux`.
 void ReportRoutes(const kernels::RoutedTokens& routed, Communicator& communicator, Aux* aux) {
   const int64_t rows = routed.scores.size(0), experts = routed.scores.size(1), per_token = routed.routes.size(1);
   const at::Tensor weights = aux->weights.defined() ? aux->weights.to(routed.scores.scalar_type())
@@ -45,18 +45,18 @@ void ReportRoutes(const kernels::RoutedTokens& routed, Communicator& communicato
   const at::Tensor p = shares / shares.sum(1, true);
   aux->entropy = -(wide.unsqueeze(1) * at::xlogy(p, p)).sum().item<double>();
   if (aux->balance == 0) return;
-  // The term is of all rows of a context, wherever they are; load and entropy stay this rank's.
+  // The term covers all rows of a context, on all ranks. Load and entropy cover only this rank.
   const auto whole = [&](const at::Tensor& own) { return communicator.Sum(Axis::kContext, own); };
   const at::Tensor total = whole(weights.sum());
   const at::Tensor f = whole(aux->load).to(weights.scalar_type()) / (total * static_cast<double>(per_token));
-  const at::Tensor scores = routed.scores / routed.scores.sum(1, true);  // of sigmoids; a softmax's sum is 1
+  const at::Tensor scores = routed.scores / routed.scores.sum(1, true);  // for sigmoids; a softmax already sums to 1
   const at::Tensor mean = whole((scores * weights.unsqueeze(1)).sum(0)) / total;
   aux->balance_loss = (f * mean).sum() * (aux->balance * static_cast<double>(experts));
 }
 
-// The routes of a layer's rows. With recorded experts it counts the rows that the router would route differently, in
-// any order of its choice, and takes the recorded experts if `replay` is set: their weights are then the current
-// router's scores (R3, arXiv 2510.11370: the mask is recorded, the gates are not).
+// Returns the routes of a layer's rows. With recorded experts, counts the rows that the router would route differently,
+// ignoring the order of the choice. If `replay` is set, uses the recorded experts with the current router's scores as
+// weights (R3, arXiv 2510.11370: the mask is recorded, the gates are not).
 kernels::RoutedTokens RouteRows(const at::Tensor& logits, const at::Tensor& bias, const kernels::RoutingShape& shape,
                                 Aux* aux) {
   if (aux == nullptr || !aux->recorded.defined()) return kernels::RouteOp(logits, bias, {}, shape);
@@ -70,7 +70,7 @@ kernels::RoutedTokens RouteRows(const at::Tensor& logits, const at::Tensor& bias
   return kernels::RouteOp(logits, bias, at::where(has.unsqueeze(1), aux->recorded, own), shape);
 }
 
-// The place of a product's bias; -1 = no family has one.
+// Returns the index of a product's bias, or -1 if no family has one.
 int BiasOf(Part part) {
   const int place = static_cast<int>(part);
   if (part >= Part::kQuery && part <= Part::kOutput)
@@ -137,13 +137,12 @@ at::Tensor Block::Norm(const at::Tensor& x, Part weight) const {
   return kernels::RmsNormOp(x, spec_.centred ? at(weight) + 1 : at(weight), eps_);
 }
 
-// The norm over the heads of all ranks: this rank has its own heads and weights, and the sum of squares covers all
-// ranks.
+// Norm over the heads of all ranks. This rank has its own heads and weights, and the sum of squares covers all ranks.
 at::Tensor Block::NormOverHeads(const at::Tensor& flat, const at::Tensor& weight, Communicator& communicator) const {
   const int ranks = communicator.size(Axis::kTensor);
   if (ranks == 1) return kernels::RmsNormOp(flat, weight, eps_);
   const at::Tensor wide = flat.scalar_type() == at::kDouble ? flat : flat.to(at::kFloat);
-  // Every rank scales its own heads by the sum, so that the ranks' gradients by it add up.
+  // Every rank scales its own heads by the sum, so the ranks' gradients with respect to the sum are added.
   const at::Tensor squares =
       communicator.Enter(Axis::kTensor, communicator.Sum(Axis::kTensor, wide.square().sum(1, true)));
   return (wide * at::rsqrt(squares / (flat.size(1) * ranks) + eps_)).to(flat.scalar_type()) * weight;
@@ -159,7 +158,7 @@ at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const 
   const at::Tensor shaped = spec.norm_whole
                                 ? NormOverHeads(flat, weight, communicator).view({rows, heads, spec.head_dim})
                                 : flat.view({rows, heads, spec.head_dim});
-  // Every rank's heads share the weights of a head's norm.
+  // The heads on all ranks share the head norm's weights.
   const at::Tensor per_head =
       spec.norm_whole || !weight.defined() ? at::Tensor() : communicator.Enter(Axis::kTensor, weight);
   if (spec.rotary_dim == spec.head_dim) {
@@ -174,7 +173,7 @@ at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const 
                  2);
 }
 
-// Scores are q W_k c = (W_k^T q) c for latents c. Each product is of one head's rows, so that a row's bits depend
+// For latents c, scores are q W_k c = (W_k^T q) c. Each product covers one head's rows, so that a row's bits depend
 // only on that row.
 at::Tensor Block::ToLatents(const at::Tensor& q) const {
   const Adapter& adapter = adapters_[static_cast<size_t>(Part::kKey)];
@@ -210,7 +209,7 @@ at::Tensor Block::ToValues(const at::Tensor& attended) const {
 
 std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope,
                                         Communicator& communicator) const {
-  constexpr double kNarrowEps = 1e-6;  // of the narrow vectors' norms, whatever the file says
+  constexpr double kNarrowEps = 1e-6;  // for the narrow vectors' norms, regardless of the file
   const LatentConfig& latent = spec_.attention.latent;
   const int64_t rows = h.size(0), heads = spec_.attention.heads, width = latent.plain_dim + latent.rotary_dim;
   const auto rotated = [&](const at::Tensor& x) {  // [rows, heads, rotary_dim]
@@ -222,7 +221,7 @@ std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& p
   if (latent.query_rank > 0) {
     q = kernels::RmsNormOp(Products(h, {Part::kQueryDown})[0], at(Part::kQueryDownNorm), kNarrowEps);
   }
-  // Every rank makes the narrow vectors, then keys and queries of its own heads.
+  // Every rank computes the narrow vectors, then the keys and queries of its own heads.
   q = Products(communicator.Enter(Axis::kTensor, q), {Part::kQuery})[0].view({rows, heads, width});
   const at::Tensor down = Products(h, {Part::kLatentDown})[0];
   const at::Tensor narrow =
@@ -258,7 +257,7 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
   }
   const at::Tensor q = Heads(raw, spec.heads, Part::kQueryNorm, positions, rope, communicator);
   const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope, communicator);
-  // Rows of a context that is divided see the keys of all its ranks.
+  // If the context is divided, its rows see the keys on all ranks.
   const at::Tensor v = qkv[2].view({rows, spec.kv_heads, spec.head_dim});
   const at::Tensor attended = attention.Attend(index_, {.spec = spec,
                                                         .q = q,
@@ -276,7 +275,7 @@ at::Tensor Block::Recurrence(const at::Tensor& x, AttentionBackend& attention, C
               " is recurrent: its heads and rows cannot be divided among ranks of tensor or context parallelism");
   const int64_t rows = x.size(0), shared = shape.sharing() * shape.value_dim;
   const std::vector<at::Tensor> made = Products(Norm(x, Part::kInputNorm), {Part::kRecurrentIn, Part::kRecurrentRates});
-  // [key heads][q | k | v of its value heads | the same of z], and [key heads][rates | steps].
+  // [key heads][q | k | v of its value heads | the same for z], and [key heads][rates | steps].
   const std::vector<at::Tensor> by_head = made[0]
                                               .view({rows, shape.key_heads, 2 * (shape.key_dim + shared)})
                                               .split_with_sizes({shape.key_dim, shape.key_dim, shared, shared}, 2);
@@ -310,7 +309,7 @@ at::Tensor Block::RunExpert(const Expert& expert, const at::Tensor& x, bool bias
   return Adapted(kernels::LinearOp(inner, expert.down, biased ? expert.down_bias : at::Tensor()), inner, of_down);
 }
 
-// Rows are sorted by the expert that they take, so that each expert is one product over its rows.
+// Sorts rows by the expert that they use, so that each expert is one product over its rows.
 at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* aux) const {
   const ExpertsConfig& spec = spec_.feed_forward.experts;
   const int64_t rows = h.size(0), width = h.size(1);
@@ -337,7 +336,7 @@ at::Tensor Block::Experts(const at::Tensor& h, Communicator& communicator, Aux* 
   const at::Tensor ran = results.empty() ? gathered : at::cat(results);
   const at::Tensor inverse = at::empty_like(order).scatter_(0, order, at::arange(order.size(0), order.options()));
   const at::Tensor slots = dispatch.Return(ran).index_select(0, inverse).view({rows, spec.per_token, width});
-  // Added up in the order of a row's choice, in the type of the scores.
+  // Summed in the order of the row's choices, in the type of the scores.
   at::Tensor sum;
   for (int64_t k = 0; k < spec.per_token; ++k) {
     const at::Tensor part = slots.select(1, k).to(weights.scalar_type()) * weights.select(1, k).unsqueeze(1);

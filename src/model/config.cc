@@ -97,7 +97,7 @@ absl::Status ReadShape(const value& json, const Family& family, ModelConfig* con
   return absl::OkStatus();
 }
 
-// The adapters that a checkpoint of a LoRA run holds in addition to its base.
+// Reads the adapters that a LoRA run's checkpoint has in addition to the base.
 absl::Status ReadLora(const value& json, LoraConfig* lora) {
   const value* given = Find(json, "ingot_lora");
   if (IsNull(given)) return absl::OkStatus();
@@ -129,7 +129,7 @@ absl::Status CheckLora(const ModelConfig& config) {
   return lora.targets.empty() ? BadKey("lora.targets", "is empty") : absl::OkStatus();
 }
 
-// Which layers have experts.
+// Checks the keys that say which layers have experts.
 absl::Status CheckExpertLayers(const ModelConfig& config) {
   const ExpertsConfig& e = config.experts;
   if (e.count == 0) return absl::OkStatus();
@@ -149,7 +149,7 @@ absl::Status CheckExperts(const ExpertsConfig& e, int64_t layers) {
   if (e.count == 0) return absl::OkStatus();
   if (e.count < 1 || e.count > 1 << 14)
     return BadKey("num_experts", absl::StrCat("is ", e.count, ", outside 1..16384"));
-  constexpr int64_t kMost = 1 << 18;  // each has a row of the table of tensors or more
+  constexpr int64_t kMost = 1 << 18;  // each has at least one row in the tensor table
   if (e.count * layers > kMost) {
     return BadKey("num_experts", absl::StrCat("is ", e.count, " in ", layers, " layers: more than ", kMost, " in all"));
   }

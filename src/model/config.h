@@ -1,4 +1,4 @@
-// ModelConfig is the shape of a decoder-only transformer, as a Hugging Face config.json describes it.
+// ModelConfig describes the shape of a decoder-only transformer, as in a Hugging Face config.json.
 #pragma once
 
 #include <cstdint>
@@ -12,62 +12,61 @@
 
 namespace ingot::model {
 
-// The scaling of RoPE's frequencies in addition to rope_theta (model/rope.h). Names and defaults are from
-// `transformers`.
+// RoPE frequency scaling, in addition to rope_theta (model/rope.h). Names and defaults are from `transformers`.
 struct RopeScaling {
   std::string type = "default";  // default, linear, llama3, yarn
   double factor = 1;             // the factor by which positions are stretched, >= 1
-  // llama3, yarn: original_max_position_embeddings; 0 in the file = max_position_embeddings
+  // llama3, yarn: original_max_position_embeddings. 0 in the file = max_position_embeddings.
   int64_t original_positions = 0;
-  double low_freq_factor = 0, high_freq_factor = 0;  // llama3: turns within the original context, low < high
+  double low_freq_factor = 0, high_freq_factor = 0;  // llama3: rotations within the original context, low < high
   double beta_fast = 32, beta_slow = 1;              // yarn: the same, beta_slow < beta_fast
-  std::optional<double> attention_factor;  // yarn: scale of cosines and sines; nullopt = by factor and the two mscales
+  std::optional<double> attention_factor;  // yarn: scale of cosines and sines; nullopt = from factor and both mscales
   double mscale = 0, mscale_all_dim = 0;
-  bool truncate = true;  // yarn: the stretch begins at a whole dimension
+  bool truncate = true;  // yarn: the scaling range is rounded to whole dimensions
 
   bool operator==(const RopeScaling&) const = default;
 };
 
-// A mixture of experts in place of a layer's feed-forward part.
+// A mixture of experts that replaces a layer's feed-forward block.
 struct ExpertsConfig {
   int64_t count = 0;                         // 0 = the model has none
-  int64_t per_token = 0;                     // routed experts that a token takes, <= count
-  int64_t width = 0;                         // of one expert
-  int64_t shared_width = 0;                  // of the expert that every token takes; 0 = none
+  int64_t per_token = 0;                     // routed experts per token, <= count
+  int64_t width = 0;                         // width of one expert
+  int64_t shared_width = 0;                  // width of the expert that every token uses; 0 = none
   bool shared_gate = false;                  // a logit per token, whose sigmoid scales that expert's result
   int64_t dense_layers = 0;                  // the first layers, which have no experts
-  int64_t layer_step = 1;                    // layers have experts if their number, from 1, is a multiple
-  std::vector<int64_t> plain_layers = {};    // other layers without experts, from 0, ascending
+  int64_t layer_step = 1;                    // a layer has experts if its 1-based number is a multiple of this
+  std::vector<int64_t> plain_layers = {};    // more layers without experts; 0-based, ascending
   std::string scoring = "softmax";           // softmax over all; sigmoid of each; softmax_chosen: over the chosen ones
   bool normalize = false;                    // the chosen experts' weights are divided by their sum
   bool correction_bias = false;              // a bias on the scores that affects only the choice, not the weights
-  double scale = 1;                          // of the routed sum
-  int64_t groups = 1, groups_per_token = 1;  // experts come only from the best groups
+  double scale = 1;                          // scales the routed sum
+  int64_t groups = 1, groups_per_token = 1;  // only experts in the best groups may be chosen
   bool router_bias = false;                  // a bias on the logits
-  bool bias = false;                         // on the products of every expert
-  double balance_coefficient = 0;            // of the load-balancing term, as the file says
+  bool bias = false;                         // every expert's products have biases
+  double balance_coefficient = 0;            // coefficient of the load-balancing term in the file
 
   bool operator==(const ExpertsConfig&) const = default;
 };
 
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): q, k and v are made from narrow vectors,
-// and RoPE turns only numbers of q and of one common k.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). q, k, and v are computed from narrow
+// vectors. RoPE rotates only a part of q, and one k part that all heads share.
 struct LatentConfig {
   int64_t kv_rank = 0;                    // 0 = the model has none
-  int64_t query_rank = 0;                 // 0 = q is made from the row itself
-  int64_t plain_dim = 0, rotary_dim = 0;  // numbers of a head of q and k, without and with RoPE
-  int64_t value_dim = 0;                  // of a head of v
-  bool interleaved = true;                // RoPE turns adjacent numbers, not halves
+  int64_t query_rank = 0;                 // 0 = q is computed directly from the row
+  int64_t plain_dim = 0, rotary_dim = 0;  // per-head sizes of q and k, without and with RoPE
+  int64_t value_dim = 0;                  // per head of v
+  bool interleaved = true;                // RoPE rotates adjacent pairs, not halves
 
   bool operator==(const LatentConfig&) const = default;
 };
 
-// Layers with a recurrence instead of attention: Gated DeltaNet (arXiv 2412.06464).
+// Layers that use a recurrence instead of attention: Gated DeltaNet (arXiv 2412.06464).
 struct RecurrentConfig {
   int64_t key_heads = 0, value_heads = 0;  // key_heads divides value_heads
-  int64_t key_dim = 0, value_dim = 0;      // of a head
-  int64_t kernel = 0;                      // rows that the preceding convolution sees
-  std::vector<bool> layers;                // per layer: whether it is recurrent; empty = none is
+  int64_t key_dim = 0, value_dim = 0;      // per head
+  int64_t kernel = 0;                      // kernel size of the preceding convolution, in rows
+  std::vector<bool> layers;                // per layer: true = recurrent; empty = none is
 
   bool operator==(const RecurrentConfig&) const = default;
 };
@@ -95,23 +94,23 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;  // on q, k, v (qwen2), and with `attention_out_bias` on o too
+  bool attention_bias = false;  // on q, k, v (qwen2), and with `attention_out_bias` also on o
   bool attention_out_bias = false;
-  bool mlp_bias = false;            // on gate, up and down of a dense feed-forward part
+  bool mlp_bias = false;            // on gate, up, and down of a dense feed-forward block
   bool qk_norm = false;             // RMSNorm over head_dim of q and k, before RoPE (qwen3)
   std::string hidden_act = "silu";  // silu, gelu_pytorch_tanh, or clamped (gpt-oss)
-  double query_scale = 0;           // of the scores; 0 = 1/sqrt(head_dim)
-  int64_t rotary_dim = 0;           // RoPE turns only the first numbers of a head; 0 = head_dim
-  int64_t sliding_window = 0;       // positions that a windowed layer sees, itself included; 0 = no window
-  std::vector<bool> windowed;       // per layer, with a window; empty = every layer has it
-  double local_rope_theta = 0;      // windowed layers' RoPE, not stretched; 0 = as the other layers'
-  bool sinks = false;               // a logit per head that takes part in the softmax of attention
+  double query_scale = 0;           // scales the scores; 0 = 1/sqrt(head_dim)
+  int64_t rotary_dim = 0;           // RoPE rotates only this many leading dimensions of a head; 0 = head_dim
+  int64_t sliding_window = 0;       // positions that a windowed layer sees, including its own; 0 = no window
+  std::vector<bool> windowed;       // per layer, whether it has a window; empty = every layer has one
+  double local_rope_theta = 0;      // RoPE base of windowed layers, not stretched; 0 = same as the other layers
+  bool sinks = false;               // a logit per head that is included in the attention softmax
   double attention_soft_cap = 0;    // c: a score s becomes c tanh(s / c); 0 = none
-  double logit_soft_cap = 0;        // likewise of the logits
+  double logit_soft_cap = 0;        // the same for the logits
   bool qk_norm_whole = false;       // qk_norm over all heads together
   bool attention_gate = false;      // AttentionSpec::gated
-  bool centred_norms = false;       // norms times 1 + weight, without the rest of gemma
-  bool gemma = false;               // norms times 1 + weight, norms after both parts, embedding times sqrt(hidden_size)
+  bool centred_norms = false;       // norms multiply by 1 + weight, without gemma's other features
+  bool gemma = false;               // norms multiply by 1 + weight, norms after both parts, scaled embeddings
   ExpertsConfig experts;
   LatentConfig latent;
   RecurrentConfig recurrent;
@@ -120,15 +119,16 @@ struct ModelConfig {
   int64_t bos_token_id = -1;  // -1 = none
   std::vector<int64_t> eos_token_ids;
 
-  // INVALID_ARGUMENT names the key that is missing, ill-typed or not supported: another hidden_act or rope type,
-  // sliding-window layers, an unknown architecture, modeling code in the folder. No key is silently ignored if it
-  // changes the computation.
+  // Returns INVALID_ARGUMENT with the key that is missing, has the wrong type, or is not supported, such as another
+  // hidden_act or rope type, sliding-window layers in a family without them, an unknown architecture, or modeling code
+  // in the model folder. A key that changes the computation is never silently ignored.
   static absl::StatusOr<ModelConfig> FromJson(const base::json::value& json);
   static absl::StatusOr<ModelConfig> FromFile(const std::string& path);
-  // A config.json that `transformers` loads.
+  // Returns a config.json that `transformers` loads.
   base::json::value ToJson() const;
   absl::Status Validate() const;
-  // UNIMPLEMENTED names the family if this device has no kernels for it. `device`: torch's name, "cpu" or "cuda:0".
+  // Returns UNIMPLEMENTED with the family if this device has no kernels for it. `device` is a torch device name, such
+  // as "cpu" or "cuda:0".
   absl::Status CheckDevice(std::string_view device) const;
 
   bool has_window(int64_t layer) const {
@@ -139,7 +139,7 @@ struct ModelConfig {
     return layer < static_cast<int64_t>(recurrent.layers.size()) && recurrent.layers[static_cast<size_t>(layer)];
   }
   bool has_experts(int64_t layer) const;
-  int64_t expert_layers_before(int64_t layer) const;  // layers with experts
+  int64_t expert_layers_before(int64_t layer) const;  // number of earlier layers with experts
   // The experts that a token takes in all layers together.
   int64_t routes_per_token() const { return expert_layers_before(num_hidden_layers) * experts.per_token; }
 

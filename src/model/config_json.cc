@@ -29,7 +29,6 @@ static std::optional<double> AsDouble(const value& v) {
   return std::nullopt;
 }
 
-// Reads `key` into `out`. If it is absent or null, `out` is unchanged, or it is an error if `required`.
 absl::Status ReadInt(const value& json, std::string_view key, bool required, int64_t* out) {
   const value* v = Find(json, key);
   if (IsNull(v)) return required ? BadKey(key, "is missing") : absl::OkStatus();

@@ -1,4 +1,4 @@
-// Reading of config.json's keys, for ModelConfig and the families. Errors are INVALID_ARGUMENT and name the key.
+// Reads config.json keys for ModelConfig and the families. Errors are INVALID_ARGUMENT and name the key.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ absl::Status BadKey(std::string_view key, std::string_view what);
 bool IsNull(const base::json::value* v);  // absent or null
 std::optional<int64_t> AsInt(const base::json::value& v);
 
-// Reads `key` into `out`. If it is absent or null, `out` is unchanged, or it is an error if `required`.
+// Reads `key` into `out`. If it is absent or null, leaves `out` unchanged, or returns an error if `required`.
 absl::Status ReadInt(const base::json::value& json, std::string_view key, bool required, int64_t* out);
 absl::Status ReadDouble(const base::json::value& json, std::string_view key, double* out);
 absl::Status ReadBool(const base::json::value& json, std::string_view key, bool* out);
 absl::Status ReadString(const base::json::value& json, std::string_view key, std::string* out);
 
-// INVALID_ARGUMENT: the key's value is not null, false or `allowed`.
+// Returns INVALID_ARGUMENT unless the key's value is null, false, or `allowed`.
 absl::Status RejectNumber(const base::json::value& json, std::string_view key, double allowed);
-// INVALID_ARGUMENT: the key's value is neither null nor `usual`.
+// Returns INVALID_ARGUMENT unless the key's value is null or `usual`.
 absl::Status RejectOther(const base::json::value& json, std::string_view key, std::string_view usual);
 
 }  // namespace ingot::model

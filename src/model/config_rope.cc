@@ -13,7 +13,7 @@ namespace {
 using base::Find;
 using base::json::value;
 
-// The share of a head that RoPE turns, in `json` or in its object of RoPE.
+// Reads the fraction of a head that RoPE rotates, from `json` or from its RoPE object.
 absl::Status ReadRotaryShare(const value& json, bool may_be_part, ModelConfig* config) {
   double share = 1;
   if (IsNull(Find(json, "partial_rotary_factor"))) return absl::OkStatus();
@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 14> kRopeKeys = {"rope_type",        "typ
                                                         "attention_factor", "mscale",
                                                         "mscale_all_dim",   "truncate"};
 
-// Reads the object under `key` of the file.
+// Reads the object under `key` in the file.
 absl::Status ReadRopeScaling(const char* key, const value& rope, bool may_be_part, ModelConfig* config) {
   if (!rope.is_object()) return BadKey(key, "must be an object or null");
   for (const auto& field : rope.get_object()) {
@@ -70,7 +70,7 @@ absl::Status ReadRopeScaling(const char* key, const value& rope, bool may_be_par
   return absl::OkStatus();
 }
 
-// Gemma 3's object has one object per kind of layer.
+// Gemma 3's object contains one object per kind of layer.
 absl::Status ReadRopePerKind(const value& rope, ModelConfig* config) {
   const value *full = Find(rope, "full_attention"), *sliding = Find(rope, "sliding_attention");
   if (IsNull(full) || IsNull(sliding))
@@ -84,7 +84,7 @@ absl::Status ReadRopePerKind(const value& rope, ModelConfig* config) {
 
 }  // namespace
 
-// Older files have rope_theta at the top level and rope_scaling. Newer ones have both in rope_parameters.
+// Older files have rope_theta at the top level and a separate rope_scaling. Newer files have both in rope_parameters.
 absl::Status ReadRope(const value& json, const Family& family, ModelConfig* config) {
   const double share = family.rotary_share;
   config->rope_theta = family.default_rope_theta;

@@ -1,4 +1,4 @@
-// config.json's keys of rotary position embeddings.
+// Reads and writes the config.json keys for rotary position embeddings.
 #pragma once
 
 #include "base/json.h"
@@ -8,10 +8,10 @@
 
 namespace ingot::model {
 
-// REQUIRES: head_dim and max_position_embeddings are read.
+// REQUIRES: head_dim and max_position_embeddings have been read.
 absl::Status ReadRope(const base::json::value& json, const Family& family, ModelConfig* config);
 absl::Status CheckRope(const RopeScaling& scaling);
-// Writes them in the forms of transformers 4 and 5.
+// Writes the keys in the formats of transformers 4 and 5.
 void WriteRope(const ModelConfig& config, base::json::object* json);
 
 }  // namespace ingot::model

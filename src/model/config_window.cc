@@ -13,7 +13,7 @@ using base::json::value;
 // The defaults of `transformers`.
 constexpr int64_t kDefaultWindow = 4096, kDefaultWindowLayers = 28;
 
-// For files that list the kind of every layer.
+// For files that list every layer's type.
 absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
   if (!layers.is_array()) return BadKey("layer_types", "must be an array");
   const auto& list = layers.get_array();
@@ -35,7 +35,7 @@ absl::Status ReadLayerTypes(const value& layers, ModelConfig* config) {
 }  // namespace
 
 absl::Status ReadWindow(const value& json, const Family& family, ModelConfig* config) {
-  // Validate rejects other numbers; allocate nothing for them before.
+  // Validate rejects other values, so nothing is allocated for them here.
   if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12) return absl::OkStatus();
   if (family.lists_layers) return absl::OkStatus();
   const auto layers = static_cast<size_t>(config->num_hidden_layers);
@@ -66,7 +66,7 @@ absl::Status ReadWindow(const value& json, const Family& family, ModelConfig* co
   const bool none = !any || (stated != nullptr && stated->is_null());
   if (!none && config->sliding_window < 1) return BadKey("sliding_window", "must be above 0");
   if (none || config->sliding_window >= config->max_position_embeddings) {
-    // Layers of two kinds may differ in more than the window.
+    // Two layer types may differ in more than the window.
     config->sliding_window = 0;
     if (config->local_rope_theta == 0) config->windowed.clear();
   }

@@ -1,4 +1,4 @@
-// config.json's keys of attention through a window.
+// Reads and writes the config.json keys for sliding-window attention.
 #pragma once
 
 #include "base/json.h"
@@ -8,7 +8,8 @@
 
 namespace ingot::model {
 
-// REQUIRES: the layers and max_position_embeddings are read. A window as long as the context counts as none.
+// Reads the window keys. A window as long as the context counts as none. REQUIRES: the layers and
+// max_position_embeddings have been read.
 absl::Status ReadWindow(const base::json::value& json, const Family& family, ModelConfig* config);
 void WriteWindow(const ModelConfig& config, const Family& family, base::json::object* json);
 

@@ -11,13 +11,13 @@ Dispatch::Dispatch(Communicator& communicator, const at::Tensor& counts) : commu
   first_ = communicator.rank(Axis::kExpert) * held;
   sent_rows_ = counts.view({ranks, held}).sum(1);
   at::Tensor ignored;
-  // [ranks, held]: the rows that each rank has for each of this one's experts.
+  // [ranks, held]: the number of rows on each rank for each of this rank's experts.
   const at::Tensor by_rank =
       communicator.Exchange(Axis::kExpert, counts, at::full({ranks}, held, at::kLong), &ignored).view({ranks, held});
   received_ = by_rank.sum(0);
   received_rows_ = by_rank.sum(1);
   if (ranks == 1) return;
-  // Rows come by rank, then by expert. A stable sort by expert puts each expert's rows together.
+  // Rows arrive by rank, then by expert. A stable sort by expert groups each expert's rows.
   const at::Tensor expert = at::arange(held, at::kLong).repeat({ranks}).repeat_interleave(by_rank.reshape({-1}));
   order_ = expert.argsort(/*stable=*/true, /*dim=*/0);
   back_ = order_.argsort();

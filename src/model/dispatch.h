@@ -1,9 +1,9 @@
-// Dispatch brings rows to the ranks that hold their experts, and the results back. Each rank of the expert axis holds
-// an equal run of a layer's experts.
+// Sends rows to the ranks that hold their experts, and returns the results. Each rank on the expert axis holds an
+// equal, contiguous range of a layer's experts.
 //
-//   rows by expert ──Exchange──▶ this rank's rows, by its experts ──experts──▶ results ──Exchange──▶ in the first order
+//   rows by expert ──Exchange──▶ this rank's rows, by its experts ──experts──▶ results ──Exchange──▶ in original order
 //
-// One rank: nothing moves. Used by one layer's forward pass; takes part in autograd.
+// With one rank, nothing is exchanged. Used for one forward pass of one layer. Supports autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,24 +16,25 @@ namespace ingot::model {
 
 class Dispatch {
  public:
-  // counts: int64 [experts] on the CPU, this rank's rows for each. REQUIRES: the axis' size divides the experts.
+  // `counts` is int64 [experts] on the CPU: this rank's rows for each expert. REQUIRES: the axis size divides the
+  // number of experts.
   Dispatch(Communicator& communicator, const at::Tensor& counts);
 
   int64_t first() const { return first_; }                // this rank's first expert
   const at::Tensor& counts() const { return received_; }  // int64 [this rank's experts], rows for each
 
-  // [rows, width], in the order of their experts -> the rows of all ranks for this rank's experts, in the same order.
+  // [rows, width], in expert order -> all ranks' rows for this rank's experts, in expert order.
   at::Tensor Send(const at::Tensor& rows) const;
-  // The results of Send's rows -> the results of this rank's own rows, in their original order.
+  // Results for Send's rows -> results for this rank's own rows, in their original order.
   at::Tensor Return(const at::Tensor& results) const;
 
  private:
   Communicator& communicator_;
   int64_t first_ = 0;
   at::Tensor received_;
-  // int64 [ranks]: rows for each rank, and from each.
+  // int64 [ranks]: rows sent to each rank, and received from each.
   at::Tensor sent_rows_, received_rows_;
-  // int64: the places of received rows in the order of this rank's experts, and back; undefined = one rank.
+  // int64: the permutation of received rows into this rank's expert order, and its inverse. Undefined = one rank.
   at::Tensor order_, back_;
 };
 

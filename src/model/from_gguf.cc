@@ -32,10 +32,10 @@ constexpr std::array<IntField, 5> kSizes = {{{"embedding_length", "hidden_size"}
                                              {"attention.head_count", "num_attention_heads"},
                                              {"context_length", "max_position_embeddings"}}};
 
-// Fields of unsupported shapes.
+// Fields of unsupported models.
 constexpr std::array<const char*, 2> kOtherModels = {"expert_count", "ssm.state_size"};
 
-// Sets the sizes of a head and of keys and values.
+// Sets the head size and the sizes of keys and values.
 absl::Status ReadHeads(const File& file, const std::string& architecture, json::object& config) {
   const std::string prefix = architecture + ".";
   INGOT_ASSIGN_OR_RETURN(const auto heads, file.Require<int64_t>(prefix + "attention.head_count"));
@@ -57,7 +57,7 @@ absl::Status ReadHeads(const File& file, const std::string& architecture, json::
 absl::Status ReadRope(const File& file, const std::string& architecture, json::object& config) {
   const std::string prefix = architecture + ".rope.";
   INGOT_ASSIGN_OR_RETURN(config["rope_theta"], file.FindOr(prefix + "freq_base", 10000.0));
-  // As llama.cpp reads them: linear without a type, the factor under its older name, and 0 for none.
+  // As in llama.cpp: the default type is linear, the factor may have its older name, and 0 means none.
   INGOT_ASSIGN_OR_RETURN(const double older, file.FindOr(prefix + "scale_linear", 0.0));
   INGOT_ASSIGN_OR_RETURN(const double factor, file.FindOr(prefix + "scaling.factor", older));
   INGOT_ASSIGN_OR_RETURN(const std::string type, file.FindOr(prefix + "scaling.type", std::string("linear")));
@@ -88,7 +88,7 @@ absl::Status ReadTokens(const File& file, const std::string& architecture, json:
   return absl::OkStatus();
 }
 
-// Llama 3.1's stretch of its frequencies, which llama.cpp stores as the divisors of the frequencies themselves.
+// Llama 3.1's frequency scaling, which llama.cpp stores as divisors of the frequencies.
 constexpr char kDivisors[] = "rope_freqs.weight";
 
 RopeScaling Llama3Stretch(double factor) {
@@ -111,7 +111,7 @@ absl::Status ReadDivisors(const File& file, ModelConfig* config) {
   std::vector<float> divisors(half);
   INGOT_RETURN_IF_ERROR(file.Read(found->second, divisors.data()));
   const std::vector<float> plain = FrequenciesOf(*config).inverse;
-  for (const double factor : {8.0, 32.0}) {  // of Llama 3.1 and 3.2
+  for (const double factor : {8.0, 32.0}) {  // the factors of Llama 3.1 and 3.2
     ModelConfig stretched = *config;
     stretched.rope_scaling = Llama3Stretch(factor);
     const std::vector<float> frequencies = FrequenciesOf(stretched).inverse;
@@ -153,7 +153,7 @@ std::string_view Renamed(const std::array<NamePair, kCount>& names, std::string_
   return {};
 }
 
-// The Hugging Face name of "blk.7.attn_q.weight" and the like; empty = not a tensor of these models.
+// Returns the Hugging Face name for a name like "blk.7.attn_q.weight". Empty = not a tensor in these models.
 std::string OurName(std::string_view gguf) {
   constexpr std::string_view kLayer = "blk.";
   const size_t end = gguf.rfind('.');
@@ -171,11 +171,11 @@ std::string OurName(std::string_view gguf) {
   return ours.empty() ? "" : ours + std::string(suffix);
 }
 
-using Plan = std::map<std::string, const TensorInfo*>;  // by Hugging Face names
+using Plan = std::map<std::string, const TensorInfo*>;  // by Hugging Face name
 
 std::string Text(const std::vector<int64_t>& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
-// The file's tensor of every parameter, all checked.
+// Returns the file's tensor for every parameter, after checking all of them.
 absl::StatusOr<Plan> PlanTensors(const File& file, const ModelConfig& config) {
   const auto shapes = Parameters::Shapes(config);
   Plan plan;
@@ -215,7 +215,7 @@ absl::Status CheckMemory(const File& file, const Plan& plan, at::ScalarType dtyp
       " to decode the largest, '", largest->name, "' ", Text(largest->shape), "; ", available, " are available"));
 }
 
-// The rows 2i and 2i + 1 of every head -> its rows i and i + head_dim / 2.
+// Maps rows 2i and 2i + 1 of every head to its rows i and i + head_dim / 2.
 at::Tensor PairsToHalves(const at::Tensor& paired, int64_t heads) {
   std::vector<int64_t> shape = paired.sizes().vec(), split = {heads, shape[0] / heads / 2, 2};
   split.insert(split.end(), shape.begin() + 1, shape.end());
@@ -283,7 +283,7 @@ absl::StatusOr<Parameters> ParametersFromGguf(const File& file, const ModelConfi
     auto parameters = Parameters::FromTensors(config, std::move(tensors));
     if (!parameters.ok()) return base::Annotate(parameters.status(), file.path());
     return parameters;
-  } catch (const std::exception& error) {  // out of memory, as torch words it
+  } catch (const std::exception& error) {  // such as torch running out of memory
     return absl::ResourceExhaustedError(absl::StrCat(file.path(), ": ", error.what()));
   }
 }

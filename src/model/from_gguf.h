@@ -1,4 +1,4 @@
-// A model from a GGUF file: its configuration and its parameters under their Hugging Face names.
+// Reads a model from a GGUF file: its configuration, and its parameters under their Hugging Face names.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,16 +11,16 @@
 
 namespace ingot::model {
 
-// The configuration that the file's fields describe. Architectures llama (Mistral's files among them), qwen2 and qwen3.
-// The head is tied unless the file has a tensor output.weight. INVALID_ARGUMENT names the file and the missing or
-// unsupported field.
+// Returns the configuration described by the file's fields. Supports the architectures llama (including Mistral's
+// files), qwen2, and qwen3. The head is tied unless the file has a tensor output.weight. INVALID_ARGUMENT names the
+// file and the missing or unsupported field.
 absl::StatusOr<ModelConfig> ConfigFromGguf(const gguf::File& file);
 
-// The parameters of a model of that configuration, decoded and converted to `dtype`. llama.cpp stores the rows of q and
-// k of Llama's architecture in pairs; here they are in halves again, as Hugging Face has them. Every name and shape,
-// and the machine's memory, is checked before a tensor is allocated. INVALID_ARGUMENT names the file and the first
-// tensor that is missing, unknown or of the wrong shape; RESOURCE_EXHAUSTED names the largest tensor, and the needed
-// and the `available` bytes.
+// Returns the parameters of a model with that configuration, decoded and converted to `dtype`. For Llama's
+// architecture, llama.cpp stores the rows of q and k in pairs. They are converted back to halves, as in Hugging Face.
+// Every name and shape, and the machine's memory, is checked before a tensor is allocated. INVALID_ARGUMENT names the
+// file and the first tensor that is missing, unknown, or has the wrong shape. RESOURCE_EXHAUSTED names the largest
+// tensor, and the needed and `available` bytes.
 absl::StatusOr<Parameters> ParametersFromGguf(const gguf::File& file, const ModelConfig& config, at::ScalarType dtype,
                                               int64_t available = base::AvailableMemory());
 

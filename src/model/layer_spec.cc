@@ -29,16 +29,16 @@ int64_t LayerSpec::products() const {
 
 namespace {
 
-// A mean over the experts, of which a row takes some.
+// Returns the fraction of experts that a row uses, or 1 for other tensors.
 double Share(const LayerSpec& layer, const TensorSpec& tensor) {
   const ExpertsConfig& experts = layer.feed_forward.experts;
   return tensor.expert < 0 ? 1 : static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
 }
 
-// 2 for each multiplication of a row by a product.
+// Returns 2 per element of a matrix that multiplies a row.
 double ForwardFlops(const LayerSpec& layer, const TensorSpec& tensor) {
   if (!tensor.is_product()) return 0;
-  // The adapter between latents and heads runs head by head, on the way to scores and on the way from values.
+  // The adapter between latents and heads runs once per head for scores and once per head for values.
   const bool by_head = layer.attention.keys_are_values() && tensor.part == Part::kKey && tensor.factor == Factor::kA;
   const double times = by_head ? 2 * static_cast<double>(layer.attention.heads) : Share(layer, tensor);
   return 2 * times * static_cast<double>(tensor.elements());
@@ -134,7 +134,7 @@ int64_t ModelSpec::state_bytes(int64_t element) const {
 
 namespace {
 
-// The target of a product's adapter; empty = no adapter fits it.
+// Returns the target of a product's adapter. Empty = it cannot have an adapter.
 std::string Target(const TensorSpec& tensor) {
   constexpr std::string_view kEnd = ".weight";
   if (!tensor.is_product() || tensor.part == Part::kRouter || !tensor.name.ends_with(kEnd)) return "";
@@ -161,7 +161,7 @@ void Adapt(const LoraConfig& lora, LayerSpec* layer) {
   layer->tensors.insert(layer->tensors.end(), factors.begin(), factors.end());
 }
 
-// The model's products with the targets of their adapters, each target once.
+// Returns the model's products with their adapter targets, without duplicate targets.
 std::vector<std::pair<std::string, const TensorSpec*>> Adaptable(const ModelSpec& spec) {
   std::vector<std::pair<std::string, const TensorSpec*>> found;
   for (const LayerSpec& layer : spec.layers) {

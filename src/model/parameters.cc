@@ -22,7 +22,7 @@
 namespace ingot::model {
 namespace {
 
-// Between -1/sqrt(n) and 1/sqrt(n), for n columns.
+// Uniform between -1/sqrt(n) and 1/sqrt(n), for n columns.
 at::Tensor UniformTensor(at::IntArrayRef shape, uint64_t seed) {
   at::Tensor t = at::empty(shape, at::kFloat);
   float* values = t.mutable_data_ptr<float>();
@@ -61,7 +61,7 @@ at::Tensor DecayTensor(at::IntArrayRef shape, uint64_t seed) {
   return t;
 }
 
-// The number in "model.layers.NUMBER.", -1 = the name has none.
+// Returns the number in "model.layers.NUMBER.", or -1 if the name has none.
 int64_t LayerOf(const std::string& name) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!name.starts_with(kLayers)) return -1;
@@ -70,13 +70,13 @@ int64_t LayerOf(const std::string& name) {
   return absl::SimpleAtoi(name.substr(kLayers.size(), end - kLayers.size()), &number) ? number : -1;
 }
 
-// Whether the contents differ; of tensors without contents, the shapes.
+// Returns whether the contents differ or, for tensors without contents, the shapes.
 bool Differ(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() != b.sizes() || (!a.is_meta() && !at::equal(a, b));
 }
 
-// The peak bytes of loading. A family that converts the layout of tensors holds both forms of a layer, and wide
-// numbers of a part of it.
+// Returns the peak bytes of loading. A family that converts tensor layouts holds both forms of a layer, and wide
+// numbers for part of it.
 int64_t LoadBytes(const StoredTensors& stored, const std::map<std::string, at::Tensor>& laid_out) {
   int64_t all = 0;
   std::map<int64_t, int64_t> by_layer = {{-1, 0}};
@@ -107,8 +107,8 @@ at::ScalarType TypeOf(const ModelConfig& config) {
                               : at::kFloat;
 }
 
-// Gives all tensors one type, as `transformers` does with dtype="auto": the folder's torch_dtype if a tensor has it,
-// otherwise the embedding's. A router's bias, which only chooses, keeps its own.
+// Converts all tensors to one type, as `transformers` does with dtype="auto": the folder's torch_dtype if any tensor
+// has it, or else the embedding's type. A router's bias, which affects only the choice, keeps its own type.
 void MakeAlike(const std::string& path, const ModelConfig& config, Parameters* parameters) {
   auto& tensors = parameters->tensors();
   at::ScalarType type = parameters->at("model.embed_tokens.weight").scalar_type();
@@ -131,7 +131,7 @@ void MakeAlike(const std::string& path, const ModelConfig& config, Parameters* p
             tensors.size(), at::toString(type), such);
 }
 
-// To the tensors of the table, by name.
+// Converts a file's tensors to the spec's tensors, by name.
 absl::StatusOr<Parameters> FromFile(const std::string& path, const ModelConfig& config,
                                     std::map<std::string, at::Tensor> tensors) {
   const Family* const family = FindFamily(config.model_type);
@@ -149,13 +149,13 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-// A folder's file of weights, or the index of its shards.
+// Returns a folder's weights file, or the index of its shards.
 std::string WeightsOf(const std::string& dir) {
   const std::string path = dir + "/model.safetensors", index = path + ".index.json";
   return !Exists(path) && Exists(index) ? index : path;
 }
 
-// Whether the folder's files of weights are as they were written.
+// Checks whether the folder's weights files are as they were written.
 absl::Status CheckWeightsFiles(const std::string& dir) {
   INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(dir));
   return written.CheckContents([](std::string_view name) { return name.starts_with("model"); });
@@ -284,13 +284,13 @@ absl::StatusOr<ModelFolder> LoadModelDir(const std::string& dir) {
   INGOT_ASSIGN_OR_RETURN(model.config, ModelConfig::FromFile(dir + "/config.json"));
   const std::string path = WeightsOf(dir);
   if (const absl::Status fits = CheckModelFile(path, model.config, base::AvailableMemory()); !fits.ok()) {
-    INGOT_RETURN_IF_ERROR(CheckWeightsFiles(dir));  // a damaged name or shape looks like a tensor that does not fit
+    INGOT_RETURN_IF_ERROR(CheckWeightsFiles(dir));  // a damaged name or shape looks like a mismatched tensor
     return fits;
   }
   INGOT_ASSIGN_OR_RETURN(auto tensors, LoadSafetensors(path));
   try {
     INGOT_ASSIGN_OR_RETURN(model.parameters, FromFile(path, model.config, std::move(tensors)));
-  } catch (const std::exception& error) {  // out of memory, as torch words it
+  } catch (const std::exception& error) {  // such as torch running out of memory
     return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
   return model;
@@ -305,7 +305,7 @@ absl::Status SaveModelDir(const std::string& dir, const ModelConfig& config, con
   std::map<std::string, at::Tensor> tensors = parameters.tensors();
   const Family* const family = FindFamily(config.model_type);
   if (family->to_file != nullptr) family->to_file(config, &tensors);
-  // The weights first: config.json makes the folder complete.
+  // Saves the weights first, because config.json completes the folder.
   INGOT_RETURN_IF_ERROR(SaveSafetensors(dir + "/" + ShardFile("model", 0, 1), tensors, {{"format", "pt"}}));
   return SaveModelConfig(dir, config);
 }

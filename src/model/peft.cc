@@ -33,9 +33,9 @@ bool IsEmpty(const value* v) {
   return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
 }
 
-// These keys say how an adapter was made or is run, and do not change what it computes: peft reads loftq_config only
-// with `init_lora_weights: loftq`, and CheckLayers reads layers_to_transform. An unknown key that enables something (an
-// object, a list or true) belongs to an unsupported kind of adapter.
+// These keys describe how an adapter was made or is run, and do not change its computation: peft reads loftq_config
+// only with `init_lora_weights: loftq`, and CheckLayers reads layers_to_transform. An unknown key that enables
+// something (an object, a list or true) indicates an unsupported type of adapter.
 bool LeavesTheComputation(std::string_view key) {
   static const auto* const keys = new std::set<std::string_view>{
       "auto_mapping",    "corda_config",   "ensure_weight_tying", "eva_config",   "exclude_modules",
@@ -55,13 +55,13 @@ absl::Status CheckSwitches(const value& json) {
   return absl::OkStatus();
 }
 
-// An adapter of every layer may list all layers. `layers`: of the base.
+// An adapter for every layer may list all layers. `layers` is the base's number of layers.
 absl::Status CheckLayers(const value& json, int64_t layers) {
   const char* const key = "layers_to_transform";
   const value* given = Find(json, key);
   if (IsEmpty(given)) return absl::OkStatus();
   std::set<int64_t> named;
-  // One number may stand in place of a list.
+  // A single number may replace a list.
   for (const value& layer : given->is_array() ? given->get_array() : base::json::array{*given}) {
     const std::optional<int64_t> number = AsInt(layer);
     if (!number.has_value()) return BadKey(key, "must have numbers of layers");
@@ -74,8 +74,8 @@ absl::Status CheckLayers(const value& json, int64_t layers) {
   return absl::OkStatus();
 }
 
-// Some initializations change the base's weights too: pissa, olora, corda, loftq, lora_ga. Their factors fit no other
-// base.
+// Some initializations also change the base's weights: pissa, olora, corda, loftq, lora_ga. Their factors do not match
+// the original base.
 absl::Status CheckStart(const value& json) {
   const value* init = Find(json, "init_lora_weights");
   if (IsNull(init) || init->is_bool()) return absl::OkStatus();
@@ -95,7 +95,7 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json, int64_t layers) {
   if (kind != "LORA") return BadKey("peft_type", absl::StrCat("is '", kind, "', only LORA is read"));
   INGOT_RETURN_IF_ERROR(ReadString(json, "bias", &bias));
   if (bias != "none") return BadKey("bias", absl::StrCat("is '", bias, "', only none is read"));
-  bool stabilised = false, unused = false;  // of a true one CheckSwitches speaks
+  bool stabilised = false, unused = false;  // CheckSwitches reports it if true
   for (const char* key : {"use_dora", "fan_in_fan_out"}) INGOT_RETURN_IF_ERROR(ReadBool(json, key, &unused));
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_rslora", &stabilised));
   INGOT_RETURN_IF_ERROR(CheckSwitches(json));
@@ -112,7 +112,7 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json, int64_t layers) {
   return lora;
 }
 
-// "model.layers.0.self_attn.q_proj.lora_A.weight" -> "q_proj"; empty = not a factor.
+// "model.layers.0.self_attn.q_proj.lora_A.weight" -> "q_proj". Empty = not a factor.
 std::string TargetOf(const std::string& name) {
   for (const char* end : {".lora_A.weight", ".lora_B.weight"}) {
     if (!name.ends_with(end)) continue;
@@ -121,9 +121,9 @@ std::string TargetOf(const std::string& name) {
   return "";
 }
 
-// The modules that the targets name, for PEFT: a list of last words or, in a model with experts, a regular expression.
-// The word by itself would name the products of routed experts too. PEFT needs their names without a number if the base
-// keeps all experts in one tensor.
+// Returns the targets' modules in PEFT's format: a list of last words or, for a model with experts, a regular
+// expression. The word alone would also match the routed experts' products. If the base stores all experts in one
+// tensor, PEFT needs their names without a number.
 value TargetModules(const ModelConfig& config) {
   constexpr std::string_view kRouted = "experts.";
   base::json::array words;
@@ -170,7 +170,7 @@ absl::Status CheckFactors(const AdapterFolder& adapter, const ModelConfig& base)
   return absl::OkStatus();
 }
 
-// An adapter's tensors under the names of the base's table; sets the targets that they name.
+// Renames an adapter's tensors to the names in the base's spec, and sets the targets that they contain.
 absl::Status TakeFactors(const std::map<std::string, at::Tensor>& tensors, const ModelConfig& base,
                          AdapterFolder* adapter) {
   std::set<std::string> targets;

@@ -11,8 +11,8 @@ namespace {
 
 int64_t RotaryDim(const ModelConfig& config) { return config.rotary_dim > 0 ? config.rotary_dim : config.head_dim; }
 
-// Stretches waves by their length (Llama 3.1). Waves too long to turn once within the original context are stretched in
-// full, short waves not at all, and waves in between in part.
+// Scales wavelengths by their length (Llama 3.1): fully if they are too long for one rotation within the original
+// context, not at all if they are short, and partly in between.
 void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
   const auto factor = static_cast<float>(scaling.factor), context = static_cast<float>(scaling.original_positions);
   const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
@@ -29,8 +29,8 @@ void StretchLongWaves(const RopeScaling& scaling, std::vector<float>& inverse) {
   }
 }
 
-// The stretch grows between two pairs: the pair that turns `beta_fast` times within the original context, and the pair
-// that turns `beta_slow` times (YaRN, arXiv 2309.00071, section 3.2).
+// The scaling increases between two pairs: the pair that rotates `beta_fast` times within the original context, and the
+// pair that rotates `beta_slow` times (YaRN, arXiv 2309.00071, section 3.2).
 void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   const RopeScaling& scaling = config.rope_scaling;
   const auto dims = static_cast<double>(RotaryDim(config));
@@ -55,7 +55,7 @@ void StretchByParts(const ModelConfig& config, std::vector<float>& inverse) {
   }
 }
 
-// YaRN's factor that makes attention sharper. The file may state it; the default is section 3.4's.
+// Returns YaRN's factor that sharpens attention. The file may specify it. The default is from section 3.4.
 double YarnScale(const RopeScaling& scaling) {
   const auto of = [&](double mscale) {
     return scaling.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(scaling.factor) + 1.0;

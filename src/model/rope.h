@@ -1,5 +1,5 @@
-// Rotary position embeddings (RoFormer, arXiv 2104.09864), with the checkpoint's stretch to a longer context. It is
-// read as `transformers` reads `rope_parameters` (before version 5: `rope_scaling`).
+// Rotary position embeddings (RoFormer, arXiv 2104.09864), with the checkpoint's scaling to a longer context. The
+// scaling is interpreted as in `transformers`' `rope_parameters` (before version 5: `rope_scaling`).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,24 +12,24 @@
 
 namespace ingot::model {
 
-// Entry i is for dimension pair i of a head. fp32, as in `transformers`: at far positions a wider product would give
-// other angles than in the checkpoint's training.
+// Entry i is for dimension pair i of a head. fp32, as in `transformers`: at large positions, a wider product would give
+// different angles from those that the checkpoint was trained with.
 struct RopeFrequencies {
   std::vector<float> inverse;  // [head_dim / 2], radians per position
-  float scale = 1;             // factor of every cosine and sine
+  float scale = 1;             // factor for every cosine and sine
 };
-// `local`: of windowed layers, where the configuration has a local_rope_theta.
+// `local` = for windowed layers if the configuration has a local_rope_theta.
 RopeFrequencies FrequenciesOf(const ModelConfig& config, bool local = false);
 
-// Cosines and sines of every position, in the type and on the device of the model's parameters. Immutable, thread safe.
+// Cosines and sines for every position, with the parameters' type and device. Immutable and thread safe.
 class RopeTables {
  public:
   RopeTables(const ModelConfig& config, const at::TensorOptions& options);
 
-  // [max_position_embeddings, rotary_dim / 2]. `local`: of windowed layers.
+  // [max_position_embeddings, rotary_dim / 2]. `local` = for windowed layers.
   const at::Tensor& cos(bool local = false) const { return local && local_cos_.defined() ? local_cos_ : cos_; }
   const at::Tensor& sin(bool local = false) const { return local && local_sin_.defined() ? local_sin_ : sin_; }
-  // Whether a model of this configuration, type and device has equal tables.
+  // Returns whether a model of this configuration, type, and device has equal tables.
   bool Fit(const ModelConfig& config, const at::TensorOptions& options) const;
 
  private:

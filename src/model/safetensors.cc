@@ -19,7 +19,7 @@
 namespace ingot::model {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 
 absl::Status Bad(const std::string& path, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a usable safetensors file: ", base::CutMessage(what)));
@@ -39,13 +39,14 @@ absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, 
   return absl::OkStatus();
 }
 
-// The digest of a file that is read in the order of its bytes.
+// Computes the digest of a file that is read in byte order.
 struct FileDigest {
   base::StreamingChecksum checksum;
   uint64_t bytes = 0;
 };
 
-// ReadAt that digests what it reads, unless `digested` is null. In blocks, so that they are in the processor's cache.
+// Same as ReadAt, but also digests the bytes read unless `digested` is null. Processes blocks that fit into the CPU's
+// cache.
 absl::Status ReadDigested(const File& file, const std::string& path, uint64_t offset, void* to, uint64_t count,
                           FileDigest* digested) {
   constexpr uint64_t kBlock = 1 << 20;
@@ -145,8 +146,8 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
   return entries;
 }
 
-// Calls `visit(entry, read)` for every tensor of the file until it returns an error. read(to) reads the tensor's bytes.
-// `digested`: if not null, each tensor must be read once; afterwards it has the digest of the whole file.
+// Calls `visit(entry, read)` for every tensor in the file until it returns an error. read(to) reads the tensor's bytes.
+// If `digested` is not null, each tensor must be read once. Afterwards it is the digest of the whole file.
 template <typename Visit>
 absl::Status VisitFile(const std::string& path, FileDigest* digested, const Visit& visit) {
   const File file(OpenToRead(path));
@@ -192,8 +193,8 @@ absl::Status AddTensors(const std::string& path, const std::set<std::string>* na
   });
 }
 
-// Adds the tensors of a file, only those in `names` unless it is null; with their contents, or on the meta device.
-// DATA_LOSS: the bytes read are damaged; after another error, any byte of the file is.
+// Adds a file's tensors, with their contents or on the meta device. If `names` is not null, adds only those. Returns
+// DATA_LOSS if the bytes read are damaged or, after another error, if any byte of the file is.
 absl::Status AddFile(const std::string& path, const std::set<std::string>* names, bool contents, StoredTensors* to) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash), file = path.substr(slash + 1);
@@ -203,7 +204,7 @@ absl::Status AddFile(const std::string& path, const std::set<std::string>* names
   const absl::Status added = AddTensors(path, names, contents, digested.has_value() ? &*digested : nullptr, to);
   if (added.ok() && !digested.has_value()) return added;
   if (added.ok()) return written.Check(file, {digested->bytes, digested->checksum.Digest()});
-  // A damaged header looks like any other fault. In that case report the damage.
+  // A damaged header can look like any other fault. In that case, reports the damage.
   const absl::Status intact = written.CheckContents([&](std::string_view name) { return name == file; });
   return intact.ok() ? added : intact;
 }
@@ -253,7 +254,7 @@ absl::Status AddShards(const std::string& path, bool contents, StoredTensors* to
     if (!field.value().is_string())
       return absl::InvalidArgumentError(path + ": weight_map holds values other than file names");
     const std::string file(field.value().get_string());
-    // A shard is next to its index: reject a name that leads elsewhere.
+    // A shard is next to its index, so reject a name that points elsewhere.
     if (file.empty() || file.find('/') != std::string::npos || file.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": '", file, "' is not a plain file name"));
     }
@@ -277,7 +278,7 @@ absl::StatusOr<StoredTensors> Read(const std::string& path, bool contents) {
   try {
     INGOT_RETURN_IF_ERROR(path.ends_with(".json") ? AddShards(path, contents, &stored)
                                                   : AddFile(path, nullptr, contents, &stored));
-  } catch (const std::exception& error) {  // out of memory, as torch or the library words it
+  } catch (const std::exception& error) {  // out of memory, in torch's or the library's words
     return absl::ResourceExhaustedError(absl::StrCat(path, ": ", error.what()));
   }
   return stored;

@@ -1,6 +1,6 @@
-// The safetensors format: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then
-// the data. Offsets count from the end of the header and must cover the data without gap or overlap. These are the
-// parts that reading (safetensors.cc) and writing (safetensors_save.cc) share.
+// Code shared by safetensors reading (safetensors.cc) and writing (safetensors_save.cc). The format is an 8-byte
+// little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, and then the data. Offsets are
+// relative to the end of the header and must cover the data without gaps or overlaps.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -39,7 +39,7 @@ inline absl::Status System(const std::string& path, const char* doing) {
   return absl::ErrnoToStatus(code, absl::StrCat(path, ": ", doing, " failed"));
 }
 
-// Owns a descriptor; -1 = none.
+// Owns a file descriptor; -1 = none.
 class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
@@ -54,7 +54,7 @@ class File {
   int descriptor_;
 };
 
-// A descriptor; -1 = failed, see errno. A pipe without a writer opens at once; readers reject it by its file type.
+// Returns a file descriptor, or -1 with errno set on failure. Does not block on a pipe; readers reject that file type.
 inline int OpenToRead(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }
 
 }  // namespace ingot::model

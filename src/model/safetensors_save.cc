@@ -34,7 +34,7 @@ absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tens
     at = end;
   }
   std::string text = base::PrintJson(header);
-  text.append((8 - text.size() % 8) % 8, ' ');  // the data begins aligned
+  text.append((8 - text.size() % 8) % 8, ' ');  // aligns the start of the data
   return text;
 }
 

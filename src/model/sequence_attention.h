@@ -1,5 +1,5 @@
-// The attention of one sequence of rows over itself, by tree attention; recurrences run along the same tree. For
-// commands and tests: the trainer and rollout have their own.
+// Self-attention over one sequence of rows, using tree attention. Recurrences run along the same tree. For commands and
+// tests; the trainer and rollout have their own implementations.
 #pragma once
 
 #include <utility>
@@ -10,8 +10,8 @@ namespace ingot::model {
 
 class SequenceAttention final : public AttentionBackend {
  public:
-  // `visible_end`, `positions`: int32 [N] on the CPU, of a packed stream (kernels/attention/attention.h); undefined =
-  // one causal sequence. Windows count positions.
+  // `visible_end` and `positions` are int32 [N] on the CPU, from a packed stream (kernels/attention/attention.h).
+  // Undefined = one causal sequence. Windows count positions.
   explicit SequenceAttention(at::Tensor visible_end = {}, at::Tensor positions = {})
       : visible_end_(std::move(visible_end)), positions_(std::move(positions)) {}
 

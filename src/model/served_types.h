@@ -1,4 +1,4 @@
-// The types of weights that engines accept, checked only by the headers of a model folder's files.
+// Checks that engines support a model's weight types, reading only the headers of the files in its folder.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace ingot::model {
 
-// INVALID_ARGUMENT names the file and the tensor of type F64, which cannot be published or served, and `remedy`.
-// OK for a folder without weights. Otherwise fails as DescribeSafetensors (stored_tensors.h).
+// Returns INVALID_ARGUMENT with the file, the tensor, and `remedy` if a tensor has type F64, which cannot be published
+// or served. Returns OK for a folder without weights. Otherwise, returns the same errors as DescribeSafetensors
+// (stored_tensors.h).
 absl::Status CheckServedTypes(const std::string& dir, std::string_view remedy = "store the model in one of them");
 
 }  // namespace ingot::model

@@ -25,7 +25,7 @@ absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameter
     }
     const at::Tensor& first = parameters.tensors().at("model.embed_tokens.weight");
     const at::Tensor& t = found->second;
-    const bool any_type = tensor->part == Part::kCorrectionBias;  // often fp32 among bf16 tensors: it only chooses
+    const bool any_type = tensor->part == Part::kCorrectionBias;  // often fp32 in a bf16 model; affects only the choice
     if (t.sizes() != at::IntArrayRef(tensor->shape) || (!any_type && t.scalar_type() != first.scalar_type()) ||
         t.device() != first.device() || !t.is_contiguous()) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name,
@@ -64,7 +64,7 @@ absl::StatusOr<Transformer> Transformer::Create(const ModelConfig& config, Param
   }
 }
 
-at::Tensor Transformer::EmbedScale() const {  // rounded to the embedding's type, as `transformers` does
+at::Tensor Transformer::EmbedScale() const {  // rounded to the embedding's type, as in `transformers`
   return at::scalar_tensor(std::sqrt(static_cast<double>(config_.hidden_size)),
                            parameters_.at("model.embed_tokens.weight").options().requires_grad(false));
 }

@@ -1,4 +1,4 @@
-// Transformer is the one definition of the model. Rollout and trainer both run it, each with its own attention.
+// Transformer is the only definition of the model. Rollout and the trainer both run it, each with its own attention.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,11 +17,11 @@
 
 namespace ingot::model {
 
-// A model over given parameters (shared, not copied). Immutable, thread safe. It runs on the parameters' device and in
-// their dtype. It records autograd history if the parameters require it and grad mode is on.
+// A model that shares the given parameters without copying them. Immutable and thread safe. Runs on the parameters'
+// device and in their dtype. Records autograd history if the parameters require it and grad mode is on.
 class Transformer {
  public:
-  // `rope`: the tables of another Transformer, shared if they fit; null = new ones.
+  // `rope` has another Transformer's tables, which are shared if they fit. Null = create new ones.
   static absl::StatusOr<Transformer> Create(const ModelConfig& config, Parameters parameters,
                                             std::shared_ptr<const RopeTables> rope = nullptr);
 
@@ -31,8 +31,9 @@ class Transformer {
   const std::shared_ptr<const RopeTables>& rope() const { return rope_; }
 
   // token_ids [N] int64, positions [N] int64 -> final hidden states after the last norm, [N, hidden_size]. The rows may
-  // be any ragged batch: the attention knows which belong together. On the CPU in fp32, fp64 and bf16 a row's result
-  // depends only on that row and its attention, to the bit. Throws c10::Error on ids or positions out of range.
+  // be any ragged batch, because the attention determines which rows belong together. On the CPU in fp32, fp64, and
+  // bf16, a row's result depends only on that row and its attention, bit for bit. Throws c10::Error if ids or positions
+  // are out of range.
   at::Tensor Hidden(const at::Tensor& token_ids, const at::Tensor& positions, AttentionBackend& attention) const;
 
   // The steps of Hidden, for callers that run layer by layer: Embed, then every layer in turn, then Norm.
@@ -43,9 +44,9 @@ class Transformer {
                       Aux* aux = nullptr) const;
   at::Tensor Norm(const at::Tensor& x) const;
 
-  // The matrix from hidden states to logits, [vocab_size, hidden_size]. If tied, it is the embedding.
+  // Returns the matrix from hidden states to logits, [vocab_size, hidden_size]. If tied, it is the embedding.
   const at::Tensor& head() const;
-  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model); capped if the model caps them.
+  // [M, hidden_size] -> raw logits [M, vocab_size], fp32 (fp64 from an fp64 model). Capped if the model caps them.
   at::Tensor Logits(const at::Tensor& hidden) const;
 
  private:

@@ -1,10 +1,10 @@
-// DeepSeek-V3 and Kimi-K2 (arXiv 2412.19437, 2507.20534): multi-head latent attention, sigmoid routing with a bias that
-// chooses, groups of experts, shared experts, dense first layers.
+// DeepSeek-V3 and Kimi-K2 (arXiv 2412.19437, 2507.20534): multi-head latent attention, sigmoid routing with a selection
+// bias, groups of experts, shared experts, dense first layers.
 //
-// Attention runs over latents: kv_b_proj's halves are applied to queries and to what they attended to (DeepSeek-V2,
-// arXiv 2405.04434, section 2.1.2). Rollout's cache then holds kv_lora_rank + qk_rope_head_dim numbers a token and
-// layer, once. The trainer computes the same, so that both have the same bits; per pair of rows it costs more than
-// whole keys.
+// Attention runs over latents: the halves of kv_b_proj are applied to queries and to the attention results
+// (DeepSeek-V2, arXiv 2405.04434, section 2.1.2). So rollout's cache stores kv_lora_rank + qk_rope_head_dim numbers per
+// token and layer, once. The trainer computes the same, so that both have the same bits. Per pair of rows, this costs
+// more than full keys.
 #include <cmath>
 
 #include "model/config_json.h"

@@ -1,5 +1,5 @@
-// A Family is one Hugging Face architecture: the keys of its config.json and the table of its layers. Each family is
-// one file of this folder and one row of families.cc.
+// A Family describes one Hugging Face architecture: its config.json keys and its layer table. Each family has one file
+// in this directory and one row in families.cc.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +16,12 @@
 
 namespace ingot::model {
 
-// Which layers attend through a window, if the file does not list them.
+// Which layers use a window if the file does not list them.
 enum class Window : uint8_t {
-  kNone,        // none, and none may
+  kNone,        // none; the file must not specify one
   kEveryLayer,  // all
-  kSwitched,    // with use_sliding_window, those from max_window_layers on
-  kPattern,     // all but every full_layer_every-th
+  kSwitched,    // if use_sliding_window, layers max_window_layers and above
+  kPattern,     // all except every full_layer_every-th
 };
 
 struct Family {
@@ -32,37 +32,37 @@ struct Family {
   bool qkv_bias = false;          // always on, even if the file says otherwise
   bool reads_attention_bias = false, reads_mlp_bias = false;
   bool qk_norm = false, qk_norm_optional = false;
-  bool names_plain_layers = false;  // decoder_sparse_step and mlp_only_layers
+  bool names_plain_layers = false;  // has decoder_sparse_step and mlp_only_layers
   bool tied_by_default = false;
   double default_rope_theta = 10000;
   double default_local_rope_theta = 0;  // > 0: windowed layers have their own RoPE
-  bool partial_rotary = false;          // RoPE may turn only a part of a head
-  double rotary_share = 1;              // the part of a head that it turns if the file does not say
+  bool partial_rotary = false;          // RoPE may rotate only part of a head
+  double rotary_share = 1;              // default for the rotated fraction of a head
   Window window = Window::kNone;
   int64_t full_layer_every = 0;
   int64_t default_window = 0;      // 0 = 4096
-  std::string_view own_code = "";  // module of a folder's auto_map that computes the same; empty = none is accepted
-  bool skips_next_layers = false;  // the file may have layers after the last one, which predict later tokens
-  std::string_view skipped_prefix = "";  // of the file's tensors that belong to no layer; empty = none
-  bool lists_layers = false;             // layer_types is read by `read`: it names more than windows
+  std::string_view own_code = "";  // module in auto_map that computes the same model; empty = none is accepted
+  bool skips_next_layers = false;  // the file may have extra layers after the last one, which predict later tokens
+  std::string_view skipped_prefix = "";  // prefix of tensors in the file to ignore; empty = none
+  bool lists_layers = false;             // `read` reads layer_types, because it lists more than windows
   std::string_view activation_key = "hidden_act", activation = "silu";
   bool out_bias = true;          // attention_bias includes o_proj
-  bool always_out_bias = false;  // as qkv_bias
-  // The table of layer `index`.
+  bool always_out_bias = false;  // always on, even if the file differs
+  // Returns the spec for layer `index`.
   LayerSpec (*layer)(const ModelConfig& config, int64_t index) = nullptr;
-  // Each may be null. `read` fills in the family's own keys and rejects unsupported values; `write` adds them to a
-  // config.json; `check` validates a configuration that code made.
+  // Each may be null. `read` sets the family-specific fields and rejects unsupported values. `write` adds the family's
+  // keys to a config.json. `check` validates a configuration that was built in code.
   absl::Status (*read)(const base::json::value& json, ModelConfig* config) = nullptr;
   void (*write)(const ModelConfig& config, base::json::object* json) = nullptr;
   absl::Status (*check)(const ModelConfig& config) = nullptr;
-  // From the tensors of a file to the table's tensors, and back; null = they are the same.
+  // Convert a file's tensors to the spec's tensors and back. Null = they are the same.
   absl::Status (*from_file)(const ModelConfig& config, std::map<std::string, at::Tensor>* tensors) = nullptr;
   void (*to_file)(const ModelConfig& config, std::map<std::string, at::Tensor>* tensors) = nullptr;
 };
 
-// Null = no family has this model_type.
+// Returns the family with this model_type, or null if there is none.
 const Family* FindFamily(std::string_view model_type);
-// "llama, mistral, ..." for messages.
+// Returns "llama, mistral, ..." for messages.
 std::string FamilyNames();
 
 }  // namespace ingot::model

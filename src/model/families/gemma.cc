@@ -1,6 +1,7 @@
-// Gemma 2 (arXiv 2408.00118) and the text models of Gemma 3 (arXiv 2503.19786): windowed layers between layers that see
-// the whole context, four norms per layer, norms times 1 + weight, and a scaled embedding. Gemma 2 caps scores and
-// logits. Gemma 3 norms q and k instead, gives its windowed layers their own RoPE, and caps if the folder asks for it.
+// Gemma 2 (arXiv 2408.00118) and the text models of Gemma 3 (arXiv 2503.19786): windowed layers between full-context
+// layers, four norms per layer, norms that multiply by 1 + weight, and a scaled embedding. Gemma 2 caps scores and
+// logits. Gemma 3 instead norms q and k, has separate RoPE for its windowed layers, and caps only if the model folder
+// requests it.
 #include <cmath>
 #include <string_view>
 
@@ -27,7 +28,7 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-// `absent`: the value if the file lacks the key; null = none.
+// `absent` is the value if the file does not have the key; null = none.
 absl::Status ReadCap(const base::json::value& json, std::string_view key, double absent, double* cap) {
   const base::json::value* const found = base::Find(json, key);
   *cap = found == nullptr ? absent : 0;
@@ -54,7 +55,7 @@ absl::Status ReadGemma2(const base::json::value& json, ModelConfig* config) { re
 absl::Status ReadGemma3(const base::json::value& json, ModelConfig* config) { return ReadKeys(json, 0, 0, config); }
 
 void Write(const ModelConfig& config, base::json::object* json) {
-  // `transformers` accepts only a whole number.
+  // `transformers` accepts only an integer.
   (*json)["query_pre_attn_scalar"] = std::llround(1 / (config.query_scale * config.query_scale));
   const auto cap = [](double value) { return value > 0 ? base::json::value(value) : base::json::value(nullptr); };
   (*json)["attn_logit_softcapping"] = cap(config.attention_soft_cap);

@@ -1,4 +1,4 @@
-// GLM-4.5 (arXiv 2508.06471): sigmoid routing with a bias that chooses, groups of experts, a shared expert, dense first
+// GLM-4.5 (arXiv 2508.06471): sigmoid routing with a selection bias, groups of experts, a shared expert, dense first
 // layers, partial RoPE.
 #include "model/config_json.h"
 #include "model/families/family.h"

@@ -1,5 +1,5 @@
-// gpt-oss (arXiv 2508.10925): attention with sinks, every other layer with a window, experts with biases and a clamped
-// gate. Its files hold all experts of a layer in one tensor, gate and up interleaved, or as MXFP4 blocks.
+// gpt-oss (arXiv 2508.10925): attention with sinks, a window in every other layer, experts with biases and a clamped
+// gate. Its files store all experts of a layer in one tensor, with gate and up interleaved, or as MXFP4 blocks.
 #include <ATen/ATen.h>
 
 #include <array>
@@ -59,11 +59,11 @@ void Write(const ModelConfig& config, base::json::object* json) {
   o["swiglu_limit"] = 7.0;
 }
 
-// MXFP4 (OCP Microscaling Formats 1.0): blocks [..., n / 32, 16] hold two 4-bit floats a byte, the low one first;
-// scales [..., n / 32] hold a power of two each, biased by 127. Returns [..., n] in bf16. One expert's at a time: the
-// numbers are eight times as wide on the way.
+// MXFP4 (OCP Microscaling Formats 1.0): blocks [..., n / 32, 16] have two 4-bit floats per byte, the low one first.
+// Scales [..., n / 32] have a power of two each, biased by 127. Returns [..., n] in bf16. Decodes one expert at a time,
+// because the intermediate values are eight times as wide.
 at::Tensor Decoded(const at::Tensor& blocks, const at::Tensor& scales) {
-  if (blocks.is_meta()) {  // of a file that is described, not read
+  if (blocks.is_meta()) {  // the file is only described, not read
     return at::empty({blocks.size(0), blocks.size(1), blocks.size(2) * 32}, blocks.options().dtype(at::kBFloat16));
   }
   constexpr std::array<float, 16> kValues = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
@@ -79,7 +79,7 @@ at::Tensor Decoded(const at::Tensor& blocks, const at::Tensor& scales) {
   return at::stack(experts);
 }
 
-// Whether blocks and scales belong together, and to a layer's experts.
+// Returns whether blocks and scales match each other and a layer's experts.
 bool Fits(const at::Tensor& blocks, const at::Tensor& scales, int64_t experts) {
   return blocks.dim() == 4 && scales.dim() == 3 && blocks.size(0) == experts && blocks.size(3) == 16 &&
          blocks.sizes().slice(0, 3) == scales.sizes() && blocks.scalar_type() == at::kByte &&
@@ -110,7 +110,7 @@ absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tenso
       *to = Decoded(*blocks, *scales).transpose(1, 2);
     }
     const at::Tensor up_bias = take(prefix + "gate_up_proj_bias"), down_bias = take(prefix + "down_proj_bias");
-    if (!gate_up.defined() && !down.defined()) continue;  // a checkpoint of Ingot's, expert by expert
+    if (!gate_up.defined() && !down.defined()) continue;  // an Ingot checkpoint, which stores experts separately
     const std::pair<const at::Tensor*, std::vector<int64_t>> wanted[] = {{&gate_up, {experts, hidden, 2 * width}},
                                                                          {&up_bias, {experts, 2 * width}},
                                                                          {&down, {experts, width, hidden}},

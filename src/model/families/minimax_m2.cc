@@ -1,4 +1,4 @@
-// MiniMax-M2: sigmoid routing with a bias that chooses, norms over all heads of q and k together, partial RoPE.
+// MiniMax-M2: sigmoid routing with a selection bias, norms over all heads of q and k together, partial RoPE.
 #include "model/config_json.h"
 #include "model/families/family.h"
 #include "model/families/rows.h"

@@ -1,4 +1,4 @@
-// Qwen3's mixtures of experts (arXiv 2505.09388): softmax routing, the chosen weights divided by their sum.
+// Qwen3's mixtures of experts (arXiv 2505.09388): softmax routing, with the chosen weights divided by their sum.
 #include "model/config_json.h"
 #include "model/families/family.h"
 #include "model/families/rows.h"

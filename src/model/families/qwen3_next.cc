@@ -1,5 +1,5 @@
-// Qwen3-Next: Gated DeltaNet (arXiv 2412.06464) in three layers of four, attention with a gate on its result in the
-// fourth, norms times 1 + weight, partial RoPE, and experts plus a shared one whose result a sigmoid scales.
+// Qwen3-Next: Gated DeltaNet (arXiv 2412.06464) in three of four layers, attention with a gated result in the fourth,
+// norms times 1 + weight, partial RoPE, and experts plus a shared expert with a sigmoid gate.
 #include <algorithm>
 #include <string_view>
 
@@ -60,7 +60,7 @@ LayerSpec Layer(const ModelConfig& config, int64_t index) {
   return layer;
 }
 
-// Every full_attention_interval-th layer attends, if the file does not list the layers.
+// If the file does not list the layers, every full_attention_interval-th layer has attention.
 absl::Status ReadLayers(const base::json::value& json, ModelConfig* config) {
   if (config->num_hidden_layers < 1 || config->num_hidden_layers > 1 << 12)
     return absl::OkStatus();  // Validate rejects it
