@@ -1,4 +1,4 @@
-// Argument checks and errors shared by every registry.
+// Checks arguments and creates errors for all registry implementations.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace ingot::registry {
 
-// INVALID_ARGUMENT: the key, or a prefix of keys, is empty or too long, or the value is too long.
+// Returns INVALID_ARGUMENT if the key (or key prefix) is empty or too long, or if the value is too long.
 inline absl::Status CheckPut(const std::string& key, const std::string& value) {
   if (key.empty() || key.size() > kMaxKeyBytes) {
     return absl::InvalidArgumentError(
@@ -20,14 +20,14 @@ inline absl::Status CheckPut(const std::string& key, const std::string& value) {
       absl::StrCat(key, ": the value has ", value.size(), " bytes: at most ", kMaxValueBytes, " are allowed"));
 }
 
-// `ttl` rounded up. INVALID_ARGUMENT: it is under a second.
+// Returns `ttl` rounded up, or INVALID_ARGUMENT if it is less than one second.
 inline absl::StatusOr<std::chrono::seconds> WholeSeconds(std::chrono::milliseconds ttl) {
   if (ttl >= std::chrono::seconds(1)) return std::chrono::ceil<std::chrono::seconds>(ttl);
   return absl::InvalidArgumentError(
       absl::StrCat("a lease of ", ttl.count(), " ms is too short: it needs at least 1000 ms"));
 }
 
-// True if an earlier try of the same write made the entry.
+// Returns true if an earlier attempt at the same write created the entry.
 inline bool IsOwn(const Entry& entry, const std::string& key, const std::string& value, int64_t lease) {
   return entry.key == key && entry.value == value && entry.lease == lease;
 }

@@ -19,11 +19,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr milliseconds kWatchPause(100);  // before a stream is opened again
+constexpr milliseconds kWatchPause(100);  // before a stream is reopened
 
 milliseconds Ms(nanoseconds time) { return std::chrono::ceil<milliseconds>(time); }
 
-// The first key after all keys that begin with `prefix`; "\0" = every key from there on.
+// Returns the first key after all keys that begin with `prefix`; "\0" = there is no upper bound.
 std::string EndOf(std::string prefix) {
   while (!prefix.empty() && static_cast<unsigned char>(prefix.back()) == 0xff) prefix.pop_back();
   if (prefix.empty()) return std::string(1, '\0');
@@ -35,7 +35,7 @@ Entry ToEntry(const api::KeyValue& kv) {
   return {kv.key(), kv.value(), kv.create_revision(), kv.mod_revision(), kv.lease()};
 }
 
-// The entry in an answer to `request_range` of one key; an empty entry = there is none.
+// Returns the entry in a response to a `request_range` for one key, or an empty entry if there is none.
 Entry OneOf(const api::ResponseOp& response) {
   return response.response_range().kvs_size() > 0 ? ToEntry(response.response_range().kvs(0)) : Entry();
 }
@@ -69,17 +69,17 @@ class EtcdWatcher final : public Watcher {
       const absl::Status ended = Follow(member);
       if (IsStopping()) return;
       outage_.Failed(ended);
-      // Also logs in again, where that is needed.
+      // Also logs in again if necessary.
       if (!absl::IsUnavailable(ended)) Catch();
       Pause(*client_.members()[(turn + 1) % client_.members().size()]);
     }
   }
 
-  // Reports the changes that one member sends, until its stream ends.
+  // Reports the changes that one member sends until its stream ends.
   absl::Status Follow(const EtcdMember& member) {
     grpc::ClientContext context;
     INGOT_RETURN_IF_ERROR(client_.Authorize(context, member));
-    context.AddMetadata("hasleader", "true");  // a member that has lost its cluster ends the stream
+    context.AddMetadata("hasleader", "true");  // a member that has lost the cluster ends the stream
     Announce(&context);
     const auto stream = member.watch->Watch(&context);
     api::WatchRequest request;
@@ -111,12 +111,12 @@ class EtcdWatcher final : public Watcher {
       next_ = event.entry.mod_revision + 1;
       if (view_.Apply(event)) observer_(event);
     }
-    // An answer without events says that there are none up to its revision.
+    // A response without events means that nothing changed up to its revision.
     if (response.events_size() == 0 && !response.created()) next_ = std::max(next_, response.header().revision() + 1);
     return absl::OkStatus();
   }
 
-  // Reports the differences to the present entries. The next stream begins after them.
+  // Reports the differences from the current entries. The next stream starts after them.
   void Catch() {
     const absl::StatusOr<Listing> listing = list_();
     if (listing.ok()) return NotifyWatcher(*listing);
@@ -149,13 +149,13 @@ class EtcdWatcher final : public Watcher {
   const std::string prefix_;
   const Registry::Observer observer_;
   const std::function<absl::StatusOr<Listing>()> list_;
-  base::Outage outage_;  // the thread's own
-  View view_;            // the thread's own
-  int64_t next_ = 0;     // the thread's own: the first revision that was not reported
+  base::Outage outage_;  // used only by the thread
+  View view_;            // used only by the thread
+  int64_t next_ = 0;     // used only by the thread: the first unreported revision
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;  // of the stream that is open
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;  // the open stream's context
   std::thread thread_;
 };
 

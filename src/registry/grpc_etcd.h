@@ -1,11 +1,11 @@
-// A registry in etcd v3, for runs on several machines. It speaks etcd's gRPC API through our own trimmed proto
-// (proto/etcd.proto).
+// Implements Registry on etcd v3, for runs on several machines. Uses the etcd gRPC API through a trimmed copy of its
+// proto (proto/etcd.proto).
 //
-//   call    one member at a time, each for at most two seconds, until one answers: any member knows everything
-//   lease   each renewal is a call like any other, so that a member's death costs the time of one call
-//   watch   a stream from one member. When it breaks, the next member opens one, after the last revision it reported
+//   call    tries one member at a time, for up to two seconds each, until one answers; all members have all data lease
+//    renewed by ordinary calls, so a failed member delays only one call
+//   watch   a stream from one member; if it breaks, another opens on the next member, after the last reported revision
 //
-// A lease's time to live should be six seconds or more: an etcd election takes one to two.
+// A lease's time to live should be at least six seconds because an etcd election takes one to two.
 #pragma once
 
 #include <chrono>
@@ -19,17 +19,18 @@
 namespace ingot::registry {
 
 struct EtcdOptions {
-  std::vector<std::string> endpoints;          // HOST:PORT of the members, at least one; the first is asked first
-  std::string user, password;                  // both empty = without authentication
-  std::string ca;                              // PEM text that members are verified against. Empty = plain text
-  std::string certificate, key;                // PEM text of a client certificate; both or none. REQUIRES: ca
-  std::chrono::milliseconds deadline{10'000};  // of a call, over all members
+  std::vector<std::string> endpoints;          // HOST:PORT of each member, at least one; the first one is tried first
+  std::string user, password;                  // both empty = no authentication
+  std::string ca;                              // PEM-encoded CA certificates that verify the members; empty = plaintext
+  std::string certificate, key;                // PEM-encoded client certificate and key; both or neither. REQUIRES: ca.
+  std::chrono::milliseconds deadline{10'000};  // deadline for a call, across all members
 
   absl::Status Validate() const;
 };
 
-// Asks every member once. UNAVAILABLE: none answers. FAILED_PRECONDITION: members of two clusters, or a server that is
-// not etcd. UNAUTHENTICATED, PERMISSION_DENIED: etcd rejects the user. INVALID_ARGUMENT: Validate.
+// Queries every member once. Returns UNAVAILABLE if none answers, FAILED_PRECONDITION if the members belong to
+// different clusters or a server is not etcd, UNAUTHENTICATED or PERMISSION_DENIED if etcd rejects the user, and
+// INVALID_ARGUMENT if Validate fails.
 absl::StatusOr<std::unique_ptr<Registry>> ConnectEtcd(const EtcdOptions& options,
                                                       const base::Clock& clock = base::Clock::Real());
 

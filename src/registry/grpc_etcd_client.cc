@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kMemberDeadline(2000);
-constexpr milliseconds kPause(50);  // after every member was asked
+constexpr milliseconds kPause(50);  // after every member was tried
 // etcd closes connections that ping more often than every five seconds.
 constexpr int kKeepaliveMs = 6000, kKeepaliveTimeoutMs = 3000;
 constexpr int kMinReconnectMs = 1000, kMaxReconnectMs = 1000;
@@ -22,10 +22,10 @@ grpc::ChannelArguments ChannelArguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy of the environment is for outside servers
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinReconnectMs);  // also the time that a connection may take
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy in the environment is meant for external servers
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinReconnectMs);  // also the timeout for connecting
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  // So that a watch notices a member that vanished.
+  // Lets a watch detect that a member is gone.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -41,7 +41,7 @@ void SetDeadline(grpc::ClientContext& context, milliseconds deadline) {
   context.set_deadline(std::chrono::system_clock::now() + std::max(deadline, milliseconds(1)));
 }
 
-// True if another member may answer.
+// Returns true if another member may answer.
 bool IsSilence(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
@@ -69,7 +69,7 @@ absl::Status EtcdOptions::Validate() const {
 
 namespace {
 
-// Why a member did not answer, without the address in front, which the line already names.
+// Returns why a member did not answer, without the leading address, which the line already contains.
 std::string WithoutAddress(const std::string& said, const std::string& address) {
   const size_t at = said.rfind(address + ": ");
   return at == std::string::npos ? said : said.substr(at + address.size() + 2);
@@ -100,7 +100,7 @@ absl::Status EtcdClient::Explain(const grpc::Status& status, const EtcdMember& m
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::UnavailableError(absl::StrCat(place, WithoutAddress(said, member.address)));
-    case grpc::StatusCode::INVALID_ARGUMENT:  // arguments are checked before they are sent, so it is the user
+    case grpc::StatusCode::INVALID_ARGUMENT:  // arguments are checked before they are sent, so the user is the problem
     case grpc::StatusCode::UNAUTHENTICATED:
       return absl::UnauthenticatedError(absl::StrCat(place, said, " (", user, "): check the user and the password"));
     case grpc::StatusCode::PERMISSION_DENIED:
@@ -168,7 +168,7 @@ absl::Status EtcdClient::Try(const Rpc& rpc, EtcdMember& member, milliseconds de
     const bool authorized = Authorize(context, member).ok();
     if (authorized) status = rpc(member, &context, &header);
     if (authorized && status.ok()) return CheckCluster(header, member);
-    // The login has expired, or is older than a change of users.
+    // The login has expired or predates a change to the users.
     const bool rejected = !authorized || status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
                           status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
     if (options_.user.empty() || !rejected || login > 0) break;
@@ -241,7 +241,8 @@ absl::Status EtcdClient::Probe() {
     if (!status.ok() && !other) return status;
     any = any || status.ok();
   }
-  const absl::Status answered = any ? absl::OkStatus() : Call(rpc, options_.deadline);  // an election may be under way
+  // An election may be in progress.
+  const absl::Status answered = any ? absl::OkStatus() : Call(rpc, options_.deadline);
   if (!absl::IsUnavailable(answered)) return answered;
   return absl::UnavailableError(absl::StrCat(
       "the endpoints are ", absl::StrJoin(options_.endpoints, ", "), "; ", answered.message(),
@@ -292,7 +293,7 @@ absl::StatusOr<api::LeaseGrantResponse> EtcdClient::Grant(const api::LeaseGrantR
         const grpc::Status status = member.lease->LeaseGrant(context, request, &response);
         *header = response.header();
         if (again && status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
-          // The lease exists: an earlier try succeeded, and its answer was lost.
+          // The lease exists: an earlier attempt succeeded, and its response was lost.
           api::LeaseGrantResponse granted;
           granted.set_id(request.id());
           granted.set_ttl(request.ttl());

@@ -96,7 +96,7 @@ void LeaseKeeper::Visit(const std::shared_ptr<State>& lease) {
     mu_.Unlock();
     const absl::Status renewed = server_.renew(lease->id, deadline);
     mu_.Lock();
-    // The first of several in a row.
+    // Logs only the first failure in a row.
     if (!renewed.ok() && !lease->failing) {
       INGOT_LOG(warn, "cannot renew a lease, trying again: {}", std::string(renewed.message()));
     }
@@ -115,7 +115,7 @@ void LeaseKeeper::NotifyLost(const std::shared_ptr<State>& lease) {
   lease->reported = true;
   visited_ = lease->id;
   mu_.Unlock();
-  server_.revoke(lease->id, kRevokeDeadline);  // its time may not be over at the server yet
+  server_.revoke(lease->id, kRevokeDeadline);  // it may not have expired on the server yet
   if (lease->on_lost) lease->on_lost();
   mu_.Lock();
   visited_ = 0;

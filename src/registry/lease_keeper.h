@@ -1,11 +1,11 @@
-// Keeps the leases of one registry alive: its thread renews each lease every third of the lease's time to live.
+// Keeps a registry's leases alive. A thread renews each lease at intervals of a third of its time to live.
 //
-//   granted              renewed               renewed                     not answered: tried again and again
+//   granted              renewed               renewed                     no answer: retried repeatedly
 //   |------- ttl/3 ------|------- ttl/3 -------|---------------- ttl ---------------------------| lost
 //                                                                             alive() is false from here on
 //
-// A lease's time counts from the moment its last answered renewal was sent, so that it expires here before it expires
-// at the server. Thread safe.
+// A lease's time is counted from when its last answered renewal was sent, so it expires here before it expires on the
+// server. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -23,18 +23,18 @@ namespace ingot::registry {
 
 class LeaseKeeper {
  public:
-  // Calls to the registry's server. Both block no longer than about the deadline, and are called without locks.
+  // Calls to the registry's server. Both block for at most about the deadline, and are called without locks held.
   struct Server {
-    // NOT_FOUND: the lease is gone. Any other error: it is tried again.
+    // Returns NOT_FOUND if the lease is gone. Other errors are retried.
     std::function<absl::Status(int64_t id, std::chrono::nanoseconds deadline)> renew;
     std::function<void(int64_t id, std::chrono::nanoseconds deadline)> revoke;
   };
 
   LeaseKeeper(const base::Clock& clock, Server server);
-  // REQUIRES: the leases are gone.
+  // REQUIRES: all leases were destroyed.
   ~LeaseKeeper();
 
-  // Takes over a lease that was granted; the request for it was sent at `sent`.
+  // Takes over a granted lease. `sent` is when the request for it was sent.
   std::unique_ptr<Lease> KeepAlive(int64_t id, std::chrono::nanoseconds ttl, std::chrono::nanoseconds sent,
                                    std::function<void()> on_lost);
 
@@ -44,13 +44,13 @@ class LeaseKeeper {
     int64_t id = 0;
     std::chrono::nanoseconds ttl{}, due{}, expires{};
     std::function<void()> on_lost;
-    bool lost = false;      // for good
+    bool lost = false;      // permanently
     bool reported = false;  // on_lost was called
     bool failing = false;   // the last renewal was not answered
   };
 
   void Run();
-  // Renews the lease, or marks it lost.
+  // Renews the lease or marks it as lost.
   void Visit(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NotifyLost(const std::shared_ptr<State>& lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<State> Earliest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -62,8 +62,8 @@ class LeaseKeeper {
   base::Mutex mu_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<int64_t, std::shared_ptr<State>> leases_ ABSL_GUARDED_BY(mu_);  // by id; their fields too are guarded
-  int64_t visited_ ABSL_GUARDED_BY(mu_) = 0;  // the lease for which the thread calls out without the lock; 0 = none
+  std::map<int64_t, std::shared_ptr<State>> leases_ ABSL_GUARDED_BY(mu_);  // by id; mu_ also guards their fields
+  int64_t visited_ ABSL_GUARDED_BY(mu_) = 0;  // lease whose server call is in progress without the lock; 0 = none
   std::thread thread_;
 };
 

@@ -27,7 +27,7 @@ namespace {
 using std::chrono::nanoseconds;
 using Table = v1::RegistryTable;
 
-// An open file with a lock that other processes see.
+// An open file with a lock that other processes respect.
 class LockedFile {
  public:
   LockedFile() = default;
@@ -111,13 +111,13 @@ class LocalRegistry final : public Registry {
   absl::StatusOr<LockedFile> LockTable() const;
   absl::StatusOr<Table> Load() const;
   absl::Status Store(const Table& table, bool durably) const;
-  // The table without expired leases.
+  // Returns the table without expired leases.
   absl::StatusOr<Table> Read();
-  // Changes the table while no other process can. An error of `change` leaves it as it was.
+  // Changes the table while other processes are locked out. If `change` returns an error, the table is unchanged.
   absl::Status Write(const std::function<absl::Status(Table&)>& change);
   bool IsOver(const v1::RegistryLease& lease) const;
   void Sweep(Table& table) const;
-  // Deletes files of sessions whose processes are gone. REQUIRES: the table is locked.
+  // Deletes the files of sessions whose processes are gone. REQUIRES: the table is locked.
   void DropDeadSessions() const;
   absl::Status Renew(int64_t id);
   void Revoke(int64_t id);
@@ -133,7 +133,7 @@ absl::Status LocalRegistry::Open() {
   if (mkdir(options_.folder.c_str(), 0700) != 0 && errno != EEXIST) return FileError("make", options_.folder);
   const std::string sessions = SessionPath("");
   if (mkdir(sessions.c_str(), 0700) != 0 && errno != EEXIST) return FileError("make", sessions);
-  // Holds the table's lock, so that no process mistakes the new file for a dead process's.
+  // Holds the table lock, so no process mistakes the new file for a dead process's file.
   INGOT_ASSIGN_OR_RETURN(const LockedFile table, LockTable());
   DropDeadSessions();
   const std::string path = SessionPath(session_);
@@ -169,7 +169,7 @@ absl::StatusOr<LockedFile> LocalRegistry::LockTable() const {
 absl::StatusOr<Table> LocalRegistry::Load() const {
   Table table;
   const absl::StatusOr<std::string> bytes = base::ReadFile(TablePath());
-  // An empty file, which a crash of the machine may leave, parses as a message without a revision.
+  // An empty file, which a machine crash may leave behind, parses as a message without a revision.
   if (bytes.ok() && table.ParseFromString(*bytes) && table.revision() > 0) return table;
   if (!bytes.ok() && !absl::IsNotFound(bytes.status())) return bytes.status();
   if (bytes.ok()) INGOT_LOG(warn, "{} is damaged: the registry starts over empty", TablePath());
@@ -228,7 +228,7 @@ absl::StatusOr<std::unique_ptr<Lease>> LocalRegistry::Grant(std::chrono::millise
   const nanoseconds sent = clock_.Now();
   int64_t id = 0;
   INGOT_RETURN_IF_ERROR(Write([&](Table& table) {
-    // From the same numbers as revisions, which never repeat.
+    // Lease ids are drawn from the revisions, which never repeat.
     table.set_revision(table.revision() + 1);
     id = table.revision();
     v1::RegistryLease& lease = *table.add_leases();
@@ -350,7 +350,7 @@ class LocalWatcher final : public Watcher {
     } while (Wait() && (listing = registry_.List(prefix_), true));
   }
 
-  // False: it is time to stop.
+  // Returns false if it should stop.
   bool Wait() {
     base::MutexLock lock(mu_);
     const nanoseconds next = registry_.clock().Now() + registry_.options().poll;

@@ -108,9 +108,9 @@ absl::Status Registration::Renew() {
     value = *next_;
   }
   INGOT_ASSIGN_OR_RETURN(const std::optional<Entry> present, registry_.Get(options_.key));
-  // An entry that is gone or another process's is left to Establish, once the lease is known to be lost.
+  // If the entry is gone or belongs to another process, Establish handles this once the lease is known to be lost.
   if (!present.has_value() || !Own(present->value)) return absl::UnavailableError("the entry is not this process's");
-  if (present->value != value) {  // otherwise an earlier write succeeded and its answer was lost
+  if (present->value != value) {  // otherwise, an earlier write succeeded but its response was lost
     INGOT_ASSIGN_OR_RETURN(
         const PutResult result,
         registry_.Put(options_.key, value, {.lease = lease_->id(), .expected_revision = present->mod_revision}));

@@ -28,7 +28,7 @@ std::vector<Event> View::Replace(const Listing& listing) {
 }
 
 bool View::Apply(const Event& event) {
-  // One transaction may change several keys at one revision.
+  // A transaction may change several keys at the same revision.
   if (event.entry.mod_revision < revision_) return false;
   revision_ = event.entry.mod_revision;
   if (event.deleted) return revisions_.erase(event.entry.key) > 0;

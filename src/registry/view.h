@@ -1,4 +1,4 @@
-// The entries of a prefix as a watcher has reported them, and the changes that bring it up to date. Not thread safe.
+// Tracks the entries under a prefix and computes the changes that a watcher reports. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace ingot::registry {
 
 class View {
  public:
-  // Takes over a whole listing. Returns the changes that lead to it, by revision; a deletion has the listing's
-  // revision.
+  // Replaces everything with a full listing. Returns the changes between the two, sorted by revision. A deletion has
+  // the listing's revision.
   std::vector<Event> Replace(const Listing& listing);
-  // Takes over one change. False: it was known already.
+  // Applies one change. Returns false if it was already known.
   bool Apply(const Event& event);
-  // The revision up to which changes are known.
+  // Returns the latest revision for which all changes are known.
   int64_t revision() const { return revision_; }
 
  private:
