@@ -1,4 +1,4 @@
-// The message of a call as its client received it (Call.delivered_json), in parts. Pure.
+// Parses a call's message as the client received it (Call.delivered_json). Pure.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct DeliveredToolCall {
   std::string arguments;  // JSON text
 };
 
-// A part is empty if the message lacks it, or if no message was stored.
+// A field is empty if the message lacks it or no message was stored.
 struct DeliveredMessage {
   std::string content;
   std::string reasoning;

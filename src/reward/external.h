@@ -1,5 +1,5 @@
-// The scorer that an external term asks: the user's HTTP server. An interface: src/app implements it; tests use a
-// function.
+// Interface to an external term's scorer, which is the user's HTTP server. Implemented in src/app and by functions in
+// tests.
 #pragma once
 
 #include <string>
@@ -12,9 +12,8 @@ class ExternalScorer {
  public:
   virtual ~ExternalScorer() = default;
 
-  // The body of the answer to a POST of `json`, which had the status 200. Blocks up to `timeout_s`; thread safe. Any
-  // error means that there is no answer, and names the URL; a retry may help only after UNAVAILABLE and
-  // DEADLINE_EXCEEDED.
+  // Posts `json` and returns the body of a response with status 200. Blocks up to `timeout_s`. Thread safe. Every error
+  // names the URL and means that there is no usable response. Retry only after UNAVAILABLE or DEADLINE_EXCEEDED.
   virtual absl::StatusOr<std::string> Post(const std::string& url, const std::string& json, double timeout_s) const = 0;
 };
 

@@ -9,10 +9,10 @@
 namespace ingot::reward {
 namespace {
 
-// Nanoseconds of the episode in which at least one call waited for its first token and no call ran.
+// Returns the nanoseconds in the episode when at least one call waited for its first token and no call ran.
 int64_t WaitedNanos(const v1::EpisodeTree& tree) {
-  // Sweep over the borders of waiting and of running calls: waiting counts while nothing runs.
-  std::vector<std::pair<int64_t, std::pair<int, int>>> borders;  // time, (waiting, running) change
+  // Sweeps over the start and end times of waiting and running calls. Waiting counts only while nothing runs.
+  std::vector<std::pair<int64_t, std::pair<int, int>>> borders;  // (time, (change in waiting, change in running))
   for (const v1::Call& call : tree.calls()) {
     const v1::CallTimes& times = call.times();
     if (times.arrival_unix_ns() == 0 || times.first_token_unix_ns() < times.arrival_unix_ns()) continue;

@@ -12,7 +12,7 @@ using base::json::value;
 
 constexpr double kMost = 1e9;
 
-// Reads fields of one object; the first fault stays.
+// Reads the fields of one object and keeps the first error.
 class Fields {
  public:
   explicit Fields(const value& object) : object_(object) {}

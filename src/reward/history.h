@@ -1,5 +1,5 @@
-// Measures of judged groups, by task: numbers that a term estimates in the first groups of a task and then uses
-// (GroupFacts.history).
+// Stores the measures of judged groups by task. A term estimates them in a task's first groups and uses them in later
+// groups (GroupFacts.history).
 #pragma once
 
 #include <map>
@@ -18,19 +18,19 @@ class TaskHistory {
  public:
   using OfTask = std::map<std::string, std::map<std::string, double>>;  // term -> measure -> number
 
-  // A measure's first number counts; later numbers change nothing.
+  // Adds a grade's measures. Only the first value of each measure is kept.
   void Add(const std::string& task_id, const v1::Grade& grade);
-  // Empty = no judged group of the task has measures.
+  // Empty if no judged group of the task has measures.
   const OfTask& Of(const std::string& task_id) const;
 
  private:
   std::map<std::string, OfTask> tasks_;
 };
 
-// The history of a pool's groups, in ascending order.
+// Builds the history from a pool's groups in ascending id order.
 absl::StatusOr<TaskHistory> ReadHistory(datapool::Client& pool, v1::EpisodePurpose purpose);
 
-// The measures in the group's stored grades, if this rule (Rule::key) judged it. nullopt = it did not.
+// Returns the measures in the group's stored grades, or nullopt if this rule (Rule::key) did not judge the group.
 std::optional<TaskHistory::OfTask> MeasuresOf(const v1::Group& group, std::string_view rule);
 
 }  // namespace ingot::reward

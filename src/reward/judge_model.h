@@ -1,4 +1,4 @@
-// The model that a judge term asks. An interface: src/app implements it over HTTP; tests use a function.
+// Interface to a judge term's model. Implemented over HTTP in src/app and by functions in tests.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,28 @@
 
 namespace ingot::reward {
 
-// The server of a judge: any server with OpenAI's chat completions.
+// A judge's server: any server with OpenAI's chat completions API.
 struct JudgeServer {
-  std::string url;    // such as "https://host/v1"; empty = `model` is a pinned or external model of gateway.models
-  std::string model;  // its name there; a model of this run must be pinned, so that its verdicts do not drift
+  std::string url;  // URL such as "https://host/v1"; empty = `model` is a pinned or external model in gateway.models
+  std::string
+      model;  // the model's name there; must be pinned if it is this run's model, because its verdicts must not drift
   std::string key_file;
-  double timeout_s = 60;      // of one request
-  int32_t max_tokens = 2048;  // of one answer
+  double timeout_s = 60;      // per request
+  int32_t max_tokens = 2048;  // per response
 };
 
 struct JudgeQuestion {
   std::string system;
   std::string user;
-  std::string schema_json;  // JSON Schema of the answer
+  std::string schema_json;  // JSON Schema of the response
 };
 
 class JudgeModel {
  public:
   virtual ~JudgeModel() = default;
 
-  // The text of the model's answer at temperature 0. Blocks up to server.timeout_s; thread safe. Any error means that
-  // there is no answer; a retry may help only after UNAVAILABLE and DEADLINE_EXCEEDED.
+  // Returns the text of the model's response at temperature 0. Blocks up to server.timeout_s. Thread safe. Every error
+  // means that there is no usable response. Retry only after UNAVAILABLE or DEADLINE_EXCEEDED.
   virtual absl::StatusOr<std::string> Ask(const JudgeServer& server, const JudgeQuestion& question) const = 0;
 };
 

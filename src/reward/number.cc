@@ -14,9 +14,9 @@ namespace {
 
 using Integer = boost::multiprecision::cpp_int;
 
-// Every integer up to it is a double.
+// A double can represent every integer up to this one.
 constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
-// Decimal digits that distinguish any two doubles.
+// The decimal digits needed to distinguish any two doubles.
 constexpr size_t kDoubleDigits = 17;
 
 std::string_view Trimmed(std::string_view text) {
@@ -25,7 +25,7 @@ std::string_view Trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// Reads the digits and the exponent of `text`, which std::from_chars has read as a finite number.
+// Reads the digits and exponent in `text`, which std::from_chars has parsed as a finite number.
 void ReadDecimal(std::string_view text, Number* number) {
   number->negative = text.starts_with('-');
   if (number->negative) text.remove_prefix(1);
@@ -36,7 +36,7 @@ void ReadDecimal(std::string_view text, Number* number) {
     number->exponent = -static_cast<int64_t>(number->digits.size() - point - 1);
     number->digits.erase(point, 1);
   }
-  number->digits.erase(0, number->digits.find_first_not_of('0'));  // all of zero
+  number->digits.erase(0, number->digits.find_first_not_of('0'));  // only zeros
   if (number->digits.empty()) {
     *number = {.negative = number->negative};
     return;
@@ -47,29 +47,29 @@ void ReadDecimal(std::string_view text, Number* number) {
   if (e == std::string_view::npos) return;
   std::string_view written = text.substr(e + 1);
   if (written.starts_with('+')) written.remove_prefix(1);
-  int64_t shift = 0;  // stays 0 if it does not fit; the number is then outside the doubles' range and is rejected
+  int64_t shift = 0;  // Stays 0 if it does not fit. The number is then outside the range of doubles and is rejected.
   std::from_chars(written.data(), written.data() + written.size(), shift);
   number->exponent += shift;
 }
 
-// log10 of the number, rounded down.
+// Returns log10 of the number, rounded down.
 int64_t Magnitude(const Number& number) { return number.exponent + static_cast<int64_t>(number.digits.size()) - 1; }
 
-// The integer number * 10^-exponent. REQUIRES: exponent <= number.exponent.
+// Returns the integer number * 10^-exponent. REQUIRES: exponent <= number.exponent.
 Integer Scaled(const Number& number, int64_t exponent) {
   const auto shift = static_cast<unsigned>(number.exponent - exponent);
   const Integer magnitude = Integer(number.digits) * boost::multiprecision::pow(Integer(10), shift);
   return number.negative ? Integer(-magnitude) : magnitude;
 }
 
-// The shortest decimal that reads back as `value`.
+// Returns the shortest decimal that reads back as `value`.
 Number DecimalOf(double value) {
   char text[32];
   const auto end = std::to_chars(std::begin(text), std::end(text), value).ptr;
   return *ParseNumber(std::string_view(text, end));
 }
 
-// |a| * |b|, as digits and an exponent.
+// Returns |a| * |b| as digits and an exponent.
 Number ProductOfSizes(const Number& a, const Number& b) {
   Number product;
   product.digits = Integer(Integer(a.digits) * Integer(b.digits)).str();
@@ -87,7 +87,7 @@ bool IsNearExactly(const Number& answer, const Number& expected, const Tolerance
 
 bool IsDigit(std::string_view text, size_t at) { return at < text.size() && absl::ascii_isdigit(text[at]); }
 
-// `text` without the marks between its groups of three digits, if it is a number that is written so.
+// If `text` is a number with separators between groups of three digits, returns it without them.
 std::string WithoutGroupMarks(std::string_view text) {
   size_t at = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   std::string plain(text.substr(0, at));
@@ -103,7 +103,7 @@ std::string WithoutGroupMarks(std::string_view text) {
     at += 4;
     if (IsDigit(text, at)) return std::string(text);
   }
-  return plain.append(text.substr(at));  // ParseNumber judges what follows
+  return plain.append(text.substr(at));  // ParseNumber checks the remaining text
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ std::optional<double> ParsePythonFloat(std::string_view text) {
     }
   }
   double value = 0;
-  // float() reads neither nan(1) nor 0x10.
+  // float() rejects nan(1) and 0x10.
   if (plain.find_first_of("(xX") != std::string::npos || !absl::SimpleAtod(plain, &value)) return std::nullopt;
   return value;
 }

@@ -28,7 +28,8 @@ absl::Status CheckSchedule(const std::string& place, const TermSchedule& schedul
   return absl::OkStatus();
 }
 
-// The term's configuration without name and weight: equal for terms that give the same values at the same times.
+// Returns the term's configuration without its name and weight. It is equal for terms that give the same values at the
+// same times.
 std::string ValuesOf(TermOptions term) {
   term.name = "";
   term.weight = 0;
@@ -38,11 +39,12 @@ std::string ValuesOf(TermOptions term) {
 }
 
 struct SameTerms {
-  double sum = 0, size = 0;  // of the weights, and of their magnitudes
+  double sum = 0, size = 0;  // sum of the weights, and sum of their magnitudes
   std::vector<std::string> names;
 };
 
-// The weights of otherwise equal terms must not add up to 0: they would have no effect, which is surely a mistake.
+// The weights of otherwise equal terms must not add up to 0. Such terms would have no effect, which is certainly a
+// mistake.
 absl::Status CheckSum(const std::vector<TermOptions>& terms) {
   if (terms.empty()) return absl::OkStatus();
   std::map<std::string, SameTerms> by_values;

@@ -1,4 +1,4 @@
-// The configuration of the reward stage: `rewards` in the YAML.
+// Configures the reward stage: the `rewards` section of the YAML.
 #pragma once
 
 #include <any>
@@ -16,31 +16,32 @@ class Schema;
 
 namespace ingot::reward {
 
-// When a term counts. Time is t = the version that was live at the group's admission, over the run's steps.
+// Determines when a term counts. The time t is the version that was live when the group was admitted, divided by the
+// run's total steps.
 struct TermSchedule {
   double from = 0;
-  double until = 1;  // at least `from`
+  double until = 1;  // must be at least `from`
   bool linear = false;
   int64_t phase_steps = 0;
   int32_t phase = -1;
 
-  // The factor of the weight at this version, in [0, 1].
+  // Returns the factor applied to the weight at this version, in [0, 1].
   double At(int64_t version, int64_t total_steps) const;
 };
 
-// The options of every kind, with their defaults, by type (term_kinds.cc).
+// Returns the default options of every kind, by type (term_kinds.cc).
 std::map<std::type_index, std::any> DefaultsOfKinds();
 
-// The options of a term. The options of a kind are a struct next to the kind's term, which `Of` finds by its type:
+// A term's options. Each kind of term has an options struct next to its class. `Of` looks it up by type:
 //
 //   term.Of<LengthOptions>().correct_above      (terms/length.h)
 struct TermOptions {
   std::string kind = "outcome";
-  std::string name;  // empty = the kind
+  std::string name;  // empty = same as `kind`
   double weight = 1;
   TermSchedule schedule;
   std::vector<std::string> domains;  // empty = all
-  // Of all kinds, because a configuration may set a kind's options before the kind.
+  // Options for all kinds, because a configuration may set a kind's options before it sets the kind.
   std::map<std::type_index, std::any> of_kinds = DefaultsOfKinds();
 
   const std::string& Name() const { return name.empty() ? kind : name; }
@@ -60,13 +61,14 @@ struct RewardOptions {
   int32_t concurrency = 4;
   int32_t give_up_groups = 16;
 
-  // True = the reward is the posted outcome, and no server is asked.
+  // Returns whether the reward is just the posted outcome. If so, no server is called.
   bool outcome_alone() const;
-  // False = the terms give values to tokens only, as `teacher` does: every reward is 0, and is not what the run learns.
+  // Returns false if all terms give values to tokens only, like `teacher`. Then every reward is 0 and is not trained
+  // on.
   bool gives_rewards() const;
-  // The names of the terms that give values to tokens, by which groups of equal rewards teach too.
+  // Returns the names of the terms that give values to tokens. With them, groups with equal rewards are useful as well.
   std::vector<std::string> token_terms() const;
-  // INVALID_ARGUMENT names the option, its value and the allowed values. It also rejects names used twice, and weights
+  // INVALID_ARGUMENT names the option, its value, and the allowed values. It also rejects names used twice, and weights
   // that cancel each other in otherwise equal terms.
   absl::Status Validate() const;
 };

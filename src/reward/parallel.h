@@ -1,4 +1,4 @@
-// Work that waits for servers, on its own few threads.
+// Runs functions that wait for servers on a few threads.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace ingot::reward {
 
-// Calls work(0) to work(count - 1), at most `threads` at a time, and returns when all have returned.
+// Calls work(0) to work(count - 1), at most `threads` at a time. Returns when all calls have returned.
 inline void ForEach(size_t count, int threads, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next = 0;
   const auto run = [&] {

@@ -17,7 +17,7 @@
 namespace ingot::reward {
 namespace {
 
-// Adds a term's result to the grade. An error: a number that no reward may be.
+// Adds a term's result to the grade. Returns an error if a number cannot be a reward.
 absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& result, v1::Grade& grade) {
   v1::TermValue& value = *grade.add_terms();
   value.set_term(term.Name());
@@ -46,7 +46,7 @@ absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& r
   return absl::OkStatus();
 }
 
-// The cause of the error is the term with the greatest part of the sum.
+// Attributes the error to the term that contributes most to the sum.
 absl::Status CheckSum(const v1::Grade& grade) {
   std::string fault = tree::RewardFault(grade.reward());
   for (const auto& [call, reward] : grade.call_rewards()) {
@@ -62,7 +62,7 @@ absl::Status CheckSum(const v1::Grade& grade) {
       greatest.term());
 }
 
-// The returns that the trainer compares within a group.
+// Returns the reward sums (returns) that the trainer compares within a group.
 std::vector<double> ComparedReturns(const v1::Grade& grade, bool by_terms) {
   if (!by_terms) return {tree::ReturnOf(grade)};
   std::vector<double> returns;
@@ -94,14 +94,14 @@ bool HasEarned(const v1::Grade& grade, const std::string& call, bool by_terms) {
                      [&](const v1::TermValue& term) { return HasEarned(term.calls(), call); });
 }
 
-// The returns of one role in the samples of a group.
+// The returns of one role across a group's samples.
 struct RoleReturns {
   double low = 0, high = 0;
   int samples = 0;
-  bool early = false;  // a call before the role's last call earned something
+  bool early = false;  // a call before the role's last call earned a reward
 };
 
-// NothingToTrain for a group whose roles are compared separately.
+// Same as NothingToTrain, but for groups whose roles are compared separately.
 bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by) {
   std::map<std::string, RoleReturns> roles;
   for (const v1::EpisodeTree& tree : group.episodes()) {
@@ -128,7 +128,7 @@ bool NoRoleToTrain(const GroupGrades& grades, const v1::Group& group, const Retu
   });
 }
 
-// An error of the term that has this name.
+// Marks an error as caused by the term with this name.
 absl::Status Blamed(const absl::Status& fault, const std::string& term) {
   return fault.ok() ? fault : base::WithCause(base::Annotate(fault, absl::StrCat("term '", term, "'")), term);
 }
@@ -203,7 +203,7 @@ bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const Ret
   if (by.by_role) return NoRoleToTrain(grades, group, by);
   if (!SameReturns(grades, by.by_terms)) return false;
   if (by.credit != "reward_to_go") return true;
-  // A call's credit is what is earned from it on: the return, minus what earlier calls earned.
+  // A call's credit is the reward earned starting with it: the return minus the rewards from earlier calls.
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const auto grade = grades.grades.find(tree.episode().ref().sample_index());
     if (grade == grades.grades.end()) continue;

@@ -1,9 +1,9 @@
-// The rule: the terms of a run with their weights, and the grades that they give to a group.
+// Grades groups by a rule, which consists of a run's terms and their weights.
 //
 //   reward of an episode = sum over the terms of weight(t, domain) * value
-//   reward of a call     = the same sum of the terms' values for that call
+//   reward of a call     = the same sum, using the terms' values for that call
 //
-// Every value is stored separately with its effective weight, so that a group can be scored again with other weights.
+// Every value is stored separately with its effective weight, so groups can be scored again with other weights.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,32 @@
 
 namespace ingot::reward {
 
-// The grades of a group, by sample index.
+// A group's grades by sample index.
 struct GroupGrades {
   std::map<int32_t, v1::Grade> grades;
-  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged; valid UTF-8
-  std::string failed_term;  // the term that failed in the first of those; empty = every episode was judged
+  std::map<int32_t, std::string> ungraded;  // why a finished episode could not be judged, in valid UTF-8
+  std::string failed_term;  // the term that failed for the first such episode; empty = all episodes were judged
 };
 
 class Rule {
  public:
-  // `configuration`: the text of the options, from which `key` is made. `parts`: the servers that terms ask. Same
-  // errors as RewardOptions::Validate.
+  // `configuration` is the options in text form, which determines `key`. `parts` has the servers that terms call.
+  // Returns the errors of RewardOptions::Validate.
   static absl::StatusOr<Rule> Make(const RewardOptions& options, std::string_view configuration,
                                    const TermParts& parts = {});
 
-  // Judges every finished episode of the group. It skips a term with weight 0 for this group. An episode that one term
-  // cannot judge has no grade. Errors, with the term's name as their cause (base/cause.h): FAILED_PRECONDITION: a term
-  // does not apply to the task. UNAVAILABLE, DEADLINE_EXCEEDED: a term's server is down or late, and nothing is
-  // decided.
+  // Judges every finished episode of the group. Skips terms whose weight is 0 for this group. If a term cannot judge an
+  // episode, the episode gets no grade. Errors have the term's name as their cause (base/cause.h). Returns
+  // FAILED_PRECONDITION if a term does not apply to the task. Returns UNAVAILABLE or DEADLINE_EXCEEDED, without grading
+  // any episode, if a term's server is down or slow.
   absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;
 
-  // True = a term reads GroupFacts.history.
+  // Returns whether any term uses GroupFacts.history.
   bool uses_history() const;
-  // True = a term that judges this group reads GroupFacts.history, which does not have the term's measures yet.
+  // Returns whether a term that judges this group uses GroupFacts.history but does not have its measures yet.
   bool LacksMeasures(const GroupFacts& group) const;
 
-  // Content key of the terms' configuration: Grade.rule.
+  // Returns a content key for the terms' configuration (Grade.rule).
   const std::string& key() const { return key_; }
 
  private:
@@ -61,17 +61,17 @@ class Rule {
   std::string key_;
 };
 
-// What the trainer compares of a group's episodes (trainer.advantage_*).
+// Selects what the trainer compares between a group's episodes (trainer.advantage_*).
 struct ReturnComparison {
   std::string credit = "outcome";
-  bool by_terms = false;    // each term by itself, instead of their sum
-  bool by_role = false;     // each role that the policy plays by itself (tree/roles.h)
-  bool lone_roles = false;  // with by_role: also train a role that only one sample has
+  bool by_terms = false;    // compares each term separately instead of their sum
+  bool by_role = false;     // compares each role that the policy plays separately (tree/roles.h)
+  bool lone_roles = false;  // with by_role: also trains roles that only one sample has
 };
 
-// True if a group has nothing to train on: the compared returns are equal, no token has its own advantage and, with
-// `credit` "reward_to_go", no call before an episode's (or a role's) last call earned anything. A group of one episode
-// is never equal.
+// Returns whether a group has nothing to train on. This is true if the compared returns are equal, no token has its own
+// advantage, and, with `credit` "reward_to_go", no call except the last one of an episode (or role) earned anything. A
+// group with one episode always has something to train on.
 bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by);
 
 }  // namespace ingot::reward

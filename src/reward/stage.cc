@@ -13,7 +13,7 @@
 namespace ingot::reward {
 namespace {
 
-// The grades that the pool holds of the group; nullopt = it has not been judged.
+// Returns the group's stored grades, or nullopt if it has not been judged.
 std::optional<GroupGrades> StoredGrades(const v1::Group& group) {
   GroupGrades stored;
   for (const v1::EpisodeTree& tree : group.episodes()) {
@@ -45,7 +45,7 @@ class Stage::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  // Call it once. UNAVAILABLE: another request held the turn for all of `timeout`.
+  // Must be called at most once. Returns UNAVAILABLE if another request held the turn for all of `timeout`.
   absl::Status TakeTurn(std::string of, std::chrono::milliseconds timeout) {
     const base::Clock& clock = base::Clock::Real();
     const std::chrono::nanoseconds late = clock.Now() + timeout;
@@ -71,7 +71,7 @@ class Stage::Turn {
 
  private:
   History& history_;
-  std::string of_;  // empty = it does not have the turn
+  std::string of_;  // empty = does not have a turn
   bool waited_ = false;
 };
 
@@ -87,7 +87,7 @@ absl::StatusOr<TaskHistory::OfTask> Stage::HistoryOf(const std::string& task_id)
 void Stage::Remember(const v1::Group& group, const GroupGrades& grades) {
   if (!rule_.uses_history()) return;
   base::MutexLock lock(history_->mu);
-  if (!history_->read) return;  // the pool has these grades, and is read before the first judgement
+  if (!history_->read) return;  // the pool has these grades and is read before the first judgment
   for (const auto& [sample, grade] : grades.grades) history_->tasks.Add(group.task().task_id(), grade);
 }
 
@@ -131,7 +131,7 @@ absl::StatusOr<v1::GradeResponse> Stage::Judge(const v1::Group& group, const Gro
     if (grade != grades.grades.end()) (*store.mutable_grades())[episode.record().episode_id()] = grade->second;
   }
   const absl::Status stored = pool_.StoreGrades(store);
-  if (absl::IsAlreadyExists(stored)) {  // another stage was faster; its grades count
+  if (absl::IsAlreadyExists(stored)) {  // another stage was faster, so its grades count
     INGOT_ASSIGN_OR_RETURN(const v1::Group judged, Read(group.group_id()));
     if (auto others = StoredAnswer(judged)) return *std::move(others);
   }

@@ -1,4 +1,4 @@
-// A field of a task, for terms that read it. Pure.
+// Reads a task's fields for terms. Pure.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace ingot::reward {
 
-// The value at a dotted path of the task's payload ("answers.0"). nullopt: no such value, or `path` is empty.
-// FAILED_PRECONDITION: the payload is not JSON.
+// Returns the value at a dotted path in the task's payload, such as "answers.0". Returns nullopt if there is no such
+// value or `path` is empty, and FAILED_PRECONDITION if the payload is not JSON.
 absl::StatusOr<std::optional<base::json::value>> TaskField(const v1::Task& task, const std::string& path);
 
 }  // namespace ingot::reward

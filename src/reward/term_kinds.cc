@@ -28,7 +28,7 @@ using Made = absl::StatusOr<std::unique_ptr<const RewardTerm>>;
 struct Kind {
   const char* name;
   Made (*make)(const TermOptions& options, const TermParts& parts);
-  // Null: the kind has no options of its own.
+  // Null = the kind has no options of its own.
   std::any (*defaults)() = nullptr;
   void (*bind)(base::Schema& schema, const std::string& section, TermOptions& term) = nullptr;
 };
@@ -61,7 +61,7 @@ constexpr Kind Plain(const char* name) {
           .make = [](const TermOptions&, const TermParts&) -> Made { return std::make_unique<const Term>(); }};
 }
 
-// In the order in which errors and the schema list them.
+// In the order that errors and the schema list them.
 constexpr Kind kKinds[] = {
     Plain<OutcomeTerm>("outcome"),
     With<LengthTerm, LengthOptions>("length"),

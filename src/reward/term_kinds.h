@@ -1,4 +1,4 @@
-// The kinds of reward terms. term_kinds.cc has the table, with a row for each.
+// Creates reward terms by kind. The table in term_kinds.cc has a row for each kind.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,16 @@
 
 namespace ingot::reward {
 
-// Their names, in the order of the table.
+// Returns the names of the kinds in table order.
 const std::vector<std::string>& TermKinds();
 
-// Whether terms of the kind give a value to each token and no reward. Such a term measures "reverse_kl".
+// Returns true if terms of this kind give a value to each token and no reward. Such a term measures "reverse_kl".
 bool GivesTokenValues(const std::string& kind);
 
-// INVALID_ARGUMENT names the option, its value and the allowed values.
+// INVALID_ARGUMENT names the option, its value, and the allowed values.
 absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options, const TermParts& parts = {});
 
-// Binds the options of every kind, each in the section with the kind's name. A term of another kind may not set them.
+// Binds every kind's options in a section named after the kind. A term may only set the options for its own kind.
 void BindKinds(base::Schema& schema, TermOptions& term);
 
 }  // namespace ingot::reward

@@ -15,13 +15,14 @@ namespace ingot::reward {
 
 class Verdicts;  // terms/verdicts.h
 
-// A term whose server is null makes every episode an error (FAILED_PRECONDITION); other terms need no server.
+// If a term needs a server that is null, its result for every episode is FAILED_PRECONDITION. Other terms are not
+// affected.
 struct TermParts {
   std::shared_ptr<const JudgeModel> judge = nullptr;
   std::shared_ptr<const ExternalScorer> external = nullptr;
   std::shared_ptr<const TeacherModel> teacher = nullptr;
-  std::shared_ptr<sandbox::Substrate> substrate = nullptr;  // of the term python
-  std::shared_ptr<Verdicts> verdicts = nullptr;  // of judges; null = each term keeps its own verdicts in memory
+  std::shared_ptr<sandbox::Substrate> substrate = nullptr;  // for the term python
+  std::shared_ptr<Verdicts> verdicts = nullptr;  // for judges; null = each term keeps its own verdicts in memory
 };
 
 }  // namespace ingot::reward

@@ -31,7 +31,8 @@ using sandbox::Template;
 
 constexpr size_t kLongestPattern = 4096;
 constexpr int64_t kVerifierOutputBytes = 1 << 20;
-constexpr int kMostBreaks = 8;  // of a command that has not judged any episode yet; until then the agents get the blame
+// Maximum failures attributed to the agents if the command has not judged any episode yet.
+constexpr int kMostBreaks = 8;
 
 Tolerance ToleranceOf(const VerifierOptions& options) {
   return {.absolute = options.tolerance, .relative = options.relative_tolerance};
@@ -54,7 +55,7 @@ class NumericVerifier final : public ExpectedVerifier {
         absl::StrCat("verifier.expected is ", Quoted(expected), ", which is not a number"));
   }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
-    const std::optional<Number> right = ParseWrittenNumber(expected);  // CheckExpected has read it
+    const std::optional<Number> right = ParseWrittenNumber(expected);  // CheckExpected has parsed it
     const std::optional<Number> said = ParseWrittenNumber(answer);
     if (!said.has_value()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " is not a number"));
     return Judged(IsNear(*said, *right, ToleranceOf(options_)),
@@ -99,7 +100,7 @@ class JsonFieldVerifier final : public ExpectedVerifier {
   }
 };
 
-// RE2 reads UTF-8. It matches in time linear in the answer, whatever the pattern: it never backtracks.
+// RE2 reads UTF-8. It never backtracks, so matching takes linear time for every pattern.
 absl::StatusOr<std::unique_ptr<const RE2>> Compile(const std::string& pattern) {
   if (pattern.size() > kLongestPattern) {
     return absl::InvalidArgumentError(
@@ -136,13 +137,13 @@ class RegexVerifier final : public AnswerVerifier {
   }
   static Verdict Match(const std::string& answer, const RE2& regex) {
     const std::string said = Trimmed(answer);
-    // RE2 would let '.' match some bytes that are not UTF-8.
+    // Otherwise, RE2 would let '.' match some bytes that are not UTF-8.
     if (!text::IsValidUtf8(said)) return Judged(false, absl::StrCat("answered ", Quoted(said), ", which is not UTF-8"));
     const bool matches = RE2::FullMatch(said, regex);
     return Judged(matches, absl::StrCat("answered ", Quoted(said), matches ? ", which matches" : ", no match"));
   }
   const Template pattern_;
-  const std::unique_ptr<const RE2> fixed_;  // null = the pattern has variables, and is compiled for each answer
+  const std::unique_ptr<const RE2> fixed_;  // null = the pattern has variables and is compiled for each answer
 };
 
 class ReportedVerifier final : public AnswerVerifier {
@@ -176,11 +177,11 @@ class CommandVerifier final : public AnswerVerifier {
     command.working_dir = input.workdir;
     return command;
   }
-  // Not the command, which may need an episode's files: its interpreter.
+  // Tries the command's interpreter, because the command itself may need an episode's files.
   absl::Status TryProgram(sandbox::Substrate& substrate, const std::string& cwd) const override {
     sandbox::Command command{.argv = {}, .env = EnvironmentOf({}), .working_dir = "", .stdin_text = ""};
     const auto program = argv_[0].Render({.text = {{"cwd", cwd}}, .json = {}});
-    if (!program.ok()) return absl::OkStatus();  // it differs between episodes
+    if (!program.ok()) return absl::OkStatus();  // differs between episodes
     command.argv.push_back(*program);
     return base::Annotate(sandbox::TryInterpreter(substrate, command), "verifier.command");
   }
@@ -201,7 +202,7 @@ class CommandVerifier final : public AnswerVerifier {
     std::string what = absl::StrCat("the verifier's command ", sandbox::Describe(outcome, limits_));
     if (outcome.ending == sandbox::Ending::kCancelled) return absl::CancelledError(what);
     if (outcome.ending == sandbox::Ending::kNoSpace) return absl::InternalError(what);
-    // The sandbox's disk holds the agent's files too, so other episodes say nothing about the command.
+    // The sandbox's disk also holds the agent's files, so this is always the agent's fault.
     if (outcome.ending == sandbox::Ending::kDiskFull) return absl::DataLossError(what);
     absl::StrAppend(&what, "; its stderr: ", Quoted(Trimmed(outcome.err)));
     if (!has_judged_ && sandbox::CouldNotStart(outcome)) {
@@ -209,7 +210,7 @@ class CommandVerifier final : public AnswerVerifier {
     }
     return BrokenContract(what);
   }
-  // Only other episodes show whether the agent's files or a wrong command are at fault.
+  // Only other episodes can show whether the agent's files or a wrong command caused the failure.
   absl::Status BrokenContract(const std::string& what) const {
     if (has_judged_ || ++breaks_ <= kMostBreaks) return absl::DataLossError(what);
     return absl::InternalError(
@@ -239,7 +240,7 @@ class CommandVerifier final : public AnswerVerifier {
   const std::vector<Template> argv_;
   sandbox::Limits limits_;
   mutable std::atomic<bool> has_judged_{false};
-  mutable std::atomic<int> breaks_{0};  // before it has judged an episode
+  mutable std::atomic<int> breaks_{0};  // failures before it has judged any episode
 };
 
 class PostedVerifier final : public Verifier {
@@ -256,7 +257,7 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeRegex(const VerifierOptions&
   auto pattern = Template::Parse(options.pattern, VerifierVariables());
   if (!pattern.ok()) return base::Annotate(pattern.status(), "verifier.pattern");
   std::unique_ptr<const RE2> fixed;
-  if (const auto text = pattern->Render({}); text.ok()) {  // it has no variables
+  if (const auto text = pattern->Render({}); text.ok()) {  // has no variables
     INGOT_ASSIGN_OR_RETURN(fixed, Compile(*text));
   }
   return std::make_unique<RegexVerifier>(options, std::move(*pattern), std::move(fixed));

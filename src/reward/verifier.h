@@ -1,16 +1,16 @@
-// A Verifier compares an agent's answer with its task and gives a verdict: a reward, signals and facts. A recipe makes
-// its verifier at start. Verify is const and thread safe. Kinds that run programs (command, harbor, code, math, python) block
-// up to their time limits.
+// A Verifier compares an agent's answer with its task and gives a verdict: a reward, signals, and facts. A recipe makes
+// its verifier at startup. Verify is const and thread safe. Verifiers that run programs (command, harbor, code, math,
+// python) block up to their time limits.
 //
-// There are two kinds of fault:
-//   the agent's     The answer is missing, malformed or too long. The verdict is reward 0, with the reason in `detail`
+// There are two kinds of faults:
+//   the agent's     The answer is missing, malformed, or too long. The verdict has reward 0, the reason in `detail`,
 //                   and the signal `answer_malformed`.
-//   the verifier's  The task lacks the expected field, or its value has the wrong kind; a pattern does not compile; a
-//                   command cannot run. Verify returns an error, never a 0 to train on.
+//   the verifier's  The task lacks the expected field or has a value of the wrong type, a pattern does not compile, or
+//                   a command cannot run. Verify returns an error, never a 0 that would be trained on.
 //
-// A command that runs among the agent's files may break its contract (an unknown exit code, a signal, no time left)
-// because of those files: the error is a sandbox fault (DATA_LOSS, sandbox/sandbox_fault.h), and the agent has failed.
-// If the command broke in each of its first episodes and judged none of them, the fault is the verifier's.
+// A command that runs in the agent's directory may fail because of the agent's files (unknown exit code, signal,
+// timeout). This is a sandbox fault (DATA_LOSS, sandbox/sandbox_fault.h) and counts as the agent's failure. But if the
+// command fails in all of its first episodes and has judged none, the fault is the verifier's.
 #pragma once
 
 #include <cstdint>
@@ -31,57 +31,59 @@ namespace ingot::reward {
 
 struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
-  std::optional<std::string> answer;  // nullopt = no answer, because of `no_answer_reason`
+  std::optional<std::string> answer;  // nullopt = no answer; see `no_answer_reason`
   std::string no_answer_reason;
-  sandbox::Sandbox* sandbox = nullptr;      // the episode's, where a command runs; null = the verifier runs no command
+  // the episode's sandbox, where commands run; null = the verifier runs no command
+  sandbox::Sandbox* sandbox = nullptr;
   sandbox::Substrate* substrate = nullptr;  // prepares the verifier's own sandboxes; null = the verifier needs none
   std::string workdir;
-  std::string home;                        // the agent's
-  std::string own_home;                    // HOME of a command: an empty folder that no agent has used
-  std::string own_tmp;                     // TMPDIR of a command: another such folder
-  std::map<std::string, std::string> env;  // of the sandbox's image, for harbor
+  std::string home;                        // the agent's HOME
+  std::string own_home;                    // a command's HOME: an empty folder that no agent has used
+  std::string own_tmp;                     // a command's TMPDIR: an empty folder that no agent has used
+  std::map<std::string, std::string> env;  // environment from the sandbox's image, for harbor
   std::string episode_id;
-  std::string cwd;  // the folder in which ingot was started
-  // The assistant's messages so far, a JSON array in OpenAI's form, in the order of the calls; null = unknown.
+  std::string cwd;  // the directory where ingot was started
+  // Returns the assistant's messages so far, in call order, as a JSON array in OpenAI format. Null = not available.
   std::function<absl::StatusOr<std::string>()> messages;
   const sandbox::Cancellation* cancel = nullptr;  // ends a running command; null = nothing ends it early
 };
 
 struct Verdict {
-  double reward = 0;                         // within tree::kMaxReward
-  std::map<std::string, double> signals;     // within tree::kMaxSignal
+  double reward = 0;                         // limited to tree::kMaxReward
+  std::map<std::string, double> signals;     // limited to tree::kMaxSignal
   std::map<std::string, std::string> facts;  // JSON by name (Episode.facts)
-  std::string detail;                        // one line, for people
+  std::string detail;                        // one human-readable line
 };
 
 class Verifier {
  public:
   virtual ~Verifier() = default;
 
-  // Same errors as VerifierOptions::Validate.
+  // Returns the errors of VerifierOptions::Validate.
   static absl::StatusOr<std::unique_ptr<const Verifier>> Make(const VerifierOptions& options);
 
   virtual absl::StatusOr<Verdict> Verify(const VerifierInput& input) const = 0;
-  // The faults that Verify would find in the task itself, whatever the answer. Runs nothing. Returns the command that
-  // Verify would run; its argv is empty for kinds that run no command.
+  // Checks the task for faults that Verify would find regardless of the answer. Runs nothing. Returns the command that
+  // Verify would run, with an empty argv if it runs no command.
   virtual absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const = 0;
-  // Starts the verifier's program once in a sandbox of `substrate`, so that a program that cannot run there does not look
-  // like wrong answers. Blocks up to a minute. FAILED_PRECONDITION names the program and what to set. `cwd`: the folder
-  // in which ingot was started. Kinds without a program of their own do nothing.
+  // Starts the verifier's program once in a sandbox from `substrate`. Without this check, a program that cannot run
+  // there would look like wrong answers. Blocks up to a minute. Returns FAILED_PRECONDITION, naming the program and the
+  // setting to change, if it fails. `cwd` is the current directory when ingot started. Does nothing for verifiers
+  // without their own program.
   virtual absl::Status TryProgram(sandbox::Substrate& /*substrate*/, const std::string& /*cwd*/) const {
     return absl::OkStatus();
   }
-  // False for agent_posted: there is no verdict to post.
+  // False for agent_posted, because there is no verdict to post.
   virtual bool decides() const { return true; }
 };
 
-// The key that names the program of a verifier that runs one, for errors: "verifier.command".
+// Returns the configuration key of the verifier's program, such as "verifier.command", for errors.
 std::string ProgramKey(const VerifierOptions& options);
 
-// What to do if that program is missing, for the end of an error; empty = nothing is known.
+// Returns advice to append to an error if that program is missing; empty = none.
 std::string ProgramAdvice(const VerifierOptions& options);
 
-// The variables of `expected`, `pattern` and `command`, for Template::Parse.
+// Returns the variables allowed in `expected`, `pattern`, and `command`, for Template::Parse.
 const std::vector<std::string>& VerifierVariables();
 
 }  // namespace ingot::reward

@@ -12,12 +12,12 @@ namespace {
 constexpr double kLargestAnswer = 16 << 20;
 constexpr double kLeastPythonBytes = 128 << 20;
 
-// Binds keys that apply only to some kinds. A verifier of another kind may not set them.
+// Binds keys that apply only to some kinds of verifiers. Other verifiers may not set them.
 class KindKeys {
  public:
   KindKeys(base::Schema& schema, const VerifierOptions& verifier) : schema_(schema), verifier_(verifier) {}
 
-  // The keys bound from here on are options of these kinds, in the section of that name; empty = in no section.
+  // Makes the keys bound after this call options for these kinds, in section `section`; "" = no section.
   void Of(std::vector<std::string> kinds, const std::string& section = "") {
     kinds_ = std::move(kinds);
     section_ = section;

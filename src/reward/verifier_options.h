@@ -1,4 +1,4 @@
-// The options of a verifier. Bind declares each key with its meaning, bounds and choices.
+// Configures a verifier. Bind declares each key with its meaning, bounds, and choices.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class Schema;
 
 namespace ingot::reward {
 
-// Options of single kinds.
+// Options for individual kinds of verifiers.
 struct ChoiceOptions {
-  std::string choices = "ABCDE";  // A to Z; 2 to 26 of them
+  std::string choices = "ABCDE";  // 2 to 26 letters, A to Z
 };
 
 struct FBetaOptions {
@@ -39,51 +39,52 @@ struct CodeOptions {
   int32_t max_tests = 256;
 };
 
-// The agent's work may end a test.sh early or make it hang, so both are reward 0 unless the options say otherwise.
+// The agent's changes may end test.sh early or make it hang, so both give reward 0 by default.
 struct HarborOptions {
   std::string tests = "${task.tests_dir}";
   bool no_reward_is_zero = true;
   bool timeout_is_zero = true;
 };
 
-// A template is text with ${task}, ${task.FIELD}, ${workdir}, ${home} or ${episode_id} in it (sandbox/template.h).
+// Templates are strings with ${task}, ${task.FIELD}, ${workdir}, ${home}, or ${episode_id} (sandbox/template.h).
 struct VerifierOptions {
-  // exact           The answer is `expected`, apart from white space around it.
-  // numeric         The answer is a number within the tolerances of `expected`, as people write it: "1,234".
+  // exact           The answer equals `expected`, ignoring surrounding whitespace.
+  // numeric         The answer is a number within the tolerances of `expected`. Forms like "1,234" are accepted.
   // regex           The whole answer matches `pattern`.
-  // json_field      The answer is JSON whose `field` equals `expected`: lists in order, objects by their fields.
-  // choice          The answer names one of the choices of a multiple-choice question: `expected`. An answer that names
-  //                 several is wrong (verifiers/choice.h).
+  // json_field      The answer is JSON whose `field` equals `expected`. Lists compare in order, objects by field.
+  // choice          The answer names the choice `expected` in a multiple-choice question. An answer that names several
+  //                 choices is wrong (verifiers/choice.h).
   // f_beta          The answer is a list of ids, and the reward is its F-beta against `expected` (verifiers/f_beta.h).
   // math            The answer equals `expected` as mathematics (verifiers/math.h).
   // code            The answer is a program, and the reward counts the task's tests that it passes (verifiers/code.h).
-  // python          A function of the user decides (verifiers/python.h).
+  // python          The user's Python function decides (verifiers/python.h).
   // harbor          tests/test.sh of a Harbor task decides (verifiers/harbor.h).
-  // command         `command` decides. It runs after the agent, in the agent's sandbox and work folder, the answer on stdin.
-  //                 It has its own HOME and TMPDIR, so files that the agent left in ${home} do not decide by accident.
+  // command         `command` decides. It runs after the agent, in the agent's sandbox and working directory, with the
+  //                 answer on stdin. It has its own HOME and TMPDIR, so files that the agent left in ${home} cannot
+  //                 affect it.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number},
   //                 "facts": {name: JSON}}.
-  //                 tree/reward_bounds.h limits the numbers, tree/signal_bounds.h the count and names of signals.
-  // agent_posted    The agent posts its own reward, and there is nothing to verify. An agent that does not post a
-  //                 reward has no answer.
+  //                 tree/reward_bounds.h limits the numbers, and tree/signal_bounds.h the count and names of signals.
+  // agent_posted    The agent posts its own reward, and there is nothing to verify. If it does not post a reward, it
+  //                 has no answer.
   std::string kind = "exact";
   std::string expected = "${task.answer}";
   bool ignore_case = false;
-  // numeric, and numbers at any depth of json_field:
+  // For numeric, and for numbers at any depth in json_field:
   //   |answer - expected| <= tolerance + relative_tolerance * |expected|
-  // Numbers that do not fit doubles, such as long integers, are compared exactly (reward/number.h).
+  // Numbers that do not fit in doubles, such as long integers, are compared exactly (reward/number.h).
   double tolerance = 0;
   double relative_tolerance = 0;
-  // Without back-references and lookaround. It matches the answer's characters as UTF-8, in time linear in the answer;
-  // bytes that are not UTF-8 match nothing. A template: values are inserted as they are, without quoting.
+  // Back-references and lookaround are not supported. Matches the answer's characters as UTF-8, in linear time. Bytes
+  // that are not UTF-8 never match. This is a template, and values are inserted without quoting.
   std::string pattern;
-  std::string field;  // "result.items.0"
+  std::string field;  // such as "result.items.0"
   std::vector<std::string> command;
-  // "exit_code" = 0 is reward 1, 1 is reward 0, any other code is an error. "json" = the command exits with 0, and its
-  // last line of output has the form of agent_reported.
+  // "exit_code" = 0 gives reward 1, 1 gives reward 0, and any other code is an error. "json" = the command exits with
+  // 0, and the last line of its output has the same format as agent_reported.
   std::string reward_from = "exit_code";
   double timeout_s = 60;
-  bool timeout_is_zero = false;  // of command; harbor has its own
+  bool timeout_is_zero = false;  // for command; harbor has its own option
   ChoiceOptions choice;
   FBetaOptions f_beta;
   MathOptions math;
@@ -92,16 +93,16 @@ struct VerifierOptions {
   PythonOptions python;
   int64_t max_answer_bytes = 65536;
 
-  // INVALID_ARGUMENT names the option, its value and its allowed values.
+  // Returns INVALID_ARGUMENT with the option, its value, and the allowed values.
   absl::Status Validate() const;
 
-  // True = Verify runs a program that the model wrote, on any isolation level. (harbor needs the isolation level
+  // Returns whether Verify runs a program written by the model at any isolation level. (harbor needs at least
   // `namespaces`.)
   bool runs_model_code() const { return kind == "code"; }
 };
 
 void Bind(base::Schema& schema, VerifierOptions& options);
-// The bounds and choices alone; errors name keys as verifier.KEY.
+// Checks only bounds and choices. Errors name keys as verifier.KEY.
 absl::Status CheckVerifierBounds(const VerifierOptions& options);
 
 }  // namespace ingot::reward

@@ -25,16 +25,16 @@ constexpr int64_t kMostSourceBytes = 8 << 20;
 constexpr size_t kLongestReply = 4 << 20;
 constexpr size_t kLongestError = 4096;  // bytes of a stack trace
 
-// "rewards.py" or "package.module".
+// Returns "rewards.py" or "package.module".
 std::string PlaceOf(const PythonOptions& options) { return options.function.substr(0, options.function.rfind(':')); }
 std::string NameOf(const PythonOptions& options) { return options.function.substr(options.function.rfind(':') + 1); }
 bool IsFile(const std::string& place) { return place.ends_with(".py"); }
 
-// The function's file and its neighbors.
+// The function's file and the other files in its folder.
 struct Sources {
   std::string folder;
   std::vector<fs::path> paths;
-  std::string stamp;  // differs once one of them changes
+  std::string stamp;  // changes if one of them changes
 };
 
 absl::StatusOr<Sources> FindSources(const fs::path& file) {
@@ -65,7 +65,7 @@ absl::StatusOr<Sources> FindSources(const fs::path& file) {
 
 fs::path FileIn(const std::string& cwd, const std::string& place) { return fs::path(cwd) / place; }
 
-// The result in the worker's reply.
+// Returns the result in the worker's reply.
 absl::StatusOr<std::string> ResultIn(const std::string& reply, const std::string& what) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value json, base::ParseJson(reply));
   if (const base::json::value* result = base::Find(json, "result")) return base::PrintJson(*result);

@@ -1,12 +1,13 @@
-// A reward function that the user wrote in Python, in processes in sandboxes that stay up between calls.
+// Calls the user's Python reward function in sandboxed processes that are reused between calls.
 //
 //   Call ──a line of JSON──▶ the interpreter in a sandbox: loads FILE.py once, calls NAME ──a line of JSON──▶ result
 //
-// A process gets copies of FILE.py and of the other .py files in its folder, so neither agents nor the function see that
-// folder. When one of them changes, new processes are started. print() reaches nobody but the error of a call that
-// fails. The worker passes the arguments that the function names in its signature.
+// A process gets copies of FILE.py and the other .py files in its folder, so neither agents nor the function see the
+// folder itself. If one of these files changes, new processes are started. The output of print() appears only in the
+// errors of failed calls. The worker passes the arguments that the function's signature names.
 //
-// Thread safe; Call blocks up to a minute for a new process and then up to `timeout_s`. The substrates outlive it.
+// Thread safe. Call blocks for up to a minute for a new process, and then for up to `timeout_s`. The substrates must
+// outlive this object.
 #pragma once
 
 #include <map>
@@ -21,22 +22,22 @@ namespace ingot::reward {
 
 class PythonFunction {
  public:
-  // `key`: the options' section in the configuration, for errors. REQUIRES: options.Validate().
+  // `key` is the section of the options in the configuration, for errors. REQUIRES: options.Validate() is OK.
   PythonFunction(PythonOptions options, std::string key);
 
-  // The function's result as JSON. `arguments`: a JSON object of the values that it may name. `archive`: a tar whose
-  // regular files below work/ become its argument `files`; empty = none. `cwd`: the folder in which ingot was started.
-  // INVALID_ARGUMENT: the file cannot be read. INTERNAL: it cannot be loaded, names an argument that does not exist,
-  // raised an exception (with its stack trace), or returned something that is not a result. Otherwise the errors of
-  // LineWorkers::Ask.
+  // Returns the function's result as JSON. `arguments` is a JSON object with the available arguments. `archive` is a
+  // tar whose regular files below work/ become the argument `files`; empty = none. `cwd` is the directory where ingot
+  // was started. Returns INVALID_ARGUMENT if the file cannot be read, and INTERNAL if the function cannot be loaded,
+  // names an unknown argument, raised an exception (the error has its stack trace), or returned an invalid result. Also
+  // returns the errors of LineWorkers::Ask.
   absl::StatusOr<std::string> Call(sandbox::Substrate& substrate, const std::string& cwd, const std::string& arguments,
                                    const std::string& archive, const sandbox::Cancellation* cancel) const;
 
-  // Loads the function in a sandbox and calls nothing. `arguments`: the names that it may use. Errors as for Call.
+  // Loads the function in a sandbox without calling it. `arguments` are the available names. Same errors as Call.
   absl::Status Load(sandbox::Substrate& substrate, const std::string& cwd,
                     const std::vector<std::string>& arguments) const;
 
-  // What a process runs. INVALID_ARGUMENT: the file cannot be read.
+  // Returns the program of a process, or INVALID_ARGUMENT if the file cannot be read.
   absl::StatusOr<LineWorkers::Program> ProgramIn(const std::string& cwd) const;
 
   const PythonOptions& options() const { return options_; }

@@ -1,7 +1,7 @@
-// The program of PythonFunction's processes. Its arguments: the file's path or the module, and the function's name. The
-// file's copy is in the working folder; stack traces name the path.
+// The program that PythonFunction's processes run. Its arguments are the file's path or the module, and the function's
+// name. A copy of the file is in the working directory. Stack traces show the original path.
 //
-// It reads lines from the socket that is its stdout, and writes one for each:
+// It reads lines from the socket that is its stdout, and answers each with one line:
 //
 //   {"arguments": {NAME: value}, "archive": base64 of a tar}    {"result": JSON}
 //   {"load": [NAME, ..]}                                        {"result": null}

@@ -1,6 +1,6 @@
-// Completion time: among the correct episodes of a group, faster episodes gain and slower episodes lose. Forge
-// (MiniMax, section 4.2) rewards it without printing a formula. We use the length term's formula, over seconds without
-// the waits for the engine.
+// Rewards fast completion: among a group's correct episodes, faster ones gain and slower ones lose. Forge (MiniMax,
+// section 4.2) has such a reward but gives no formula. We use the length term's formula with seconds, excluding the
+// time spent waiting for the engine.
 //
 //   correct, time known:  0.5 - (seconds_i - min) / (max - min)      otherwise, or max = min:  0
 #pragma once

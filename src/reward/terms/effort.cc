@@ -10,7 +10,7 @@
 namespace ingot::reward {
 namespace {
 
-// Tokens of the call's prompt that its parent call's path does not have.
+// Returns the number of tokens in the call's prompt that are not in its parent call's path.
 int64_t AddedTokens(const CallFacts& call, const std::map<std::string, const CallFacts*>& by_id) {
   const auto parent = by_id.find(call.record->parent_call_id());
   if (parent == by_id.end()) return 0;

@@ -1,16 +1,17 @@
-// The nonlinear length penalty of Composer 2 (arXiv 2603.24477, section 4.2). An episode pays for its effort x, and
-// pays more for the first thousands of tokens than for later tokens. So the policy answers easy tasks quickly and
-// thinks hard tasks through.
+// Implements Composer 2's nonlinear length penalty (arXiv 2603.24477, section 4.2). An episode is penalized for its
+// effort x. The first few thousand tokens cost more than later ones, so the policy learns to answer easy tasks quickly
+// and to think about hard ones.
 //
 //   value = -C(x)      C(x) = ((1 + k x)^(1-q) - 1) / (k (1-q));  q = 1: log(1 + k x) / k
-//   x = (weighted sum of thinking, tool-call, tool-output and final tokens) / 1000
+//   x = (weighted sum of thinking, tool-call, tool-output, and final tokens) / 1000
 //       + call_weight * tool calls + turn_weight * turns
 //
-// The source does not publish k, q or the weights. An empty answer is the cheapest, so a wrong answer pays as much as
-// the most expensive episode of its group (our addition; `charge_wrong: own` is the published formula).
+// The paper does not publish k, q, or the weights. Because an empty answer would be the cheapest, a wrong answer costs
+// as much as the most expensive episode in its group (our addition; `charge_wrong: own` is the published formula).
 //
-// A call's sampled tokens are split between thinking, tool calls and final text by their bytes in the delivered
-// message. Tool output is what a prompt adds to its parent call's prompt; a call without a parent adds none.
+// A call's sampled tokens are split into thinking, tool calls, and final text according to where their bytes appear in
+// the delivered message. Tool output is the part of a prompt that was added to the parent call's prompt. A call without
+// a parent adds none.
 #pragma once
 
 #include <string>
@@ -34,7 +35,7 @@ struct EffortOptions {
 
 void Bind(base::Schema& schema, EffortOptions& options);
 
-// C(x). REQUIRES: x >= 0, k > 0.
+// Returns C(x). REQUIRES: x >= 0, k > 0.
 double EffortCost(double x, double k, double q);
 
 class EffortTerm final : public RewardTerm {
@@ -43,7 +44,7 @@ class EffortTerm final : public RewardTerm {
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
 
  private:
-  double EffortOf(const EpisodeFacts& episode) const;  // x
+  double EffortOf(const EpisodeFacts& episode) const;  // returns x
   EffortOptions options_;
 };
 

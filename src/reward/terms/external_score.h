@@ -1,6 +1,6 @@
-// A score from the user's server, for rewards that no term here computes. The term POSTs each episode as JSON, or with
-// `group` all finished episodes of a group, and the answer, with the status 200, has their scores (user_scores.h). A
-// server that is down, late or answers something else makes the episode's result an error, never a 0.
+// A score from the user's server, for rewards that no other term computes. The term POSTs each episode as JSON, or all
+// finished episodes of a group if `group` is set. The 200 response contains the scores (user_scores.h). If the server
+// is down, late, or sends anything else, the episode's result is an error and never a 0.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class ExternalTerm final : public RewardTerm {
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
 
  private:
-  // The server's answer to `json`.
+  // Returns the server's response to `json`.
   absl::StatusOr<std::string> Ask(const std::string& json) const;
   absl::StatusOr<TermResult> ScoreOf(const EpisodeFacts& episode) const;
 

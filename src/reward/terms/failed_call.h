@@ -1,9 +1,10 @@
-// Failed tool calls, a process reward: each call of the policy that asked for a tool whose result was an error earns
-// -1 / (the policy's calls), at its own turn. Forge (MiniMax, section 4.2) names the target, without a number.
+// Penalizes failed tool calls as a process reward: each policy call that requested a tool whose result was an error
+// gets -1 / (number of policy calls) at its own turn. Forge (MiniMax, section 4.2) describes this goal without giving a
+// number.
 //
-// The agent knows which results were errors. It posts them as the fact `failed_calls`, a list of turns (Call.sequence), ids
-// of calls, or ids of tool calls. A test that fails on purpose does not belong there. An episode without the fact had no
-// failed call. An entry that does not name a call of the policy makes the episode's result an error.
+// Only the agent can tell which results were errors. It posts them as the fact `failed_calls`, a list of turns
+// (Call.sequence), call ids, or tool call ids. The list should not include tests that fail on purpose. An episode
+// without the fact has no failed calls. If an entry does not match a policy call, the episode's result is an error.
 #pragma once
 
 #include "reward/term.h"

@@ -16,10 +16,11 @@
 namespace ingot::reward {
 namespace {
 
-constexpr size_t kShownReasoning = 400;  // bytes of each in the detail
-constexpr size_t kShownAnswer = 200;     // bytes of an unusable answer in its error
+constexpr size_t kShownReasoning = 400;  // maximum bytes of each reasoning to include in the detail
+constexpr size_t kShownAnswer = 200;     // bytes of an unusable answer to show in the error
 
-// The text at a field of the task; a value that is not a string, as JSON. FAILED_PRECONDITION: the field is missing.
+// Returns a task field as a string. A value that is not a string is returned as JSON. Returns FAILED_PRECONDITION if
+// the field is missing.
 absl::StatusOr<std::string> TaskText(const v1::Task& task, const std::string& field) {
   if (field.empty()) return "";
   INGOT_ASSIGN_OR_RETURN(const auto value, TaskField(task, field));
@@ -30,7 +31,7 @@ absl::StatusOr<std::string> TaskText(const v1::Task& task, const std::string& fi
   return value->is_string() ? std::string(value->get_string()) : base::PrintJson(*value);
 }
 
-// A text from outside, for an error.
+// Formats untrusted text for an error.
 std::string Shown(const std::string& text) {
   return absl::StrCat("\"", base::Printable(text, {.max_bytes = kShownAnswer, .quoted = true}), "\"");
 }

@@ -1,14 +1,15 @@
-// A model as a judge, with rubrics as in Kimi K2.5. It reasons before its verdict: in the spot checks of Kimi k1.5 (arXiv
-// 2501.12599, section 2.3.3) such a judge was right in 98.5 % of cases, a value head in 84.4 %.
+// Uses a model as a judge, with rubrics as in Kimi K2.5. The judge reasons before its verdict. In Kimi k1.5's spot
+// checks (arXiv 2501.12599, section 2.3.3), such a judge was right in 98.5% of cases, and a value head in 84.4%.
 //
 //   value = mean score over the rubrics that did not abstain, in [0, 1]
 //
-// One rubric per request, temperature 0, a JSON verdict with the reasoning first (verdict.h). After an unusable answer
-// the term asks once more; then the rubric fails, and the episode is an error, never a 0. If every rubric abstains, the
-// episode is an error too. Measures: `disagreement`, the standard deviation over the rubrics, and `abstained`.
+// Each request has one rubric, at temperature 0, and asks for a JSON verdict with the reasoning first (verdict.h).
+// After an unusable response, the term asks once more. If the second response is also unusable, the episode's result is
+// an error, never a 0. The result is also an error if every rubric abstains. Measures: `disagreement`, the standard
+// deviation across rubrics, and `abstained`.
 //
-// The judge sees the task's question and reference, and the content of the policy's last call that has content, without
-// its claims about itself. Equal responses are judged once (verdicts.h).
+// The judge sees the task's question and reference, and the content of the policy's last call that has any. The
+// content's claims about itself are removed. Identical responses are judged only once (verdicts.h).
 #pragma once
 
 #include <memory>
@@ -25,8 +26,8 @@ namespace ingot::reward {
 
 struct JudgeOptions {
   JudgeServer server;
-  std::vector<std::string> rubrics = {"The response comes to the same result as the reference."};  // at least one
-  std::string question_field = "question";  // dotted path; empty = the judge sees no question
+  std::vector<std::string> rubrics = {"The response comes to the same result as the reference."};  // not empty
+  std::string question_field = "question";  // dotted path; empty = the judge does not see the question
   std::string reference_field = "answer";   // dotted path
   int32_t concurrency = 4;
 

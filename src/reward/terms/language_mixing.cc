@@ -11,7 +11,7 @@
 namespace ingot::reward {
 namespace {
 
-// The strings of a JSON value, one a line.
+// Appends the strings in a JSON value, one per line.
 void AppendStrings(const base::JsonText& json, std::string& text) {
   if (json.is_string()) absl::StrAppend(&text, json.string(), "\n");
   for (const base::JsonText& item : json.items()) AppendStrings(item, text);

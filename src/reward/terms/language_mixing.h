@@ -1,11 +1,11 @@
-// Language mixing, a process reward: a call of the policy that writes in a different script from its task pays at its
-// own turn. Forge (MiniMax, section 4.2) names the target, without a number.
+// Penalizes language mixing as a process reward: a policy call that uses a different script than its task is penalized
+// at its own turn. Forge (MiniMax, section 4.2) describes this goal without giving a number.
 //
-//   value of a call = -min(1, 10 * s) / (the policy's calls)   if s > allowed, else 0
+//   value of a call = -min(1, 10 * s) / (number of policy calls)   if s >allowed, else 0
 //
-// s: the share of foreign letters (scripts.h) in the call's content and reasoning, without code, TeX, URLs and JSON. The
-// expected scripts come from `language`, or else from the strings of the task. A task without letters expects nothing.
-// The term does not see mixing within one script, such as English with Spanish.
+// s is the share of foreign letters (scripts.h) in the call's content and reasoning, excluding code, TeX, URLs, and
+// JSON. The expected scripts are determined by `language`, or else by the strings in the task. A task without letters
+// allows all scripts. The term cannot detect mixing within one script, such as English with Spanish.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The length reward of Kimi k1.5 (arXiv 2501.12599, section 2.3.3): among the answers of one group, shorter answers
-// gain and longer answers lose, and a wrong answer never gains.
+// Implements Kimi k1.5's length reward (arXiv 2501.12599, section 2.3.3). Within a group, shorter answers gain and
+// longer ones lose, and wrong answers never gain.
 //
 //   lambda_i = 0.5 - (len_i - min) / (max - min)      len: tokens that the policy sampled in the episode
 //   correct:  lambda_i        wrong:  min(0, lambda_i)        max = min:  0

@@ -1,5 +1,6 @@
-// Malformed tool calls, a process reward: each call of the policy with a tool call that its output format cannot read earns
-// -1 / (the policy's calls), at its own turn. Forge (MiniMax, section 4.2) names the target, without a number.
+// Penalizes malformed tool calls as a process reward: each policy call with a tool call that its output format cannot
+// parse gets -1 / (number of policy calls) at its own turn. Forge (MiniMax, section 4.2) describes this goal without
+// giving a number.
 #pragma once
 
 #include "reward/term.h"

@@ -1,4 +1,5 @@
-// The outcome: the reward that the verifier or the agent's owner posted, with its rewards of single calls.
+// Returns the outcome, which is the reward posted by the verifier or the agent's owner, including rewards for single
+// calls.
 #pragma once
 
 #include "reward/term.h"

@@ -1,9 +1,9 @@
-// The soft overlong punishment of DAPO (arXiv 2503.14476, equation 13). There is no penalty up to a soft limit, then a
-// linear one, and -1 beyond the maximum.
+// Implements DAPO's soft overlong punishment (arXiv 2503.14476, equation 13). There is no penalty up to a soft limit, a
+// linear penalty from there to the maximum, and -1 beyond it.
 //
 //   len <= max - soft:  0      up to max:  (max - soft - len) / soft      beyond:  -1
 //
-// len: tokens that the policy sampled in the episode.
+// len is the number of tokens that the policy sampled in the episode.
 #pragma once
 
 #include "reward/term.h"

@@ -1,19 +1,20 @@
-// Parallel-agent reinforcement learning of Kimi K2.5 (arXiv 2602.02276, section 3). Its reward is
+// Implements Kimi K2.5's parallel-agent reinforcement learning (arXiv 2602.02276, section 3). Its reward is
 //
 //   lambda1 * r_parallel + lambda2 * r_finish + r_perf
 //
-// with lambda1 and lambda2 annealed to 0 (the terms' weights and schedules) and r_perf the outcome. The report names r_parallel
-// and r_finish without formulas; ours follow. Both read the fact `stages` (stages.h), so a sub-agent counts only once it
-// made a model call.
+// where lambda1 and lambda2 are annealed to 0 (by the terms' weights and schedules) and r_perf is the outcome. The
+// report gives no formulas for r_parallel and r_finish, so these are ours. Both use the fact `stages` (stages.h), so a
+// sub-agent counts only if it made a model call.
 //
 //   r_parallel = min(1, n / cap)        n: sub-agents in the episode's widest stage
-//   r_finish   = finished / assigned    sub-agents, by the signals subagents/finished and subagents/assigned; 0 if none
+//   r_finish   = finished / assigned    sub-agents, from signals subagents/finished and subagents/assigned; 0 if none
 //
-// The widest stage counts, so sub-agents that run one after another are not parallel. `finished` is at most the number
-// of sub-agents that worked. It is divided by all that were assigned, so that empty assignments lose.
+// Only the widest stage counts, so sub-agents that run one after another are not parallel. `finished` is limited to the
+// number of sub-agents that worked. It is divided by the number that were assigned, so empty assignments lower the
+// value.
 //
-// Critical steps are a constraint of the same section: the sum over stages of main + max(sub). An episode that exceeds
-// the budget has no r_perf, so the term takes the outcome away:
+// The same section limits critical steps, defined as the sum of main + max(sub) over all stages. An episode over the
+// budget has no r_perf, so the term cancels its outcome:
 //
 //   value = -max(0, outcome) if critical steps > budget, else 0
 #pragma once

@@ -1,5 +1,5 @@
-// Ranks of sizes within a group, for terms that favor smaller sizes: 0.5 for the smallest, -0.5 for the largest, linear
-// between them, and 0 if all are equal.
+// Ranks sizes within a group for terms that favor small sizes. The smallest gets 0.5, the largest gets -0.5, and the
+// others are interpolated linearly. If all are equal, each gets 0.
 #pragma once
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 // A score from the user's Python function (reward/python/python_function.h), which sees a whole group:
 //
-//   def score(episodes, group_id): ...     the arguments that it wants, by name
+//   def score(episodes, group_id): ...     names the arguments that it needs
 //
-// `episodes` is the list of the group's finished episodes in the form of user_scores.h. The function returns a list with
-// an entry for each: a number, {"score": number, "detail"?: text, "calls"?: {CALL_ID: number}}, or None for an episode
-// that it cannot judge, which is left out of the group. An exception, another result and a call past timeout_s are
-// errors of all of them, never a 0.
+// `episodes` is the list of the group's finished episodes in the format of user_scores.h. The function returns a list
+// with one entry per episode: a number, {"score": number, "detail"?: text, "calls"?: {CALL_ID: number}}, or None if it
+// cannot judge the episode, which is then left out of the group. An exception, any other result, or a call that exceeds
+// timeout_s is an error for all episodes and never a 0.
 #pragma once
 
 #include <memory>
@@ -28,11 +28,11 @@ class PythonTerm final : public RewardTerm {
       : substrate_(parts.substrate), function_(options, "python") {}
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
 
-  // The names that a function may use.
+  // The argument names that a function may use.
   static std::vector<std::string> Arguments() { return {"group_id", "episodes"}; }
 
  private:
-  const std::shared_ptr<sandbox::Substrate> substrate_;  // outlives the function's processes
+  const std::shared_ptr<sandbox::Substrate> substrate_;  // must outlive the function's processes
   const PythonFunction function_;
 };
 

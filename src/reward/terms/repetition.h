@@ -1,9 +1,10 @@
-// Repetition: Kimi k1.5 (arXiv 2501.12599, section 2.6.2) detects, cuts and penalises repeats, without a formula. Ours:
+// Penalizes repetition. Kimi k1.5 (arXiv 2501.12599, section 2.6.2) detects, cuts, and penalizes repetition, but gives
+// no formula. Ours is:
 //
-//   a call was halted for repeating itself (FINISH_REPETITION):  -1
+//   a call was stopped for repeating itself (FINISH_REPETITION):  -1
 //   otherwise:  -max(0, d - allowed) / (1 - allowed)
 //
-// d: of the n-grams of the episode's sampled ids, the share that occurred before in the same call.
+// where d is the share of n-grams in the episode's sampled ids that occurred earlier in the same call.
 #pragma once
 
 #include "reward/term.h"
@@ -11,7 +12,7 @@
 namespace ingot::reward {
 
 struct RepetitionOptions {
-  int32_t ngram = 8;  // a byte-level model needs longer n-grams, such as 32
+  int32_t ngram = 8;  // byte-level models need longer n-grams, such as 32
   double allowed = 0.2;
 };
 

@@ -17,7 +17,7 @@ constexpr int kFreePrunes = 3;  // in a row
 constexpr double kPruneCost = 0.1, kMostPruneCost = 0.5;
 constexpr double kFreeTurns = 64, kMostTurns = 128, kMostTurnCost = 0.5;
 
-// Ids are strings or whole numbers. nullopt: `list` is not a list of ids.
+// Returns nullopt if `list` is not a list of ids. Ids are strings or whole numbers.
 std::optional<Ids> IdsIn(const value& list) {
   if (!list.is_array()) return std::nullopt;
   Ids ids;
@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<Ids>> PostedIds(const EpisodeFacts& episode, const 
   return absl::InvalidArgumentError(absl::StrCat("fact '", name, "' is not a list of ids"));
 }
 
-// Prunes of neighboring turns are in a row.
+// Prunes in adjacent turns count as in a row.
 absl::StatusOr<double> PruneCostOf(const EpisodeFacts& episode) {
   double cost = 0;
   INGOT_ASSIGN_OR_RETURN(const auto posted, episode.Fact("pruned"));

@@ -1,25 +1,25 @@
-// Retrieval, the reward of Context-1 (Chroma's technical report): find the documents that a task needs, keep searching
-// until they were seen, and keep the context small without pruning bit by bit.
+// Implements Context-1's retrieval reward (Chroma's technical report). It rewards finding the documents that a task
+// needs and searching until they have been seen. It penalizes many small prunes and many turns.
 //
 //   reward  = 0.7 F_beta + 0.3 r_traj + r_fa            = r_pre
 //   value   = clamp(r_pre - p_prune - p_turn, eps, r_pre)
 //
 //   F_beta  = (1 + b^2) P R / (b^2 P + R)     precision and recall of the returned ids
 //   r_traj  = recall of everything that was ever seen, including what was pruned later
-//   r_fa    = `answer_bonus` if a returned chunk holds the answer
+//   r_fa    = `answer_bonus` if a returned chunk contains the answer
 //   p_prune = 0.1 per prune beyond 3 in a row, at most 0.5
 //   p_turn  = 0 up to 64 turns, then linear to 0.5 at 128
 //
-// beta falls from `beta` to `beta_end` in equal steps, one per epoch: recall counts b^2 times as much as precision. The
-// report does not give a value of eps; 0.01 is ours.
+// beta (b) decreases from `beta` to `beta_end` in equal steps, one per epoch. Recall is weighted b^2 times as much as
+// precision. The report gives no value for eps; 0.01 is ours.
 //
-// The task names the relevant ids and the ids that hold the answer. The agent posts three facts:
+// The task names the relevant ids and the ids that contain the answer. The agent posts three facts:
 //
-//   seen      list of ids that any search or read showed
-//   returned  list of ids of its final answer; absent = it ended without one, and the value is 0
-//   pruned    list of {"turn": Call.sequence, "ids": [..]}, one per prune, in order
+//   seen      list of all ids shown by searches or reads
+//   returned  list of ids in its final answer; absent = it ended without an answer, and the value is 0
+//   pruned    list of {"turn": Call.sequence, "ids": [..]}, one entry per prune, in order
 //
-// A returned id that was never seen counts as wrong, so that guessed ids earn nothing.
+// Returned ids that were never seen count as wrong, so guessing does not pay.
 #pragma once
 
 #include <string>

@@ -13,30 +13,30 @@
 namespace ingot::reward {
 namespace {
 
-// Unicode scripts by RE2's names.
+// Unicode scripts by their RE2 names.
 const char* const kScripts[] = {"Latin",   "Han",    "Hiragana", "Katakana", "Hangul",   "Cyrillic", "Greek",
                                 "Arabic",  "Hebrew", "Bengali",  "Tamil",    "Telugu",   "Thai",     "Devanagari",
                                 "Myanmar", "Khmer",  "Sinhala",  "Georgian", "Armenian", "Ethiopic", "Gujarati"};
 
-// Parts that ProseOf takes out, in this order.
+// The parts that ProseOf removes, in removal order.
 const char* const kNotProse[] = {
     R"re((?s)```.*?(?:```|\z))re",                            // fenced code
     R"re(`[^`\n]*`)re",                                       // inline code
     R"re((?s)\$\$.*?\$\$)re",                                 // TeX
     R"re((?s)\\\[.*?\\\]|\\\(.*?\\\))re",                     // TeX
     R"re(\$[^$\n]+\$)re",                                     // TeX
-    R"re(\\[A-Za-z]+)re",                                     // a TeX command outside
+    R"re(\\[A-Za-z]+)re",                                     // a TeX command outside math
     R"re((?:https?://|ftp://|www\.)[^\s<>"'，。、）」]+)re",  // URLs
     R"re(</?[A-Za-z][^<>\n]*>)re",                            // tags
 };
-// A list or object of JSON without a nested list or object.
+// A JSON list or object without a nested list or object.
 constexpr char kInnerJson[] = R"re(\{\s*\}|\{[^{}]*"[^{}]*:[^{}]*\}|\[\s*"[^\[\]{}]*\])re";
 constexpr int kJsonDepth = 16;
 
-// Four lower-case words.
+// Four lowercase words.
 constexpr char kLatinRun[] = R"re(((?:[a-zß-öø-ÿ]{2,}[ ,;]+){3,}[a-zß-öø-ÿ]{2,}))re";
 
-// Characters in all matches of the pattern, which has one group.
+// Counts the characters in all matches of the pattern, which has one group.
 int64_t CharactersIn(const std::string& text, const RE2& pattern) {
   re2::StringPiece rest(text), match;
   int64_t count = 0;
@@ -84,7 +84,7 @@ std::string ProseOf(std::string text) {
   }();
   static const auto* const json = new RE2(kInnerJson);
   for (const auto& pattern : *patterns) RE2::GlobalReplace(&text, *pattern, " ");
-  // From the inside out.
+  // Removes JSON from the innermost level outward.
   for (int depth = 0; depth < kJsonDepth && RE2::GlobalReplace(&text, *json, " ") > 0; ++depth) {
   }
   return text;

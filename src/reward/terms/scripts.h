@@ -1,4 +1,4 @@
-// The scripts in which a text is written: letters by script, for the language-mixing term. Pure, linear in the text.
+// Counts a text's letters by script for the language-mixing term. Pure. Takes linear time.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace ingot::reward {
 
-// The text without the parts that are not language: code, TeX, URLs, JSON.
+// Returns the text without parts that are not natural language: code, TeX, URLs, and JSON.
 std::string ProseOf(std::string text);
 
-// Letters by script ("Latin", "Han", ...); a letter of a rarer script counts under "other".
+// Number of letters by script ("Latin", "Han", ...). Letters in rare scripts are counted as "other".
 using LetterCounts = std::map<std::string, int64_t>;
 LetterCounts CountLetters(const std::string& text);
 
-// The scripts of a language by its ISO 639-1 code ("zh": Han); empty = unknown code.
+// Returns the scripts used by a language, given its ISO 639-1 code ("zh": Han). Empty if the code is unknown.
 std::set<std::string> ScriptsOf(const std::string& language);
-std::string KnownLanguages();  // their codes, for errors
-// The scripts with at least a tenth of the letters. A text with kana has all three Japanese scripts; a text with Hangul
-// has both Korean scripts.
+std::string KnownLanguages();  // returns the codes, for errors
+// Returns the scripts that have at least a tenth of the letters. If these include kana, returns all three Japanese
+// scripts, and if they include Hangul, both Korean scripts.
 std::set<std::string> ScriptsIn(const LetterCounts& letters);
 
-// The share of the letters of `text` that are foreign to a text in these scripts, from 0 to 1; 0 = it has no letters.
-// Single Greek letters are never foreign. In a text of another script, Latin letters are foreign only in runs of at
-// least four lower-case words, so that names and terms do not count.
+// Returns the share of letters in `text` that are not in the `expected` scripts, from 0 to 1. Returns 0 if there are no
+// letters. Single Greek letters are never foreign. If Latin is not expected, Latin letters are foreign only in runs of
+// at least four lowercase words, so names and technical terms do not count.
 double ForeignShare(const std::string& text, const std::set<std::string>& expected);
 
 }  // namespace ingot::reward

@@ -15,7 +15,7 @@ absl::Status BadForm(const value& stages) {
                    ": expected a list like [{\"main\": 1, \"sub\": [3, 5]}] with numbers of model calls"));
 }
 
-// nullopt: it is not a number of calls.
+// Returns nullopt if `number` is not a valid number of calls.
 std::optional<int64_t> CallsIn(const value& number) {
   constexpr int64_t kMost = 1 << 20;
   if (!number.is_int64() || number.get_int64() < 0 || number.get_int64() > kMost) return std::nullopt;

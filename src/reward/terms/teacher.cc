@@ -21,7 +21,7 @@ struct ScoredCall {
   absl::StatusOr<std::vector<float>> teacher = absl::UnknownError("not scored");
 };
 
-// Every call of the group that the teacher scores.
+// Returns every call in the group that the teacher scores.
 absl::StatusOr<std::vector<ScoredCall>> CallsOf(const GroupFacts& group) {
   std::vector<ScoredCall> calls;
   for (size_t e = 0; e < group.episodes.size(); ++e) {
@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<ScoredCall>> CallsOf(const GroupFacts& group) {
   return calls;
 }
 
-// Adds the values of one call.
+// Adds one call's values.
 absl::Status AddCall(const ScoredCall& call, TermResult& result) {
   INGOT_RETURN_IF_ERROR(base::Annotate(call.teacher.status(), absl::StrCat("call ", call.path.call_id)));
   const std::vector<float>& teacher = *call.teacher;

@@ -1,17 +1,18 @@
-// On-policy distillation: the student samples, and a teacher scores the sampled ids. The term gives no reward. It gives
-// every sampled token its own advantage, in addition to the rewards' advantage and constant in the gradient:
+// Implements on-policy distillation: the student samples, and a teacher scores the sampled ids. The term gives no
+// reward. Instead, it gives every sampled token an advantage, which is added to the rewards' advantage and is treated
+// as a constant in the gradient:
 //
 //   value of token t = log p_teacher(t) - log p_student(t)
 //
-// Both are log_softmax(raw logits / T) at the call's temperature T. The student's is the engine's log-prob at sampling. The
-// mean over tokens of the negated value estimates the reverse KL divergence KL(student || teacher). See "On-policy
-// distillation of language models" (arXiv 2306.13649), and Thinking Machines' post on on-policy distillation (2025), whose
-// per-token advantage this is.
+// Both are log_softmax(raw logits / T) at the call's temperature T. The student's value is the engine's log-prob at
+// sampling time. The negated mean over tokens estimates the reverse KL divergence KL(student || teacher). See
+// "On-policy distillation of language models" (arXiv 2306.13649) and Thinking Machines' post on on-policy distillation
+// (2025), which introduced this per-token advantage.
 //
-// The teacher is a model of gateway.models: a pinned version of this run, or a server outside it. Its tokenizer must be
-// the policy's: with another fingerprint the term does not apply, and the group fails. Measures: `reverse_kl`, the mean
-// over the episode's scored tokens, and `tokens`, their count. The teacher does not score calls that the trainer does
-// not train (of other weights, encoded from text, or drawn under a penalty, bias or grammar).
+// The teacher is a model in gateway.models: a pinned version of this run, or an external server. It must use the
+// policy's tokenizer. If the fingerprints differ, the term does not apply and the group fails. Measures: `reverse_kl`,
+// the mean over the episode's scored tokens, and `tokens`, their number. The teacher does not score calls that the
+// trainer does not train on (sampled by other weights, encoded from text, or sampled with a penalty, bias, or grammar).
 #pragma once
 
 #include <memory>

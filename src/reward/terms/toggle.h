@@ -1,15 +1,16 @@
-// Toggle of Kimi K2.5 (arXiv 2602.02276, section 4.4.2): training alternates between phases in which a correct answer
-// must also keep within the task's token budget, and phases without a budget. The term cancels the outcome: together
-// with an outcome of the same weight, the sum is the paper's reward.
+// Implements Toggle from Kimi K2.5 (arXiv 2602.02276, section 4.4.2). Training alternates between phases where a
+// correct answer must also stay within the task's token budget and phases without a budget. The term cancels the
+// outcome of answers over the budget. Together with an outcome term of the same weight, it adds up to the paper's
+// reward.
 //
 //   value = -max(0, outcome_i)   if mean outcome of the group >= lambda and len_i > budget(task)
 //           0                    otherwise
 //
-// budget(task): the rho-th percentile (nearest rank) of the lengths of the task's correct answers. It is estimated
-// once, in the task's first group with at least `min_correct` correct answers, and then fixed: that group's grades
-// store it as the measure "budget", and later groups get it in GroupFacts.history.
+// budget(task) is the rho-th percentile (nearest rank) of the lengths of the task's correct answers. It is estimated
+// once, from the task's first group with at least `min_correct` correct answers. That group's grades store it as the
+// measure "budget", and later groups read it from GroupFacts.history.
 //
-// The paper does not give lambda, rho or the length of a phase. The term's schedule sets the phases (for example
+// The paper does not give lambda, rho, or the length of a phase. The term's schedule sets the phases (for example
 // `phase: 0, phase_steps: 20`).
 #pragma once
 
@@ -31,13 +32,13 @@ void Bind(base::Schema& schema, ToggleOptions& options);
 
 class ToggleTerm final : public RewardTerm {
  public:
-  // `name` is the term's name, which is the key of its measures in the history.
+  // `name` is the term's name and the key of its measures in the history.
   ToggleTerm(const ToggleOptions& options, std::string name) : options_(options), name_(std::move(name)) {}
   absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const override;
   bool uses_history() const override { return true; }
 
  private:
-  // nullopt: no group has had enough correct answers.
+  // Returns nullopt if no group has had enough correct answers.
   std::optional<double> BudgetOf(const GroupFacts& group) const;
   ToggleOptions options_;
   std::string name_;

@@ -10,10 +10,10 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kShownAnswer = 200;  // bytes of an unusable answer in its error
-constexpr size_t kMaxDetail = 4096;   // bytes; the rest is left out
+constexpr size_t kShownAnswer = 200;  // bytes of an invalid answer in its error
+constexpr size_t kMaxDetail = 4096;   // bytes; longer details are cut
 
-// JSON text as a value; null if it is not JSON.
+// Parses JSON; returns null if it is invalid.
 value Parsed(const std::string& json) {
   absl::StatusOr<value> parsed = base::ParseJson(json);
   return parsed.ok() ? *std::move(parsed) : value();
@@ -52,7 +52,7 @@ absl::Status Unusable(const std::string& scorer, const std::string& fault, const
                                                  "\""));
 }
 
-// The entries of the answer about a group of `episodes` episodes.
+// Returns the entries of an answer for a group of `episodes` episodes.
 absl::StatusOr<base::json::array> EntriesIn(const std::string& answer, const std::string& scorer, size_t episodes) {
   const auto unusable = [&](const std::string& fault) {
     return absl::InvalidArgumentError(absl::StrCat(scorer, " answered ", fault, R"(; expected {"scores": [..]} with )",

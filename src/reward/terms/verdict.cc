@@ -25,8 +25,8 @@ void AppendPart(const std::string& name, const std::string& text, const std::str
   absl::StrAppend(&out, "\n\n[", name, " ", nonce, "]\n", text, "\n[END OF ", name, " ", nonce, "]");
 }
 
-// The object that begins at `text`, with its size; nullopt: none does. Stops at the first fault, so braces that begin no
-// object cost little.
+// Returns the object at the start of `text` with its size, or nullopt if there is none. Stops at the first syntax
+// error, so stray braces cost little.
 std::optional<std::pair<base::json::value, size_t>> ObjectAt(std::string_view text) {
   base::json::stream_parser parser;
   boost::system::error_code error;
@@ -35,7 +35,7 @@ std::optional<std::pair<base::json::value, size_t>> ObjectAt(std::string_view te
   return std::pair(parser.release(), size);
 }
 
-// What is missing for the value to be a verdict; empty = it is one.
+// Returns what the value lacks to be a verdict, or empty if it is one.
 std::string LackOf(const base::json::value& value) {
   const base::json::value* reasoning = base::Find(value, "reasoning");
   const base::json::value* verdict = base::Find(value, "verdict");
@@ -45,7 +45,7 @@ std::string LackOf(const base::json::value& value) {
   return score == nullptr || !score->is_number() ? "has no number 'score'" : "";
 }
 
-// The last verdict of the text. Otherwise what the last object lacks.
+// The last verdict in the text, or else what the last object lacks.
 struct Found {
   std::optional<base::json::value> verdict = {};
   std::string lack = "has no complete JSON object";

@@ -1,4 +1,4 @@
-// The texts of a judge term: its questions, and the verdicts in its answers. Pure.
+// Writes a judge term's questions and parses the verdicts. Pure.
 #pragma once
 
 #include <string>
@@ -10,27 +10,31 @@ namespace ingot::reward {
 
 struct JudgeCase {
   std::string rubric;
-  std::string question;   // of the task
-  std::string reference;  // the right answer; empty = there is none
-  std::string response;   // of the policy
+  std::string question;   // the task's question
+  std::string reference;  // the correct answer; empty = none
+  std::string response;   // the policy's response
 };
 
-// The question about one case. Each text of the case is between markers with an unguessable `nonce`, so that a response
-// cannot close its own part and give orders. `again`: the previous answer was unusable.
+// Returns the question about one case. Each string in the case is enclosed in markers with an unguessable `nonce`, so a
+// response cannot close its own part and give instructions. `again` = the previous response was unusable.
 JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool again);
 
 struct JudgeVerdict {
-  bool unsure = false;  // the judge abstains, and `score` means nothing
+  bool unsure = false;  // the judge abstained, so `score` is meaningless
   double score = 0;     // from 0 to 1
   std::string reasoning;
 };
 
-// Reads the last verdict of an answer: {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure", "score": 0..1}.
-// It may stand anywhere: between other words, braces and objects, or inside another object. Objects inside a verdict are
-// not read. INVALID_ARGUMENT: no such object, a wrong value, or score and verdict contradict each other.
+// Reads the last verdict in an answer:
+//
+//   {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure", "score": 0..1}
+//
+// It may be anywhere in the text, next to words, braces, and other objects or nested in one. Objects inside a verdict
+// are ignored. Returns INVALID_ARGUMENT if there is no such object, a value is invalid, or score and verdict contradict
+// each other.
 absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer);
 
-// A response without the parts that look like a verdict about itself: JSON with such fields, lines like "Score: 1", and
+// Removes parts of a response that look like a verdict about itself: JSON with such fields, lines like "Score: 1", and
 // claims to be correct.
 std::string WithoutVerdicts(std::string response);
 

@@ -1,9 +1,9 @@
-// The judges' verdicts, by the content of server and case, so that an equal question is asked once. With a file they
-// outlive their process: a stage that takes over a group asks only what is missing.
+// Stores judges' verdicts, keyed by the content of the server and the case, so that each question is asked only once.
+// With a file, verdicts survive restarts, and a stage that takes over a group only requests missing verdicts.
 //
-//   {"key": "9f2c...", "unsure": false, "score": 1, "reasoning": "..."}      a line each
+//   {"key": "9f2c...", "unsure": false, "score": 1, "reasoning": "..."}      one line each
 //
-// A line that a crash cut off is ignored. One process at a time uses the file.
+// A line that was cut off by a crash is ignored. Only one process may use the file at a time.
 #pragma once
 
 #include <map>
@@ -22,21 +22,21 @@ namespace ingot::reward {
 // Thread safe.
 class Verdicts {
  public:
-  static constexpr size_t kMost = 65536;  // verdicts; a full memory is emptied, and so is its file
+  static constexpr size_t kMost = 65536;  // maximum number of verdicts; when reached, memory and file are cleared
 
-  // Only in memory.
+  // Stores verdicts only in memory.
   Verdicts() = default;
-  // Opens the file, or makes it, and reads it. UNAVAILABLE names the file and the reason.
+  // Opens or creates the file and reads it. Returns UNAVAILABLE, naming the file and the reason, if that fails.
   static absl::StatusOr<std::shared_ptr<Verdicts>> Open(const std::string& path);
 
   std::optional<JudgeVerdict> Find(const base::Key128& key) const;
-  // The verdict is on disk when it returns. UNAVAILABLE: it is only in memory.
+  // Stores a verdict durably. Returns UNAVAILABLE if the verdict is only in memory.
   absl::Status Add(const base::Key128& key, const JudgeVerdict& verdict);
 
  private:
   absl::Status Append(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  std::string path_;  // empty = only in memory
+  std::string path_;  // empty = memory only
   mutable base::Mutex mu_;
   sandbox::Fd file_ ABSL_GUARDED_BY(mu_);
   std::map<base::Key128, JudgeVerdict> verdicts_ ABSL_GUARDED_BY(mu_);

@@ -1,4 +1,4 @@
-// The parts that verifiers of several kinds share.
+// Code shared by several verifiers.
 #pragma once
 
 #include <map>
@@ -12,21 +12,22 @@ namespace ingot::reward {
 
 std::string Trimmed(const std::string& text);
 
-// A short line of `text` in quotation marks, for details.
+// Returns `text` as one short, quoted line for Verdict::detail.
 std::string Quoted(const std::string& text);
 
-// Reward 0 with the signal answer_malformed.
+// Returns reward 0 with the signal answer_malformed.
 Verdict Malformed(const std::string& why);
-// Reward 1 or 0.
+// Returns reward 1 or 0.
 Verdict Judged(bool right, const std::string& detail);
 
-// The variables of VerifierVariables().
+// Returns the values of VerifierVariables().
 sandbox::Variables VariablesOf(const VerifierInput& input);
 
-// The environment of a verifier's command: PATH and the language of this process, and the verifier's own HOME and TMPDIR.
+// Returns the environment for a verifier's command: this process's PATH and locale, and the verifier's own HOME and
+// TMPDIR.
 std::map<std::string, std::string> EnvironmentOf(const VerifierInput& input);
 
-// The base of all kinds that read an answer: it checks that the answer exists and is not too long.
+// Base class for verifiers that read an answer. Checks that the answer exists and is not too long.
 class AnswerVerifier : public Verifier {
  public:
   explicit AnswerVerifier(VerifierOptions options) : options_(std::move(options)) {}
@@ -37,7 +38,7 @@ class AnswerVerifier : public Verifier {
   const VerifierOptions options_;
 };
 
-// The base of the kinds that compare the answer with one expected text.
+// Base class for verifiers that compare the answer with an expected string.
 class ExpectedVerifier : public AnswerVerifier {
  public:
   ExpectedVerifier(VerifierOptions options, sandbox::Template expected)
@@ -45,12 +46,12 @@ class ExpectedVerifier : public AnswerVerifier {
 
  protected:
   virtual absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const = 0;
-  // As Compare, for kinds that need more of the input.
+  // Same as Compare, but for verifiers that need more of the input.
   virtual absl::StatusOr<Verdict> CompareIn(const VerifierInput&, const std::string& answer,
                                             const std::string& expected) const {
     return Compare(answer, expected);
   }
-  // INVALID_ARGUMENT: nothing can be compared with it.
+  // Returns INVALID_ARGUMENT if no answer could be compared with this expected string.
   virtual absl::Status CheckExpected(const std::string&) const { return absl::OkStatus(); }
   absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override;
 

@@ -13,7 +13,7 @@ bool IsWordByte(char c) {
   return absl::ascii_isalnum(c) || c == '\'' || c == '_' || (static_cast<unsigned char>(c) & 0x80) != 0;
 }
 
-// The part of the text with the answer.
+// Returns the part of the text that has the answer.
 std::string_view AnswerPart(std::string_view text) {
   constexpr std::string_view kBoxed = "\\boxed{";
   if (const size_t boxed = text.rfind(kBoxed); boxed != std::string_view::npos) {

@@ -1,5 +1,5 @@
-// Multiple choice: the answer is right if it names only the expected choice. Naming several choices is wrong, with the
-// signal `several_choices`: a guess that covers the question earns nothing.
+// Verifies answers to multiple-choice questions. An answer is correct if it names only the expected choice. An answer
+// that names several choices is wrong and sets the signal `several_choices`, so guessing all of them does not pay.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,10 @@
 
 namespace ingot::reward {
 
-// The choices that `text` names. A capital letter of `choices` counts if no letter, digit or apostrophe is next to it,
-// but "A" before a lower-case word is the article. A text of one letter may be lower case. Only the last \boxed{..} of
-// the text counts; without a box, the text after its last "answer is" or "answer:" counts.
+// Returns the choices that `text` names. A capital letter in `choices` counts if it is not next to a letter, digit, or
+// apostrophe. "A" before a lowercase word is the article and does not count. If the text is a single letter, it may be
+// lowercase. Only the last \boxed{..} counts. Without a box, only the text after the last "answer is" or "answer:"
+// counts.
 std::set<char> NamedChoices(std::string_view text, std::string_view choices);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeChoice(const VerifierOptions& options, sandbox::Template expected);

@@ -22,8 +22,8 @@ using sandbox::Template;
 
 constexpr int64_t kTestOutputBytes = 4 << 20;
 
-// Runs the program and then the test in one interpreter, and prints the word that came first on stdin. A program that ends
-// the interpreter early has not printed it, and has not passed.
+// Reads a word from stdin, runs the program and then the test in one interpreter, and prints the word. A program that
+// ends the interpreter early fails because the word is not printed.
 constexpr std::string_view kPythonHarness = R"(import sys
 def run(path, word, test):
     space = {'__name__': 'solution', '__file__': path}
@@ -45,7 +45,7 @@ std::string RandomWord() {
                       absl::Hex(device(), absl::kZeroPad8));
 }
 
-// Lines without white space at their ends, and without empty lines at the end.
+// Strips whitespace at the ends of lines, and drops empty lines at the end.
 std::string Comparable(const std::string& text) {
   std::string lines;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -132,7 +132,7 @@ class CodeVerifier final : public AnswerVerifier {
       }
       if (result.timed_out) timed_out += 1;
       if (first_failure.empty()) first_failure = absl::StrCat("; test ", i, " ", result.failure);
-      if (options_.code.score == "all") break;  // the other tests change nothing
+      if (options_.code.score == "all") break;  // the other tests cannot change the score
     }
     const double count = static_cast<double>(tests.size());
     return Verdict{.reward = options_.code.score == "fraction" ? passed / count

@@ -1,12 +1,14 @@
-// Unit tests of a program that the model wrote. The answer is the program; if it has fenced blocks, the last block that
-// is not blank is (verifiers/fenced_blocks.h). Each test runs in the verifier's own sandbox, which holds only the program. A test is one of
+// Runs unit tests on a program written by the model. The answer is the program. If it has fenced blocks, the program is
+// the last nonblank block (verifiers/fenced_blocks.h). Each test runs in the verifier's own sandbox, which contains
+// only the program. A test is one of
 //
-//   {"input": TEXT, "output": TEXT}   The program reads `input` on stdin, exits with 0 and prints `output`, apart from white
-//                                     space at the ends of lines and of the text. `output` never enters the sandbox.
-//   {"code": TEXT}                    Only Python: `code` runs after the program in one interpreter, without raising.
-//                                     A program that inspects its interpreter can forge this test.
+//   {"input": TEXT, "output": TEXT}   The program reads `input` from stdin, prints `output`, and exits with 0.
+//                                     Whitespace at the ends of lines and of the output is ignored. The sandbox does
+//                                     not contain `output`.
+//   {"code": TEXT}                    Python only. `code` runs after the program in the same interpreter and must not
+//                                     raise. A program that inspects its interpreter can fake this test.
 //
-// Signals: `tests_passed` (their share), `tests_timed_out` (the share that ran past the time limit).
+// Signals: `tests_passed` (share of tests that passed), `tests_timed_out` (share that exceeded the timeout).
 #pragma once
 
 #include <memory>
@@ -18,7 +20,7 @@
 
 namespace ingot::reward {
 
-// The last fenced block of `answer` that is not blank; the answer itself if it has none.
+// Returns the last nonblank fenced block in `answer`, or the whole answer if there is none.
 std::string ProgramOf(std::string_view answer);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options);

@@ -12,7 +12,7 @@ namespace {
 
 using base::json::value;
 
-// INVALID_ARGUMENT: a JSON list with other values than strings and numbers.
+// Returns INVALID_ARGUMENT for a JSON list with values other than strings and numbers.
 absl::StatusOr<std::set<std::string>> IdsOf(const std::string& text) {
   std::set<std::string> ids;
   const std::string trimmed = Trimmed(text);

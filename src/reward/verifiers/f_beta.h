@@ -1,10 +1,10 @@
-// F-beta over ids: the answer is a JSON list of ids (strings or numbers), or one id on each line; `expected` is such a
-// list, not empty. A repeated id counts once.
+// Computes F-beta over ids. The answer is a JSON list of ids (strings or numbers) or one id per line. `expected` is
+// also such a list and must not be empty. Repeated ids count once.
 //
-//   P = right ids of the answer / ids of the answer, R = right ids of the answer / expected ids
-//   reward = (1 + beta^2) P R / (beta^2 P + R), 0 if no id is right
+//   P = correct ids in the answer / ids in the answer, R = correct ids in the answer / expected ids
+//   reward = (1 + beta^2) P R / (beta^2 P + R), or 0 if no id is correct
 //
-// Signals `precision` and `recall`; the fact `returned` has the ids of the answer, for the term `retrieval`.
+// Sets the signals `precision` and `recall`, and the fact `returned` with the answer's ids for the `retrieval` term.
 #pragma once
 
 #include <memory>

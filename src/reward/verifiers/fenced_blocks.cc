@@ -9,23 +9,24 @@ namespace ingot::reward {
 namespace {
 
 constexpr int kTabStop = 4;
-constexpr int kMostIndent = 3;  // of a fence or marker; a deeper one is indented code or text
+constexpr int kMostIndent = 3;  // maximum indent for a fence or marker; deeper ones are indented code or text
 constexpr int kLongestListNumber = 9;
-constexpr size_t kMostContainers = 64;  // one within the other; deeper markers are text, so that each line costs little
+constexpr size_t kMostContainers = 64;  // nesting limit; deeper markers are text, which bounds the cost of each line
 
-// The rest of a line while its indentation is read. Columns count from the line's start, since tabs end at tab stops.
+// The unread part of a line, with functions to read indentation. Columns count from the line's start, because tabs end
+// at tab stops.
 class Line {
  public:
   explicit Line(std::string_view text) : text_(text) {}
 
-  // Columns of white space from here.
+  // Returns the number of whitespace columns from here.
   int Indent() const {
     int column = column_;
     for (size_t i = at_; i < text_.size() && (text_[i] == ' ' || text_[i] == '\t'); ++i)
       column = After(text_[i], column);
     return column - column_;
   }
-  // Passes up to `columns` of white space; of a tab perhaps a part.
+  // Skips up to `columns` whitespace columns, possibly only part of a tab.
   void SkipIndent(int columns) {
     const int end = column_ + columns;
     while (column_ < end && at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) {
@@ -39,12 +40,12 @@ class Line {
       }
     }
   }
-  // Passes characters that are one column each.
+  // Skips characters that are one column each.
   void Skip(size_t characters) {
     at_ += characters;
     column_ += static_cast<int>(characters);
   }
-  // What follows the white space.
+  // Returns the text after the whitespace.
   std::string_view words() const {
     const size_t first = text_.find_first_not_of(" \t", at_);
     return first == std::string_view::npos ? "" : text_.substr(first);
@@ -62,13 +63,13 @@ class Line {
   const std::string_view text_;
   size_t at_ = 0;
   int column_ = 0;
-  bool is_split_ = false;  // a part of the tab at at_ is passed
+  bool is_split_ = false;  // part of the tab at at_ is skipped
 };
 
-// A block quote or a list item that is open.
+// An open block quote or list item.
 struct Container {
   int item_indent = 0;    // columns before a list item's content; 0 = a block quote
-  bool is_empty = false;  // so far; a blank line ends such an item
+  bool is_empty = false;  // still empty; a blank line ends such an item
 };
 
 struct Fence {
@@ -86,7 +87,7 @@ bool TakeQuote(Line& line) {
   return true;
 }
 
-// Characters of the list marker that `words` begins with; 0 = none.
+// Returns the length of the list marker at the start of `words`, or 0 if there is none.
 size_t MarkerLength(std::string_view words) {
   if (words.empty()) return 0;
   size_t length = 0;
@@ -101,14 +102,14 @@ size_t MarkerLength(std::string_view words) {
   return length == words.size() || words[length] == ' ' || words[length] == '\t' ? length : 0;
 }
 
-// Three or more of one mark and nothing else: a thematic break, which is no list item.
+// Returns whether this is a thematic break, which is not a list item: three or more of the same mark and nothing else.
 bool IsBreak(std::string_view words) {
   if (words.empty() || (words[0] != '*' && words[0] != '-' && words[0] != '_')) return false;
   const auto is_other = [mark = words[0]](char c) { return c != mark && c != ' ' && c != '\t'; };
   return std::none_of(words.begin(), words.end(), is_other) && std::count(words.begin(), words.end(), words[0]) > 2;
 }
 
-// `in_paragraph`: the line may go on with one, which empty items and numbers other than 1 do not end.
+// `in_paragraph` = the line may continue a paragraph, which empty items and numbers other than 1 cannot interrupt.
 std::optional<Container> TakeItem(Line& line, bool in_paragraph) {
   const int indent = line.Indent();
   const std::string_view words = line.words();
@@ -119,13 +120,13 @@ std::optional<Container> TakeItem(Line& line, bool in_paragraph) {
   if (in_paragraph && (is_empty || is_later)) return std::nullopt;
   line.SkipIndent(indent);
   line.Skip(marker);
-  // Five columns or more: the item begins with indented code, one column after its marker.
+  // With five or more columns, the item begins with indented code, one column after its marker.
   const int space = is_empty || line.Indent() > kTabStop ? 1 : line.Indent();
   line.SkipIndent(space);
   return Container{indent + static_cast<int>(marker) + space, is_empty};
 }
 
-// True: the line goes on in this container, whose prefix has been passed.
+// Returns whether the line continues this container. If so, skips the container's prefix.
 bool Continues(Container& container, Line& line) {
   if (container.item_indent == 0) return TakeQuote(line);
   if (line.blank() ? container.is_empty : line.Indent() < container.item_indent) return false;
@@ -162,7 +163,7 @@ class Reader {
     const std::vector<Container> opened = TakeContainers(line, in_paragraph_ && is_inside);
     const std::optional<Fence> fence = Opening(line);
     const bool is_text = !line.blank() && !fence.has_value() && !IsHeading(line);
-    // A paragraph goes on without its containers' prefixes.
+    // A paragraph may continue without its containers' prefixes.
     if (in_paragraph_ && !is_inside && opened.empty() && is_text) return;
     in_paragraph_ = is_text && (line.Indent() <= kMostIndent || (in_paragraph_ && is_inside && opened.empty()));
     containers_.resize(kept);
@@ -202,7 +203,7 @@ class Reader {
 
   std::vector<Container> containers_;
   bool in_paragraph_ = false;   // the last line was text, which the next one may continue
-  std::optional<Fence> fence_;  // of the open block, the last of blocks_
+  std::optional<Fence> fence_;  // fence of the open block, which is the last one in blocks_
   std::vector<std::string> blocks_;
 };
 

@@ -1,6 +1,7 @@
-// The fenced code blocks of a Markdown text, by CommonMark's rules (0.31, sections 4.5, 5.1 and 5.2): fences of three or
-// more backticks or tildes, longer fences around shorter ones, blocks in list items and block quotes, and a block whose
-// fence is never closed. An indented fence of four columns is text, so a fence in a docstring ends nothing. Pure.
+// Finds the fenced code blocks in Markdown by CommonMark's rules (0.31, sections 4.5, 5.1, and 5.2): fences of three or
+// more backticks or tildes, longer fences around shorter ones, blocks in list items and block quotes, and blocks that
+// are never closed. A fence that is indented by four columns is plain text, so a fence in a docstring does not end a
+// block. Pure.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace ingot::reward {
 
-// The text of each block in order, without its fences, its info string and its container's indentation. Lines end
-// with "\n".
+// Returns the content of each block in order, without the fences, the info string, and the container's indentation.
+// Lines end with "\n".
 std::vector<std::string> FencedBlocks(std::string_view markdown);
 
 }  // namespace ingot::reward

@@ -29,20 +29,20 @@ using sandbox::Template;
 
 constexpr int64_t kLargestReport = 1 << 20;
 constexpr char kTests[] = "tests", kLogs[] = "logs";
-constexpr char kNoReward[] = "no_reward", kTimedOut[] = "tests_timed_out";  // signals: 1 = it happened, 0 = not
+constexpr char kNoReward[] = "no_reward", kTimedOut[] = "tests_timed_out";  // signals: 1 = it happened, 0 = it did not
 
-// Variables with paths from which loaders, shells and interpreters load code unasked.
+// Variables with paths from which loaders, shells, and interpreters implicitly load code.
 constexpr char kCodePaths[] =
     "BASH_ENV BUNDLE_GEMFILE CLASSPATH ENV GCONV_PATH GEM_HOME GEM_PATH LD_AUDIT LD_LIBRARY_PATH LD_PRELOAD LUA_CPATH "
     "LUA_PATH NODE_PATH PERL5LIB PERLLIB PHPRC PHP_INI_SCAN_DIR PYTHONHOME PYTHONPATH PYTHONPYCACHEPREFIX "
     "PYTHONSTARTUP PYTHONUSERBASE RUBYLIB R_LIBS R_LIBS_USER R_PROFILE R_PROFILE_USER ZDOTDIR";
-// Variables with options that may name such code in too many ways to detect.
+// Variables with options that can name such code in too many ways to detect.
 constexpr char kCodeOptions[] =
     "JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS NODE_OPTIONS PERL5DB PERL5OPT PYTEST_ADDOPTS PYTEST_PLUGINS RUBYOPT "
     "_JAVA_OPTIONS";
 
-// Removes the folders where an agent can have put programs: the tests' programs must not come from there. `separators`:
-// the first of them that `path` has joins the rest.
+// Removes the directories where an agent may have put programs, because the tests must not run those. The first of
+// `separators` found in `path` joins the remaining directories.
 std::string PathOutside(const std::string& path, const std::string& folder, const std::string& separators) {
   const auto normal = [](std::string_view text) { return (fs::path(text) / "").lexically_normal().string(); };
   std::vector<std::string> kept;
@@ -55,7 +55,7 @@ std::string PathOutside(const std::string& path, const std::string& folder, cons
   return absl::StrJoin(kept, joint == std::string::npos ? ":" : path.substr(joint, 1));
 }
 
-// Drops from the environment what would make a program of the tests load code from `folder`.
+// Drops environment values that would make the tests' programs load code from `folder`.
 void DropCodeIn(const std::string& folder, std::map<std::string, std::string>& env) {
   for (const auto name : absl::StrSplit(kCodeOptions, ' ')) env.erase(std::string(name));
   for (const auto name : absl::StrSplit(kCodePaths, ' ')) {
@@ -153,7 +153,7 @@ class HarborVerifier final : public Verifier {
   }
 
  private:
-  // The verdict for a test.sh that has started.
+  // Returns the verdict for a test.sh that has started.
   absl::StatusOr<Verdict> VerdictOf(sandbox::Sandbox& sandbox, const sandbox::Outcome& outcome,
                                     const sandbox::Limits& limits) const {
     const std::string what = absl::StrCat("test.sh ", sandbox::Describe(outcome, limits));
@@ -173,7 +173,7 @@ class HarborVerifier final : public Verifier {
         break;
     }
     absl::StatusOr<std::optional<Verdict>> left = Left(sandbox);
-    // An agent's program that the tests start can write the file too.
+    // One of the agent's programs, started by the tests, can also write the file.
     if (absl::IsInternal(left.status())) return absl::DataLossError(absl::StrCat(what, ": ", left.status().message()));
     INGOT_RETURN_IF_ERROR(left.status());
     if (left->has_value()) {
@@ -185,7 +185,7 @@ class HarborVerifier final : public Verifier {
                                 Quoted(Trimmed(outcome.err))));
   }
 
-  // The reward that test.sh left; nullopt = none. INTERNAL: something that is not a reward.
+  // Returns the reward that test.sh wrote, or nullopt if there is none. Returns INTERNAL if the file is not a reward.
   static absl::StatusOr<std::optional<Verdict>> Left(sandbox::Sandbox& sandbox) {
     INGOT_ASSIGN_OR_RETURN(const std::string json, Read(sandbox, "verifier/reward.json"));
     if (!json.empty()) return ParseObject(json);
@@ -194,7 +194,7 @@ class HarborVerifier final : public Verifier {
     return std::nullopt;
   }
 
-  // Reward 0 with this signal, or an error.
+  // Returns reward 0 with this signal, or an error.
   static absl::StatusOr<Verdict> Without(const std::string& signal, bool is_zero, const std::string& what) {
     if (!is_zero) return absl::InternalError(what);
     Verdict verdict = Judged(false, what);
@@ -202,7 +202,8 @@ class HarborVerifier final : public Verifier {
     return verdict;
   }
 
-  // A file of /logs, trimmed. Empty: test.sh left none, or something in its place that cannot be read.
+  // Returns the trimmed content of a file in /logs. Returns "" if test.sh did not write it, or wrote something else
+  // there that cannot be read.
   static absl::StatusOr<std::string> Read(sandbox::Sandbox& sandbox, const std::string& name) {
     const auto text = sandbox.ReadBound(kLogs, name, kLargestReport);
     if (text.ok()) return Trimmed(*text);
@@ -211,7 +212,7 @@ class HarborVerifier final : public Verifier {
         absl::IsPermissionDenied(status)) {
       return "";
     }
-    if (absl::IsOutOfRange(status)) return absl::InternalError(status.message());  // it is not a reward
+    if (absl::IsOutOfRange(status)) return absl::InternalError(status.message());  // not a reward
     return base::Annotate(status, "the reward of test.sh");
   }
 

@@ -24,7 +24,7 @@ constexpr size_t kLongestRational = 1000;
 
 bool IsDigit(char c) { return absl::ascii_isdigit(c); }
 
-// [+-]digits[.digits], without thousands marks.
+// Parses [+-]digits[.digits] without thousands separators.
 std::optional<Rational> Decimal(std::string_view text) {
   static const RE2* const form = new RE2(R"(([+-]?)(\d*)(?:\.(\d*))?)");
   std::string sign, whole, part;
@@ -33,7 +33,7 @@ std::optional<Rational> Decimal(std::string_view text) {
     return std::nullopt;
   }
   if (whole.empty() && part.empty()) return std::nullopt;
-  // "012" is octal to the library.
+  // The library reads "012" as octal.
   const std::string digits = whole + part;
   const size_t first = digits.find_first_not_of('0');
   const Integer numerator(first == std::string::npos ? "0" : digits.substr(first));
@@ -56,13 +56,13 @@ std::optional<Rational> ParseRational(std::string_view text) {
   return sign == "-" ? Rational(-ratio) : ratio;
 }
 
-// A box of `text`: text[begin, end) is \boxed{..}.
+// A box in `text`: text[begin, end) is \boxed{..}.
 struct Box {
   size_t begin, end;
   std::string_view inside;
 };
 
-// The last box that is closed, if no box without an end follows it.
+// Returns the last closed box, unless an unclosed box follows it.
 std::optional<Box> LastBox(std::string_view text) {
   constexpr std::string_view kBoxed = "\\boxed{";
   const size_t begin = text.rfind(kBoxed);
@@ -81,15 +81,15 @@ std::optional<Box> LastBox(std::string_view text) {
   return std::nullopt;
 }
 
-// True if boxes around `between` are one answer: "and", "or" or a comma, and marks of mathematics.
+// Returns whether the boxes around `between` are one answer: `between` is "and", "or", or a comma, with math markup.
 bool Joins(std::string_view between) {
   static const RE2* const joint =
       new RE2(R"((?:[\s$]|\\[()\[\],; ])*(?:,|,?\s*(?:\\text\{)?\s*(?:and|or)\s*\}?)(?:[\s$]|\\[()\[\],; ])*)");
   return RE2::FullMatch(re2::StringPiece(between.data(), between.size()), *joint);
 }
 
-// Without the marks of Markdown's **strong emphasis** and of a text that is `code` or *emphasis* as a whole. A mark
-// counts where no letter or digit is outside it: 2**3**4 keeps its powers.
+// Removes the marks around **strong emphasis**, and around the whole string if it is `code` or *emphasis*. A mark
+// counts only if no letter or digit is next to it on the outside, so 2**3**4 keeps its powers.
 std::string WithoutEmphasis(std::string text) {
   static const RE2* const strong[] = {new RE2(R"((?s)(^|[\s(:,$])\*\*([^\s*](?:[^*]*[^\s*])?)\*\*($|[\s).,;:!?$]))"),
                                       new RE2(R"((?s)(^|[\s(:,$])__([^\s_](?:[^_]*[^\s_])?)__($|[\s).,;:!?$]))")};
@@ -101,7 +101,7 @@ std::string WithoutEmphasis(std::string text) {
   return RE2::FullMatch(text, *whole, &inside) ? inside : text;
 }
 
-// Without the spaces between groups of digits: "1 234 567", and not "1 1/2" or "12 345 6".
+// Removes the spaces between groups of digits in "1 234 567", but not in "1 1/2" or "12 345 6".
 std::string WithoutGroupSpaces(std::string_view text) {
   std::string plain;
   for (size_t from = 0, to = 0; from < text.size(); from = to) {
@@ -111,7 +111,7 @@ std::string WithoutGroupSpaces(std::string_view text) {
       continue;
     }
     bool is_one = text[from] != '0' && (from == 0 || (text[from - 1] != '.' && text[from - 1] != ','));
-    size_t group = 1, groups = 1;  // digits of the last group; groups
+    size_t group = 1, groups = 1;  // digits in the last group; number of groups
     for (; to < text.size(); ++to) {
       if (IsDigit(text[to])) {
         ++group;
@@ -184,7 +184,7 @@ class MathVerifier final : public ExpectedVerifier {
 }  // namespace
 
 std::string MathAnswerOf(std::string_view text) {
-  std::vector<Box> joined;  // from the last to the first
+  std::vector<Box> joined;  // from last to first
   for (std::optional<Box> box = LastBox(text); box.has_value(); box = LastBox(text.substr(0, joined.back().begin))) {
     if (!joined.empty() && !Joins(text.substr(box->end, joined.back().begin - box->end))) break;
     joined.push_back(*box);
@@ -224,7 +224,7 @@ std::string NormalisedMath(std::string_view text) {
                                                                                         {"\\]", ""},
                                                                                         {"$", ""}});
   while (!plain.empty() && (plain.back() == '.' || absl::ascii_isspace(plain.back()))) plain.pop_back();
-  // Spaces mean something between two digits ("1 1/2") and after a command ("\pi r").
+  // Spaces are significant between two digits ("1 1/2") and after a command ("\pi r").
   std::string out;
   for (size_t i = 0; i < plain.size(); ++i) {
     if (!absl::ascii_isspace(plain[i])) {

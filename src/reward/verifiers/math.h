@@ -1,13 +1,13 @@
-// Equality of mathematics, in three steps, the cheap steps first:
+// Compares mathematical expressions in three steps, cheapest first:
 //
-//   1. text       Both texts are equal except for details without meaning: $ signs, spaces, \left and \right, \dfrac.
-//   2. rationals  Both are integers, decimals or fractions: equal or not, exactly.
-//   3. worker     math-verify (a Python package over SymPy) decides, in a process of the sandbox (math_workers.h).
+//   1. text       Both strings are equal except for meaningless details: $ signs, spaces, \left and \right, \dfrac.
+//   2. rationals  Both are integers, decimals, or fractions, and are compared exactly.
+//   3. worker     math-verify (a Python package based on SymPy) decides, in a process in a sandbox (math_workers.h).
 //
-// In an answer with \boxed{..}, the last box counts, with the boxes that "and", "or" or a comma joins to it. Currency
-// signs, Markdown's emphasis and marks between groups of digits are ignored. A comparison that exceeds its time or memory counts as "not
-// equal", with the signal `verifier_timeout`; so an answer like 9^{9^{9^9}} earns nothing. An expected value that
-// math-verify cannot read is an error of the task.
+// If an answer has \boxed{..}, the last box counts, including boxes joined to it by "and", "or", or a comma. Currency
+// signs, Markdown emphasis, and separators between groups of digits are ignored. A comparison that exceeds its time or
+// memory limit counts as "not equal" and sets the signal `verifier_timeout`, so an answer like 9^{9^{9^9}} gets no
+// reward. If math-verify cannot parse the expected value, the task is faulty and Verify returns an error.
 #pragma once
 
 #include <memory>
@@ -21,19 +21,19 @@
 
 namespace ingot::reward {
 
-// The inside of the last \boxed{..} of `text`, after those of the boxes that are joined to it, as "1, 2"; or `text` without
-// white space around it.
+// Returns the content of the last \boxed{..} in `text`, preceded by the content of boxes joined to it, as in "1, 2". If
+// there are no boxes, returns `text` with surrounding whitespace removed.
 std::string MathAnswerOf(std::string_view text);
 
-// `text` without what people write around mathematics: \$ and a single $ (a price), **bold** and `code`, no-break
-// spaces, spaces between groups of digits; U+2212 is "-".
+// Removes typical markup around mathematics: \$ and a single $ (prices), **bold**, `code`, no-break spaces, and spaces
+// between groups of digits. Replaces U+2212 with "-".
 std::string PlainMath(std::string_view text);
 
-// `text` without details that do not change its meaning. Texts that differ in meaning stay different.
+// Removes details that do not change the meaning. Strings with different meanings stay different.
 std::string NormalisedMath(std::string_view text);
 
-// Whether two rational numbers are equal; nullopt = one of the texts is not a rational number: "12", "-0.5", "3/4",
-// "\frac{3}{4}", of at most 1,000 digits each. REQUIRES: both are normalised.
+// Returns whether two rational numbers are equal, or nullopt if either string is not a rational number. Accepts "12",
+// "-0.5", "3/4", and "\frac{3}{4}", with at most 1,000 digits each. REQUIRES: both strings are normalized.
 std::optional<bool> EqualRationals(std::string_view a, std::string_view b);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeMath(const VerifierOptions& options, sandbox::Template expected);

@@ -11,9 +11,9 @@ using base::json::value;
 
 constexpr int kFloatRounding = 12;  // decimal digits to which numbers are rounded
 
-// One JSON object per line, {"expected", "answer"}; one reply for each, in order. Both directions use the socket that
-// is its stdout. math-verify's own time limits do not work here (they are signals of the main thread), so each
-// comparison is a child process that can be killed.
+// Reads one JSON object per line, {"expected", "answer"}, and writes one reply for each, in order. stdout is a socket
+// that is used in both directions. math-verify implements its own time limits with signals to the main thread, which do
+// not work here, so each comparison is a child process that can be killed.
 constexpr std::string_view kWorker = R"py(
 import json, math, os, re, resource, select, signal, socket, sys
 seconds, memory, digits = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -1,10 +1,11 @@
-// Comparisons of mathematics by math-verify, in Python processes in sandboxes that stay up between comparisons.
+// Compares mathematical expressions with math-verify, in Python processes that run in sandboxes and are reused between
+// comparisons.
 //
-//   Compare ──▶ a process of LineWorkers: Python in its sandbox ──▶ a child process for each comparison
+//   Compare ──▶ a LineWorkers process: Python in its sandbox ──▶ a child process for each comparison
 //
-// A process loads the package once and forks a child for each comparison. A child ends at its time and memory limits
-// without harm to the others. A process is replaced after kMostComparisons too, because its children share its sandbox.
-// Thread safe; Compare blocks. The substrates outlive the workers.
+// A process loads the package once and forks a child for each comparison. A child that exceeds its time or memory limit
+// ends without affecting the others. A process is also replaced after kMostComparisons, because its children share its
+// sandbox. Thread safe. Compare blocks. The substrates must outlive the workers.
 #pragma once
 
 #include <string>
@@ -15,15 +16,15 @@
 
 namespace ingot::reward {
 
-// What to do if verifier.math.python does not run.
+// Advice to append to an error if verifier.math.python cannot run.
 inline constexpr char kMathAdvice[] =
     "; scripts/setup.sh installs math-verify into .venv of the repository; elsewhere name a Python that has it (pip "
     "install math-verify==0.9.0), and its folders in sandbox.visible if sandboxes do not see it";
 
 struct MathComparison {
   bool equal = false;
-  bool killed = false;             // it ran past its time or memory
-  bool answer_unreadable = false;  // math-verify found no mathematics in the answer
+  bool killed = false;             // exceeded its time or memory limit
+  bool answer_unreadable = false;  // math-verify found no mathematical expression in the answer
 };
 
 class MathWorkers {
@@ -32,8 +33,9 @@ class MathWorkers {
 
   explicit MathWorkers(MathOptions options);
 
-  // `python`: the program. INVALID_ARGUMENT: math-verify cannot read `expected`. INTERNAL: the process has no math-verify, or
-  // a comparison crashed. CANCELLED. Otherwise the errors of the substrate. `cancel` may be null.
+  // `python` is the path of the Python program. `cancel` may be null. Returns INVALID_ARGUMENT if math-verify cannot
+  // parse `expected`, INTERNAL if math-verify is not installed or a comparison crashed, CANCELLED if `cancel` was
+  // cancelled, and otherwise the substrate's errors.
   absl::StatusOr<MathComparison> Compare(sandbox::Substrate& substrate, const std::string& python,
                                          const std::string& expected, const std::string& answer,
                                          const sandbox::Cancellation* cancel);
@@ -41,10 +43,10 @@ class MathWorkers {
   // Ends the idle processes.
   void EndIdle() { workers_.EndIdle(); }
 
-  // Processes that were started so far.
+  // Returns the number of processes started so far.
   int64_t started() const { return workers_.started(); }
 
-  // The command that a process is, for Verifier::Preflight.
+  // Returns the command of a worker's process, for Verifier::Preflight.
   sandbox::Command CommandOf(const std::string& python) const;
 
  private:

@@ -15,8 +15,8 @@ using base::json::value;
 
 constexpr int64_t kMostFileBytes = 16 << 20;
 
-// The dictionary in the form of a report: numbers that have no place there become signals, and without "reward" their
-// sum is the reward.
+// Converts the dictionary to a report. Numbers with other names become signals, and their sum is the reward if there is
+// no "reward".
 object AsReport(const object& result) {
   object report, signals;
   if (const value* own = result.if_contains("signals"); own != nullptr && own->is_object()) signals = own->get_object();
@@ -34,7 +34,7 @@ object AsReport(const object& result) {
   return report;
 }
 
-// A tar of the sandbox's files. DATA_LOSS: they are too large.
+// Returns a tar of the sandbox's files. DATA_LOSS: they are too large.
 absl::StatusOr<std::string> ArchiveOf(sandbox::Sandbox& sandbox) {
   INGOT_ASSIGN_OR_RETURN(const auto snapshot, sandbox.TakeSnapshot());
   std::string archive;

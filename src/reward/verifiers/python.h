@@ -1,17 +1,17 @@
 // The user's Python function decides: verifier.python.function (reward/python/python_function.h).
 //
-//   def score(task, answer, messages, files, episode_id): ...     the arguments that it wants, by name
+//   def score(task, answer, messages, files, episode_id): ...     names the arguments that it needs
 //
 //   task        dict   the task's line
 //   answer      str    as for every verifier
-//   messages    list   the assistant's messages in the order of the calls, in OpenAI's form, with their tool calls
-//   files       dict   path to bytes: the files of the work folder; only with verifier.python.files
+//   messages    list   the assistant's messages in call order and OpenAI format, with their tool calls
+//   files       dict   path -> bytes, the files in the working directory; only with verifier.python.files
 //   episode_id  str
 //
-// It returns a number, or a dictionary: with "reward" as of `agent_reported`, any other numbers being signals; without
-// it, of terms, whose sum is the reward and which are signals too.
+// It returns a number or a dictionary. With "reward", the dictionary is as for `agent_reported`, and other numbers are
+// signals. Without it, the numbers are terms: their sum is the reward, and each is also a signal.
 //
-// An exception, a result that is not one and a call past timeout_s are the verifier's faults: errors, never a 0.
+// An exception, an invalid result, or a call that exceeds timeout_s is the verifier's fault: an error and never a 0.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A reward that was reported as text: by an agent, or by a verifier's program.
+// Parses a reward that was reported as text by an agent or by a verifier's program.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace ingot::reward {
 
-// The verdict in `text`: a number, or {"reward": number, "signals": {name: number}, "facts": {name: JSON}, "detail":
-// text}. INVALID_ARGUMENT completes the sentence "the report is ..".
+// Reads the verdict in `text`: a number, or {"reward": number, "signals": {name: number}, "facts": {name: JSON},
+// "detail": text}. The message of INVALID_ARGUMENT completes the sentence "the report is ..".
 absl::StatusOr<Verdict> ParseReport(const std::string& text);
 
 }  // namespace ingot::reward

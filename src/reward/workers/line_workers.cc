@@ -59,7 +59,7 @@ class LineWorkers::Process {
   }
   int64_t uses() const { return uses_; }
 
-  // UNAVAILABLE: the program has ended, and HowItEnded says how. DEADLINE_EXCEEDED, CANCELLED.
+  // Returns UNAVAILABLE if the program has ended (see HowItEnded), or DEADLINE_EXCEEDED, or CANCELLED.
   absl::StatusOr<std::string> Ask(const std::string& line, double load_s, double seconds,
                                   const sandbox::Cancellation* cancel) {
     if (!ready_) {
@@ -72,7 +72,7 @@ class LineWorkers::Process {
     return ReadLine(deadline, cancel);
   }
 
-  // Waits for the program to end, and ends it if it still runs.
+  // Closes the socket, waits for the program to end, and returns how it ended.
   std::string HowItEnded() {
     near_.Reset();
     thread_.join();
@@ -129,7 +129,7 @@ class LineWorkers::Process {
     }
   }
 
-  // Waits for the socket, at most kCancelCheck. DEADLINE_EXCEEDED, CANCELLED.
+  // Waits for the socket for at most kCancelCheck. Returns DEADLINE_EXCEEDED or CANCELLED if that applies.
   absl::Status Await(short events, Deadline deadline, const sandbox::Cancellation* cancel) const {
     if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the question was cancelled");
     if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError("it did not answer in time");
@@ -158,7 +158,7 @@ LineWorkers::LineWorkers(Options options) : options_(std::move(options)) {}
 LineWorkers::~LineWorkers() { EndIdle(); }
 
 void LineWorkers::EndIdle() {
-  std::vector<std::unique_ptr<Process>> ended;  // outside the lock: it waits for the program's end
+  std::vector<std::unique_ptr<Process>> ended;  // destroyed outside the lock: waits for their programs
   base::MutexLock lock(mu_);
   ended.swap(idle_);
 }
@@ -171,7 +171,7 @@ int64_t LineWorkers::started() const {
 absl::StatusOr<std::unique_ptr<LineWorkers::Process>> LineWorkers::Acquire(sandbox::Substrate& substrate,
                                                                            const Source& source,
                                                                            const sandbox::Cancellation* cancel) {
-  std::unique_ptr<Process> other;  // of another substrate or program; it ends outside the lock
+  std::unique_ptr<Process> other;  // of another substrate or program; destroyed outside the lock
   {
     base::MutexLock lock(mu_);
     while (busy_ >= options_.processes) {
@@ -222,7 +222,7 @@ absl::StatusOr<std::string> LineWorkers::Ask(sandbox::Substrate& substrate, cons
       Return(std::move(process));
       return reply;
     }
-    // An idle process may have died since its last answer: a new one decides.
+    // An idle process may have died since its last answer. If so, try another one.
     const bool again = absl::IsUnavailable(reply.status()) && !was_new;
     const absl::Status failure = again ? absl::OkStatus() : Failure(std::move(process), reply.status());
     process.reset();
