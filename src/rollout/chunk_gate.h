@@ -1,5 +1,5 @@
-// A ChunkGate hands the chunks of one request to its OnChunk until the request's handle closes the gate. The in-process
-// engine, the gRPC client and EngineSet use it. Thread safe.
+// Passes a request's chunks to its OnChunk until the request's handle closes the gate. Used by the in-process engine,
+// the gRPC client, and EngineSet. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ class ChunkGate {
  public:
   explicit ChunkGate(Client::OnChunk on_chunk) : on_chunk_(std::move(on_chunk)) {}
 
-  // Calls OnChunk unless the gate is closed. One thread at a time may call it.
+  // Calls OnChunk unless the gate is closed. Only one thread at a time may call this.
   void Deliver(absl::StatusOr<v1::GenerateChunk> chunk) {
     {
       base::MutexLock lock(mu_);
@@ -29,8 +29,8 @@ class ChunkGate {
     idle_.SignalAll();
   }
 
-  // After it returns, no OnChunk runs or starts. Waits only for an OnChunk that another thread runs. Called from inside
-  // OnChunk, it returns at once.
+  // Closes the gate. When it returns, OnChunk is not running and will not be called again. Waits only if another thread
+  // is running OnChunk. Returns immediately when called from inside OnChunk.
   void Close() {
     base::MutexLock lock(mu_);
     closed_ = true;
@@ -41,7 +41,7 @@ class ChunkGate {
 
  private:
   const Client::OnChunk on_chunk_;
-  std::atomic<bool> closed_{false};  // written under mu_; read without mu_ where a late answer is harmless
+  std::atomic<bool> closed_{false};  // written with mu_ held; read without mu_ where a stale value is harmless
   base::Mutex mu_;
   base::CondVar idle_;
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;

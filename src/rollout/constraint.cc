@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Excludes the ids that `allowed` (a bit per id) lacks.
+// Masks out the ids that are not in `allowed` (one bit per id).
 void MaskRow(std::span<const uint64_t> allowed, std::span<float> row) {
   for (size_t word = 0; word < allowed.size(); ++word) {
     const std::span<float> entries = row.subspan(word * 64, std::min<size_t>(64, row.size() - word * 64));
@@ -93,7 +93,7 @@ absl::StatusOr<Alternatives> AlternativesOf(const google::protobuf::RepeatedPtrF
 std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& tokenizer, int64_t vocab_size) {
   std::vector<std::string> bytes(vocab_size);
   std::vector<bool> atomic(vocab_size, false);
-  // Tokens are decoded after another token: some tokenizers drop a leading space of the first token.
+  // Decodes each token after another one because some tokenizers drop the first token's leading space.
   const std::vector<int32_t> anchor_ids = tokenizer.Encode("a", /*allow_special=*/false);
   const int32_t anchor = anchor_ids.empty() ? -1 : anchor_ids.back();
   const std::string before = anchor < 0 ? "" : tokenizer.Decode(std::array{anchor}, /*skip_special=*/false);
@@ -106,7 +106,7 @@ std::shared_ptr<const grammar::Vocabulary> VocabularyOf(const text::Tokenizer& t
     } else {
       bytes[id] = tokenizer.Decode(std::span(pair).last(1), false);
     }
-    // Added tokens that are only white space are ordinary text.
+    // Added tokens that contain only whitespace are ordinary text.
     const bool blank = bytes[id].find_first_not_of(" \t\r\n") == std::string::npos;
     atomic[id] = tokenizer.IsSpecial(id) || (!blank && tokenizer.SpecialId(bytes[id]) == id);
   }

@@ -39,7 +39,7 @@ size_t Contents::FirstDifference(const Contents& other, size_t most) const {
     const Run* own = i < runs_.size() ? &runs_[i] : nullptr;
     const Run* theirs = i < other.runs_.size() ? &other.runs_[i] : nullptr;
     if (own != nullptr && theirs != nullptr && *own == *theirs) continue;
-    // Before the nearer begin both are equal; of two that begin alike with one content, before the nearer end.
+    // The two are equal before the earlier begin or, for runs with the same begin and content, before the earlier end.
     if (own == nullptr || theirs == nullptr) {
       least = (own == nullptr ? theirs : own)->begin;
     } else if (own->begin == theirs->begin && own->content == theirs->content) {

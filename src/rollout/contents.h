@@ -1,5 +1,5 @@
-// The contents of a prompt's placeholders (v1::Placeholders), which distinguish equal ids in the KV cache. A text
-// prompt has no contents. Immutable.
+// Stores the contents of a prompt's placeholders (v1::Placeholders), which distinguish equal ids in the KV cache. Text
+// prompts have none. Immutable.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace ingot::rollout {
 
 class Contents {
  public:
-  Contents() = default;  // of text
-  // REQUIRES: the runs are sound (base::PlaceholdersFault).
+  Contents() = default;  // for text
+  // REQUIRES: the runs are valid (base::PlaceholdersFault).
   explicit Contents(const google::protobuf::RepeatedPtrField<v1::Placeholders>& runs);
 
-  // The contents of ids [begin, end), relative to `begin`: equal strings for equal contents, empty for text. No
-  // nonempty string is a prefix of another.
+  // Returns a key for the contents of ids [begin, end), relative to `begin`. Equal contents have equal keys, and text
+  // has the empty key. A nonempty key is never a prefix of another key.
   std::string KeyOf(size_t begin, size_t end) const;
 
-  // The first index below `most` at which the two differ; `most` if they do not differ.
+  // Returns the first index below `most` where this object and `other` differ, or `most` if there is none.
   size_t FirstDifference(const Contents& other, size_t most) const;
 
  private:
@@ -30,7 +30,7 @@ class Contents {
     std::string content;
     bool operator==(const Run&) const = default;
   };
-  std::vector<Run> runs_;  // ascending; neighbours with the same content are one run
+  std::vector<Run> runs_;  // ascending; adjacent runs with the same content are merged
 };
 
 }  // namespace ingot::rollout

@@ -13,7 +13,7 @@ using std::chrono::duration;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// An engine without weights looks for late requests this often.
+// How often an engine without weights checks for late requests.
 constexpr milliseconds kDeadlinePoll{20};
 
 double Millis(nanoseconds time) { return duration<double, std::milli>(time).count(); }
@@ -41,7 +41,7 @@ struct Engine::Wake {
     signalled = true;
     changed.Signal();
   }
-  // Until Signal, but not past `deadline`.
+  // Waits until Signal or `deadline`.
   void WaitUntil(const base::Clock& clock, nanoseconds deadline) {
     base::MutexLock lock(mu);
     while (!signalled && clock.Now() < deadline) clock.WaitUntil(changed, mu, deadline);
@@ -268,7 +268,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::TakeUpdate(const WantedVersion
     live = versions_.newest().snapshot;
     if (live != nullptr && live->version() == target.version() && live->checksum() == target.checksum()) {
       replaced = versions_.ReplaceRetained(retain);
-      return response;  // a sender that lost the answer tries again
+      return response;  // a sender that did not get the response retries
     }
   }
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, wanted.make(live));

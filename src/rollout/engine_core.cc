@@ -12,7 +12,7 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// Rows of one step that score: each needs a whole row of the vocabulary in memory.
+// The maximum number of rows that one step may score. Each one needs a vocabulary-sized row in memory.
 constexpr size_t kScoredRows = 64;
 
 }  // namespace
@@ -50,7 +50,7 @@ bool EngineCore::CanStep() const {
 Prefill EngineCore::prefill() const {
   Prefill prefill;
   const auto add = [&](const Sequence& sequence) {
-    if (sequence.computed + 1 >= sequence.computable()) return;  // its next row is its last, as while it samples
+    if (sequence.computed + 1 >= sequence.computable()) return;  // only one row is left, as during sampling
     prefill.oldest = prefill.requests++ == 0 ? sequence.arrived : std::min(prefill.oldest, sequence.arrived);
     prefill.tokens += static_cast<int64_t>(sequence.computable());
     prefill.prefilled += static_cast<int64_t>(sequence.computed);
@@ -144,7 +144,7 @@ void EngineCore::Admit() {
       ++it;
       continue;
     }
-    // Blocks that a sibling computes under an earlier version are useless: only siblings under this version count.
+    // Blocks that a sibling computes under an earlier version are useless, so only siblings with this version count.
     const size_t matchable = options_.prefix_cache ? sequence.reusable() : 0;
     const size_t matched = static_cast<size_t>(blocks_.CountMatch(
                                version->salt, std::span(sequence.tokens).first(matchable), sequence.contents)) *
@@ -155,7 +155,7 @@ void EngineCore::Admit() {
       continue;
     }
     if (!TryAdmit(sequence)) break;
-    // A preempted request is older than some running requests: keep the order.
+    // A preempted request is older than some running requests, so this keeps the order.
     const auto place = std::upper_bound(running_.begin(), running_.end(), sequence.order,
                                         [](int64_t order, const SequencePtr& s) { return order < s->order; });
     running_.insert(place, std::move(*it));
@@ -165,7 +165,7 @@ void EngineCore::Admit() {
 
 bool EngineCore::TryAdmit(Sequence& sequence) {
   const WeightVersion& version = *VersionOf(sequence);
-  // The last token is always computed: its row gives the next token's distribution.
+  // The last token is always computed because its row gives the next token's distribution.
   if (options_.prefix_cache) {
     const auto reusable = std::span<const int32_t>(sequence.tokens).first(sequence.reusable());
     sequence.blocks = blocks_.Match(version.salt, reusable, sequence.contents);
@@ -174,8 +174,8 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   sequence.computed = sequence.published * blocks_.block_tokens();
   sequence.kv_salt = sequence.computed > 0 ? version.salt : 0;
   const size_t cached = sequence.computed;
-  // Leave space for each running request to grow by a block; otherwise the newcomer would soon be preempted and
-  // computed again. Check before any allocation, which evicts cached blocks.
+  // Leaves room for each running request to grow by one block. Otherwise, the new request would soon be preempted and
+  // recomputed. Checks before allocating anything because allocation evicts cached blocks.
   const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
   if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
     sequence.ReleaseKv();
@@ -207,11 +207,12 @@ bool EngineCore::AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t m
 
 // --- planning and forward passes ---
 
-// The rows of the next step: all that are left, within `budget`. Rows that score take from `scored_budget` too.
+// Returns the number of rows for the next step: all remaining ones, within `budget`. Scored rows also count against
+// `scored_budget`.
 size_t EngineCore::RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const {
   const size_t rows = std::min(sequence.computable() - sequence.computed, budget);
   if (sequence.score_from == 0) return rows;
-  const size_t first = sequence.score_from - 1;  // the first row that scores
+  const size_t first = sequence.score_from - 1;  // the first scored row
   const size_t before = first > sequence.computed ? first - sequence.computed : 0;
   if (rows <= before) return rows;
   const size_t scored = std::min(rows - before, scored_budget);
@@ -229,14 +230,14 @@ void EngineCore::Plan() {
       const size_t left = sequence.computable() - sequence.computed;
       if ((left == 1) != decoding) continue;
       const size_t rows = RowsOf(sequence, budget, scored_budget);
-      if (rows == 0) continue;  // other requests are scored in this step
+      if (rows == 0) continue;  // other requests exhaust this step's scored rows
       bool fits = EnsureBlocks(sequence, sequence.computed + rows);
-      while (!fits && i + 1 < running_.size()) {  // the youngest makes room
+      while (!fits && i + 1 < running_.size()) {  // preempt the youngest request to make room
         budget += running_.back()->planned;
         Preempt(running_.size() - 1);
         fits = EnsureBlocks(sequence, sequence.computed + rows);
       }
-      if (!fits) {  // the request is the youngest itself
+      if (!fits) {  // this request is itself the youngest
         Preempt(i);
         break;
       }
@@ -348,7 +349,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   const std::span<const float> normalizers =
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
   const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
-  const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // by a row
+  const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // per row
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
     const float normalizer = normalizers.empty() ? 0 : normalizers[m];
     Sequence& sequence = *batch_sampled_[m];

@@ -1,19 +1,19 @@
-// EngineCore does continuous batching over a paged KV cache with shared prefixes: it decides which tokens of which
-// requests the next forward pass computes. It owns the requests and the blocks. The model and the clock are given.
+// Implements continuous batching over a paged KV cache with shared prefixes. Decides which tokens from which requests
+// the next forward pass computes. Owns the requests and the blocks. The caller provides the model and the clock.
 //
-// A step
-//   1. drops cancelled and late requests, and requests that need a newer version,
-//   2. admits waiting requests, oldest first, while there are places and blocks,
-//   3. plans one row for every decoding request, then as much of each prompt as fits into max_batch_tokens,
-//   4. runs one forward pass per weight version present, and samples.
+// Each step:
+//   1. drops cancelled and late requests, and requests that require a newer version,
+//   2. admits waiting requests, oldest first, as long as there are slots and blocks,
+//   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens,
+//   4. runs one forward pass per weight version in use, and samples.
 //
-// When blocks run out, the core preempts the youngest request: the request releases its blocks, keeps its sampled
-// tokens and is computed again later. The oldest request can always run, so every request ends.
+// If there are not enough blocks, the core preempts the youngest request. That request releases its blocks, keeps its
+// sampled tokens, and is recomputed later. The oldest request can always run, so every request eventually ends.
 //
-// A waiting request may share the beginning of its prompt with a request whose prompt is being computed. It waits for
-// those blocks instead of computing them again, so the samples of a group cost one prompt.
+// If a waiting request has the same prompt prefix as a request whose prompt is being computed, it waits for those
+// blocks instead of recomputing them. The samples in a group therefore compute their prompt only once.
 //
-// Single-threaded: one step thread calls everything. Does not depend on torch.
+// Not thread safe. All functions are called on the step thread. Does not depend on torch.
 #pragma once
 
 #include <chrono>
@@ -32,44 +32,44 @@
 
 namespace ingot::rollout {
 
-// A message for a request. The engine delivers it after the step, in order.
+// A message to a request. The engine delivers messages in order after the step.
 struct Emission {
   std::shared_ptr<ChunkGate> gate;
   absl::StatusOr<v1::GenerateChunk> chunk;
   bool last = false;
 };
 
-// UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version. OK before the
-// first version.
+// Returns UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version. Returns
+// OK before the first version.
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest);
 
 struct CoreStats {
   int64_t sampled_tokens = 0;
-  int64_t prompt_tokens = 0;         // of admitted requests, counted once each
+  int64_t prompt_tokens = 0;         // prompt tokens in admitted requests, each counted once
   int64_t cached_prompt_tokens = 0;  // prompt tokens found in the cache
   int64_t preemptions = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
-  uint64_t newest_sampled_salt = 0;  // of the newest version, as of its last sampled token; 0 = none sampled
+  uint64_t newest_sampled_salt = 0;  // salt of the version that last sampled as the newest one; 0 = none yet
 };
 
-// v1::PrefillProgress on the engine's clock.
+// Same as v1::PrefillProgress, but on the engine's clock.
 struct Prefill {
   int32_t requests = 0;
   int64_t tokens = 0, prefilled = 0;
-  std::chrono::nanoseconds oldest{0};  // arrival of the oldest request
+  std::chrono::nanoseconds oldest{0};  // arrival time of the oldest request
 };
 
 class EngineCore {
  public:
-  // `options` are valid, with context_length resolved. `runner` and `clock` must outlive the core.
+  // REQUIRES: `options` are valid and context_length is resolved. `runner` and `clock` outlive the core.
   EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock);
 
   // Appends a validated request to the queue.
   void Add(std::unique_ptr<Sequence> sequence);
 
-  // From the next step on, requests that are not pinned run on `version`. Requests in flight continue on their KV. A
-  // request with a later min_version ends with UNAVAILABLE, even after chunks, as if the engine had died.
+  // Starting with the next step, unpinned requests run on `version`. Running requests keep their KV. A request with a
+  // later min_version ends with UNAVAILABLE, even after it has sent chunks, as if the engine had died.
   void SetNewest(std::shared_ptr<const WeightVersion> version);
 
   // Advances as many requests as possible by one forward pass and appends the messages to `out`.
@@ -78,14 +78,14 @@ class EngineCore {
   // Ends every request with `status`.
   void FailAll(const absl::Status& status, std::vector<Emission>* out);
 
-  // False = no requests, or every request waits for the first version.
+  // Returns false if there are no requests or all of them are waiting for the first version.
   bool CanStep() const;
-  // The time at which the next request becomes late; max() = no request has a deadline.
+  // Returns when the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
   int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
-  // Of the requests that cannot sample yet; requests 0 = there are none.
+  // Returns the prefill of the requests that cannot sample yet. `requests` is 0 if there are none.
   Prefill prefill() const;
   const KvBlocks& blocks() const { return blocks_; }
   const CoreStats& stats() const { return stats_; }
@@ -109,7 +109,7 @@ class EngineCore {
   size_t RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const;
   absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);
   void FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out);
-  // A row of the last forward pass from which an id is drawn.
+  // A row from the last forward pass that an id is sampled from.
   struct DrawRow {
     std::span<const float> logprobs;
     float log_normalizer;
@@ -128,18 +128,18 @@ class EngineCore {
 
   Sampler sampler_;
   KvBlocks blocks_;
-  std::deque<SequencePtr> waiting_;   // by order
-  std::vector<SequencePtr> running_;  // by order
+  std::deque<SequencePtr> waiting_;   // sorted by order
+  std::vector<SequencePtr> running_;  // sorted by order
   std::shared_ptr<const WeightVersion> newest_;
-  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // of blocks that may be named
+  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // salts for blocks that may be named
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
   CoreStats stats_;
 
-  // State of the forward pass being prepared.
+  // State for the forward pass being prepared.
   ForwardBatch batch_;
   std::vector<Sequence*> batch_sequences_;
   std::vector<Sequence*> batch_sampled_;
-  std::vector<size_t> batch_targets_;  // by sampled row: the token that it scores; 0 = it is sampled from
+  std::vector<size_t> batch_targets_;  // token scored by each sampled row; 0 = the row is sampled from
   ShapingScratch scratch_;
 };
 

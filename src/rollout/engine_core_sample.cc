@@ -1,4 +1,4 @@
-// EngineCore's work after a forward pass: sampling, stops and chunks of one request.
+// Implements EngineCore's work after a forward pass: sampling, stopping, and sending chunks.
 #include <algorithm>
 #include <cmath>
 #include <string>

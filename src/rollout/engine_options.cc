@@ -39,7 +39,8 @@ absl::Status EngineOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("kv_cache_tokens is ", kv_cache_tokens, ": it must be fewer than 2^31 blocks of kv_block_tokens"));
   }
-  // Every running request decodes one token per step. If a step left one out, its speed would depend on its place.
+  // Every running request decodes one token per step. If a step left one out, a request's speed would depend on its
+  // position.
   INGOT_RETURN_IF_ERROR(at_least("max_batch_tokens", max_batch_tokens, "max_running, ", max_running));
   return at_least("threads", threads, "", 1);
 }

@@ -1,5 +1,4 @@
-// EngineOptions are the settings of one rollout engine, without torch or gRPC. Bind declares each key with its meaning and
-// bounds.
+// Defines a rollout engine's options, without torch or gRPC. Bind declares each key with its meaning and bounds.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +13,15 @@ class Schema;
 namespace ingot::rollout {
 
 struct EngineOptions {
-  int32_t kv_block_tokens = 16;     // the unit of allocation and of prefix sharing
+  int32_t kv_block_tokens = 16;     // unit of allocation and prefix sharing
   int64_t kv_cache_tokens = 65536;  // rounded down to whole blocks; at least one block
   int32_t max_running = 64;
   int32_t max_waiting = 1024;
   int32_t max_batch_tokens = 1024;  // at least max_running
-  int32_t threads = 1;              // compute threads of a forward pass; > 0
+  int32_t threads = 1;              // compute threads for a forward pass; > 0
   int32_t context_length = 0;
-  bool record_routes = false;  // every answer then says which experts drew its ids (v1::Segment::routes)
+  // true = each response lists the experts used for its ids (v1::Segment::routes)
+  bool record_routes = false;
   bool prefix_cache = true;
   int32_t max_retained_versions = 4;
   int64_t request_deadline_ms = 600000;
@@ -29,13 +29,13 @@ struct EngineOptions {
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;
 
-  // INVALID_ARGUMENT names the field, its value and its allowed values.
+  // Returns INVALID_ARGUMENT with the field, its value, and the allowed values.
   absl::Status Validate() const;
 };
 
 void Bind(base::Schema& schema, EngineOptions& options);
 
-// Stop strings of a request: more, or a longer one, fail it.
+// Maximum number and size of a request's stop strings. Requests that exceed these limits fail.
 inline constexpr int32_t kMaxStopStrings = 16;
 inline constexpr int32_t kMaxStopBytes = 256;
 

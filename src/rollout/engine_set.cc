@@ -21,12 +21,12 @@ bool MayGoElsewhere(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
 }
 
-// The time from the update's arrival to its first token.
+// Returns the time from the update's arrival to its first token.
 double UntilFirstToken(const v1::SwapTimes& times) {
   return times.fetch_ms() + times.apply_ms() + times.wait_ms() + times.pause_ms() + times.first_token_ms();
 }
 
-// Of two engines, the engine that has sampled on the older version counts; with equal versions, the slower engine.
+// Returns true if `a` is from an older version than `b`, or from the same version but slower.
 bool IsLater(const v1::SwapTimes& a, const v1::SwapTimes& b) {
   return a.version() != b.version() ? a.version() < b.version() : UntilFirstToken(a) > UntilFirstToken(b);
 }
@@ -40,20 +40,20 @@ void AddPrefill(const v1::PrefillProgress& one, v1::PrefillProgress& sum) {
 
 }  // namespace
 
-// The state shared by the set and its requests. A request may outlive the set, and its last owner may be a thread of an
-// engine's client; so no request owns an engine.
+// State shared by the set and its requests. A request may outlive the set, and its last owner may be an engine client's
+// thread, so requests never own engines.
 class EngineSet::State {
  public:
   State(size_t engines, const base::Clock& clock) : clock_(clock), loads_(engines) {}
 
-  // Chooses the best engine that `tried` (it may be shorter than the set) does not mark. Counts one more request in
-  // flight on it, and one more start in progress. nullopt = no engine is left, or the set is gone. Started and Ended
-  // undo the counts; the set stays alive until Started.
+  // Chooses the best engine that is not marked in `tried`, which may be shorter than the set. Counts one more request
+  // in flight on it and one more start in progress. Returns nullopt if no engine is left or the set is closed. Started
+  // and Ended undo the counts. The set stays alive until Started.
   std::optional<size_t> PickEngine(const std::vector<bool>& tried) {
     base::MutexLock lock(mu_);
     if (closed_) return std::nullopt;
     const nanoseconds now = clock_.Now();
-    // A different first engine each time spreads equal loads.
+    // Starting with a different engine each time distributes requests among equally loaded engines.
     const size_t start = next_++ % loads_.size();
     std::optional<size_t> best;
     for (size_t i = 0; i < loads_.size(); ++i) {
@@ -87,14 +87,14 @@ class EngineSet::State {
     base::MutexLock lock(mu_);
     Load& load = loads_[engine];
     const nanoseconds now = clock_.Now();
-    if (load.aside_until > now) return;  // another request found this at the same time
+    if (load.aside_until > now) return;  // another request has already detected this
     load.pause = load.pause == nanoseconds(0) ? kFirstPause : std::min(2 * load.pause, kLongestPause);
     load.aside_until = now + load.pause;
     INGOT_LOG(warn, "rollout engine {} rejects requests; skipping it for {} s: {}", engine,
               load.pause / std::chrono::seconds(1), std::string(why.message()));
   }
 
-  // After it returns, no request starts on an engine.
+  // After this returns, no more requests start on an engine.
   void Close() {
     base::MutexLock lock(mu_);
     closed_ = true;
@@ -105,7 +105,7 @@ class EngineSet::State {
   struct Load {
     int in_flight = 0;
     nanoseconds aside_until{0};
-    nanoseconds pause{0};  // the last pause; 0 = it has answered since
+    nanoseconds pause{0};  // the last pause; 0 = the engine has answered since
   };
 
   bool Better(size_t a, size_t b, nanoseconds now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -122,7 +122,7 @@ class EngineSet::State {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// One request. It asks one engine after another until one accepts it.
+// One request. Tries one engine after another until one accepts it.
 class EngineSet::Call final : public std::enable_shared_from_this<Call> {
  public:
   Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
@@ -156,7 +156,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       if (!stopped_ && number == attempts_) attempt.swap(current_);
     }
     state_->Started();
-    // An attempt that ended, or whose caller is gone, is destroyed here, outside the lock.
+    // An attempt that ended or whose caller is gone is destroyed here, outside the lock.
   }
 
   void Stop() {
@@ -195,8 +195,8 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       }
     }
     if (first) {
-      request_ = v1::GenerateRequest();  // Try does not run again, and a long prompt takes memory
-      state_->OnAnswer(engine);          // not at every chunk: all requests share the state
+      request_ = v1::GenerateRequest();  // Try will not run again, and a long prompt uses memory
+      state_->OnAnswer(engine);          // not for every chunk, because all requests share the state
     }
     again ? Try() : gate_.Deliver(std::move(chunk));
   }
@@ -208,12 +208,12 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
 
   const EngineSet& set_;  // valid only between State's PickEngine and Started
   const std::shared_ptr<State> state_;
-  v1::GenerateRequest request_;  // Try reads it; empty once an engine answered
+  v1::GenerateRequest request_;  // read by Try; empty once an engine has answered
   ChunkGate gate_;
   base::Mutex mu_;
   std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
   int attempts_ ABSL_GUARDED_BY(mu_) = 0;
-  bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk came: the request stays with its engine
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk arrived, so the request stays with its engine
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;  // the caller destroyed its handle
   absl::Status rejection_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Attempt> current_ ABSL_GUARDED_BY(mu_);
@@ -238,7 +238,7 @@ void EngineSet::Add(std::shared_ptr<Client> engine) {
     base::MutexLock lock(mu_);
     engines_.push_back(std::move(engine));
   }
-  state_->Add();  // from here on it may be chosen
+  state_->Add();  // it may be chosen from now on
 }
 
 Client& EngineSet::At(size_t engine) const {

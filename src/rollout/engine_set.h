@@ -1,7 +1,8 @@
-// EngineSet is one client over several engines; more engines may join. A request goes to the engine with the fewest
-// requests in flight from this set. If an engine rejects it before its first chunk, for a reason that another engine
-// may not have, the request moves to the next engine. The set skips an engine that is gone for a while. Such an engine
-// rejects requests at once, so it would always have the fewest in flight and attract every request.
+// A Client that distributes requests across several engines. More engines may join. A request is sent to the engine
+// with the fewest running requests from this set. If an engine rejects it before the first chunk for a reason that may
+// not apply to other engines, the request moves to the next engine. The set skips an unreachable engine for a while.
+// Because such an engine rejects requests immediately, it would otherwise always have the fewest running requests and
+// attract all new ones.
 #pragma once
 
 #include <memory>
@@ -15,20 +16,20 @@ namespace ingot::rollout {
 
 class EngineSet final : public Client {
  public:
-  // `engines` has at least one engine. `clock` outlives the set.
+  // REQUIRES: `engines` is not empty, and `clock` outlives the set.
   EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock);
-  // Running requests end as their engine ends them; after that no request moves.
+  // Running requests end when their engines end them and no longer move to other engines.
   ~EngineSet() override;
 
-  // Later requests may go to this engine too. Engines cannot be removed: an engine that left counts as gone.
+  // Adds an engine for later requests. Engines cannot be removed. An engine that left counts as unreachable.
   void Add(std::shared_ptr<Client> engine);
 
-  // UNAVAILABLE (gone, or older than min_version), RESOURCE_EXHAUSTED and NOT_FOUND (pinned version) reach the caller
-  // only after every engine rejected the request. The caller gets the last error.
+  // The caller gets UNAVAILABLE (gone, or older than min_version), RESOURCE_EXHAUSTED, or NOT_FOUND (pinned version)
+  // only after every engine has rejected the request. In that case, the caller gets the last error.
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
 
-  // Adds up the counters of the engines that answer. The version is the oldest among them, and the held versions come
-  // from the same engine. If no engine answers: the error of the last engine.
+  // Sums the counters of the engines that answer. The version is the oldest among them, and the held versions come from
+  // the same engine. If no engine answers, returns the last engine's error.
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
  private:
@@ -40,7 +41,7 @@ class EngineSet final : public Client {
 
   const std::shared_ptr<State> state_;
   mutable base::Mutex mu_;
-  std::vector<std::shared_ptr<Client>> engines_ ABSL_GUARDED_BY(mu_);  // never shorter
+  std::vector<std::shared_ptr<Client>> engines_ ABSL_GUARDED_BY(mu_);  // never shrinks
 };
 
 }  // namespace ingot::rollout

@@ -17,19 +17,19 @@ namespace ingot::rollout {
 
 namespace {
 
-// The rpcs that gRPC has not finished. If one of gRPC's own callback threads drops the last reference to a channel,
-// that thread waits for itself. So the client owns the channel and outlives every rpc and its context. Contexts are
-// cancelled and destroyed outside the lock: either may run another rpc's OnDone at once.
+// The RPCs that gRPC has not finished. If a gRPC callback thread dropped the last reference to a channel, that thread
+// would wait for itself. The client therefore owns the channel and outlives every RPC and its context. Contexts are
+// cancelled and destroyed outside the lock because either may immediately run another RPC's OnDone.
 class LiveStreams {
  public:
-  // An id for Forget and Remove; nullopt = closed.
+  // Returns an id for Forget and Remove, or nullopt if closed.
   std::optional<int64_t> Add(std::shared_ptr<grpc::ClientContext> context) {
     base::MutexLock lock(mu_);
     if (closed_) return std::nullopt;
     contexts_.emplace(next_, std::move(context));
     return next_++;
   }
-  // Drops the context; the stream stays counted until Remove.
+  // Drops the context. The stream still counts until Remove.
   void Forget(int64_t id) {
     std::shared_ptr<grpc::ClientContext> context;
     base::MutexLock lock(mu_);
@@ -67,10 +67,10 @@ class LiveStreams {
   std::map<int64_t, std::shared_ptr<grpc::ClientContext>> contexts_ ABSL_GUARDED_BY(mu_);
 };
 
-// One Generate rpc. It lives until gRPC has finished with it, possibly longer than its handle.
+// A Generate RPC. Exists until gRPC has finished with it, which may be after its handle is destroyed.
 class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
  public:
-  // From here on the stream owns itself. The handle shares `context` in order to cancel it.
+  // After this, the stream owns itself. The handle shares `context` so that it can cancel the RPC.
   static void Start(v1::Rollout::Stub& stub, LiveStreams& live, v1::GenerateRequest request,
                     std::shared_ptr<grpc::ClientContext> context, std::shared_ptr<ChunkGate> gate) {
     auto* stream = new GenerateStream(live, std::move(request), std::move(context), std::move(gate));
@@ -93,7 +93,7 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    request_ = v1::GenerateRequest();  // the engine has read it, and it may be large
+    request_ = v1::GenerateRequest();  // the engine has read the request, which may be large
     finished_ = chunk_.finish() != v1::FINISH_UNSPECIFIED;
     gate_->Deliver(std::move(chunk_));
     chunk_ = v1::GenerateChunk();
@@ -106,18 +106,18 @@ class GenerateStream final : public grpc::ClientReadReactor<v1::GenerateChunk> {
     const int64_t id = id_;
     live.Forget(id);
     delete this;
-    live.Remove(id);  // the client may be gone from here on
+    live.Remove(id);  // the client may be gone after this
   }
 
   absl::Status ErrorOf(const grpc::Status& status) {
     if (live_.closed()) return absl::UnavailableError("the rollout client is shutting down");
-    // A stream that ends without error and without a last chunk was cut between us and the engine.
+    // A stream that ends without an error and without a last chunk was cut off between the client and the engine.
     if (status.ok()) return absl::UnavailableError("the rollout engine's stream ended without a finish reason");
     return v1::FromGrpc(status);
   }
 
   LiveStreams& live_;
-  v1::GenerateRequest request_;  // gRPC reads it; empty after the first chunk
+  v1::GenerateRequest request_;  // read by gRPC; empty after the first chunk
   const std::shared_ptr<grpc::ClientContext> context_;
   const std::shared_ptr<ChunkGate> gate_;
   int64_t id_ = -1;

@@ -1,4 +1,4 @@
-// A rollout engine in another process, as a Client.
+// A Client for a rollout engine in another process.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 namespace ingot::rollout {
 
 struct GrpcClientOptions {
-  int64_t status_deadline_ms = 5000;  // of one Status call; > 0
+  int64_t status_deadline_ms = 5000;  // timeout for a Status call; > 0
 
   absl::Status Validate() const;
 };
 
-// Thread safe. OnChunk runs on gRPC's threads. A request whose engine dies ends with UNAVAILABLE. The client's
-// destructor ends its requests with UNAVAILABLE and waits until gRPC is done with them; do not call it from an OnChunk.
+// Thread safe. OnChunk runs on gRPC threads. If the engine dies, its requests end with UNAVAILABLE. The client's
+// destructor ends its requests with UNAVAILABLE and waits until gRPC has finished with them. Do not destroy the client
+// inside an OnChunk.
 std::shared_ptr<Client> NewGrpcClient(v1::RoleChannel channel, GrpcClientOptions options = {});
 
 }  // namespace ingot::rollout

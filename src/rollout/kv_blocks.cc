@@ -107,7 +107,8 @@ void KvBlocks::Unname(int32_t id) {
 }
 
 bool KvBlocks::Evict() {
-  // The oldest block is a leaf if its prefix was released from the end. Otherwise the loop keeps invariant 1.
+  // The oldest block is a leaf if its prefix was released starting from the end. Otherwise, the loop maintains
+  // invariant 1.
   int32_t id = oldest_;
   while (id >= 0 && blocks_[id].children > 0) id = blocks_[id].newer;
   if (id < 0) return false;

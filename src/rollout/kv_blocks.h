@@ -1,20 +1,20 @@
-// KvBlocks tracks the holders of each block of the KV cache. It knows block ids, not their memory. A block is free,
-// held by one or more requests, or cached. A cached block stays after its last holder left, because a later prompt may
+// Tracks which requests hold each KV cache block. Handles only block ids, not their memory. A block is free, held by
+// one or more requests, or cached. A cached block is kept after its last holder releases it because a later prompt may
 // begin with the same tokens.
 //
-//   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is named by its salt, the block before it,
+//   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is identified by its salt, the block before it
 //                      \-- [t16'..t31']                  and its own tokens: a radix tree with one block per edge
 //
-// A token is an id and its content (contents.h): blocks of equal ids with different contents have different names.
+// A token is an id and its content (contents.h). Blocks with equal ids but different contents have different names.
 //
-// Invariants
-//   1. The parent of a named (published) block is named too, and lives at least as long. The holder of a block holds
-//      all blocks before it, so only leaves of the tree are evicted.
-//   2. A block without a holder is either free or named. Allocate takes free blocks first, then the named block that
-//      was released longest ago.
-//   3. Blocks under different salts are never shared. The salt names one loaded set of weights.
+// Invariants:
+//   1. The parent of a named (published) block is also named and exists at least as long. A block's holder also holds
+//      all blocks before it, so only tree leaves are evicted.
+//   2. A block without a holder is either free or named. Allocate uses free blocks first, and then the least recently
+//      released named block.
+//   3. Blocks with different salts are never shared. Each salt identifies one loaded set of weights.
 //
-// Single-threaded: the engine's step thread owns it. Must outlive its Refs.
+// Not thread safe. Owned by the engine's step thread. Must outlive its Refs.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class KvBlocks {
   KvBlocks(const KvBlocks&) = delete;
   KvBlocks& operator=(const KvBlocks&) = delete;
 
-  // Holds one block and releases it on destruction. Release a prefix from its end (ReleaseAll), so that eviction finds
-  // leaves first.
+  // Holds one block and releases it when destroyed. Release a prefix starting from its end (ReleaseAll) so that
+  // eviction finds leaves first.
   class Ref {
    public:
     Ref() = default;
@@ -60,23 +60,23 @@ class KvBlocks {
     int32_t id_ = -1;
   };
 
-  // A private block; nullopt = every block is held.
+  // Returns a private block, or nullopt if every block is held.
   std::optional<Ref> Allocate();
 
-  // Holds the longest run of named blocks under `salt`, from the root, that `tokens` begin with. `contents`: of
-  // `tokens`.
+  // Holds the longest sequence of named blocks under `salt` that matches the beginning of `tokens`, whose contents are
+  // `contents`.
   std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {});
-  // The number of blocks that Match would return.
+  // Returns the number of blocks that Match would return.
   int32_t CountMatch(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {}) const;
 
-  // Names a full block, so that others may share it. `parent` is the block before it (null = it is the first), `tokens`
-  // its own block_tokens tokens, `contents` their Contents::KeyOf. If an equal block already has a name, *block becomes
-  // that block and the duplicate is released. False, with nothing changed, if the parent is not named under `salt` (its
-  // salt was dropped).
+  // Names a full block so that other requests can share it. `parent` is the preceding block (null = this is the first
+  // block), `tokens` has the block's block_tokens tokens, and `contents` is their Contents::KeyOf. If an equal block
+  // already has a name, *block becomes that block and the duplicate is released. Returns false and changes nothing if
+  // the parent is not named under `salt` because its salt was dropped.
   bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block,
                std::string_view contents = {});
 
-  // Forgets every name under `salt`: blocks without a holder become free, held blocks become private.
+  // Removes every name under `salt`. Blocks without a holder become free, and held blocks become private.
   void Drop(uint64_t salt);
 
   static void ReleaseAll(std::vector<Ref>& blocks) {
@@ -86,11 +86,11 @@ class KvBlocks {
   int32_t block_tokens() const { return block_tokens_; }
   int32_t total() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t held() const { return held_; }
-  int32_t available() const { return total() - held_; }  // free and cached
-  int32_t cached() const { return evictable_count_; }    // named and not held
+  int32_t available() const { return total() - held_; }  // free or cached
+  int32_t cached() const { return evictable_count_; }    // named but not held
   bool IsNamed(int32_t id) const { return blocks_[id].named; }
 
-  // Empty = the invariants hold; otherwise describes the broken invariant. O(blocks); for tests.
+  // Returns "" if the invariants hold. Otherwise, describes the one that is violated. O(blocks). For tests.
   std::string CheckInvariants() const;
 
  private:
@@ -99,8 +99,8 @@ class KvBlocks {
     bool named = false;
     uint64_t salt = 0;
     int32_t parent = -1;
-    int32_t children = 0;  // named blocks whose parent this is
-    int32_t newer = -1;    // neighbours in the list of evictable blocks
+    int32_t children = 0;  // number of named blocks with this parent
+    int32_t newer = -1;    // neighbors in the evictable list
     int32_t older = -1;
     std::string key;
   };
@@ -112,7 +112,7 @@ class KvBlocks {
   void PushEvictable(int32_t id);
   void RemoveEvictable(int32_t id);
   static std::string Key(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, std::string_view contents);
-  // The named block after `parent` with the tokens from `at` on; -1 = none.
+  // Returns the named block after `parent` whose tokens start at tokens[at]; -1 = none.
   int32_t Find(uint64_t salt, int32_t parent, std::span<const int32_t> tokens, size_t at,
                const Contents& contents) const;
 

@@ -1,5 +1,6 @@
-// The weight versions that an engine has loaded: the newest and the retained versions. Plain state, not thread safe;
-// Engine guards it with its lock. A removed version is returned, so that the caller can free it outside that lock.
+// Stores the weight versions that an engine has loaded: the newest one and the retained ones. Not thread safe: Engine
+// holds its lock while calling it. Removed versions are returned so that the caller can free them without holding that
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace ingot::rollout {
 
-// A version whose model is loaded; both are null before the first version.
+// A version with its loaded model. Both are null before the first version.
 struct LoadedVersion {
   std::shared_ptr<const WeightVersion> version;
   std::shared_ptr<const weights::Snapshot> snapshot;
@@ -28,26 +29,27 @@ class LoadedVersions {
   int64_t newest_number() const { return newest_.version == nullptr ? -1 : newest_.version->version; }
   LoadedVersion SetNewest(LoadedVersion next) { return std::exchange(newest_, std::move(next)); }
 
-  // The weights that a pinned request would get, for every version.
+  // Returns, for each version, the weights that a pinned request would get.
   std::vector<const WeightVersion*> All() const;
-  // The weights of one version. UNAVAILABLE: no weights are loaded yet. NOT_FOUND: the version is not held.
+  // Returns the weights for one version, UNAVAILABLE if no weights are loaded yet, or NOT_FOUND if the engine does not
+  // have the version.
   absl::StatusOr<std::shared_ptr<const WeightVersion>> Pin(int64_t number) const;
 
-  bool HasRoom(int64_t number) const;  // whether it can be retained
+  bool HasRoom(int64_t number) const;  // true = this version can be retained
   bool Retains(int64_t number, uint64_t checksum) const;
-  // False: a version with its number is already retained, and `version` keeps its value.
+  // Returns false and leaves `version` unchanged if a version with its number is already retained.
   bool Add(LoadedVersion&& version);
-  // Replaces a retained version with the same number.
+  // Replaces any retained version with the same number and returns the old one.
   LoadedVersion Retain(LoadedVersion version);
-  // After SetNewest: removes a retained entry with the newest number and other weights, and with `retain` adds the
-  // newest.
+  // Must be called after SetNewest. Removes and returns a retained version that has the newest number but different
+  // weights. If `retain` is true, also retains the newest version.
   LoadedVersion ReplaceRetained(bool retain);
   LoadedVersion Release(int64_t number);
 
  private:
   const int64_t max_retained_;
   LoadedVersion newest_;
-  // By number. An entry with newest_'s number and other weights was pushed after newest_.
+  // By version number. An entry with the same number as newest_ but different weights was pushed after newest_.
   std::map<int64_t, LoadedVersion> retained_;
 };
 

@@ -78,8 +78,8 @@ void LogitShaper::RecordSampled(int32_t id) {
 void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
   if (repetition_ != 1) {
     const auto repeat = [&](int32_t id) {
-      const float scaled = row[id] + log_normalizer;  // logit / T has the logit's sign
-      if (!std::isfinite(scaled)) return;             // -inf stays; a difference of infinities is not a number
+      const float scaled = row[id] + log_normalizer;  // logit / T has the same sign as the logit
+      if (!std::isfinite(scaled)) return;             // -inf stays; a difference of infinities is NaN
       const float change = (scaled > 0 ? scaled / repetition_ : scaled * repetition_) - scaled;
       row[id] = std::min(row[id] + change, std::numeric_limits<float>::max());
     };

@@ -44,7 +44,7 @@ bool RepetitionWatch::Push(std::span<const int32_t> sampled, float logprob) {
   for (size_t period = 1; period <= std::min(equal_.size(), last); ++period) {
     int32_t& equal = equal_[period - 1];
     equal = sampled[last] == sampled[last - period] ? equal + 1 : 0;
-    const auto repeated = equal + static_cast<int32_t>(period);  // with the phrase's first time
+    const auto repeated = equal + static_cast<int32_t>(period);  // includes the phrase's first occurrence
     halted = halted || repeated >= std::max(periods_ * static_cast<int32_t>(period), min_repeated_);
   }
   return halted;

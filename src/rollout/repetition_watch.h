@@ -1,11 +1,11 @@
-// Ends calls that repeat themselves. Two signs count:
+// Detects calls whose output repeats itself, so they can be ended. There are two criteria:
 //
-//   certainty   `certain_tokens` tokens in a row, each with a probability above `certain_above` (MiniMax-M1,
-//               arXiv 2506.13585, section 3.2: 3,000 tokens above 0.99)
-//   a period    the last tokens are one phrase of at most `max_period` tokens, `periods` times over, and together at least
-//               `min_repeated` tokens (ours)
+//   certainty   `certain_tokens` tokens in a row, each with a probability above `certain_above` (MiniMax-M1, arXiv
+//               2506.13585, section 3.2: 3,000 tokens above 0.99)
+//   a period    the last tokens consist of one phrase of at most `max_period` tokens that occurs `periods` times, with
+//               at least `min_repeated` tokens in total (ours)
 //
-// A byte-level model is certain of most bytes of a word, so the watch is off for it.
+// A byte-level model is certain about most bytes in a word, so repetition detection is off for such models.
 #pragma once
 
 #include <cstdint>
@@ -28,28 +28,29 @@ struct HaltOptions {
   double certain_above = 0.99;
   int32_t max_period = 64;
   int32_t periods = 16;
-  int32_t min_repeated = 0;  // keeps short runs of one token, such as a ruled line, from counting
+  int32_t min_repeated = 0;  // keeps short runs of one token, such as a horizontal line, from counting
 
   absl::Status Validate() const;
-  // Whether to watch the calls of a model with this many ids.
+  // Returns true if calls to a model with this vocabulary size should be watched.
   bool Watches(int64_t vocab_size) const;
 };
 
 void Bind(base::Schema& schema, HaltOptions& options);
 
-// The watch of one call.
+// Watches one call.
 class RepetitionWatch {
  public:
   explicit RepetitionWatch(const HaltOptions& options);
 
-  // `sampled`: the call's ids so far, the newest last; `logprob`: of the newest. True = the call repeats itself.
+  // `sampled` has the call's ids so far, and `logprob` belongs to the last one. Returns true if the call repeats
+  // itself.
   bool Push(std::span<const int32_t> sampled, float logprob);
 
  private:
   int32_t certain_tokens_, periods_, min_repeated_;
   float certain_logprob_;
-  int32_t certain_ = 0;         // tokens in a row
-  std::vector<int32_t> equal_;  // [p - 1]: ids in a row that equal the id p places before
+  int32_t certain_ = 0;         // consecutive certain tokens
+  std::vector<int32_t> equal_;  // [p - 1] = number of consecutive ids that equal the id p positions earlier
 };
 
 }  // namespace ingot::rollout

@@ -74,19 +74,19 @@ int64_t Sampler::DrawPlace(const ShapedRow& row, const DrawOptions& options, uin
     const auto floor = static_cast<float>(top + kernels::Log(options.min_p));
     if (floor > cut.floor) cut = {.floor = floor};
   }
-  // A nucleus holds the tokens with less than p of the sum before them. If the winner among all tokens is in the
-  // nucleus, it is the nucleus's winner. Otherwise no less likely token is in it either, and the race runs again
-  // without them. Each run halves the remaining sum, on average.
+  // The nucleus contains the tokens with less than p of the sum before them. If the winner among all tokens is in the
+  // nucleus, it is also the winner within the nucleus. Otherwise, equally or less likely tokens are not in it either,
+  // and the race reruns without them. On average, each run halves the remaining sum.
   for (;;) {
     const int64_t winner = kernels::Race(race, seed, cut);
     if (winner < 0 || !nucleus) return winner;
     cut = {.floor = entries[winner], .split = winner};
-    if (!(kernels::MassOf(entries, count, cut, top) >= needed)) return winner;  // not-a-number ends the loop
+    if (!(kernels::MassOf(entries, count, cut, top) >= needed)) return winner;  // NaN ends the loop
   }
 }
 
-// Takes the largest entry of each of some interleaved parts of the row. The k-th of these is no larger than the k-th
-// entry, so few entries are left to be compared.
+// Finds the largest entry in each of several interleaved parts of the row. The k-th largest of these is no larger than
+// the row's k-th largest entry, so few entries remain to be compared.
 kernels::RaceCut Sampler::TopK(std::span<const float> row, size_t k) {
   const size_t parts = std::max<size_t>(1024, std::bit_ceil(4 * k));
   float bound = std::numeric_limits<float>::lowest();

@@ -1,12 +1,12 @@
-// Sampler draws one token from a row of log-probs by a race (kernels/draws/race.h). A policy's row holds
-// log_softmax(logits / T) over the vocabulary, with T = 1 for a temperature of 0. Penalties, masks and truncation
-// change which tokens may be drawn, and how often. They never change the recorded log-prob.
+// Samples one token from a row of log-probs with a race (kernels/draws/race.h). A policy's row has log_softmax(logits /
+// T) over the vocabulary, with T = 1 for a temperature of 0. Penalties, masks, and truncation change the sampling
+// probabilities but never the recorded log-prob.
 //
 // Truncation has three steps, in this order:
 //   top_k  keeps the k most likely tokens.
-//   top_p  keeps the most likely of these until their share of the sum reaches p; the token that crosses p stays.
+//   top_p  keeps the most likely of these until their share of the sum reaches p, including the token that crosses p.
 //   min_p  keeps tokens with at least min_p times the largest probability.
-// Of two tokens with equal probability the smaller id counts as more likely.
+// If two tokens are equally likely, the smaller id counts as more likely.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 
 namespace ingot::rollout {
 
-// INVALID_ARGUMENT names the field and its allowed values.
+// Returns INVALID_ARGUMENT with the field and the allowed values.
 absl::Status ValidateSampling(const v1::SamplingParams& params);
 
-// The parameters of one request's draws, as v1::SamplingParams defines them.
+// A request's sampling parameters, as defined in v1::SamplingParams.
 struct DrawOptions {
   float temperature = 0;  // 0 = greedy
   int32_t top_k = 0;      // 0 = no limit
@@ -33,30 +33,31 @@ struct DrawOptions {
   static DrawOptions From(const v1::SamplingParams& params);
 };
 
-// The distribution from which a token is drawn.
+// The distribution that a token is sampled from.
 struct ShapedRow {
-  std::span<const float> logprobs;  // plus any constant; -inf = never drawn
-  std::span<const int32_t> ids;     // of the entries, ascending; empty = entry i is id i
+  std::span<const float> logprobs;  // up to a constant offset; -inf = never sampled
+  std::span<const int32_t> ids;     // ids of the entries, ascending; empty = entry i is id i
 };
 
-// Greedy at temperature 0. Otherwise a draw is a function of the row and (seed, index): the rest of the batch does not
-// influence it, nor do the number of entries and their constant. Removing a token from the row changes only the draws
-// of that token. Single-threaded; keeps scratch memory.
+// Draws tokens. Greedy at temperature 0. Otherwise, the result depends only on the row and (seed, index), but not on
+// the other rows in the batch, the number of entries, or their constant offset. Removing a token from the row changes
+// only the draws that would have returned it. Not thread safe: keeps scratch memory.
 class Sampler {
  public:
-  // The id drawn. `index` counts the request's sampled tokens from 0. FAILED_PRECONDITION: nothing may be drawn.
+  // Returns the sampled id. `index` counts the request's sampled tokens from 0. Returns FAILED_PRECONDITION if no id
+  // may be sampled.
   absl::StatusOr<int32_t> Draw(const ShapedRow& row, const DrawOptions& options, int64_t index);
 
  private:
   int64_t DrawPlace(const ShapedRow& row, const DrawOptions& options, uint64_t seed);
   kernels::RaceCut TopK(std::span<const float> row, size_t k);
 
-  // Scratch.
+  // Scratch memory.
   std::vector<float> tops_;
   std::vector<int64_t> places_;
 };
 
-// The `count` most likely tokens with their log-probs, most likely first.
+// Returns the `count` most likely tokens with their log-probs, most likely first.
 v1::TopLogprobs TopOf(std::span<const float> logprobs, int32_t count);
 
 }  // namespace ingot::rollout

@@ -66,7 +66,7 @@ absl::Status SequenceMaker::AddGuards(const v1::GenerateRequest& request, Sequen
   if (request.forced_ids_size() == 0 && request.sampling().has_grammar()) {
     INGOT_RETURN_IF_ERROR(AddConstraint(request.sampling().grammar(), sequence));
   }
-  // A client that ignores the end of the turn wants exactly this many tokens.
+  // A client that ignores the end of the turn expects exactly this many tokens.
   if (request.forced_ids_size() == 0 && !request.sampling().ignore_eos() &&
       options_.halt.Watches(runner_.vocab_size())) {
     sequence->watch.emplace(options_.halt);
@@ -94,7 +94,7 @@ absl::Status SequenceMaker::AddConstraint(const v1::Grammar& grammar, Sequence* 
     if (grammars_ == nullptr) {
       grammars_ = std::make_unique<grammar::Compiler>(VocabularyOf(*tokenizer_, runner_.vocab_size()));
     }
-    grammars = grammars_.get();  // lives as long as the engine, and has its own locks
+    grammars = grammars_.get();  // exists as long as the engine and has its own locks
   }
   INGOT_ASSIGN_OR_RETURN(const grammar::Spec spec, SpecOf(grammar));
   auto program = grammars->Compile(spec);

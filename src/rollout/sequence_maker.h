@@ -1,4 +1,4 @@
-// SequenceMaker checks a request and turns it into the engine's Sequence, with its grammar compiled. Thread safe.
+// Validates a request and converts it to a Sequence with a compiled grammar. Thread safe.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ namespace ingot::rollout {
 
 class SequenceMaker {
  public:
-  // `tokenizer`: null = requests with stop strings or grammars fail. The other arguments outlive the maker.
+  // If `tokenizer` is null, requests with stop strings or grammars fail. The other arguments must outlive this object.
   SequenceMaker(const EngineOptions& options, const ModelRunner& runner,
                 std::shared_ptr<const text::Tokenizer> tokenizer, const base::Clock& clock)
       : options_(options), runner_(runner), tokenizer_(std::move(tokenizer)), clock_(clock) {}
 
-  // The sequence has just arrived; it has no gate, order or version yet. INVALID_ARGUMENT names a field that this model
-  // or engine does not support. The first grammar reads the whole vocabulary.
+  // Returns a newly arrived sequence that has no gate, order, or version yet. Returns INVALID_ARGUMENT if this model or
+  // engine does not support a field. The error names the field. The first grammar reads the whole vocabulary.
   absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
 
  private:
@@ -32,7 +32,7 @@ class SequenceMaker {
   absl::Status CheckStops(const v1::SamplingParams& sampling) const;
   static absl::Status CheckScored(const v1::GenerateRequest& request);
   absl::Status CheckSize(const v1::GenerateRequest& request) const;
-  // The parts that watch or change what is sampled.
+  // Adds the parts that watch or change sampling.
   absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
 
@@ -41,7 +41,7 @@ class SequenceMaker {
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const base::Clock& clock_;
   base::Mutex grammar_mu_;
-  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // null before the first grammar
+  std::unique_ptr<grammar::Compiler> grammars_ ABSL_GUARDED_BY(grammar_mu_);  // null until the first grammar
 };
 
 }  // namespace ingot::rollout

@@ -15,7 +15,7 @@ namespace ingot::rollout {
 
 namespace {
 
-// Appends `from` to `to`: tokens sampled during a write go out as one message.
+// Appends `from` to `to`, so tokens sampled during a write are sent as one message.
 void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->mutable_token_ids()->MergeFrom(from.token_ids());
   to->mutable_logprobs()->MergeFrom(from.logprobs());
@@ -31,13 +31,13 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->set_grammar_acted(from.grammar_acted());
 }
 
-// One Generate rpc. Holds at most one message in flight and one that collects tokens. It calls gRPC's functions outside
-// the lock, because they may run a reaction of this object on the same thread. Such a call is a function's last action,
-// because OnDone may delete the object.
+// A Generate RPC. Holds at most one message in flight and one that collects tokens. Calls gRPC functions outside the
+// lock because they may run one of this object's reactions on the same thread. Such a call is always a function's last
+// action because OnDone may delete the object.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
  public:
   GenerateCall(Engine& engine, v1::GenerateRequest request) {
-    // Chunks may come at once. gRPC holds back operations and reactions until the method handler has returned this
+    // Chunks may arrive immediately. gRPC delays operations and reactions until the method handler has returned this
     // object.
     auto handle = engine.Generate(std::move(request),
                                   [this](absl::StatusOr<v1::GenerateChunk> chunk) { OnChunk(std::move(chunk)); });
@@ -83,13 +83,13 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
       gathering_.reset();
       end_ = absl::CancelledError("the client went away");
     }
-    handle.reset();  // outside the lock: waits for an OnChunk in progress
+    handle.reset();  // outside the lock because it waits for an OnChunk in progress
     Advance();
   }
 
   void OnDone() override { delete this; }
 
-  // Starts the next operation that can start: a message, or the end.
+  // Starts the next possible operation: a message or the end.
   void Advance() {
     enum { kNothing, kWrite, kFinish } next = kNothing;
     grpc::Status status;
@@ -117,7 +117,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
-  v1::GenerateChunk message_;  // gRPC's while writing_
+  v1::GenerateChunk message_;  // used by gRPC while writing_
 };
 
 using BaseService =
@@ -129,7 +129,7 @@ class RolloutService final : public BaseService {
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(grpc::CallbackServerContext*,
                                                         const v1::GenerateRequest* request) override {
-    // gRPC no longer reads the request, but keeps it as long as the rpc. A long prompt must not stay.
+    // gRPC no longer reads the request but keeps it until the RPC ends. Moving it out frees a long prompt's memory.
     return new GenerateCall(engine_, std::move(*const_cast<v1::GenerateRequest*>(request)));
   }
 
@@ -148,7 +148,7 @@ class RolloutService final : public BaseService {
     weights::ChunkAssembler assembler(engine_.codec());
     v1::WeightChunk chunk;
     int64_t bytes = 0;
-    std::optional<std::chrono::steady_clock::time_point> begun;  // the first message is here
+    std::optional<std::chrono::steady_clock::time_point> begun;  // the first message has arrived
     while (reader->Read(&chunk)) {
       if (!begun.has_value()) begun = std::chrono::steady_clock::now();
       bytes += static_cast<int64_t>(chunk.ByteSizeLong());

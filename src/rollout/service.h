@@ -1,4 +1,4 @@
-// The engine as a gRPC service (proto/rollout.proto).
+// Serves the engine over gRPC (proto/rollout.proto).
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -9,10 +9,10 @@
 
 namespace ingot::rollout {
 
-// Generate and Status run on gRPC's callback threads and never wait for a step. UpdateWeights and ReleaseVersion each
-// take a thread of the server. Cancelling Generate frees its request. `engine` must outlive the server that registers
-// the service. takes_weights false = UpdateWeights and ReleaseVersion are PERMISSION_DENIED: a client that samples
-// cannot change the weights.
+// Generate and Status run on gRPC callback threads and never wait for a step. UpdateWeights and ReleaseVersion each use
+// a server thread. Cancelling Generate frees its request. If takes_weights is false, UpdateWeights and ReleaseVersion
+// return PERMISSION_DENIED, so sampling clients cannot change the weights. REQUIRES: `engine` outlives the server that
+// the service is registered with.
 std::unique_ptr<grpc::Service> NewRolloutService(Engine& engine, bool takes_weights = true);
 
 }  // namespace ingot::rollout

@@ -12,7 +12,7 @@ StopMatcher::StopMatcher(std::shared_ptr<const text::Tokenizer> tokenizer, std::
 }
 
 std::string StopMatcher::NewText(int32_t id) const {
-  // The token is decoded after its predecessor: some tokenizers drop a leading space of the first token.
+  // Decodes the token after its predecessor because some tokenizers drop the first token's leading space.
   const std::array<int32_t, 2> pair = {previous_, id};
   const std::string before = tokenizer_->Decode(std::span(pair).first(1), /*skip_special=*/false);
   std::string both = tokenizer_->Decode(pair, /*skip_special=*/false);

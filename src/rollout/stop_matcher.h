@@ -1,6 +1,6 @@
-// StopMatcher finds the first stop string in a request's text, token by token, even across tokens. It matches bytes, so
-// a token that ends inside a UTF-8 character needs no special case. Special tokens count as their text.
-// Single-threaded. Holds only the last bytes of the text.
+// Finds the first stop string in a request's output, token by token, even if it spans several tokens. Compares bytes,
+// so tokens that end inside a UTF-8 character need no special handling. Special tokens count as their text. Keeps only
+// the last bytes of the output. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace ingot::rollout {
 
 class StopMatcher {
  public:
-  // `last_prompt_id` is context for decoding the first sampled token; its text is not matched. REQUIRES: no stop string
-  // is empty; `tokenizer` is not null if there are stop strings.
+  // `last_prompt_id` is context for decoding the first sampled token, and its text is not matched. REQUIRES: stop
+  // strings are not empty, and `tokenizer` is not null if there are any.
   StopMatcher(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<std::string> stops, int32_t last_prompt_id);
 
-  // The index of the stop string that the text up to and including this token completes; -1 = none. If the token
-  // completes several, the first to end wins, then the longest.
+  // Returns the index of the stop string that this token completes; -1 = none. If it completes several, returns the one
+  // that ends first or, in case of a tie, the longest one.
   int Push(int32_t id);
 
-  // The same without a match: no stop string contains text of the tokens so far.
+  // Same as Push, but without matching. Later matches cannot include text from the tokens so far.
   void Skip(int32_t id);
 
   const std::string& stop(int index) const { return stops_[index]; }

@@ -26,7 +26,7 @@ namespace ingot::rollout {
 
 namespace {
 
-// c10::Error's own text ends in a stack trace; its first line is the message.
+// c10::Error's text ends with a stack trace. Its first line is the message.
 absl::Status FromException(const std::exception& error, const char* where) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string what = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
@@ -52,17 +52,17 @@ at::Tensor View(const std::vector<int64_t>& values) {
   return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
 }
 
-// The type that the configuration promises for the weights, which come later.
+// Returns the configured type for the weights, which arrive later.
 at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
-// Key and value pages of every layer (one for both where keys are values), and the batch that the layers attend for.
-// Attention computes in the model's type, as the trainer's does: bf16 on bf16 pages, all else on fp32.
+// Holds every layer's key and value pages (shared if keys are values) and the batch being computed. Attention computes
+// in the model's type, like the trainer: bf16 on bf16 pages, everything else on fp32.
 //
 // A recurrent layer has a state per block instead of pages: the state after the last row written into the block. A row
-// continues from the state of the block that holds the row before it. Requests share only whole blocks, and no request
-// writes into a shared block: so a prompt that the cache knows continues from the state after its last shared block.
+// continues from the state of the block that holds the previous row. Requests share only whole blocks and never write
+// into a shared block, so a cached prompt continues from the state after its last shared block.
 class PagedCache final : public model::AttentionBackend {
  public:
   PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device)
@@ -114,7 +114,7 @@ class PagedCache final : public model::AttentionBackend {
  private:
   const at::Tensor& pages() const { return k_[attends_]; }
 
-  // The rows' parents, and the rows after which a block keeps its state: the last row of each block.
+  // Plans the rows' parents and the rows after which a block stores its state: the last row of each block.
   void PlanStates() {
     parents_.clear();
     kept_.clear();
@@ -149,7 +149,8 @@ class PagedCache final : public model::AttentionBackend {
   }
 
   void Allocate(const at::TensorOptions& options) {
-    // Zeros: attention may read entries after a sequence's last key in its page, and multiplies them by zero.
+    // Initialized to zero because attention may read entries after a sequence's last key in its page and multiplies
+    // them by zero.
     for (size_t i = 0; i < layers_.size(); ++i) {
       const model::AttentionSpec& spec = layers_[i].attention;
       k_[i] = v_[i] = at::Tensor();
@@ -163,7 +164,7 @@ class PagedCache final : public model::AttentionBackend {
     }
   }
 
-  // The configuration's dtype was a guess; the first weights decide.
+  // The configuration's dtype was only a guess. The first weights determine the type.
   void FixType(at::ScalarType model) {
     const at::ScalarType dtype = model == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
     used_ = true;
@@ -175,7 +176,7 @@ class PagedCache final : public model::AttentionBackend {
   const bool recurs_;
   size_t attends_ = 0;  // the first layer with pages
   std::vector<at::Tensor> k_, v_;
-  std::vector<kernels::DeltaStates> states_;  // of recurrent layers, by block
+  std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;
   at::Tensor slots_;  // on the device; unused on the CPU
   std::vector<int32_t> parents_;
@@ -208,13 +209,13 @@ class TorchRunner final : public ModelRunner {
       for (size_t i = 0; i < snapshot->size(); ++i) {
         const weights::TensorView view = snapshot->view(i);
         INGOT_ASSIGN_OR_RETURN(const at::ScalarType dtype, ScalarTypeOf(view));
-        auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch has no view of constant memory
+        auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch cannot view constant memory
         tensors[view.name] = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
       }
       const model::ModelConfig config = WithAdaptersOf(tensors);
       INGOT_RETURN_IF_ERROR(config.Validate());
       INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config, std::move(tensors)));
-      base::MutexLock lock(mu_);  // tables of a long context take a second: made once
+      base::MutexLock lock(mu_);  // tables for a long context take a second, so they are made once
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
                              model::Transformer::Create(config, std::move(parameters), rope_));
       rope_ = transformer.rope();
@@ -259,7 +260,7 @@ class TorchRunner final : public ModelRunner {
       return transformer.Hidden(ids, positions, cache_);
     }
     const at::Tensor sampled = View(batch.sampled_rows);
-    std::vector<at::Tensor> routes;  // of layers with experts, [sampled rows, per_token]
+    std::vector<at::Tensor> routes;  // for layers with experts, [sampled rows, per_token]
     at::Tensor x = transformer.Embed(ids);
     for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
       model::Aux aux;
@@ -273,8 +274,8 @@ class TorchRunner final : public ModelRunner {
     return transformer.Norm(x);
   }
 
-  // A model without adapters may get versions with adapters, each with its own. alpha is then the rank: the version's B
-  // holds the scale.
+  // A model without adapters may get versions that each have their own adapters. In that case, alpha equals the rank
+  // because the version's B includes the scale.
   model::ModelConfig WithAdaptersOf(const std::map<std::string, at::Tensor>& tensors) const {
     model::ModelConfig config = config_;
     if (config.lora.rank > 0) return config;
@@ -304,7 +305,7 @@ class TorchRunner final : public ModelRunner {
 }  // namespace
 
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device) {
-  if (device != "cpu") return absl::OkStatus();  // the device's allocation fails by itself
+  if (device != "cpu") return absl::OkStatus();  // the device's allocation reports the error itself
   const auto needed = static_cast<double>(CacheBytes(config, options));
   const double of_token = needed / static_cast<double>(options.kv_cache_tokens);
   const auto available = static_cast<double>(base::AvailableMemory());

@@ -1,6 +1,6 @@
-// The ModelRunner of real models: a model::Transformer over the bytes of a Snapshot (not copied on the CPU), a paged KV
-// cache per layer, and tree attention through block tables. Load is thread safe; Forward belongs to the step thread.
-// torch's exceptions come back as statuses: no c10::Error escapes.
+// Implements ModelRunner for real models: a model::Transformer over a Snapshot's bytes (not copied on the CPU), a paged
+// KV cache per layer, and tree attention through block tables. Load is thread safe. Forward is called on the step
+// thread. torch exceptions are converted to statuses, so c10::Error never escapes.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace ingot::rollout {
 
-// Bytes of the KV cache: kv_cache_tokens times ModelSpec::cache_elements numbers of 4 bytes (2 for bf16; fp16 models
-// attend in fp32), and the states that recurrent layers hold per block (ModelSpec::state_bytes).
+// Returns the KV cache size in bytes: kv_cache_tokens times ModelSpec::cache_elements elements of 4 bytes (2 for bf16;
+// fp16 models attend in fp32), plus each block's recurrent layer states (ModelSpec::state_bytes).
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
-// RESOURCE_EXHAUSTED, with the numbers: the cache does not fit into the memory that is free. It is allocated at once, and
-// would use up the machine's memory before any error. `device` is torch's name; for others than the CPU it is OK, since
-// their allocation fails by itself.
+// Returns RESOURCE_EXHAUSTED with the sizes if the cache does not fit in free memory. Without this check, its
+// allocation would exhaust the machine's memory before any error. `device` is torch's name. Returns OK for devices
+// other than the CPU, because their allocation reports the error itself.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device);
 
-// `device` is torch's name, "cpu" or "cuda:0". Allocates the KV cache.
+// Creates the runner and allocates the KV cache. `device` is a torch device name, such as "cpu" or "cuda:0".
 //   INVALID_ARGUMENT    the configuration does not describe a model
-//   UNIMPLEMENTED       the device has no kernels for its family
-//   UNAVAILABLE         the device does not exist, or has too little memory
-//   RESOURCE_EXHAUSTED  the cache needs more than this machine's free memory (CPU); names both numbers
+//   UNIMPLEMENTED       the device has no kernels for the model's family
+//   UNAVAILABLE         the device does not exist or has too little memory
+//   RESOURCE_EXHAUSTED  the cache exceeds this machine's free memory (CPU); the error includes both sizes
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
                                                             const EngineOptions& options, const std::string& device);
 
