@@ -12,13 +12,13 @@ namespace ingot::sandbox {
 namespace {
 
 constexpr uint64_t kLeastFreeBytes = 1 << 20;
-// A process that passes a descriptor on receives it at once. A look may meet one by chance.
+// Processes normally receive a passed descriptor immediately, but a check may by chance see one in flight.
 constexpr int kMostLooksInFlight = 3;
 
-// Folders that come and go during the count are not errors.
+// Folders that appear or disappear during the count are not errors.
 class TreeCounter : public TreeVisitor {
  public:
-  // `opens`: also counts the content of folders that their user has closed.
+  // `opens`: true = also count the contents of folders that their owner has made inaccessible.
   TreeCounter(const DiskLimits& limits, bool opens, const DeletedFiles& deleted)
       : limits_(limits), opens_(opens), bytes_(deleted.bytes), files_(deleted.files) {}
 
@@ -56,7 +56,7 @@ class TreeCounter : public TreeVisitor {
 bool IsFull(const std::string& folder) {
   struct statvfs info;
   if (statvfs(folder.c_str(), &info) != 0) return false;
-  // File systems without a limit of blocks or of files say 0 of 0.
+  // File systems without a limit on blocks or files report 0 of 0.
   const bool has_blocks = info.f_blocks > 0, has_files = info.f_files > 0;
   return (has_blocks && uint64_t{info.f_bavail} * info.f_frsize < kLeastFreeBytes) || (has_files && info.f_favail == 0);
 }

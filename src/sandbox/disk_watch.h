@@ -1,9 +1,9 @@
-// A DiskWatch limits the disk that a sandbox uses, and notices when the disk below it is full. No kernel limit works on
-// every file system without privileges. So the watch counts the sandbox's folders, and the unnamed files that its
-// processes hold (deleted_files.h), while the command runs: once a second, or less often if counting takes long. A
-// command may exceed the limit for that time. The folders are counted once more when it has ended. Descriptors in
-// flight between sockets at three looks in a row hide files from everyone, so they count as over the limit. Used by the
-// thread that runs the command.
+// Limits a sandbox's disk usage and detects when the underlying disk is full. No kernel limit works on every file
+// system without privileges, so the watch measures the sandbox's folders and its processes' unnamed files
+// (deleted_files.h) while a command runs. It measures once a second, or less often if measuring takes long, so a
+// command may briefly exceed the limit. It measures once more after the command ends. Descriptors in flight between
+// sockets can hide files, so descriptors that are in flight in three consecutive checks count as exceeding the limit.
+// Used only by the thread that runs the command.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@
 namespace ingot::sandbox {
 
 struct DiskLimits {
-  int64_t bytes = 0;  // 0 = no limit, here and below
-  int64_t files = 0;  // folders count
+  int64_t bytes = 0;  // 0 = no limit; same for `files`
+  int64_t files = 0;  // includes folders
 
   bool operator==(const DiskLimits&) const = default;
 };
@@ -27,14 +27,15 @@ class DiskWatch {
  public:
   using SteadyClock = std::chrono::steady_clock;
 
-  // `folder` and everything below it, and what the processes of `sandbox` hold.
+  // Watches everything in `folder` and the unnamed files that processes of `sandbox` hold open.
   DiskWatch(std::string folder, const DiskLimits& limits, const SandboxOwner& sandbox = {})
       : folder_(std::move(folder)), limits_(limits), sandbox_(sandbox) {}
 
-  // Looks if a look is due. kDiskFull: a limit is exceeded. kNoSpace: the file system is full. nullopt: neither.
+  // Checks the limits if a check is due. Returns kDiskFull if a limit is exceeded, kNoSpace if the file system is full,
+  // and nullopt otherwise.
   std::optional<Ending> Fault(SteadyClock::time_point now);
-  // Looks now, for a command that has ended, also into folders that it closed. If the limit is exceeded, they may stay
-  // open.
+  // Checks immediately after a command has ended. Also checks folders that the command made inaccessible. They may stay
+  // accessible if the limit is exceeded.
   std::optional<Ending> FaultAtEnd() const;
   SteadyClock::time_point next() const { return next_; }
 
@@ -44,11 +45,11 @@ class DiskWatch {
   const std::string folder_;
   const DiskLimits limits_;
   const SandboxOwner sandbox_;
-  int looks_in_flight_ = 0;  // in a row
+  int looks_in_flight_ = 0;  // consecutive checks that found descriptors in flight
   SteadyClock::time_point next_ = SteadyClock::now() + std::chrono::milliseconds(250);
 };
 
-// True: the file system of `folder` has less than a MiB or no file left for users that are not root.
+// Returns whether the file system of `folder` has less than 1 MiB or no inodes left for non-root users.
 bool IsFull(const std::string& folder);
 
 }  // namespace ingot::sandbox

@@ -10,7 +10,7 @@
 
 #include "sandbox/launch_messages.h"
 
-// The linker's names of the embedded program (CMakeLists.txt).
+// The linker's names for the embedded program (CMakeLists.txt).
 extern "C" const char _binary_ingot_launcher_start[];
 extern "C" const char _binary_ingot_launcher_end[];
 

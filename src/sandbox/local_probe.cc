@@ -1,4 +1,4 @@
-// The probe of a machine: LocalSubstrate tries sets of parts of the wall, strongest first, with a launcher each.
+// Probes a machine: tries sets of isolation parts, strongest first, each with its own launcher.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,14 +18,14 @@ constexpr char kUidLocks[] = "/run/ingot-uids";
 constexpr uint32_t kNamespaces = kPidNamespace | kMountNamespace;
 constexpr uint32_t kStrong = kNamespaces | kPrivateProc | kRootFolder | kSeccomp;
 
-// A check of a start is short.
+// Checking a start takes little time.
 Limits CheckLimits() {
   Limits limits;
   limits.wall_time = std::chrono::seconds(30);
   return limits;
 }
 
-// The part of `walls` that a failed step belongs to; 0 = none, or the machine is short of something.
+// Returns the part of `walls` that a failed step belongs to; 0 = none, or the machine lacks resources.
 uint32_t RejectedPart(const LaunchFailure& failure, uint32_t walls) {
   if (failure.error == EAGAIN || failure.error == ENOMEM || failure.error == EMFILE || failure.error == ENFILE)
     return 0;
@@ -68,19 +68,19 @@ std::string PartName(uint32_t part) {
   return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
 }
 
-// Landlock covers only TCP. A root folder comes with an IPC namespace.
+// Landlock covers only TCP. A root folder includes an IPC namespace.
 FilterOptions FilterOf(uint32_t walls) {
   return {.tcp_only = (walls & kLandlock) != 0, .denies_ipc = (walls & kRootFolder) == 0};
 }
 
-// The sets to try, strongest first, without those that `options` rule out.
+// Returns the sets to try, strongest first, except those that `options` exclude.
 std::vector<uint32_t> SetsOf(const SubstrateOptions& options, bool is_root) {
   const bool own = options.agent_uid != "shared" && is_root;
   const bool may_share = options.agent_uid != "own";
   const uint32_t user = is_root ? 0 : uint32_t{kUserNamespace};
   const std::string& most = options.isolation;
   std::vector<uint32_t> sets;
-  // Agents that must be root on the machine get no wall against it.
+  // Agents that must be root on the machine get no isolation from it.
   if (options.agent_uid != "shared") {
     const uint32_t network = options.network == "none" ? uint32_t{kNetNamespace} : 0;
     if (most == "auto" || most == "full" || most == "namespaces") {
@@ -152,7 +152,7 @@ absl::Status LocalSubstrate::NoteProbeResult(uint32_t walls, uint32_t rejected) 
   }
   TryFreezers(rejected);
   if (!probe_result.root_folder) return absl::OkStatus();
-  // Overlayfs, with a sandbox that is layered.
+  // Tests overlayfs with a layered sandbox.
   probe_result.layers = true;
   SandboxOptions layered;
   layered.takes_snapshots = true;
@@ -240,13 +240,13 @@ absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::Try(uint32_t walls) {
 absl::Status LocalSubstrate::OpenUids() {
   auto uids = UidRange::Open(ground_.options.uid_base, kUidLocks);
   if (!uids.ok())
-    uids = UidRange::Open(ground_.options.uid_base, ground_.work_root + "/uids");  // no /run, or read-only
+    uids = UidRange::Open(ground_.options.uid_base, ground_.work_root + "/uids");  // /run is missing or read-only
   INGOT_RETURN_IF_ERROR(uids.status());
   ground_.uids = *std::move(uids);
   struct stat info;
   if (stat(ground_.work_root.c_str(), &info) == 0 && info.st_uid == geteuid() && (info.st_mode & S_IXOTH) == 0) {
     chmod(ground_.work_root.c_str(),
-          (info.st_mode & 07777) | S_IXGRP | S_IXOTH);  // sandboxes pass it; its entries stay private
+          (info.st_mode & 07777) | S_IXGRP | S_IXOTH);  // sandboxes traverse it, and its entries stay private
   }
   return absl::OkStatus();
 }

@@ -43,7 +43,7 @@ std::vector<LaunchLimit> LaunchLimits(const Limits& limits, int64_t processes) {
   return list;
 }
 
-// The status of a command that did not start.
+// Returns the status for a command that did not start.
 absl::Status FailureStatus(const LaunchFailure& failure, const Command& command) {
   const std::string& name = command.argv[0];
   switch (failure.step) {
@@ -62,10 +62,10 @@ absl::Status FailureStatus(const LaunchFailure& failure, const Command& command)
   }
 }
 
-// A file of the sandbox's folder without a name.
+// Creates an unnamed file in the sandbox's folder.
 absl::StatusOr<Fd> MakeLog(int sandbox) {
   Fd log(openat(sandbox, ".", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0600));
-  if (!log.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without files that never had a name
+  if (!log.valid() && (errno == EOPNOTSUPP || errno == EISDIR)) {  // the file system does not support O_TMPFILE
     const std::string name = "companion-" + base::RandomHex(16);
     log = Fd(openat(sandbox, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
     if (log.valid()) unlinkat(sandbox, name.c_str(), 0);
@@ -74,7 +74,7 @@ absl::StatusOr<Fd> MakeLog(int sandbox) {
   return log;
 }
 
-// The sandbox's limits, or else the substrate's.
+// Returns the sandbox's limits, or else the substrate's.
 GroupLimits TotalsOf(const SandboxOptions& sandbox, const SubstrateOptions& usual) {
   GroupLimits limits = usual.totals;
   if (sandbox.totals.memory_bytes > 0) limits.memory_bytes = sandbox.totals.memory_bytes;
@@ -83,7 +83,7 @@ GroupLimits TotalsOf(const SandboxOptions& sandbox, const SubstrateOptions& usua
   return limits;
 }
 
-// Waits until the other end of a sandbox's socket is gone.
+// Waits until the other end of a sandbox's socket is closed.
 void AwaitEnd(const Fd& socket) {
   shutdown(socket.get(), SHUT_WR);
   char left[256];
@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<LocalSandbox>> LocalSandbox::Make(LocalGround& gr
 absl::Status LocalSandbox::MakeFolders() {
   const auto* const snapshot = dynamic_cast<const LocalSnapshot*>(options_.from.get());
   if (snapshot != nullptr && has_uid_per_snapshot()) {
-    uid_ = snapshot->uid;  // the files are this uid's
+    uid_ = snapshot->uid;  // the files belong to this uid
   } else if (ground_.uids != nullptr) {
     INGOT_ASSIGN_OR_RETURN(const int64_t uid, ground_.uids->Acquire());
     uid_ = std::make_shared<UidLease>(ground_.uids.get(), uid);
@@ -156,8 +156,9 @@ absl::Status LocalSandbox::MakeFolders() {
   tmp_ = folder_->tmp();
   if (uid_ != nullptr && ground_.probe_result.mount_namespace) {
     const std::string line = absl::StrCat("agent:x:", uid_->uid(), ":", uid_->uid(), "::", home_, ":/bin/sh\n");
-    INGOT_RETURN_IF_ERROR(folder_->WriteBeside("passwd", ground_.known_users + line));  // launcher/wall.h, NameUid
-    chmod((path_ + "/passwd").c_str(), 0644);                                           // whatever the umask
+    // see NameUid in launcher/wall.h
+    INGOT_RETURN_IF_ERROR(folder_->WriteBeside("passwd", ground_.known_users + line));
+    chmod((path_ + "/passwd").c_str(), 0644);  // independent of the umask
   }
   for (const BindMount& bind : options_.binds) {
     if (bind.folder != "work") INGOT_RETURN_IF_ERROR(folder_->MakeFolder(absl::StrCat(path_, "/", bind.folder)));
@@ -298,7 +299,7 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
   }
   DiskWatch disk(path_, disk_limits(),
                  {.first = opened_.first, .uid = uid_ != nullptr ? std::optional(uid_->uid()) : std::nullopt});
-  // The kernel enforces the total of a control group.
+  // With a control group, the kernel enforces the limit.
   MemoryWatch memory(group_.has_value() ? 0 : opened_.first, TotalsOf(options_, ground_.options).memory_bytes);
   const int64_t kills = MemoryKills();
   LaunchFailure failure;
@@ -311,14 +312,15 @@ absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& 
   {
     base::MutexLock lock(mu_);
     runs_ = false;
-    // They end with a command that ran, not with one that could not start.
+    // Companions end with a command that ran, but not with one that could not start.
     if (!outcome.ok() || failure.step == LaunchStep::kNone) has_companions_ = false;
   }
   if (outcome.ok() && failure.step != LaunchStep::kNone) return NotStarted(failure, command);
   return outcome;
 }
 
-// True if the sandbox's commands may have changed the program: it lies in the sandbox's folders or in the image.
+// Returns whether the sandbox's commands may have changed the program, because it is in the sandbox's folders or in the
+// image.
 bool LocalSandbox::MayHaveChanged(const Command& command) const {
   const std::string& name = command.argv[0];
   std::vector<std::string> places;
@@ -329,7 +331,7 @@ bool LocalSandbox::MayHaveChanged(const Command& command) const {
       places.push_back(absl::StrCat(folder, "/", name));
   }
   std::error_code none;
-  // A pristine sandbox has the image as it was, except one folder.
+  // A pristine sandbox has the unchanged image, except for one folder.
   const auto is_of_image = [&](const std::string& place) {
     if (image_.empty() || !fs::exists(image_ + PlaceIn(image_, place), none)) return false;
     if (!options_.is_pristine) return true;

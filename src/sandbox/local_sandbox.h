@@ -1,5 +1,5 @@
-// A LocalSandbox is a sandbox of the LocalSubstrate: folders, a uid, a control group, and a first process that lives as
-// long as the sandbox.
+// Implements LocalSubstrate's sandboxes. Each has folders, a uid, a control group, and a first process that runs as
+// long as the sandbox exists.
 #pragma once
 
 #include <map>
@@ -19,10 +19,10 @@
 
 namespace ingot::sandbox {
 
-// A uid that returns to its range when the last sandbox or snapshot with it is gone.
+// Returns a uid to its range when the last sandbox or snapshot that uses it is destroyed.
 class UidLease {
  public:
-  // `range`: null = the uid is not returned.
+  // `range`: null = do not return the uid
   UidLease(UidRange* range, int64_t uid) : range_(range), uid_(uid) {}
   ~UidLease() {
     if (range_ != nullptr) range_->Give(uid_);
@@ -40,38 +40,38 @@ class LocalSnapshot final : public Snapshot {
  public:
   absl::Status WriteTar(const ByteSink& sink) const override;
 
-  // The layers' files belong to this uid; files of other uids are left out of archives. Released after the layers are
-  // gone.
+  // Owns the layers' files. Archives omit files owned by other uids. Declared first so that it is released after the
+  // layers.
   std::shared_ptr<const UidLease> uid;
   std::string image;
-  int64_t disk_bytes = 0;                            // the limit of the sandbox and of an archive; 0 = none
-  std::vector<std::shared_ptr<const Layer>> layers;  // the top one first
+  int64_t disk_bytes = 0;                            // disk limit for the sandbox and for archives; 0 = none
+  std::vector<std::shared_ptr<const Layer>> layers;  // from top to bottom
 };
 
-// The facts that all sandboxes of a substrate share. They outlive the sandboxes.
+// State shared by a substrate's sandboxes. It outlives them.
 struct LocalGround {
   SubstrateOptions options;
-  std::string work_root;    // without links
-  std::string known_users;  // /etc/passwd
+  std::string work_root;    // with links resolved
+  std::string known_users;  // content of /etc/passwd
   ProbeResult probe_result;
-  std::unique_ptr<UidRange> uids;         // null: sandboxes have Ingot's uid
-  std::unique_ptr<ControlGroups> groups;  // null: sandboxes have no totals
-  std::unique_ptr<Freezers> freezers;     // null: a running command cannot be stopped for a snapshot
+  std::unique_ptr<UidRange> uids;         // null = sandboxes run as Ingot's uid
+  std::unique_ptr<ControlGroups> groups;  // null = no limits on sandbox totals
+  std::unique_ptr<Freezers> freezers;     // null = running commands cannot be frozen for a snapshot
   std::unique_ptr<SandboxLauncher> launcher;
-  Measure left_out = Measure::kNone;  // of the walls, for tests
+  Measure left_out = Measure::kNone;  // measure that tests disable
 };
 
-// The outputs of a sandbox's companions. They have no names in the sandbox while it runs: commands that have Ingot's uid
-// could open them.
+// Owns the output files of a sandbox's companions. The files are unnamed while the sandbox runs, because commands with
+// Ingot's uid could otherwise open them.
 class CompanionLogs {
  public:
-  // A new output in the sandbox's folder.
+  // Creates a new output file in the sandbox's folder.
   absl::StatusOr<Fd> Add(const Fd& folder);
-  // Gives the outputs names in the sandbox's folder, whose path is `path`. REQUIRES: no process of the sandbox is left.
+  // Names the files in the sandbox's folder, which is at `path`. REQUIRES: the sandbox has no processes left.
   void Name(const Fd& folder, const std::string& path) const;
 
  private:
-  std::vector<Fd> logs_;  // in the order of Add
+  std::vector<Fd> logs_;  // in the order they were added
 };
 
 class LocalSandbox final : public Sandbox {
@@ -105,26 +105,26 @@ class LocalSandbox final : public Sandbox {
   absl::Status MakeFolders();
   absl::Status MakeGroups();
   absl::Status FillFromSnapshot(const LocalSnapshot& snapshot);
-  // Starts the first process. A sandbox whose first process died gets another one.
+  // Starts the first process, or a new one if it has died.
   absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Opens the sandbox again if its first process died.
+  // Reopens the sandbox if its first process has died.
   absl::Status EnsureOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   StartOptions StartOf(const Command& command, const Limits& limits) const;
-  // The status of a command that did not start.
+  // Returns the status for a command that did not start.
   absl::Status NotStarted(const LaunchFailure& failure, const Command& command) const;
   bool MayHaveChanged(const Command& command) const;
-  // Ends the first process and waits for its end.
+  // Ends the first process and waits for it.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeUpper();
-  // Processes of the sandbox may run, and change its files.
+  // Returns whether sandbox processes may be running and changing its files.
   bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return runs_ || has_companions_; }
-  // Gives the layer the files of upper/ by a rename. REQUIRES: !IsBusy().
+  // Moves the files of upper/ into the layer with a rename. REQUIRES: !IsBusy().
   absl::Status MoveInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Gives the layer copies. The sandbox's processes are frozen meanwhile.
+  // Copies the files into the layer. The sandbox's processes are frozen during the copy.
   absl::Status CopyInto(const Layer& layer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CopyParts(const Layer& layer) const;
-  // Marks a failure at the sandbox's own folder as a sandbox fault if agents may have caused it, since they have
-  // Ingot's uid. Agents with another uid can change only what is in work/, home/ and tmp/.
+  // Marks a failure in the sandbox's own folder as a sandbox fault if agents run as Ingot's uid and may have caused it.
+  // Agents with another uid can change only work/, home/, and tmp/.
   absl::Status FolderFault(absl::Status status) const;
   absl::StatusOr<Fd> OpenFolder() const;
   std::vector<std::string> LayerParts() const;
@@ -136,20 +136,20 @@ class LocalSandbox final : public Sandbox {
   const SandboxOptions options_;
   bool layered_ = false;
   std::string image_;
-  std::shared_ptr<const UidLease> uid_;  // null: Ingot's own
+  std::shared_ptr<const UidLease> uid_;  // null = Ingot's uid
   std::vector<std::shared_ptr<const Layer>> layers_;
   std::string path_, work_, home_, tmp_;
   std::optional<WorkDir> folder_;
   std::optional<ControlGroup> group_;
-  std::unique_ptr<Freezer> freezer_;  // before its control group goes
+  std::unique_ptr<Freezer> freezer_;  // declared after group_, so it is destroyed before its control group
   mutable int gateway_port_ = 0;
   CompanionLogs logs_;
 
-  // Guards the first process against a snapshot that is taken while a command runs or begins.
+  // Protects the first process if a snapshot is taken while a command runs or starts.
   base::Mutex mu_;
   bool runs_ ABSL_GUARDED_BY(mu_) = false;
   bool has_companions_ ABSL_GUARDED_BY(mu_) = false;  // they end with the next command
-  OpenedSandbox opened_;                              // mu_ guards its socket; the rest changes only between commands
+  OpenedSandbox opened_;                              // mu_ guards its socket; others change only between commands
 };
 
 }  // namespace ingot::sandbox

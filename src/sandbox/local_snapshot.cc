@@ -1,4 +1,4 @@
-// Snapshots of a LocalSandbox, and sandboxes that begin on one.
+// Implements LocalSandbox's snapshots, and sandboxes that start from one.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,13 +14,13 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr size_t kMostLayers = 32;  // more are merged into one: each layer slows down every file lookup
+constexpr size_t kMostLayers = 32;  // more layers are merged into one, because each slows down every file lookup
 
 std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
   return lease != nullptr ? std::optional(static_cast<uid_t>(lease->uid())) : std::nullopt;
 }
 
-// A folder of `parent`, to be filled by CopyTree. Made if it is missing.
+// Opens a folder in `parent` for CopyTree to fill. Creates it if it is missing.
 absl::StatusOr<Fd> OpenPart(const Fd& parent, const std::string& part) {
   mkdirat(parent.get(), part.c_str(), 0700);
   Fd folder = base::OpenBeneath(parent.get(), part, base::kOpenFolder, base::PathLinks::kNone);
@@ -33,7 +33,7 @@ absl::Status MakeFolder(const Fd& parent, const std::string& name, mode_t mode) 
   return ErrnoStatus(errno, absl::StrCat("cannot make ", name));
 }
 
-// Makes one layer of all of them, top first. On an error they stay.
+// Replaces all layers, which are ordered from top to bottom, with one. On an error, they are kept.
 absl::Status Merge(const std::string& work_root, const std::vector<std::string>& parts,
                    std::vector<std::shared_ptr<const Layer>>& layers) {
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(work_root, std::nullopt));
@@ -150,10 +150,10 @@ absl::Status LocalSandbox::MoveInto(const Layer& layer) {
   const Fd upper = base::OpenBeneath(sandbox.get(), "upper", base::kOpenFolder, base::PathLinks::kNone);
   if (!upper.valid()) return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot open ", path_, "/upper")));
   for (const std::string& part : LayerParts()) {
-    // An agent of this process's own uid could have put a link there.
+    // An agent with this process's uid could have put a link there.
     if (!base::OpenBeneath(upper.get(), part, O_PATH | O_DIRECTORY, base::PathLinks::kNone).valid())
       return FolderFault(ErrnoStatus(errno, absl::StrCat("cannot freeze ", path_, "/upper/", part)));
-    // A user cannot move a folder that an agent closed.
+    // A user cannot move a folder that an agent has made inaccessible.
     struct stat info;
     const bool is_closed = fstatat(upper.get(), part.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
                            (info.st_mode & 0300) != 0300 && geteuid() != 0;

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Makes the folder if it is missing. Another user may have put a folder or a link with its name there before, such as
-// below /tmp. FAILED_PRECONDITION: another user could swap its contents.
+// Creates the folder if it is missing. Another user may already have put a folder or a link with that name there, for
+// example below /tmp. Returns FAILED_PRECONDITION if another user could replace its contents.
 absl::Status MakeOwnFolder(const char* key, const std::string& path, mode_t mode) {
   const auto reject = [&](const std::string& why) {
     return absl::FailedPreconditionError(absl::StrCat(key, " ", path, " ", why));

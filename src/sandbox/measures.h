@@ -1,7 +1,7 @@
-// The single measures of the wall that the launcher raises: namespaces, mounts and their flags, rights, Landlock rules.
-// A test leaves one of them out, so that its probe shows what the measure stops
-// (tests/sandbox/measures/measures_test.cc); a measure without a probe fails that test. No configuration leaves one
-// out.
+// Lists the individual isolation measures that the launcher applies: namespaces, mounts and their flags, capabilities,
+// and Landlock rules. A test disables one at a time and checks with a probe that the measure has an effect
+// (tests/sandbox/measures/measures_test.cc). That test fails for a measure without a probe. Configurations cannot
+// disable measures.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace ingot::sandbox {
 
 enum class Measure : uint32_t {
-  kNone,  // nothing is left out
-  // The launcher, once.
+  kNone,  // all measures are enabled
+  // Applied once by the launcher.
   kLauncherMounts,
   kLauncherUsers,
   kNoPropagation,
@@ -21,7 +21,7 @@ enum class Measure : uint32_t {
   kHiddenFoldersNoExec,
   kHiddenFiles,
   kLauncherUntraceable,
-  // The root folder.
+  // Applied to the root folder.
   kRootNoSuid,
   kRootReadOnly,
   kShownNoSuid,
@@ -33,7 +33,7 @@ enum class Measure : uint32_t {
   kWorkRootNoSuid,
   kWorkRootNoDev,
   kSourcesDetached,
-  // A sandbox.
+  // Applied to each sandbox.
   kUserNamespaceOfSandbox,
   kPidNamespaceOfSandbox,
   kMountNamespaceOfSandbox,
@@ -64,7 +64,7 @@ enum class Measure : uint32_t {
   kFirstUntraceable,
   kAdoptsOrphans,
   kLeftIpcRemoved,
-  // A command.
+  // Applied to each command.
   kOwnSession,
   kBoundedCapabilities,
   kNoNewPrivileges,
@@ -79,7 +79,7 @@ enum class Measure : uint32_t {
   kProcApartFromCompanions,
   kCompanionSharesNoMemory,
   kCompanionSharesNoShm,
-  // Landlock. The right to execute needs the one to read too, so that it holds nothing by itself.
+  // Landlock rules. The execute right needs the read right, so it has no measure of its own.
   kLandlockWriteFile,
   kLandlockReadFile,
   kLandlockReadFolder,

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod(500);
 constexpr std::chrono::milliseconds kSecondLook(20);
-constexpr int kLeastRest = 20;  // times the time that a look took
+constexpr int kLeastRest = 20;  // times the duration of a check
 
 std::string FileOf(pid_t pid, const char* name) { return absl::StrCat("/proc/", pid, "/", name); }
 
@@ -30,7 +30,7 @@ int64_t ResidentBytes(pid_t pid) {
   return file >> size >> resident ? resident * page_bytes : 0;
 }
 
-// The numbers of a file of lines "NAME: N kB", in bytes.
+// Returns the numbers in a file with lines "NAME: N kB", in bytes.
 std::map<std::string, int64_t> Sizes(const std::string& path) {
   std::map<std::string, int64_t> sizes;
   std::ifstream file(path);
@@ -43,17 +43,17 @@ std::map<std::string, int64_t> Sizes(const std::string& path) {
   return sizes;
 }
 
-// The memory of the processes that no file holds.
+// Returns the processes' memory that is not backed by files.
 int64_t SumOf(const std::vector<pid_t>& pids) {
   int64_t sum = 0, largest_shared = 0;
   for (const pid_t pid : pids) {
-    // This file splits shared memory between the processes that share it.
+    // This file divides shared memory among the processes that share it.
     std::map<std::string, int64_t> parts = Sizes(FileOf(pid, "smaps_rollup"));
     if (parts.contains("Pss_Anon:")) {
       sum += parts["Pss_Anon:"] + parts["Pss_Shmem:"];
-    } else if (parts.contains("Pss:")) {  // of Linux before 5.4
+    } else if (parts.contains("Pss:")) {  // before Linux 5.4
       sum += parts["Pss:"];
-    } else {  // that file may not be read, but this one
+    } else {  // that file is not readable, but this one is
       std::map<std::string, int64_t> whole = Sizes(FileOf(pid, "status"));
       sum += whole["RssAnon:"];
       largest_shared = std::max(largest_shared, whole["RssShmem:"]);
@@ -65,7 +65,7 @@ int64_t SumOf(const std::vector<pid_t>& pids) {
 bool UseMore(const std::vector<pid_t>& pids, int64_t limit_bytes) {
   int64_t resident = 0;
   for (const pid_t pid : pids) resident += ResidentBytes(pid);
-  // The sum of parts is never larger, and costs a walk through the page tables of every process.
+  // The sum of the parts is never larger, but requires a walk through the page tables of every process.
   return resident > limit_bytes && SumOf(pids) > limit_bytes;
 }
 
@@ -81,7 +81,7 @@ bool MemoryWatch::IsExceeded(SteadyClock::time_point now) {
   const std::vector<pid_t> tree = ProcessesOf(first_);
   bool is_exceeded = UseMore(tree, limit_bytes_);
   if (is_exceeded) {
-    // A child between vfork and exec shows its parent's memory as its own: what comes and goes does not count.
+    // A child between vfork and exec shows its parent's memory as its own, so short-lived processes do not count.
     std::this_thread::sleep_for(kSecondLook);
     const std::vector<pid_t> now_there = ProcessesOf(first_);
     std::vector<pid_t> stayed;

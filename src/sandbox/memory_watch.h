@@ -1,9 +1,9 @@
-// A MemoryWatch limits the memory that a sandbox's processes use together, if no control group does. It finds them and
-// adds them up while the sandbox's command runs: twice a second, or less often if that takes long. The limit is
-// exceeded if two looks, 20 ms apart, both say so for the processes that both saw; a command may exceed it between
-// looks. Memory that processes share counts once. Pages of files that they map do not count, since the kernel can take
-// them back. If this process may not read another's parts, pages of a fork count for parent and child, and shared
-// memory counts as much as the process with the most of it. Used by the thread that runs the command.
+// Limits the total memory of a sandbox's processes if no control group does. While a command runs, finds the processes
+// and adds up their memory twice a second, or less often if that takes long. The limit counts as exceeded if two checks
+// 20 ms apart both exceed it, counting only processes that both checks saw. A command may exceed the limit between
+// checks. Shared memory counts once. Pages of mapped files do not count because the kernel can reclaim them. If this
+// process may not read another process's details, pages of a fork count for both parent and child, and shared memory
+// counts once, at the size mapped by the process that maps the most. Used only by the thread that runs the command.
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +17,10 @@ class MemoryWatch {
  public:
   using SteadyClock = std::chrono::steady_clock;
 
-  // Of `first` and its descendants. Without a limit (0), or without `first` (0), it never looks.
+  // Watches `first` and its descendants. Does nothing if `limit_bytes` or `first` is 0.
   MemoryWatch(pid_t first, int64_t limit_bytes);
 
-  // Looks if it is time. True: the limit is exceeded.
+  // Runs a check if one is due. Returns whether the limit is exceeded.
   bool IsExceeded(SteadyClock::time_point now);
   SteadyClock::time_point next() const { return next_; }
 

@@ -28,7 +28,7 @@ std::string UsersHome() {
   return user == nullptr || user->pw_dir == nullptr ? "" : Canonical(user->pw_dir);
 }
 
-// The folder that a program needs around it: a prefix with bin/ and lib/, or the packages of Node, or its own folder.
+// Returns the folder that a program needs: a prefix with bin/ and lib/, Node's packages, or the program's own folder.
 std::string FolderOf(const std::string& file) {
   if (const size_t modules = file.find("/node_modules/"); modules != std::string::npos)
     return file.substr(0, modules + 13);
@@ -55,7 +55,7 @@ bool IsTooWide(const std::string& folder) {
          fs::path(folder).parent_path() == "/home";
 }
 
-// The first part of an absolute path that other users cannot pass, or the path itself.
+// See reach.h.
 std::string ClosedPart(const std::string& path) {
   fs::path part;
   struct stat info;
@@ -131,7 +131,7 @@ std::vector<std::string> ShownPaths(const SubstrateOptions& options) {
     Show(wish.path, shown);
     Show(Canonical(wish.path), shown);
   }
-  // A path below a shown one needs no mount. Links of the system's folders stay links.
+  // A path below a shown path needs no mount. Links in system folders remain links.
   std::sort(shown.begin() + std::size(kSystem), shown.end());
   std::vector<std::string> fewest;
   for (const std::string& path : shown) {

@@ -1,5 +1,5 @@
-// The paths that recipes' programs need: which ones sandboxes must reach, and which ones a root folder of sandboxes
-// must show.
+// Determines which paths recipe programs need: paths that sandboxes must be able to access, and paths that a sandbox's
+// root folder must contain.
 #pragma once
 
 #include <string>
@@ -16,31 +16,32 @@ struct Wish {
   bool executes = false;
 };
 
-// The paths that the programs name and that exist for this process. Missing paths are not a question of rights.
+// Returns the paths in the programs' arguments that this process can find. Skips missing paths, because they are not an
+// access problem.
 std::vector<Wish> Wishes(const std::vector<Program>& programs);
 
-// INVALID_ARGUMENT: a program lies among the hidden paths.
+// Returns INVALID_ARGUMENT if a program is inside a hidden path.
 absl::Status CheckNotHidden(const SubstrateOptions& options);
 
-// The paths of a root folder of sandboxes: the system's programs and settings, folders of the programs, and
-// options.visible. A folder that holds this user's files is never shown for a program in it; only the program's file
-// is.
+// Returns the paths to show in sandboxes' root folders: system programs and settings, the programs' folders, and
+// options.visible. If a program's folder also contains this user's files, only the program file is shown.
 std::vector<std::string> ShownPaths(const SubstrateOptions& options);
 
-// The paths of options at or below which root folders of images may lie.
+// Returns the paths in the options that are, or contain, image root folders.
 std::vector<std::string> ImageSources(const SubstrateOptions& options);
 
-// ShownPaths without hidden paths, for rules that cannot take a part out of a folder: a folder that holds one is
-// replaced by its other entries.
+// Removes hidden paths from ShownPaths, for rules that cannot exclude part of a folder. A folder that contains a hidden
+// path is replaced by its other entries.
 std::vector<std::string> WithoutHidden(const std::vector<std::string>& shown, const std::vector<std::string>& hidden);
 
-// The first part of an absolute path that other users cannot pass, or the path itself: "/root has mode 0700".
+// Describes why other users cannot reach an absolute path: "/root has mode 0700" for the first folder that they cannot
+// traverse, or otherwise the path's own mode.
 std::string ClosedPart(const std::string& path);
 
-// Without links and dots; the path itself where it cannot be resolved.
+// Returns the path with links and dots resolved, or unchanged if it cannot be resolved.
 std::string Canonical(const std::string& path);
 
-// True: a folder that holds more than programs, such as / or this user's home.
+// Returns whether a folder contains more than programs. This is true of / and this user's home, for example.
 bool IsTooWide(const std::string& folder);
 
 bool IsWithin(const std::string& path, const std::string& folder);

@@ -17,11 +17,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// How long to wait for killed processes to end. A process in an uninterruptible system call may need longer.
+// Time to wait for killed processes to exit. A process in an uninterruptible system call may take longer.
 constexpr int kKillTimeoutMs = 5'000;
 
-// The command's stdin is a file in memory, not a pipe, so no thread has to feed it. A command that does not read it
-// raises no SIGPIPE here.
+// The command's stdin is an in-memory file instead of a pipe, so no thread has to feed it, and a command that does not
+// read it causes no SIGPIPE here.
 absl::StatusOr<Fd> StdinFor(const std::string& text) {
   if (text.empty()) {
     Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -118,7 +118,7 @@ std::optional<Ending> RunningCommand::Watch(const Limits& limits, const Cancella
     if (fds[2].revents != 0 && !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
     if (fds[0].revents != 0) {
       TakeReport();
-      // Its last output may have come after the reads above.
+      // Its last output may have arrived after the reads above.
       if (!Read(out_, out_text_, limits) || !Read(err_, err_text_, limits)) return Ending::kOutputOverflow;
       if (watches.disk != nullptr && report_.has_value()) {
         if (const auto fault = watches.disk->FaultAtEnd()) return fault;
@@ -135,7 +135,7 @@ void RunningCommand::Kill() {
   int ready;
   do ready = poll(&answer, 1, kKillTimeoutMs);
   while (ready < 0 && errno == EINTR);
-  if (ready == 1) TakeReport();  // none if the sandbox's first process is dead
+  if (ready == 1) TakeReport();  // there is none if the sandbox's first process is dead
   if (ready == 0) {
     INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillTimeoutMs / 1000);
   }

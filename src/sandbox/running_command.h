@@ -1,8 +1,8 @@
-// RunningCommand watches one command of a sandbox: it collects output, enforces limits, and waits for the report of the
+// Supervises one command running in a sandbox: collects its output, enforces limits, and waits for the report from the
 // sandbox's first process (launch_messages.h).
 //
-// The order of signals is decided here: SIGTERM at the time limit, then SIGKILL after Limits::term_grace; SIGKILL at
-// once for a cancellation and every other limit. They are sent by launcher/sandbox_init.cc.
+// This class decides when signals are sent: SIGTERM at the time limit and SIGKILL after Limits::term_grace, or SIGKILL
+// immediately on cancellation and for all other limits. launcher/sandbox_init.cc sends them.
 #pragma once
 
 #include <chrono>
@@ -19,37 +19,37 @@
 
 namespace ingot::sandbox {
 
-// The sandbox limits to check while a command runs; null = do not check.
+// Sandbox limits to check while a command runs; null = not checked.
 struct SandboxWatches {
   using SteadyClock = std::chrono::steady_clock;
   DiskWatch* disk = nullptr;
   MemoryWatch* memory = nullptr;
 
-  // Makes the checks that are due. nullopt: no limit is exceeded.
+  // Runs the checks that are due. Returns nullopt if no limit is exceeded.
   std::optional<Ending> Fault(SteadyClock::time_point now) const;
   SteadyClock::time_point next() const;
 };
 
 class RunningCommand {
  public:
-  // The ends that this process keeps; the command has the others.
+  // Takes this process's ends of the socket and pipes. The command has the other ends.
   RunningCommand(Fd control, Fd out, Fd err)
       : control_(std::move(control)), out_(std::move(out)), err_(std::move(err)) {}
 
-  // Blocks until the last process of the command is gone. UNAVAILABLE: the sandbox's first process died. `failure` is
-  // set if the command did not start; the outcome is then empty. `cancel` may be null.
+  // Blocks until the command's last process exits. Returns UNAVAILABLE if the sandbox's first process died. If the
+  // command did not start, sets `failure` and returns an empty outcome. `cancel` may be null.
   absl::StatusOr<Outcome> RunToEnd(const Limits& limits, const Cancellation* cancel, LaunchFailure& failure,
                                    const SandboxWatches& watches);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
-  // The limit that was exceeded; nullopt = the report came first, or can no longer come.
+  // Returns the limit that was exceeded, or nullopt if the report arrived first or can no longer arrive.
   std::optional<Ending> Watch(const Limits& limits, const Cancellation* cancel, const SandboxWatches& watches);
-  // Asks the sandbox to end everything, and waits for the report.
+  // Ends everything in the sandbox and waits for the report.
   void Kill();
   void TakeReport();
-  // Appends the output that is there now to `text`. Closes `fd` at end of file. False: the limit is exceeded.
+  // Appends the available output to `text`. Closes `fd` at end of file. Returns false if the limit is exceeded.
   bool Read(Fd& fd, std::string& text, const Limits& limits);
 
   Fd control_, out_, err_;
@@ -58,7 +58,7 @@ class RunningCommand {
   std::optional<LaunchReport> report_;
 };
 
-// Runs one command in an open sandbox to its end. `failure` is set if it did not start.
+// Runs one command in an open sandbox until it ends. Sets `failure` if the command did not start.
 absl::StatusOr<Outcome> RunInOpenSandbox(const Fd& sandbox, const StartOptions& start, const Command& command,
                                          const Limits& limits, const Cancellation* cancel,
                                          const SandboxWatches& watches, LaunchFailure& failure);

@@ -20,7 +20,7 @@
 namespace ingot::sandbox {
 namespace {
 
-// A launcher answers its SetUp within milliseconds, or seconds if it looks through shown folders.
+// A launcher answers its SetUp within milliseconds, or within seconds if it searches shown folders.
 constexpr int kSetUpTimeoutMs = 60'000;
 constexpr int kOpenTimeoutMs = 60'000;
 constexpr std::chrono::seconds kEndTimeout{10};
@@ -82,13 +82,13 @@ std::string StartParcel(const StartOptions& start) {
   return parcel;
 }
 
-// Sets whether messages that arrive over `socket` name the process that sent them.
+// Sets whether messages received on `socket` include the process that sent them.
 void NameSenders(const Fd& socket, bool wanted) {
   const int value = wanted ? 1 : 0;
   setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &value, sizeof(value));
 }
 
-// The descriptors of a sandbox's first process: the listener, the layered folders, or both.
+// Takes the descriptors from a sandbox's first process: the listener, the layered folders, or both.
 void TakeDescriptors(const cmsghdr& control, OpenedSandbox& sandbox) {
   int fds[kMostReportDescriptors];
   const size_t count = std::min<size_t>((control.cmsg_len - CMSG_LEN(0)) / sizeof(int), kMostReportDescriptors);
@@ -101,7 +101,8 @@ void TakeDescriptors(const cmsghdr& control, OpenedSandbox& sandbox) {
   }
 }
 
-// The report of a sandbox's first process, with the descriptors of an OpenedSandbox. The kernel adds the sender's id.
+// Waits for the report from a sandbox's first process, with an OpenedSandbox's descriptors. The kernel adds the
+// sender's id.
 absl::Status AwaitSandbox(OpenedSandbox& sandbox, LaunchFailure& failure) {
   const base::Wait wait("the launcher of agents, which opens a sandbox");
   pollfd answer{sandbox.socket.get(), POLLIN, 0};
@@ -202,7 +203,7 @@ SandboxLauncher::~SandboxLauncher() {
 void SandboxLauncher::End() {
   socket_.Reset();
   if (pid_ <= 0) return;
-  // It ends with its socket.
+  // It exits when its socket closes.
   const absl::Status ended = AwaitChild(pid_, "the launcher of agents", kEndTimeout).status();
   if (!ended.ok()) INGOT_LOG(warn, "{}", std::string(ended.message()));
   pid_ = -1;
@@ -215,7 +216,7 @@ absl::Status SandboxLauncher::Begin(LaunchFailure& failure) {
   const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoStatus(errno, "cannot open /dev/null");
   const Command command{.argv = {"ingot-launcher"}, .env = {}, .working_dir = "/", .stdin_text = ""};
-  // Sandboxes limit the core files of their commands. The launcher writes none, as it cannot be traced.
+  // Sandboxes limit their commands' core files. The launcher does not dump core because it cannot be traced.
   const absl::StatusOr<pid_t> pid =
       Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.dumps_core = true, .program_fd = file.get()});
   if (!pid.ok()) {
@@ -250,7 +251,7 @@ absl::StatusOr<OpenedSandbox> SandboxLauncher::Open(const OpenOptions& options, 
   INGOT_RETURN_IF_ERROR(Ask(fds));
   pair.theirs.Reset();
   INGOT_RETURN_IF_ERROR(AwaitSandbox(sandbox, failure));
-  NameSenders(sandbox.socket, false);  // later messages are read without
+  NameSenders(sandbox.socket, false);  // not needed for later messages
   return sandbox;
 }
 

@@ -1,11 +1,11 @@
-// A Launcher owns the launcher process (launcher/main.cc), which opens sandboxes.
+// Owns the launcher process (launcher/main.cc), which opens sandboxes.
 //
 //   Ingot (keys, threads) ──socket──▶ launcher ──clone──▶ sandbox's first process ──vfork──▶ command
 //        └─────────────── the sandbox's socket, a start's socket ────┘
 //
-// The launcher's program is part of this binary, and runs from a file in memory. If the process dies, open sandboxes
-// continue, and the next Open starts a new one. If Ingot dies, every sandbox's first process sees its sockets close and
-// ends its sandbox. Thread safe.
+// The launcher program is part of this binary and runs from an in-memory file. If the launcher dies, open sandboxes
+// continue, and the next Open starts a new launcher. If Ingot dies, each sandbox's first process detects that its
+// sockets were closed and ends its sandbox. Thread safe.
 #pragma once
 
 #include <sys/types.h>
@@ -27,14 +27,14 @@ namespace ingot::sandbox {
 struct SandboxLauncherOptions {
   uint32_t walls = 0;  // WallPart
   std::string work_root;
-  std::vector<std::string> hidden;    // with kMountNamespace: absolute paths; missing ones are skipped
-  std::vector<std::string> visible;   // with kRootFolder or kLandlock: absolute paths that sandboxes see
-  std::vector<std::string> sources;   // with kRootFolder: paths at or below which root folders of images may lie
-  std::string filter;                 // with kSeccomp: struct sock_filter's bytes
+  std::vector<std::string> hidden;    // kMountNamespace: absolute paths; missing ones are skipped
+  std::vector<std::string> visible;   // kRootFolder or kLandlock: absolute paths that sandboxes see
+  std::vector<std::string> sources;   // kRootFolder: paths that are, or contain, image root folders
+  std::string filter;                 // kSeccomp: the bytes of an array of struct sock_filter
   Measure left_out = Measure::kNone;  // for tests
 };
 
-// One sandbox, as SandboxHeader has it.
+// Describes one sandbox. Has the same fields as SandboxHeader.
 struct OpenOptions {
   int64_t uid = 0;
   bool fake_root = false;
@@ -43,19 +43,19 @@ struct OpenOptions {
   std::string work_root, sandbox, image;
   std::vector<std::string> layers;
   std::vector<std::string> binds;  // "FOLDER=PATH"
-  std::vector<int> groups;         // descriptors of ControlGroup's entrances
+  std::vector<int> groups;         // descriptors of ControlGroup::entrances()
   const Freezer* freezer = nullptr;
 };
 
-// An open sandbox. Its first process ends when `socket` is closed.
+// An open sandbox. Closing `socket` ends its first process.
 struct OpenedSandbox {
   Fd socket;
-  Fd listener;      // with kNetNamespace: the sandbox's connections to the gateway
-  Fd work, home;    // of a layered sandbox, as its commands see them
+  Fd listener;      // kNetNamespace: accepts the sandbox's connections to the gateway
+  Fd work, home;    // folders of a layered sandbox as its commands see them
   pid_t first = 0;  // the first process; 0 = unknown
 };
 
-// One start, as StartHeader has it.
+// Describes one start. Has the same fields as StartHeader.
 struct StartOptions {
   bool checks = false;
   bool runs_stdin = false;
@@ -69,14 +69,15 @@ struct StartOptions {
 
 class SandboxLauncher {
  public:
-  // FAILED_PRECONDITION: the machine does not allow a part of the wall; `failure` has the step.
+  // Returns FAILED_PRECONDITION if the machine does not allow part of the isolation, and sets `failure` to the step
+  // that failed.
   static absl::StatusOr<std::unique_ptr<SandboxLauncher>> Make(SandboxLauncherOptions options, LaunchFailure& failure);
   ~SandboxLauncher();
   SandboxLauncher(const SandboxLauncher&) = delete;
   SandboxLauncher& operator=(const SandboxLauncher&) = delete;
 
-  // Opens a sandbox and blocks until its wall stands. `failure` is set if a step failed. UNAVAILABLE: no launcher, or
-  // no answer.
+  // Opens a sandbox and blocks until its isolation is set up. Sets `failure` if a step failed. Returns UNAVAILABLE if
+  // there is no launcher or it does not respond.
   absl::StatusOr<OpenedSandbox> Open(const OpenOptions& options, LaunchFailure& failure);
 
   pid_t pid() const;
@@ -84,7 +85,7 @@ class SandboxLauncher {
  private:
   explicit SandboxLauncher(SandboxLauncherOptions options) : options_(std::move(options)) {}
   absl::Status Begin(LaunchFailure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Sends an Open, to a new launcher if the last one died.
+  // Sends an Open message. Starts a new launcher if the previous one has died.
   absl::Status Ask(const std::vector<int>& fds);
   void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -94,15 +95,15 @@ class SandboxLauncher {
   pid_t pid_ ABSL_GUARDED_BY(mu_) = -1;
 };
 
-// Asks the first process of a sandbox to start a command, and returns the start's socket, which ends with a
-// LaunchReport. UNAVAILABLE: the process is gone.
+// Requests that a sandbox's first process start a command. Returns the start's socket, which delivers a LaunchReport
+// when the command ends. Returns UNAVAILABLE if the process has exited.
 absl::StatusOr<Fd> StartIn(const Fd& sandbox, const StartOptions& start, const SpawnIo& io);
 
-// Asks the first process of a sandbox, while no command runs, for a TCP socket of the sandbox's network. UNAVAILABLE:
-// the process is gone, or has none.
+// Requests a TCP socket in the sandbox's network from its first process. Returns UNAVAILABLE if the process has exited
+// or cannot create one. REQUIRES: no command is running.
 absl::StatusOr<Fd> SocketOf(const Fd& sandbox);
 
-// "mount of /proc: Operation not permitted"
+// Returns a description such as "mount of /proc: Operation not permitted".
 std::string DescribeFailure(const LaunchFailure& failure);
 
 }  // namespace ingot::sandbox

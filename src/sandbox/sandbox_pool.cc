@@ -57,11 +57,11 @@ void SandboxPool::Fill() {
       orders_.pop_front();
     }
     auto sandbox = make_(kind);
-    if (!sandbox.ok()) {  // the next caller that asks for such a sandbox gets the error itself
+    if (!sandbox.ok()) {  // the next caller that requests such a sandbox gets the error itself
       not_before = clock.Now() + kPauseAfterFailure;
       continue;
     }
-    Ready gone;  // its end takes a while
+    Ready gone;  // destroyed without the lock, because that takes a while
     base::MutexLock lock(mu_);
     ready_.push_back({std::move(kind), *std::move(sandbox)});
     if (ready_.size() <= size_) continue;

@@ -1,11 +1,12 @@
-// A SandboxPool opens sandboxes before they are asked for. Sandboxes are of one kind if they have the same image,
-// binds, limits and use of snapshots. The pool does not hold sandboxes that begin at a snapshot.
+// Opens sandboxes in advance. Sandboxes with the same image, bind mounts, limits, and snapshot setting are of the same
+// kind. Sandboxes that start from a snapshot are not pooled.
 //
-// Each request makes the pool open one more sandbox of its kind, whether it found one or not, and drop the oldest one
-// for it. So the pool holds the kinds of the last requests. The first sandboxes are plain.
+// After each request, the pool opens one more sandbox of the requested kind, even if none was available. If the pool is
+// then too large, it removes the oldest sandbox. So the pool contains the most recently requested kinds. At startup, it
+// opens sandboxes with default options.
 //
-//   Take(kind) ──▶ orders ──▶ filler thread ──make──▶ ready, oldest first ──▶ Take(kind)
-//                                                       └──more than size──▶ removed
+//   Acquire(kind) ──▶ orders ──▶ filler thread ──make──▶ ready, oldest first ──▶ Acquire(kind)
+//                                                          └──more than size──▶ removed
 //
 // Thread safe.
 #pragma once
@@ -26,7 +27,7 @@ class SandboxPool {
  public:
   using Maker = std::function<absl::StatusOr<std::unique_ptr<Sandbox>>(const SandboxOptions& options)>;
 
-  // `size` >= 1. `make` is called on the filler thread, until the destructor has returned.
+  // `make` is called on the filler thread until the destructor has returned. REQUIRES: `size` >= 1.
   SandboxPool(size_t size, Maker make);
   ~SandboxPool();
   SandboxPool(const SandboxPool&) = delete;
@@ -34,7 +35,7 @@ class SandboxPool {
 
   static bool Holds(const SandboxOptions& options) { return options.from == nullptr; }
 
-  // The oldest sandbox of the kind; null = there is none now. REQUIRES: Holds(options).
+  // Returns the oldest sandbox of the kind, or null if none is ready. REQUIRES: Holds(options).
   std::unique_ptr<Sandbox> Acquire(const SandboxOptions& options);
 
  private:
@@ -48,7 +49,7 @@ class SandboxPool {
   const Maker make_;
   base::Mutex mu_;
   base::CondVar changed_;
-  std::deque<SandboxOptions> orders_ ABSL_GUARDED_BY(mu_);  // at most size_, the newest ones
+  std::deque<SandboxOptions> orders_ ABSL_GUARDED_BY(mu_);  // the newest requests, at most size_
   std::deque<Ready> ready_ ABSL_GUARDED_BY(mu_);            // oldest first
   bool ends_ ABSL_GUARDED_BY(mu_) = false;
   std::thread filler_;

@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Processes that come and go may be found twice. No sandbox has this many.
+// Short-lived processes may be found twice. No sandbox has this many processes.
 constexpr size_t kMostProcesses = 65536;
 
-// The children that each thread of `pid` has. Some may be missed while others end: a later look finds them.
+// Adds the children of each thread of `pid`. Some may be missed while others end, and a later call finds them.
 void AddChildren(pid_t pid, std::vector<pid_t>& found) {
   for (const pid_t thread : ThreadsOf(pid)) {
     std::ifstream children(absl::StrCat("/proc/", pid, "/task/", thread, "/children"));
@@ -43,7 +43,7 @@ std::vector<pid_t> ThreadsOf(pid_t pid) {
 std::vector<pid_t> ProcessesOf(pid_t first) {
   std::vector<pid_t> found = {first};
   for (size_t i = 0; i < found.size(); ++i) AddChildren(found[i], found);
-  // A child whose thread ended meanwhile is found with the next thread too.
+  // If a child's thread has ended in the meantime, it is also found with the next thread.
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;

@@ -1,5 +1,4 @@
-// The processes of a sandbox, as this process sees them. This only lists pids; running_command.h decides which signals
-// end them.
+// Lists a sandbox's process ids, as seen from this process. running_command.h decides which signals end them.
 #pragma once
 
 #include <sys/types.h>
@@ -8,11 +7,12 @@
 
 namespace ingot::sandbox {
 
-// Returns `first` (the nearest subreaper above every process of its sandbox) and its descendants. It may miss processes
-// that start during the call; a later call finds them. Needs /proc/PID/task/TID/children, which most kernels have.
+// Returns `first` and its descendants. `first` is the nearest subreaper above every process of its sandbox. Processes
+// that start during the call may be missed; a later call finds them. Requires /proc/PID/task/TID/children, which most
+// kernels have.
 std::vector<pid_t> ProcessesOf(pid_t first);
 
-// The threads of a process, its own id first.
+// Returns the thread ids of a process, starting with the process's own id.
 std::vector<pid_t> ThreadsOf(pid_t pid);
 
 }  // namespace ingot::sandbox

@@ -1,7 +1,7 @@
-// The system calls that commands of a sandbox may not make, as a program for seccomp(2). A deny list: agents run
-// compilers, npm and git. Denied calls fail with EPERM, or with the error of a kernel without the feature where
-// programs then use something else: clone3 fails with ENOSYS, so that the C library falls back to clone, whose flags a
-// filter can see.
+// Builds the seccomp(2) program that filters the system calls of a sandbox's commands. It is a deny list because agents
+// run many kinds of programs, such as compilers, npm, and git. Denied calls fail with EPERM. If programs have a
+// fallback for kernels that lack the call, it fails with the error that such a kernel returns. For example, clone3
+// fails with ENOSYS so that the C library falls back to clone, whose flags a filter can check.
 #pragma once
 
 #include <string>
@@ -11,21 +11,22 @@
 namespace ingot::sandbox {
 
 struct FilterOptions {
-  // True: internet sockets are TCP only, and connect only through connect(2), since Landlock sees nothing else. No
-  // socket listens: listen(2) takes a free port for a socket without one, which Landlock does not see either.
+  // True = allow internet sockets only for TCP, and let them connect only with connect(2), because Landlock checks
+  // nothing else. No socket may listen, because listen(2) on an unbound socket binds a free port, which Landlock does
+  // not check either.
   bool tcp_only = false;
-  // True: no shared memory, semaphores or message queues of System V, and no POSIX message queues. For sandboxes
-  // without an IPC namespace, where these objects outlive the sandbox and belong to the machine.
+  // True = deny System V shared memory, semaphores, and message queues, as well as POSIX message queues. Used for
+  // sandboxes without an IPC namespace, where these objects would outlive the sandbox and belong to the machine.
   bool denies_ipc = false;
-  // True: of a build of an image (sandbox/image/build_sandbox.h), which mounts, and makes mount and host-name
-  // namespaces, where it has the right to.
+  // True = for image builds (sandbox/image/build_sandbox.h), which have the privileges to mount file systems and to
+  // create mount and UTS namespaces.
   bool makes_containers = false;
 };
 
-// Denied: new user, mount and other namespaces, mounts, modules, kexec, keys, io_uring, bpf, perf events, userfaultfd,
-// handles of files, descriptors of other processes, clocks, swap, typing into a terminal (TIOCSTI), and sockets other
-// than unix, TCP and UDP: AF_VSOCK reaches the hypervisor from any namespace. seccomp_rules.h has the rules. Returns
-// the bytes of struct sock_filter.
+// Returns the filter as the bytes of an array of struct sock_filter. It denies new user, mount, and other namespaces,
+// mounts, modules, kexec, keys, io_uring, bpf, perf events, userfaultfd, file handles, other processes' descriptors,
+// clocks, swap, typing into a terminal (TIOCSTI), and all sockets except Unix, TCP, and UDP. For example, AF_VSOCK
+// would reach the hypervisor from any namespace. The rules are in seccomp_rules.h.
 absl::StatusOr<std::string> MakeFilter(const FilterOptions& options);
 
 }  // namespace ingot::sandbox

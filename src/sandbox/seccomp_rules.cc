@@ -63,7 +63,7 @@ constexpr const char* kDenied[] = {"mount",
                                    "sethostname",
                                    "setdomainname"};
 
-// Of kDenied and kNamespaceFlags, what a build may do.
+// The calls in kDenied and kNamespaceFlags that a build may use.
 constexpr const char* kOfContainers[] = {"mount",      "umount2",       "pivot_root",  "open_tree",
                                          "move_mount", "fsopen",        "fsconfig",    "fsmount",
                                          "fspick",     "mount_setattr", "sethostname", "setdomainname"};
@@ -84,11 +84,11 @@ constexpr Flag kNamespaceFlags[] = {{"user", CLONE_NEWUSER},     {"mount", CLONE
                                     {"cgroup", CLONE_NEWCGROUP}, {"time", kNewTime}};
 constexpr Flag kTerminalRequests[] = {{"TIOCSTI", 0x5412}, {"TIOCLINUX", 0x541c}};
 
-constexpr uint64_t kTypeMask = 0xf;  // of a socket's type, without SOCK_CLOEXEC and SOCK_NONBLOCK
+constexpr uint64_t kTypeMask = 0xf;  // mask for a socket's type, without SOCK_CLOEXEC and SOCK_NONBLOCK
 constexpr uint64_t kFamilies[] = {AF_INET, AF_INET6};
 constexpr uint64_t kTcp = IPPROTO_TCP, kUdp = IPPROTO_UDP;
-constexpr uint64_t kTcpUlp = 31;                  // setsockopt's: another protocol on top of TCP, or in its place
-constexpr uint64_t kSendFastOpen = MSG_FASTOPEN;  // a connection by a call that Landlock does not see
+constexpr uint64_t kTcpUlp = 31;  // setsockopt option for another protocol on top of TCP or instead of it
+constexpr uint64_t kSendFastOpen = MSG_FASTOPEN;  // connects with a call that Landlock does not check
 
 ArgumentTest Equals(unsigned index, uint64_t value) { return {index, Kind::kEquals, value, 0}; }
 ArgumentTest IsAbove(unsigned index, uint64_t value) { return {index, Kind::kIsAbove, value, 0}; }
@@ -107,7 +107,7 @@ void AddNamespaces(std::vector<FilterRule>& rules, bool makes_containers) {
   for (const Flag& flag : kNamespaceFlags) {
     if (makes_containers && (flag.value & kNamespacesOfContainers) != 0) continue;
     rules.push_back({absl::StrCat("unshare: ", flag.name, " namespace"), "unshare", EPERM, {Has(0, flag.value)}});
-    if (flag.value == kNewTime) continue;  // of clone a bit of the signal
+    if (flag.value == kNewTime) continue;  // in clone, this is a bit of the signal
     rules.push_back({absl::StrCat("clone: ", flag.name, " namespace"), "clone", EPERM, {Has(0, flag.value)}});
   }
 }
@@ -122,8 +122,8 @@ void AddFamilies(std::vector<FilterRule>& rules) {
   }
 }
 
-// Protocol 0 is TCP for a stream and UDP for datagrams. Of another protocol, such as MPTCP, neither Landlock nor a
-// firewall of the machine may know the addresses.
+// Protocol 0 is TCP for a stream and UDP for datagrams. Landlock and the machine's firewall may not recognize the
+// addresses of other protocols, such as MPTCP.
 void AddInternetSockets(std::vector<FilterRule>& rules, bool tcp_only) {
   const uint64_t last = tcp_only ? kTcp : kUdp;
   for (const uint64_t family : kFamilies) {

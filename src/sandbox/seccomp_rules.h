@@ -1,5 +1,5 @@
-// The rules of the filter of system calls, as data: seccomp_filter.h makes the program for sandboxes of all of them,
-// and a test takes each away by itself (tests/sandbox/seccomp_rules_test.cc).
+// Defines the system call filter's rules as data. MakeFilter (seccomp_filter.h) compiles all of them into one program.
+// A test removes each rule individually (tests/sandbox/seccomp_rules_test.cc).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ingot::sandbox {
 
-// A condition on one argument of a call, over all 64 bits of its register.
+// A condition on one system call argument. Compares all 64 bits of the register.
 struct ArgumentTest {
   enum class Kind { kEquals, kMaskedEquals, kIsAbove };
   unsigned index = 0;
@@ -20,17 +20,17 @@ struct ArgumentTest {
   uint64_t mask = 0;  // kMaskedEquals: (argument & mask) == value
 };
 
-// Calls for which all tests hold fail with `error`.
+// Calls that satisfy all tests fail with `error`.
 struct FilterRule {
   std::string name;  // unique
-  std::string call;  // "" = every call of another architecture, such as 32-bit ones
+  std::string call;  // "" = every call from another architecture, such as 32-bit calls
   int error = 0;     // errno
   std::vector<ArgumentTest> arguments;
 };
 
 std::vector<FilterRule> RulesOf(const FilterOptions& options);
 
-// Returns struct sock_filter's bytes. Rules for calls that libseccomp or the architecture does not have are left out.
+// Returns the bytes of an array of struct sock_filter. Skips rules for calls that libseccomp or the architecture lacks.
 absl::StatusOr<std::string> MakeProgram(const std::vector<FilterRule>& rules);
 
 }  // namespace ingot::sandbox

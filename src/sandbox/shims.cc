@@ -44,7 +44,7 @@ std::map<std::string, std::string> WholeEnvironment() {
   return env;
 }
 
-// The folder of the program that the script starts; empty = it does not say.
+// Returns the folder of the program that the script starts; empty = unknown.
 std::string FolderBehind(const std::string& script, const Interpreter& interpreter) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return "";
@@ -61,7 +61,7 @@ std::string FolderBehind(const std::string& script, const Interpreter& interpret
   const absl::StatusOr<int> status = AwaitChild(*pid, script, kAnswerTime);
   if (!status.ok() || *status != 0) return "";
   std::array<char, 4096> text{};
-  const ssize_t size = read(out.get(), text.data(), text.size());  // less than a pipe holds
+  const ssize_t size = read(out.get(), text.data(), text.size());  // smaller than a pipe's capacity
   if (size <= 0) return "";
   const fs::path program(
       std::string(absl::StripAsciiWhitespace(absl::string_view(text.data(), static_cast<size_t>(size)))));

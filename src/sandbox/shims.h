@@ -1,14 +1,14 @@
-// Version managers (pyenv, rbenv, asdf, ..) put scripts into PATH that look for the real program in files that a sandbox
-// does not see. Thread safe.
+// Version managers (pyenv, rbenv, asdf, ...) put scripts into PATH that look up the real program in files that a
+// sandbox cannot see. Adds the real programs' folders to PATH. Thread safe.
 #pragma once
 
 #include <string>
 
 namespace ingot::sandbox {
 
-// `path` with the folder of the real interpreter before each folder of such scripts, which is named "shims". Asks a
-// script of python3, python, node, ruby or perl for its program, once for each `path`; blocks up to seconds. A script
-// that does not answer adds nothing.
+// Returns `path` with the real interpreter's folder inserted before each folder named "shims". Runs the scripts for
+// python3, python, node, ruby, and perl to find their programs, once per distinct `path`. May block for seconds.
+// Ignores scripts that fail or time out.
 std::string PathBehindShims(const std::string& path);
 
 }  // namespace ingot::sandbox

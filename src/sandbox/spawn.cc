@@ -29,12 +29,12 @@ struct Failure {
   int error;
 };
 
-// The child's data, made before vfork: between vfork and exec nothing may allocate, lock, or throw.
+// The child's data, prepared before vfork, because nothing may allocate, lock, or throw between vfork and exec.
 struct Plan {
   const char* path;
   char* const* argv;
   char* const* envp;
-  const char* working_dir;  // nullptr: stay
+  const char* working_dir;  // nullptr = unchanged
   SpawnIo io;
   SpawnOptions options;
   int failure_fd;
@@ -47,7 +47,7 @@ struct Plan {
   _exit(127);
 }
 
-// Some code in this process opens descriptors without O_CLOEXEC: Asio's accepted sockets lack it.
+// Some code in this process opens descriptors without O_CLOEXEC, such as Asio's accepted sockets.
 void CloseOthersAtExec() {
   if (syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return;
   rlimit limit{};
@@ -60,10 +60,10 @@ void CloseOthersAtExec() {
   if (plan.options.own_session) setsid();
   if (plan.options.dies_with_its_thread) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != plan.parent) _exit(127);  // it ended before prctl
+    if (getppid() != plan.parent) _exit(127);  // it exited before prctl
   }
-  // Handlers of the parent must not run in the memory that it shares with the child. A signal that the parent ignores
-  // would stay ignored.
+  // The parent's signal handlers must not run in the memory that it shares with the child. A signal that the parent
+  // ignores would remain ignored.
   struct sigaction action;
   memset(&action, 0, sizeof(action));
   action.sa_handler = SIG_DFL;
@@ -86,7 +86,7 @@ void CloseOthersAtExec() {
   Fail(plan, kExec);
 }
 
-// A separate function, so that no variable of the caller lives in a register across vfork.
+// A separate function, so that none of the caller's variables are in registers across vfork.
 __attribute__((noinline)) pid_t VforkAndRun(const Plan& plan) {
   // posix_spawn closes no descriptors and executes no open file. RunChild makes only calls that are safe in the
   // parent's memory. NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork)
@@ -100,13 +100,13 @@ bool IsExecutableFile(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// Runs in the parent, so that a missing program is named before a process exists.
+// Runs in the parent, so that a missing program is reported before a process exists.
 absl::StatusOr<std::string> FindExecutable(const Command& command) {
   const std::string& name = command.argv[0];
   if (name.find('/') != std::string::npos) return name;
   const std::string folders = SearchPath(command.env);
   for (const std::string& folder : std::vector<std::string>(absl::StrSplit(folders, ':'))) {
-    // As execvp does it: a relative folder is one of the process, which runs in working_dir.
+    // As in execvp, a relative folder is relative to the process's directory, which is working_dir.
     const bool relative = (folder.empty() || folder.front() != '/') && !command.working_dir.empty();
     std::string candidate =
         absl::StrCat(relative ? command.working_dir + "/" : "", folder.empty() ? "." : folder, "/", name);
@@ -115,13 +115,13 @@ absl::StatusOr<std::string> FindExecutable(const Command& command) {
   return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", folders));
 }
 
-// The programs that the kernel and env(1) run for a script; empty = not a script.
+// Returns the programs that the kernel and env(1) run for a script; empty = not a script.
 std::vector<std::string> InterpreterOf(const std::string& path) {
   std::string line;
   std::ifstream file(path);
   char magic[2] = {};
   if (!file.read(magic, 2) || magic[0] != '#' || magic[1] != '!') return {};
-  line.resize(256);  // the kernel reads no more
+  line.resize(256);  // the kernel does not read more
   file.read(line.data(), static_cast<std::streamsize>(line.size()));
   line.resize(static_cast<size_t>(file.gcount()));
   line = line.substr(0, line.find('\n'));
@@ -149,7 +149,7 @@ absl::Status FailureStatus(const Failure& failure, const Command& command, const
   }
 }
 
-// A copy of `fd` above 2: the set-up of stdio would overwrite a lower one.
+// Returns a copy of `fd` above 2, because setting up stdio would overwrite a lower one.
 absl::StatusOr<Fd> AboveStdio(int fd) {
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy.valid()) return ErrnoStatus(errno, "cannot duplicate a descriptor");
@@ -242,7 +242,7 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const Spa
                   .failure_fd = failure_write.get(),
                   .parent = getpid()};
 
-  // No handler may run in the child while it shares this memory. The child empties its mask just before exec.
+  // No handler may run in the child while it shares this memory. The child clears its signal mask just before exec.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

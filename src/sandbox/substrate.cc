@@ -16,7 +16,7 @@ namespace {
 constexpr IsolationLevel kIsolationLevels[] = {IsolationLevel::kProcess, IsolationLevel::kLandlock,
                                                IsolationLevel::kNamespaces, IsolationLevel::kFull};
 
-// The level of a `require` or an `isolation`; nullopt = auto.
+// Returns the level of a `require` or `isolation` value; nullopt = auto.
 std::optional<IsolationLevel> LevelOf(const std::string& name) {
   if (name == "any" || name == "none") return IsolationLevel::kProcess;
   for (const IsolationLevel isolation : kIsolationLevels) {

@@ -1,32 +1,31 @@
-// A Substrate is the ground that agents run on. It prepares a sandbox for each episode, and every command of the
-// episode runs in that sandbox: set-up, agent, verifier, clean-up. The Sandbox owns its folders and its processes.
+// Runs agents in sandboxes. A Substrate prepares a sandbox for each episode, and all commands of the episode run there:
+// setup, agent, verifier, cleanup. A Sandbox owns its folders and its processes.
 //
-//   Substrate::Prepare ──▶ Sandbox ──WriteFile──▶ Run(set-up) ──▶ Run(agent) ──ReadFile──▶ Run(verifier) ──▶ ~Sandbox
-//                           │ work/ home/ tmp/        │                                                    │
-//                           └ seen inside as work(),  └ ends with every process that it started,           └ nothing of
-//                             home(), tmp()             daemons too                                          it is left
+//   Substrate::Prepare ──▶ Sandbox ──WriteFile──▶ Run(setup) ──▶ Run(agent) ──ReadFile──▶ Run(verifier) ──▶ ~Sandbox
+//                           │ work/ home/ tmp/      │                                                      │
+//                           └ seen by commands as   └ ends together with every process that              └ removes
+//                             work(), home(), tmp()   it started, including daemons                        everything
 //
-// An ISOLATION LEVEL names the strength of the wall between a sandbox and everything else, strongest first:
+// An ISOLATION LEVEL indicates how strongly a sandbox is separated from everything else. From strongest to weakest:
 //
-//   full         namespaces, and totals of memory, processes and CPU (control groups)
-//   namespaces   its own root folder, network and PIDs, and a filter of system calls (seccomp)
-//   landlock     no namespaces: Landlock, seccomp and limits
-//   process      a process tree that ends with its command, and as much of a uid, PID and mount namespaces as the
-//                machine allows
+//   full         namespaces, and limits on total memory, processes, and CPU (control groups)
+//   namespaces   a separate root folder, network, and PIDs, and a system call filter (seccomp)
+//   landlock     no namespaces, but Landlock, seccomp, and limits
+//   process      a process tree that ends with its command. Also a separate uid, PID namespace, and mount namespace if
+//                the machine allows them
 //
-// A probe at the start finds the ProbeResult; docs/guide/sandbox.md has the table of attacks.
+// A probe at startup determines the ProbeResult. docs/guide/sandbox.md lists the attacks that each level prevents.
 //
-// Obligations of an implementation:
-//   1. Run returns after the last process of its command is gone, whatever sessions and groups these processes made.
-//   2. If the owner of the Substrate dies, by SIGKILL too, the commands of all sandboxes end.
-//   3. No parent of an agent's process holds a key: neither the run's nor another episode's.
-//   4. Paths are passed and returned as commands inside see them. Only work/ is read and written from outside, and no
-//      link is followed there.
-//   5. A failure of the substrate itself is a Status, never an Outcome: the episode is tried again.
+// Implementations must follow these rules:
+//   1. Run returns after the command's last process has exited, no matter which sessions and groups it created.
+//   2. If the process that owns the Substrate dies, even by SIGKILL, all sandboxes' commands end.
+//   3. No ancestor of an agent's process holds a key that belongs to the run or another episode.
+//   4. Paths are passed and returned as commands in the sandbox see them. Links in its folders are never followed when
+//      files there are accessed from the host.
+//   5. A substrate failure is reported as a Status, never as an Outcome, so the episode is retried.
 //
-// Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, but for TakeSnapshot
-// and MemoryKills. Run blocks for at
-// most the command's time limit and grace, plus the moment that killed processes need to go away.
+// Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, except for TakeSnapshot and MemoryKills.
+// Run blocks for at most the command's time limit and grace, plus the moment that killed processes need to exit.
 #pragma once
 
 #include <cstdint>
@@ -49,70 +48,71 @@ class Schema;
 
 namespace ingot::sandbox {
 
-// Weakest first, so that isolation levels compare.
+// Ordered from weakest to strongest, so levels can be compared.
 enum class IsolationLevel { kProcess, kLandlock, kNamespaces, kFull };
 
 std::string_view IsolationLevelName(IsolationLevel isolation);
 
-// A ProbeResult says which parts of the wall this machine allows. It is found once, at the start, by trying them.
+// The isolation that this machine allows. Determined once at startup by trying each part.
 struct ProbeResult {
   IsolationLevel isolation = IsolationLevel::kProcess;
-  bool own_uid = false;          // a sandbox has a uid that neither Ingot's processes nor another sandbox have
-  bool user_namespace = false;   // a sandbox is in its own user namespace, without capabilities
-  bool pid_namespace = false;    // a sandbox sees and signals only its own processes
-  bool mount_namespace = false;  // hidden paths are hidden, whatever their mode
-  bool private_proc = false;     // /proc shows the sandbox's own processes
-  bool root_folder = false;      // a sandbox sees programs and its own folders, and no other file of the machine
-  bool own_network = false;      // a sandbox reaches the gateway and nothing else
-  bool seccomp = false;          // a filter of system calls
-  int landlock = 0;              // version of the kernel's Landlock if it is the wall, otherwise 0
-  int groups = 0;                // version of the control groups that hold a sandbox's totals; 0 = none
-  int freezer = 0;               // version of the control groups that freeze a command for a snapshot; 0 = none
-  bool layers = false;           // snapshots and forks by overlayfs, not by copies
-  int64_t first_uid = 0;         // own_uid: the sandboxes' uids begin here
-  // Parts that the machine does not allow, each with the reason: "PID and mount namespaces (clone: Operation not
+  bool own_uid = false;          // each sandbox has a uid not shared with Ingot or other sandboxes
+  bool user_namespace = false;   // each sandbox has its own user namespace without capabilities
+  bool pid_namespace = false;    // a sandbox can see and signal only its own processes
+  bool mount_namespace = false;  // hidden paths are hidden regardless of their mode
+  bool private_proc = false;     // /proc shows only the sandbox's processes
+  bool root_folder = false;      // a sandbox sees only programs and its own folders
+  bool own_network = false;      // a sandbox can reach only the gateway
+  bool seccomp = false;          // system calls are filtered
+  int landlock = 0;              // kernel's Landlock version if it provides the isolation; 0 = not used
+  int groups = 0;                // cgroup version that limits sandbox totals; 0 = none
+  int freezer = 0;               // cgroup version that freezes commands for snapshots; 0 = none
+  bool layers = false;           // true = snapshots and forks use overlayfs; false = they are copies
+  int64_t first_uid = 0;         // own_uid: first uid of the sandboxes
+  // Parts that the machine does not allow, with the reasons: "PID and mount namespaces (clone: Operation not
   // permitted)".
   std::vector<std::string> rejected;
 
-  // True: nothing but good manners keeps an agent from Ingot's own processes.
+  // Returns true if nothing prevents an agent from affecting Ingot's own processes.
   bool is_open() const { return !own_uid && !pid_namespace && landlock == 0; }
-  // One line for the start of a run: "isolation level process: a uid per sandbox (from 1900000000), ..; not granted: ..
-  // (reason)".
+  // Returns a line to print at startup, such as "isolation level process: a uid per sandbox (from 1900000000), ..; not
+  // granted: .. (reason)".
   std::string Describe() const;
-  // For the record of an episode: {"isolation":"process","own_uid":true,..}.
+  // Returns JSON for an episode's record, such as {"isolation":"process","own_uid":true,..}.
   std::string Json() const;
 };
 
-// A program that a recipe names. Sandboxes must be able to reach it.
+// A program named in a recipe. Sandboxes must be able to access it.
 struct Program {
-  std::string name;               // for errors: "agents.recipes 'solver' command"
-  std::vector<std::string> argv;  // argv[0] as in Command; other arguments count if they are absolute paths
-  std::string path;               // PATH of its environment; empty = the usual folders
+  std::string name;               // name for errors, such as "agents.recipes 'solver' command"
+  std::vector<std::string> argv;  // argv[0] as in Command; other arguments are checked if they are absolute paths
+  std::string path;               // PATH of its environment; empty = the default folders
 };
 
-// Bind declares each key with its meaning, bounds and choices.
+// Bind declares each key with its meaning, bounds, and choices.
 struct SubstrateOptions {
-  // The parent of the sandboxes' folders, on a local disk; made if missing.
+  // Parent of the sandboxes' folders, on a local disk. Created if missing.
   std::string work_root;
-  // Above "none" and "any", which require nothing here, the start fails if the machine or this build gives less, or if
-  // agents would share the uid of Ingot's processes.
+  // "none" and "any" require nothing. For other values, startup fails if the machine or this build provides less, or if
+  // agents would have the same uid as Ingot's processes.
   std::string require = "any";
-  // "shared" = agents have Ingot's uid and keep its capabilities. Where "auto" is shared, they lose its capabilities,
-  // which the start reports.
+  // "shared" = agents run as Ingot's uid and keep its capabilities. If "auto" falls back to a shared uid, agents lose
+  // the capabilities, and the fallback is reported at startup.
   std::string agent_uid = "auto";
-  std::string isolation = "auto";  // `require` raises it
+  std::string isolation = "auto";  // `require` can raise it
   std::string network = "none";
-  std::vector<std::string> visible;  // for a root folder or Landlock
-  // The folder of images (sandbox/image/image.h); made if missing. Empty = sandboxes have none from there.
+  std::vector<std::string> visible;  // used with a root folder or Landlock
+  // Folder of the image store (sandbox/image/image.h). Created if missing. Empty = sandboxes cannot use stored images.
   std::string images;
-  // Totals of a sandbox, enforced at isolation level `full`; 0 = no limit. Below it, a MemoryWatch enforces
-  // `memory_bytes`, and `processes` is enforced with a uid per sandbox or user namespaces.
+  // Limits on a sandbox's total usage, enforced at isolation level `full`; 0 = no limit. At lower levels, a MemoryWatch
+  // enforces `memory_bytes`, and `processes` is enforced if there is a uid per sandbox or a user namespace.
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
-  // Sandboxes are opened ahead of the kinds asked for last. -1 = the owner decides; MakeSubstrate takes it as none.
+  // Number of sandboxes to open in advance, of the most recently requested kinds. -1 = chosen by the caller;
+  // MakeSubstrate treats it as 0.
   int32_t pool = -1;
-  int64_t uid_base = 1'900'000'000;  // each sandbox takes the next uid that no other run on this machine has
-  // Files and folders that no sandbox may see: tasks, the runs' folder, keys. Missing ones are skipped.
+  int64_t uid_base = 1'900'000'000;  // each sandbox gets the next uid not in use by another run on this machine
+  // Files and folders that no sandbox may see, such as tasks, the runs folder, and keys. Missing paths are skipped.
   std::vector<std::string> hidden;
   std::vector<Program> programs;
 
@@ -121,110 +121,123 @@ struct SubstrateOptions {
 
 void Bind(base::Schema& schema, SubstrateOptions& options);
 
-// The files of a sandbox at one moment: work/ and home/, and the root folder of an image. It never changes, and is
-// removed with the last sandbox or snapshot that uses it. Thread safe.
+// A sandbox's files at one point in time: work/, home/, and, for an image, its root folder. Immutable. The files are
+// removed when the last sandbox or snapshot that uses them is destroyed. Thread safe.
 class Snapshot {
  public:
   virtual ~Snapshot() = default;
-  // Gives `sink` the files as a tar archive of work/ and home/ (sandbox/trees/snapshot_tar.h). With an image, the
-  // archive also has root/, with the files that differ from the image's. Blocks as long as the sink does.
+  // Writes work/ and home/ to `sink` as a tar archive (sandbox/trees/snapshot_tar.h). With an image, the archive also
+  // contains root/ with the files that differ from the image. Blocks as long as the sink does.
   virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
 
-// A folder of the sandbox that its commands also see at another path.
+// A sandbox folder that commands also see at another path.
 struct BindMount {
-  std::string folder;  // of the sandbox, next to work/; made, and empty at first. Or "work"
-  std::string at;      // absolute
+  std::string folder;  // name of the folder next to work/, which is created empty, or "work"
+  std::string at;      // absolute path
   bool operator==(const BindMount&) const = default;
 };
 
 struct SandboxOptions {
-  // The root folder of an image (sandbox/image/image.h). Its commands see themselves as root. Empty = the machine's
-  // programs. Needs the isolation level `namespaces`.
+  // Root folder of an image (sandbox/image/image.h). Commands run as root in the sandbox. Empty = use the machine's
+  // programs. Requires at least isolation level `namespaces`.
   std::string image;
-  // With an image, or one of /app, /logs, /tests, /solution and /home/user. Need the isolation level `namespaces`.
+  // Without an image, allowed only at /app, /logs, /tests, /solution, and /home/user. Bind mounts require at least
+  // isolation level `namespaces`.
   std::vector<BindMount> binds;
-  // A fork: the sandbox begins with the snapshot's files, and with its image. Null = with empty folders.
+  // Snapshot to fork. The sandbox starts with its files and image. Null = start with empty folders.
   std::shared_ptr<const Snapshot> from;
-  // For a fork with an image: true = the root folder is the image as it was, with only the snapshot's changes in
-  // `kept_folder` (absolute; empty = none). False = with all of its changes.
+  // For forks with an image. True = the root folder is the unchanged image plus the snapshot's changes in `kept_folder`
+  // (an absolute path; empty = no changes). False = it has all of the snapshot's changes.
   bool is_pristine = false;
   std::string kept_folder;
-  // True: snapshots of this sandbox will be taken. If false, they are copies.
+  // True = prepare for cheap snapshots of this sandbox. False = its snapshots are copies.
   bool takes_snapshots = false;
-  // Limits of this sandbox, instead of SubstrateOptions::totals; 0 = keep that total.
+  // Limits for this sandbox that override SubstrateOptions::totals; 0 = use the limit there.
   GroupLimits totals;
-  // The same, instead of SubstrateOptions::disk.
+  // Disk limits for this sandbox that override SubstrateOptions::disk; 0 = use the limit there.
   DiskLimits disk;
 };
 
-// A command that runs next to the next command and ends with it.
+// A command that runs in parallel with the next command and ends with it.
 struct Companion {
-  Fd input;   // its stdin's other end, which has POLLERR once no process of the command holds it
-  Fd output;  // a file without a name: its stdout and stderr so far
+  Fd input;   // other end of its stdin; reports POLLERR after all of the command's processes have closed it
+  Fd output;  // unnamed file with its stdout and stderr so far
 };
 
 class Sandbox {
  public:
-  // Ends what still runs and removes the folders.
+  // Ends all running processes and removes the folders.
   virtual ~Sandbox() = default;
 
-  // As commands inside see them. work() is the working folder, home() is HOME and empty at first, tmp() is TMPDIR.
+  // Paths as commands in the sandbox see them. work() is the working directory. home() is HOME and is initially empty.
+  // tmp() is TMPDIR.
   virtual const std::string& work() const = 0;
   virtual const std::string& home() const = 0;
   virtual const std::string& tmp() const = 0;
-  // The address under which commands inside reach the gateway, whose own address is `url`.
+  // Returns the URL that commands in the sandbox use to reach the gateway. `url` is the gateway's own URL.
   virtual std::string InsideUrl(const std::string& url) const = 0;
 
-  // Writes work/`relative` and makes the folders on the way; replaces anything an agent put there. INVALID_ARGUMENT:
-  // the path leaves work/. A text that begins with "#!" becomes executable.
+  // Writes work/`relative`. Creates parent folders and replaces anything an agent put there. If the content begins with
+  // "#!", the file is executable. Returns INVALID_ARGUMENT if the path leads outside of work/.
   virtual absl::Status WriteFile(const std::string& relative, std::string_view content) = 0;
 
-  // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT: no regular file.
+  // Reads work/`relative`. Returns NOT_FOUND if it does not exist, OUT_OF_RANGE if it is larger than `limit_bytes`, and
+  // INVALID_ARGUMENT if it is not a regular file.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) = 0;
 
-  // Makes an empty folder next to work/, which no process of the sandbox has used, and returns its path inside.
+  // Creates an empty folder next to work/ and returns its path in the sandbox. No sandbox process has used the folder
+  // before.
   virtual absl::StatusOr<std::string> AddFolder(const std::string& name) = 0;
 
-  // The listening socket inside the sandbox that commands reach at InsideUrl; the caller accepts on it. Invalid: the
-  // sandbox shares the machine's network, or the socket was taken before.
+  // Returns the sandbox's listening socket, which InsideUrl points to. The caller accepts connections on it. Returns an
+  // invalid descriptor if the sandbox shares the machine's network or the socket was already taken.
   virtual Fd TakeListener() = 0;
 
-  // Reads a file of a BindMount's folder; as ReadFile.
+  // Reads a file in a BindMount's folder. Returns the same errors as ReadFile.
   virtual absl::StatusOr<std::string> ReadBound(const std::string& folder, const std::string& relative,
                                                 int64_t limit_bytes) = 0;
-  // Copies the files of `source`, a folder outside, into a BindMount's folder, which is emptied first. Commands may change
-  // all of them, and execute those that begin with "#!".
+  // Empties a BindMount's folder and copies the files in `source`, a host folder, into it. Commands may change all of
+  // the files and execute those that begin with "#!".
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
-  // Empties a BindMount's folder and makes one folder in it. Only the sandbox can enter them.
+  // Empties a BindMount's folder and creates one folder in it. Only the sandbox can access them.
   virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;
 
-  // Keeps the files as they are now. Thread safe with Run: a running command is frozen meanwhile, then resumes. Between
-  // commands it needs no support from the machine. FAILED_PRECONDITION: a command or companion runs, and
-  // ProbeResult::freezer is 0. UNAVAILABLE: the command was ended meanwhile, or did not freeze.
+  // Saves the current files. May be called while Run is active on another thread: the running command is frozen and
+  // then resumes. Between commands, snapshots work on every machine. Returns FAILED_PRECONDITION if a command or
+  // companion is running and ProbeResult::freezer is 0. Returns UNAVAILABLE if the command was ended during the
+  // snapshot or could not be frozen.
   virtual absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() = 0;
 
-  // Runs one command in the sandbox. An error means that it did not run, or that the substrate broke under it:
-  // NOT_FOUND (no such program or folder), PERMISSION_DENIED, INVALID_ARGUMENT (empty argv, a NUL byte, too large, not
-  // an executable file), RESOURCE_EXHAUSTED (no process, descriptor or memory left), CANCELLED, UNAVAILABLE (the
-  // sandbox's first process died). It is a sandbox fault (sandbox/sandbox_fault.h) if an earlier command can have
-  // caused it. A command that ran has an Outcome, however it ended. `cancel` may be null.
+  // Runs one command in the sandbox. A command that ran has an Outcome, no matter how it ended. An error means that the
+  // command did not run or that the substrate failed:
+  // - NOT_FOUND: the program or folder does not exist.
+  // - PERMISSION_DENIED: the program or folder is not accessible.
+  // - INVALID_ARGUMENT: argv is empty, contains a NUL byte, or is too large, or the file is not executable.
+  // - RESOURCE_EXHAUSTED: no process, descriptor, or memory is available.
+  // - CANCELLED: `cancel` was cancelled.
+  // - UNAVAILABLE: the sandbox's first process died.
+  //
+  // The error is a sandbox fault (sandbox/sandbox_fault.h) if an earlier command may have caused it. `cancel` may be
+  // null.
   virtual absl::StatusOr<Outcome> Run(const Command& command, const Limits& limits, const Cancellation* cancel) = 0;
 
-  // How often the kernel killed a process of the sandbox because its memory was used up; 0 if the kernel does not report
-  // it. Thread safe with Run.
+  // Returns how many times the kernel killed a process because the sandbox ran out of memory, or 0 if the kernel does
+  // not report it. May be called during Run.
   virtual int64_t MemoryKills() const { return 0; }
 
-  // Starts a command that runs until the next Run has ended. Its output counts as disk of the sandbox. Errors as for
-  // Run.
+  // Starts a command that runs until the next Run has ended. Its output counts toward the sandbox's disk limit. Returns
+  // the same errors as Run.
   virtual absl::StatusOr<Companion> StartCompanion(const Command& command, const Limits& limits) = 0;
 
-  // A TCP socket of the sandbox's network, or of the machine's if it is shared, neither bound nor connected: the caller
-  // listens on it for commands, or connects it to a companion. Not while a command runs. UNAVAILABLE.
+  // Returns a TCP socket in the sandbox's network, or in the machine's network if it is shared. The socket is neither
+  // bound nor connected. The caller listens on it for commands, or connects it to a companion. Must not be called while
+  // a command runs. Returns UNAVAILABLE on failure.
   virtual absl::StatusOr<Fd> NewSocket() = 0;
 
-  // Keeps the folders for people, as kept-`name` under the work root, and returns the path outside. `beside`: files
-  // next to work/, name to content. Nothing runs in the sandbox afterwards. No later sandbox can enter the folder.
+  // Keeps the folders for inspection as kept-`name` under the work root, and returns the host path. `beside` maps the
+  // names of files to add next to work/ to their contents. Afterward, nothing can run in this sandbox, and no later
+  // sandbox can access the folder.
   virtual absl::StatusOr<std::string> KeepFolders(const std::string& name,
                                                   const std::map<std::string, std::string>& beside) = 0;
 };
@@ -234,18 +247,19 @@ class Substrate {
   virtual ~Substrate() = default;
 
   virtual const ProbeResult& probe_result() const = 0;
-  // As it was made.
+  // Returns the options that this object was created with.
   virtual const SubstrateOptions& options() const = 0;
 
-  // UNAVAILABLE, RESOURCE_EXHAUSTED: no folder, uid or process; worth another try.
-  // FAILED_PRECONDITION: this isolation level has no images; INVALID_ARGUMENT: no such image.
+  // Returns UNAVAILABLE or RESOURCE_EXHAUSTED if no folder, uid, or process is available; a retry may succeed. Returns
+  // FAILED_PRECONDITION if this isolation level does not support images, and INVALID_ARGUMENT if the image does not
+  // exist.
   virtual absl::StatusOr<std::unique_ptr<Sandbox>> Prepare(const SandboxOptions& options) = 0;
   absl::StatusOr<std::unique_ptr<Sandbox>> Prepare() { return Prepare(SandboxOptions()); }
 };
 
-// Probes the machine and returns its strongest substrate. FAILED_PRECONDITION: it is weaker than `require`, or lacks
-// the uid that agent_uid "own" asks for; the message has the probe's findings. Removes folders that killed runs left in
-// work_root.
+// Probes the machine and returns the strongest substrate. Returns FAILED_PRECONDITION, with the probe's findings, if
+// its isolation is weaker than `require` or it lacks the uid that agent_uid "own" requires. Removes folders that killed
+// runs left in work_root.
 absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions& options);
 
 }  // namespace ingot::sandbox

@@ -1,13 +1,13 @@
-// A Template is text with ${names} in it, used in the configuration of recipes and verifiers.
+// Parses and renders strings with ${names}, as used in recipe and verifier configurations.
 //
 //   ${name}                 a variable
-//   ${root.field.0.inner}   a field of a JSON variable: a string as it is, any other value as compact JSON; numbers
-//                           keep the digits that they were written with
-//   ${json:name}            a variable or field as JSON: a string in quotation marks, escaped
+//   ${root.field.0.inner}   a field of a JSON variable: strings as plain text, other values as compact JSON. Numbers
+//                           keep their original digits
+//   ${json:name}            a variable or field as JSON; strings are quoted and escaped
 //   $${                     a literal ${
 //
-// Any other `$` stands for itself, so that a shell's $HOME needs no escape. Parse checks names, Render checks fields.
-// Immutable, thread safe.
+// Any other `$` is literal, so a shell's $HOME needs no escape. Parse checks names, and Render checks fields. Immutable
+// and thread safe.
 #pragma once
 
 #include <map>
@@ -21,33 +21,35 @@
 namespace ingot::sandbox {
 
 struct Variables {
-  std::map<std::string, std::string> text;     // ${name}
-  std::map<std::string, base::JsonText> json;  // ${name} is the whole value, ${name.field} a part; text not owned
+  std::map<std::string, std::string> text;  // ${name}
+  // ${name} is the whole value, and ${name.field} is part of it; the JSON text is not owned
+  std::map<std::string, base::JsonText> json;
 };
 
 class Template {
  public:
   Template() = default;
 
-  // `known`: the allowed names, each also with "json:" in front; a name that ends in '.' ("task.") allows any field
-  // below it. INVALID_ARGUMENT names the variable that is not allowed and lists the allowed ones.
+  // `known` lists the allowed names. Each is also allowed with the prefix "json:". A name that ends in '.' ("task.")
+  // allows any field below it. Returns INVALID_ARGUMENT, with the invalid variable and the allowed ones, if the text
+  // uses any other name.
   static absl::StatusOr<Template> Parse(std::string_view text, const std::vector<std::string>& known);
 
-  // True if the text names the variable `root` or a field of it.
+  // Returns whether the text uses the variable `root` or a field of it.
   bool Uses(std::string_view root) const;
 
-  // INVALID_ARGUMENT names the field that the JSON variable lacks.
+  // Returns INVALID_ARGUMENT, naming the field, if a JSON variable lacks a field.
   absl::StatusOr<std::string> Render(const Variables& variables) const;
 
  private:
   struct Piece {
     bool is_variable;
-    std::string text;  // literal text, or the variable's name
+    std::string text;  // literal text or a variable's name
   };
   std::vector<Piece> pieces_;
 };
 
-// A string as it is, any other value as compact JSON.
+// Returns strings as plain text, and other values as compact JSON.
 std::string AsText(const base::JsonText& value);
 
 }  // namespace ingot::sandbox

@@ -13,7 +13,7 @@ namespace ingot::sandbox {
 namespace {
 
 struct Kind {
-  std::string_view name;  // how the program's name begins
+  std::string_view name;  // prefix of the program's name
   const char* option;
   const char* prints_one;
 };
@@ -21,7 +21,7 @@ constexpr std::array kKinds = {Kind{"python", "-c", "print(1)"}, Kind{"node", "-
                                Kind{"ruby", "-e", "puts 1"},     Kind{"perl", "-e", "print 1"},
                                Kind{"bash", "-c", "echo 1"},     Kind{"sh", "-c", "echo 1"}};
 
-// "python3.12" is python, "shellcheck" not sh.
+// "python3.12" is python, but "shellcheck" is not sh.
 bool IsKind(std::string_view name, std::string_view kind) {
   if (!name.starts_with(kind)) return false;
   return name.find_first_not_of("0123456789.", kind.size()) == std::string_view::npos;

@@ -1,5 +1,5 @@
-// Whether a program starts in a sandbox, before a run depends on it. An interpreter runs a program that prints 1.
-// Blocks; thread safe.
+// Checks whether a program can start in a sandbox before a run depends on it. For interpreters, it runs a program that
+// prints 1. Blocks. Thread safe.
 #pragma once
 
 #include <string>
@@ -11,19 +11,20 @@
 
 namespace ingot::sandbox {
 
-// The option and program with which an interpreter of this name prints 1: {"-c", "print(1)"}; empty = no interpreter
-// that is known.
+// Returns the arguments that make this interpreter print 1, such as {"-c", "print(1)"}. Returns an empty list if it is
+// not a known interpreter.
 std::vector<std::string> PrintsOne(const std::string& program);
 
-// True: a shell's or env's codes for a program that cannot be executed or is missing.
+// Returns whether the exit code is the one that a shell or env uses for a program that is missing or cannot be
+// executed.
 bool CouldNotStart(const Outcome& outcome);
 
-// The fault of a program that did not start in its sandbox: `what` says how it ended.
+// Returns the error for a program that did not start in its sandbox. `what` describes how it ended.
 absl::Status StartFault(const std::string& program, const std::string& what);
 
-// Runs argv[0] in a new sandbox: an interpreter with PrintsOne, any other program not at all. `like`: the command,
-// whose environment counts. FAILED_PRECONDITION names the program and sandbox.visible. Otherwise the errors of
-// Substrate::Prepare.
+// Runs argv[0] of `like` in a new sandbox, with the environment of `like`, if it is a known interpreter (PrintsOne).
+// Skips other programs. Returns FAILED_PRECONDITION, naming the program and sandbox.visible, if it cannot start. Also
+// returns the errors of Substrate::Prepare.
 absl::Status TryInterpreter(Substrate& substrate, const Command& like);
 
 }  // namespace ingot::sandbox

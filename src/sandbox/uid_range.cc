@@ -37,7 +37,7 @@ absl::StatusOr<int64_t> UidRange::Acquire() {
     byte.l_whence = SEEK_SET;
     byte.l_start = next_;
     byte.l_len = 1;
-    // Of the open file, not of the process: a second range in this process is kept out too.
+    // The lock belongs to the open file rather than the process, so it also excludes a second range in this process.
     if (fcntl(locks_.get(), F_OFD_SETLK, &byte) == 0) return next_++;
     if (errno != EAGAIN && errno != EACCES) return ErrnoStatus(errno, "cannot lock a uid for a sandbox");
   }

@@ -11,7 +11,7 @@ namespace ingot::sandbox {
 namespace {
 
 constexpr std::string_view kScheme = "http://";
-// Of one connection, not of the request.
+// Headers that apply to one connection rather than to the request.
 constexpr std::array<std::string_view, 8> kOfConnection = {
     "connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade"};
 
@@ -21,7 +21,7 @@ bool HasControls(const std::string& text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_iscntrl(c) && c != '\t'; });
 }
 
-// The headers that go to the host.
+// Returns the headers that are sent to the host.
 absl::StatusOr<std::string> HeadersOf(const std::vector<std::string>& lines) {
   std::string headers;
   for (size_t i = 1; i < lines.size(); ++i) {

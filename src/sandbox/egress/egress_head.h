@@ -1,4 +1,4 @@
-// The head of a request to an EgressProxy. Pure.
+// Parses the head of an HTTP request to an EgressProxy. Pure.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace ingot::sandbox {
 struct EgressRequest {
   bool is_tunnel = false;
   HostPort host;
-  // For the host, not of a tunnel: the request with a relative target and the host's own name, without the headers that
-  // are for the proxy, and with "Connection: close".
+  // Request to forward to the host, unused for tunnels. It has a relative target, a Host header that names the host,
+  // "Connection: close", and none of the headers meant for the proxy.
   std::string head;
 };
 
-// `head`: up to the empty line, which it includes. UNIMPLEMENTED: another method than CONNECT, GET and HEAD.
-// INVALID_ARGUMENT: no request to a proxy, one with a body, or a header that is folded or has no name.
+// `head` ends with the empty line. Returns UNIMPLEMENTED for methods other than CONNECT, GET, and HEAD. Returns
+// INVALID_ARGUMENT if it is not a proxy request, has a body, or has a header that is folded or has no name.
 absl::StatusOr<EgressRequest> ParseEgressHead(std::string_view head);
 
 }  // namespace ingot::sandbox

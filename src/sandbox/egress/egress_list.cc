@@ -21,7 +21,7 @@ struct Block {
   AddressKind kind;
 };
 
-// The special-purpose blocks of IPv4 (IANA). The first that fits counts.
+// IANA's special-purpose IPv4 blocks. The first match is used.
 constexpr Block kBlocks[] = {
     {0x00000000, 8, AddressKind::kLocal},     // this network
     {0x7f000000, 8, AddressKind::kLocal},     // loopback
@@ -32,7 +32,7 @@ constexpr Block kBlocks[] = {
     {0x64400000, 10, AddressKind::kPrivate},  // carrier-grade NAT
     {0xc0000000, 24, AddressKind::kPrivate},  // protocol assignments
     {0xc6120000, 15, AddressKind::kPrivate},  // benchmarks
-    {0xa83f8110, 32, AddressKind::kLocal},    // the host of a virtual machine at Azure
+    {0xa83f8110, 32, AddressKind::kLocal},    // Azure's virtual machine host
     {0xe0000000, 4, AddressKind::kLocal},     // multicast
     {0xf0000000, 4, AddressKind::kLocal},     // reserved, broadcast
 };
@@ -70,7 +70,7 @@ const uint8_t* BytesOf(const sockaddr& address) {
   return reinterpret_cast<const sockaddr_in6&>(address).sin6_addr.s6_addr;
 }
 
-// The 16 bytes of either family, IPv4 as mapped.
+// Returns the 16 bytes of either family. IPv4 is mapped to IPv6.
 std::array<uint8_t, 16> Mapped(const sockaddr& address) {
   std::array<uint8_t, 16> bytes{};
   if (address.sa_family == AF_INET6) {
@@ -103,7 +103,7 @@ AddressKind KindOf(const sockaddr& address) {
 
 bool IsOwnAddress(const sockaddr& address) {
   ifaddrs* found = nullptr;
-  if (getifaddrs(&found) != 0) return true;  // unknown, so assume it
+  if (getifaddrs(&found) != 0) return true;  // unknown, so assume it is
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(found, freeifaddrs);
   for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
     const sockaddr* const own = each->ifa_addr;

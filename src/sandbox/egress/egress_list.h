@@ -1,11 +1,12 @@
-// The hosts that a build of an image may reach (agents.image_build_hosts). Entries name host and port:
+// Parses and matches the list of hosts that an image build may reach (agents.image_build_hosts). Each entry is a host
+// and a port:
 //
-//   pypi.org:443         that name
-//   *.pythonhosted.org:443   every name below it, not itself
+//   pypi.org:443         exactly this name
+//   *.pythonhosted.org:443   all names below it, but not the name itself
 //   10.0.0.7:5000, [fd00::7]:5000   an address
 //
-// The list applies to the name as requested. The address that the name resolves to is checked too (MayReach): a
-// stranger's name must not lead into this machine or its network.
+// The list applies to the requested name. The address that the name resolves to is also checked (MayReach), so that an
+// untrusted name cannot lead to this machine or its network.
 #pragma once
 
 #include <netinet/in.h>
@@ -19,39 +20,39 @@
 
 namespace ingot::sandbox {
 
-// What an address reaches.
-//   kPublic    anyone on the internet
-//   kPrivate   the owner's network (RFC 1918, unique local addresses, carrier-grade NAT, ..)
-//   kLocal     this machine, its link, or nothing: loopback, link-local (with clouds' metadata services), multicast,
-//              reserved
+// Scope of an address.
+//   kPublic    the internet
+//   kPrivate   the owner's network (RFC 1918, unique local addresses, carrier-grade NAT, ...)
+//   kLocal     this machine or its link: loopback, link-local (including cloud metadata services), multicast, reserved
 enum class AddressKind { kPublic, kPrivate, kLocal };
 
-// IPv6 addresses that hold one of IPv4 (mapped, NAT64, 6to4) are of its kind. Does not know this machine's own
-// addresses.
+// IPv6 addresses that embed an IPv4 address (mapped, NAT64, 6to4) have the scope of that address. Does not recognize
+// this machine's own addresses.
 AddressKind KindOf(const sockaddr& address);
-// True: one of this machine's interfaces has it.
+// Returns whether one of this machine's interfaces has the address.
 bool IsOwnAddress(const sockaddr& address);
 
 struct HostPort {
-  std::string host;  // in small letters, without brackets and a last dot
+  std::string host;  // lowercase, without brackets or a trailing dot
   int port = 0;
 };
-// "HOST:PORT" or "[V6]:PORT". INVALID_ARGUMENT: it is none.
+// Parses "HOST:PORT" or "[V6]:PORT". Returns INVALID_ARGUMENT for anything else.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
-// As ParseHostPort reads it.
+// Formats `host` so that ParseHostPort can read it.
 std::string Text(const HostPort& host);
 
 class EgressList {
  public:
-  // INVALID_ARGUMENT names the wrong entry.
+  // Returns INVALID_ARGUMENT, naming the entry, if an entry is invalid.
   static absl::StatusOr<EgressList> Parse(const std::vector<std::string>& entries);
 
-  // kName: an entry has exactly this host. kBelow: it is below a "*." entry. kNone: the list does not have it.
+  // kName = an entry has exactly this host, kBelow = it is below a "*." entry, kNone = it is not in the list.
   enum class Match { kNone, kBelow, kName };
   Match Find(const HostPort& host) const;
 
-  // True if a host with this match may be reached at this address. Public ones always; private ones by name; this
-  // machine's and its link's only where the entry is the address itself, or "localhost".
+  // Returns whether a host with this match may be reached at this address. Public addresses are always allowed. Private
+  // addresses require kName. Addresses of this machine and its link are allowed only if the entry is the address itself
+  // or "localhost".
   static bool MayReach(Match match, const HostPort& host, const sockaddr& address);
 
  private:

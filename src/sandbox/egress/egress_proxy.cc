@@ -25,11 +25,11 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr size_t kMostConnections = 64;
 constexpr size_t kMostHead = 16 * 1024;
 constexpr size_t kMostNoted = 16;
-constexpr size_t kMostAddresses = 4;  // to try for a host
+constexpr size_t kMostAddresses = 4;  // addresses to try per host
 constexpr size_t kBuffer = 64 * 1024;
 constexpr std::chrono::seconds kHeadTimeout(30), kLookupTimeout(20), kConnectTimeout(20), kIdleTimeout(300);
 
-// Waits for `events` of a socket. False: the timeout is over, or the proxy stops.
+// Waits for `events` on a socket. Returns false on timeout or if the proxy stops.
 bool Await(int fd, short events, const Cancellation& stop, SteadyClock::time_point end) {
   pollfd fds[2] = {{fd, events, 0}, {stop.fd(), POLLIN, 0}};
   while (!stop.cancelled()) {
@@ -56,7 +56,8 @@ bool SendAll(int fd, std::string_view bytes, const Cancellation& stop) {
   return true;
 }
 
-// The head; `rest` gets what came after it. Empty: no head arrived in time, or it is too long.
+// Returns the head, and sets `rest` to the bytes that follow it. Returns "" if no head arrives in time or it is too
+// long.
 std::string ReadHead(int fd, const Cancellation& stop, std::string& rest) {
   const auto end = SteadyClock::now() + kHeadTimeout;
   std::string text;
@@ -75,14 +76,15 @@ std::string ReadHead(int fd, const Cancellation& stop, std::string& rest) {
   return "";
 }
 
-// Moves the available bytes from one socket to another. False: the first has ended, or one is broken.
+// Moves available bytes from one socket to another. Returns false if the first has ended or either has failed.
 bool Move(int from, int to, const Cancellation& stop, std::vector<char>& buffer) {
   const ssize_t got = recv(from, buffer.data(), buffer.size(), 0);
   if (got > 0) return SendAll(to, {buffer.data(), static_cast<size_t>(got)}, stop);
   return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-// Carries bytes until both directions have ended. `one_way`: only the host's bytes; the client's are dropped.
+// Transfers bytes until both directions have ended. `one_way`: true = transfer only the host's bytes, and drop the
+// client's.
 void Carry(int client, int host, bool one_way, const Cancellation& stop) {
   std::vector<char> buffer(kBuffer);
   pollfd fds[3] = {{host, POLLIN, 0}, {one_way ? -1 : client, POLLIN, 0}, {stop.fd(), POLLIN, 0}};
@@ -93,7 +95,7 @@ void Carry(int client, int host, bool one_way, const Cancellation& stop) {
     for (int i = 0; i < 2 && ready > 0; ++i) {
       if (fds[i].fd < 0 || fds[i].revents == 0 || Move(fds[i].fd, other[i], stop, buffer)) continue;
       shutdown(other[i], SHUT_WR);
-      fds[i].fd = -1;  // poll leaves it out
+      fds[i].fd = -1;  // poll ignores it
     }
   }
 }
@@ -121,7 +123,8 @@ void LookUp(const HostPort& host, Lookup& lookup) {
   [[maybe_unused]] const ssize_t wrote = write(lookup.done.get(), &one, sizeof(one));
 }
 
-// The addresses of a host. The system's lookup cannot be ended, so a stop or the deadline abandons its thread.
+// Returns a host's addresses. The system's lookup cannot be cancelled, so its thread is abandoned when the proxy stops
+// or at the deadline.
 absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, const Cancellation& stop) {
   const auto lookup = std::make_shared<Lookup>();
   try {
@@ -232,7 +235,7 @@ void EgressProxy::Accept() {
                          done_.push_back(number);
                        }));
     } catch (const std::system_error& error) {
-      continue;  // the client sees its connection end
+      continue;  // the client's connection is closed
     }
   }
 }
@@ -258,7 +261,7 @@ absl::StatusOr<Fd> EgressProxy::ConnectListed(EgressList::Match match, const Hos
   INGOT_ASSIGN_OR_RETURN(const auto lookup, AddressesOf(host, stop_));
   absl::Status failed = absl::UnavailableError("it has no address");
   for (const auto& [address, size] : lookup->addresses) {
-    // Connects to the same address that it checks: a second lookup could return another one.
+    // Connects to the address that was checked, because a second lookup could return a different one.
     if (!EgressList::MayReach(match, host, reinterpret_cast<const sockaddr&>(address))) {
       failed =
           Reject(absl::StrCat(Text(host), match == EgressList::Match::kBelow

@@ -1,13 +1,14 @@
-// An EgressProxy is the way out of a sandbox without a network: an HTTP proxy on a listening socket inside it, which
-// connects from this process, outside, to the hosts of an EgressList.
+// Runs an HTTP proxy that lets a sandbox without a network reach the hosts in an EgressList. It accepts connections on
+// a listening socket in the sandbox. This process then connects to the hosts.
 //
-//   CONNECT HOST:PORT           a tunnel, as for https
-//   GET http://HOST[:PORT]/..   one request, and HEAD; then the connection ends
+//   CONNECT HOST:PORT           opens a tunnel, as used for https
+//   GET http://HOST[:PORT]/..   sends one request, then closes the connection; HEAD works the same way
 //
-// The client is a stranger: heads are at most 16 KiB and must arrive within 30 s, connections are at most 64 at a time
-// (more wait), a connection on which nothing moves for five minutes ends. A rejected request gets 403 with a reason.
+// Clients are untrusted. A request head is limited to 16 KiB and must arrive within 30 s. At most 64 connections are
+// open at a time, and others wait. A connection is closed after five minutes without traffic. A rejected request gets a
+// 403 with the reason.
 //
-// A thread accepts, and each connection has one. The destructor ends them all at once.
+// One thread accepts, and each connection has its own thread. The destructor ends all of them immediately.
 #pragma once
 
 #include <atomic>
@@ -28,18 +29,18 @@ namespace ingot::sandbox {
 
 class EgressProxy {
  public:
-  // Serves `listener` until this object is destroyed. UNAVAILABLE: cannot start a thread.
+  // Serves `listener` until destroyed. Returns UNAVAILABLE if a thread cannot be started.
   static absl::StatusOr<std::unique_ptr<EgressProxy>> Start(Fd listener, EgressList hosts);
   ~EgressProxy();
   EgressProxy(const EgressProxy&) = delete;
   EgressProxy& operator=(const EgressProxy&) = delete;
 
-  // Hosts that clients were denied, each once, at most 16: "pypi.org:443" if the list does not have it, otherwise the
-  // host and the reason.
+  // Returns up to 16 distinct hosts that clients were denied: "pypi.org:443" if the host is not in the list, and
+  // otherwise the host with the reason.
   std::vector<std::string> Rejected() const;
-  // Listed hosts that the proxy could not connect to, each once with the reason, at most 16.
+  // Returns up to 16 distinct allowed hosts that the proxy could not connect to, with the reasons.
   std::vector<std::string> Unreached() const;
-  // Times that the proxy accepted nobody, since all connections were taken. Each lasts a tenth of a second at most.
+  // Returns how often the proxy paused accepting because all connections were in use. A pause lasts at most 0.1 s.
   int64_t pauses() const { return pauses_; }
 
  private:
@@ -47,7 +48,7 @@ class EgressProxy {
   void Accept();
   void Serve(const Fd& client);
   void JoinEnded();
-  // Connects to a host that may be reached. The error is for the client.
+  // Connects to an allowed host. The error is sent to the client.
   absl::StatusOr<Fd> Connect(const HostPort& host);
   absl::StatusOr<Fd> ConnectListed(EgressList::Match match, const HostPort& host);
   absl::Status Reject(const std::string& what);
@@ -60,8 +61,8 @@ class EgressProxy {
   std::vector<std::string> rejected_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> unreached_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, std::thread> serving_ ABSL_GUARDED_BY(mu_);
-  std::vector<uint64_t> done_ ABSL_GUARDED_BY(mu_);  // of `serving_`, to be joined
-  std::thread accepting_;                            // last: uses everything above
+  std::vector<uint64_t> done_ ABSL_GUARDED_BY(mu_);  // threads in `serving_` to join
+  std::thread accepting_;                            // declared last because it uses everything above
 };
 
 }  // namespace ingot::sandbox

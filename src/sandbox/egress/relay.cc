@@ -51,19 +51,19 @@ std::optional<HostAndPort> SplitUrl(const std::string& url) {
   return split;
 }
 
-// One direction of a connection. Reads while its buffer is empty, writes while it is not.
+// One direction of a connection. Reads while its buffer is empty, and writes while it is not.
 struct Flow {
   std::string bytes;
-  bool ended = false;      // nothing more comes
-  bool passed_on = false;  // the other side knows
+  bool ended = false;      // no more bytes will arrive
+  bool passed_on = false;  // the other side was notified
 };
 
-// Both ends of a connection: [0] in the sandbox, [1] at the gateway. flows[i] comes from ends[i].
+// Both ends of a connection: [0] in the sandbox, [1] at the gateway. flows[i] holds the bytes from ends[i].
 struct Pair {
   std::array<Fd, 2> ends;
   std::array<Flow, 2> flows;
   std::array<uint32_t, 2> events{};
-  uint64_t listener = 0;  // its id
+  uint64_t listener = 0;  // id of the listener
   bool connecting = true;
 };
 
@@ -118,7 +118,7 @@ class Relay::Loop {
     Fd listener;
     Address address;
     uint64_t id = 0;
-    size_t open = 0;  // connections
+    size_t open = 0;  // number of open connections
   };
 
   bool Watch(int action, int fd, uint32_t events) const {
@@ -163,7 +163,7 @@ class Relay::Loop {
       if (!outer.valid()) continue;
       const int begun =
           connect(outer.get(), reinterpret_cast<const sockaddr*>(&door.address.address), door.address.size);
-      if (begun != 0 && errno != EINPROGRESS) continue;  // the client sees a closed connection
+      if (begun != 0 && errno != EINPROGRESS) continue;  // the client's connection is closed
       auto pair = std::make_shared<Pair>();
       pair->ends = {std::move(inner), std::move(outer)};
       pair->listener = door.id;
@@ -174,7 +174,7 @@ class Relay::Loop {
       }
       Pump(pair);
     }
-    Watch(EPOLL_CTL_MOD, door.listener.get(), 0);  // until one ends
+    Watch(EPOLL_CTL_MOD, door.listener.get(), 0);  // until a connection ends
   }
 
   void Drop(const Pair& pair) {
@@ -185,7 +185,7 @@ class Relay::Loop {
     if (door.open-- == kMaxConnections) Watch(EPOLL_CTL_MOD, fd->second, EPOLLIN);
   }
 
-  // By value: the pair may leave the map.
+  // Passed by value because the pair may be removed from the map.
   void Pump(std::shared_ptr<Pair> pair) {
     bool broken = false;
     if (pair->connecting) {
@@ -213,7 +213,7 @@ class Relay::Loop {
     }
   }
 
-  // False: the connection is broken.
+  // Returns false if the connection is broken.
   bool Move(Pair& pair, size_t from) {
     Flow& flow = pair.flows[from];
     const int in = pair.ends[from].get(), out = pair.ends[1 - from].get();
@@ -241,7 +241,7 @@ class Relay::Loop {
   bool stops_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<std::function<void()>> changes_ ABSL_GUARDED_BY(mu_);
-  // Of the loop's thread.
+  // Used only by the loop's thread.
   std::map<uint64_t, int> listeners_;
   std::map<int, Door> doors_;
   std::map<int, std::shared_ptr<Pair>> pairs_;  // by both ends

@@ -1,6 +1,6 @@
-// A Relay carries sandboxes' connections to a gateway in another process: it accepts on the sandboxes' listening
-// sockets, connects to the gateway's address for each connection, and copies bytes both ways. One thread serves all of
-// them. A gateway in this process accepts on the sockets itself, and nothing is copied. Thread safe.
+// Relays connections from sandboxes to a gateway in another process. It accepts connections on the sandboxes' listening
+// sockets, connects to the gateway once per connection, and copies bytes in both directions on one thread. A gateway in
+// this process accepts on the sockets itself, so it needs no relay. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,13 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // At a time, of one listening socket, and so of one sandbox. More wait in the socket's backlog until one ends, so that a
-  // sandbox cannot take the gateway's connections from others.
+  // Maximum open connections per listening socket, that is, per sandbox. Further connections wait in the socket's
+  // backlog, so one sandbox cannot exhaust the gateway's connections.
   static constexpr size_t kMaxConnections = 128;
 
-  // Serves a listening socket until the returned object is destroyed. `url`: the gateway's, "http://HOST:PORT/.."; HOST
-  // is an IP address or a name. INVALID_ARGUMENT: not such a URL. The relay outlives the object.
+  // Serves a listening socket until the returned object is destroyed. `url` is the gateway's URL,
+  // "http://HOST:PORT/..", where HOST is an IP address or a name. Returns INVALID_ARGUMENT if the URL has a different
+  // form. REQUIRES: the relay outlives the returned object.
   absl::StatusOr<std::shared_ptr<void>> Serve(Fd listener, const std::string& url);
 
  private:

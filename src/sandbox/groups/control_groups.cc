@@ -11,9 +11,9 @@ namespace ingot::sandbox {
 namespace {
 
 constexpr const char* kControllers[] = {"memory", "pids", "cpu"};
-constexpr int kPeriodUs = 100'000;  // of CPU shares
+constexpr int kPeriodUs = 100'000;  // period of CPU shares
 
-// This process and its children, such as the probe's launcher, that are in a group of version 2.
+// Returns this process and its children, such as the probe's launcher, that are in a version 2 group.
 std::vector<int> OwnProcesses(const std::string& root, const std::string& folder) {
   std::vector<int> own = {getpid()};
   std::ifstream file(folder + "/cgroup.procs");
@@ -39,7 +39,7 @@ absl::Status SetLimits(int version, const std::string& controller, const std::st
       return absl::OkStatus();
     }
     INGOT_RETURN_IF_ERROR(WriteGroupFile(folder + "/memory.limit_in_bytes", bytes));
-    WriteGroupFile(folder + "/memory.memsw.limit_in_bytes", bytes).IgnoreError();  // a kernel may have no such file
+    WriteGroupFile(folder + "/memory.memsw.limit_in_bytes", bytes).IgnoreError();  // some kernels lack this file
     return absl::OkStatus();
   }
   if (controller == "pids") return WriteGroupFile(folder + "/pids.max", Value(limits.processes, "max"));
@@ -82,7 +82,7 @@ absl::Status ControlGroups::FindVersion2() {
   INGOT_ASSIGN_OR_RETURN(const std::string folder, OwnGroup(tree_, ""));
   const std::string all = "+memory +pids +cpu";
   INGOT_ASSIGN_OR_RETURN(const std::string own, MakeSandboxesGroup(tree_, folder));
-  // A group that holds processes passes no controller on, unless it is the root: they move into a leaf.
+  // A group with processes cannot delegate controllers unless it is the root, so its processes move to a leaf.
   if (!WriteGroupFile(folder + "/cgroup.subtree_control", all).ok()) {
     const std::string leaf = absl::StrCat(folder, base::View(kLeafGroup));
     if (!MakeGroup(tree_, leaf) && errno != EEXIST) {

@@ -1,10 +1,10 @@
-// Control groups of sandboxes: totals of memory, processes and CPU. The files of version 1 and version 2 are written
+// Limits a sandbox's total memory, processes, and CPU with control groups. Writes the cgroup files (version 1 or 2)
 // directly.
 //
 //   version 1   one folder per controller: memory/OWN/ingot-PID-K/N, pids/OWN/ingot-PID-K/N, cpu/OWN/ingot-PID-K/N
-//   version 2   one folder: OWN/ingot-PID-K/N, where OWN's controllers are delegated to this user
+//   version 2   one folder: OWN/ingot-PID-K/N, if OWN's controllers are delegated to this user
 //
-// Groups of processes that are gone are removed by the next Make (group_tree.h).
+// The next Make removes groups left behind by dead processes (group_tree.h).
 #pragma once
 
 #include <atomic>
@@ -20,24 +20,25 @@
 namespace ingot::sandbox {
 
 struct GroupLimits {
-  int64_t memory_bytes = 0;  // 0 = no limit, here and below
-  int64_t processes = 0;     // threads count
+  int64_t memory_bytes = 0;  // 0 = no limit; same for the other fields
+  int64_t processes = 0;     // includes threads
   double cpus = 0;           // 0.5 = half of one core's time
   bool operator==(const GroupLimits&) const = default;
 };
 
-// The group of one sandbox. Its destructor removes the folders: no process may be in them.
+// One sandbox's group. The destructor removes its folders. REQUIRES: no process is in the group at that time.
 class ControlGroup {
  public:
   ~ControlGroup();
   ControlGroup(ControlGroup&&) = default;
   ControlGroup& operator=(ControlGroup&&) = default;
 
-  // Files that a process writes "0" into to enter.
+  // A process enters the group by writing "0" to these files.
   const std::vector<Fd>& entrances() const { return entrances_; }
-  // How often the kernel killed a process because memory_bytes were used; 0 if the kernel does not report it.
+  // Returns how many processes the kernel has killed because memory_bytes was reached, or 0 if the kernel does not
+  // report it.
   int64_t MemoryKills() const;
-  // With version 2; otherwise "".
+  // The group's folder in cgroup version 2; empty = version 1 is used.
   const std::string& folder2() const { return folder2_; }
 
  private:
@@ -50,7 +51,7 @@ class ControlGroup {
 
 class ControlGroups {
  public:
-  // FAILED_PRECONDITION: memory, pids or cpu is not available; the message names the file.
+  // Returns FAILED_PRECONDITION, naming the file, if memory, pids, or cpu is not available.
   static absl::StatusOr<std::unique_ptr<ControlGroups>> Make(GroupTree tree = {});
   ~ControlGroups();
 
@@ -60,8 +61,8 @@ class ControlGroups {
 
  private:
   struct Controller {
-    std::string name;    // "memory", "pids" or "cpu"
-    std::string folder;  // of this process's sandboxes
+    std::string name;    // "memory", "pids", or "cpu"
+    std::string folder;  // parent of this process's sandbox groups
   };
   explicit ControlGroups(GroupTree tree) : tree_(std::move(tree)) {}
   absl::Status FindVersion1();

@@ -13,7 +13,7 @@
 namespace ingot::sandbox {
 namespace {
 
-// How long a version 1 group may stay FREEZING before FROZEN is written again.
+// Time that a version 1 group may be FREEZING before FROZEN is written again.
 constexpr std::chrono::milliseconds kOneTry{20};
 
 const char* StateFile(int version) { return version == 2 ? "/cgroup.freeze" : "/freezer.state"; }
@@ -34,7 +34,7 @@ bool Freezer::Set(bool frozen) const {
 bool Freezer::IsFrozen() const {
   std::ifstream file(folder_ + (version_ == 2 ? "/cgroup.events" : "/freezer.state"));
   for (std::string word; file >> word;) {
-    if (version_ == 1) return word == "FROZEN";  // not yet: FREEZING
+    if (version_ == 1) return word == "FROZEN";  // FREEZING = not yet
     int value = 0;
     if (word == "frozen" && file >> value) return value == 1;
   }
@@ -60,7 +60,8 @@ absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds timeout) co
                                                  " ms; it may be waiting for a disk. Take the snapshot again (",
                                                  folder_, StateFile(version_), ")"));
     }
-    // The kernel asks each process once per write. A process that starts meanwhile may miss that, so it is asked again.
+    // The kernel signals each process once per write. A process that starts in between may miss it, so this writes
+    // again.
     if (version_ == 1 && now >= again) {
       Set(true);
       again = now + kOneTry;
@@ -89,7 +90,7 @@ absl::StatusOr<std::unique_ptr<Freezers>> Freezers::Make(int totals, int only, G
   for (const int version : {2, 1}) {
     if (only != 0 && version != only) continue;
     auto made = MakeVersion(version, tree);
-    // A group of version 2 has the file since Linux 5.2.
+    // Version 2 groups have the file since Linux 5.2.
     const absl::Status tried = made.ok() ? (*made)->NewFreezer(nullptr).status() : made.status();
     if (tried.ok()) return made;
     absl::StrAppend(&why, why.empty() ? "" : "; ", "version ", version, ": ", tried.message());

@@ -1,12 +1,13 @@
-// A Freezer freezes the commands of one sandbox at one instant, so that its files do not change while they are copied.
-// It is a control group: no signal, timer or right of a frozen process lets it resume, as SIGCONT would after SIGSTOP.
+// Freezes all of a sandbox's commands at once, so that its files do not change while they are copied. It uses a control
+// group because a process in a frozen group cannot resume itself with signals, timers, or privileges. SIGSTOP can be
+// undone with SIGCONT.
 //
-//   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a sandbox with totals by version 2
+//   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a sandbox with version 2 limits
 //   version 1   freezer.state in freezer/OWN/ingot-PID-K/N
 //
-// Commands enter it between vfork and exec (launcher/command.h), and so does all that they start. The sandbox's first
-// process stays outside: it ends a frozen command that is to be killed, and a frozen sandbox whose owner died. A
-// Freezer is used by one thread at a time.
+// Commands enter the group between vfork and exec (launcher/command.h), so everything they start is in it too. The
+// sandbox's first process stays outside. It can end frozen commands that must be killed, and a frozen sandbox whose
+// owner has died. Use a Freezer from one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,7 @@ namespace ingot::sandbox {
 
 class Freezer;
 
-// The commands of a sandbox stay frozen as long as this object lives.
+// Keeps a sandbox's commands frozen until destroyed.
 class StandStill {
  public:
   explicit StandStill(const Freezer& freezer) : freezer_(&freezer) {}
@@ -39,18 +40,19 @@ class StandStill {
 
 class Freezer {
  public:
-  // Removes the group: its processes resume, and end at once.
+  // Removes the group. Its processes resume and end immediately.
   ~Freezer();
   Freezer(const Freezer&) = delete;
   Freezer& operator=(const Freezer&) = delete;
 
-  // Blocks until all processes are frozen. UNAVAILABLE: one was not within `timeout`, and all resume.
+  // Blocks until all processes are frozen. Returns UNAVAILABLE if that takes longer than `timeout`; all processes then
+  // resume.
   absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
-  // False: the processes were thawed meanwhile, such as to end them.
+  // Returns false if the processes have been thawed in the meantime, for example to end them.
   bool IsFrozen() const;
 
   int version() const { return version_; }
-  int entrance() const { return entrance_.get(); }  // a command writes "0" into it
+  int entrance() const { return entrance_.get(); }  // a command writes "0" to it
   int state() const { return state_.get(); }        // written to thaw the commands when the sandbox is ended
 
  private:
@@ -58,7 +60,7 @@ class Freezer {
   friend class StandStill;
   explicit Freezer(int version) : version_(version) {}
   bool Set(bool frozen) const;
-  // True: the commands were thawed after Set(true) so that they could end.
+  // Returns whether the commands were thawed after Set(true) so that they could end.
   bool IsLetGo() const;
 
   const int version_;
@@ -68,12 +70,12 @@ class Freezer {
 
 class Freezers {
  public:
-  // `totals`: the version of the control groups that hold sandboxes' totals; 0 = none. `only`: the one version to try;
-  // 0 = 2, then 1. FAILED_PRECONDITION: not available; the message names the file.
+  // `totals` is the cgroup version that limits sandboxes; 0 = none. `only` is the only version to try; 0 = try both,
+  // version 2 first. Returns FAILED_PRECONDITION, naming the file, if neither is available.
   static absl::StatusOr<std::unique_ptr<Freezers>> Make(int totals, int only = 0, GroupTree tree = {});
   ~Freezers();
 
-  // `totals`: the sandbox's group; null = none. It outlives the Freezer.
+  // `totals` is the sandbox's group; null = none. REQUIRES: it outlives the Freezer.
   absl::StatusOr<std::unique_ptr<Freezer>> NewFreezer(const ControlGroup* totals);
 
   int version() const { return version_; }
@@ -85,7 +87,8 @@ class Freezers {
 
   const GroupTree tree_;
   const int version_;
-  const std::string folder_;  // of this process's sandboxes; empty = each is in the group of its sandbox's totals
+  // parent of this process's freezer groups; empty = each is inside its sandbox's limit group
+  const std::string folder_;
   std::atomic<uint64_t> next_{0};
 };
 

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "ingot-";
 
 struct Mount {
-  std::string top;    // the path of the hierarchy that is mounted
-  std::string point;  // where
+  std::string top;    // path of the mounted hierarchy
+  std::string point;  // mount point
   bool is_version2 = false;
   std::vector<std::string> options;
 };
@@ -46,7 +46,7 @@ std::vector<Mount> GroupMounts(const std::string& root) {
   return mounts;
 }
 
-// This process's group of a controller, "" = of version 2.
+// Returns this process's group for a controller; empty controller = version 2.
 std::optional<std::string> OwnPath(const std::string& root, const std::string& controller) {
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -62,10 +62,11 @@ std::string OwnFolder(const Mount& mount, const std::string& path) {
   const std::string below = mount.top != "/" && path.starts_with(mount.top) ? path.substr(mount.top.size()) : path;
   const std::string folder = mount.point + (below == "/" ? "" : below);
   std::error_code error;
-  return fs::is_directory(folder, error) ? folder : mount.point;  // the path is of another namespace
+  return fs::is_directory(folder, error) ? folder : mount.point;  // the path is from another namespace
 }
 
-// The process that froze it may have been killed. Frozen processes end once they run: their sandbox's socket is closed.
+// The process that froze the sandbox may have been killed. Frozen processes exit after they are thawed, because their
+// sandbox's socket is closed.
 void RemoveStaleSandbox(const std::string& sandbox) {
   for (const std::string& folder : {absl::StrCat(sandbox, "/", kCommandsGroup), sandbox}) {
     WriteGroupFile(folder + "/cgroup.freeze", "0").IgnoreError();
@@ -74,7 +75,7 @@ void RemoveStaleSandbox(const std::string& sandbox) {
   }
 }
 
-// Groups of processes that were killed.
+// Removes the groups of killed processes.
 void RemoveStaleGroups(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> stale;
@@ -93,7 +94,8 @@ void RemoveStaleGroups(const std::string& folder) {
   }
 }
 
-// An earlier object of this process may have moved it into a leaf; groups below the leaf would nest without end.
+// An earlier object may have moved this process to a leaf. Creating groups below the leaf would nest them without
+// limit.
 std::string WithoutLeaf(std::string path, const std::string& controller) {
   while (controller.empty() && path.ends_with(kLeafGroup)) path.resize(path.size() - kLeafGroup.size());
   return path.empty() ? "/" : path;

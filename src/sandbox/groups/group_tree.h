@@ -1,9 +1,9 @@
-// The tree of control groups, in which this process makes groups below its own:
+// Creates and removes this process's control groups. They are below its own group:
 //
-//   OWN/ingot-PID-K/N         of the sandbox N
-//   OWN/ingot-PID-K/N/commands   with version 2: of its commands, where N has its totals (freezer.h)
+//   OWN/ingot-PID-K/N         group of sandbox N
+//   OWN/ingot-PID-K/N/commands   version 2: group of N's commands, if N has limits (freezer.h)
 //
-// OWN is this process's group in the hierarchy of a controller (version 1), or in the one of version 2.
+// OWN is this process's group in a controller's hierarchy (version 1) or in the unified hierarchy (version 2).
 #pragma once
 
 #include <functional>
@@ -14,26 +14,27 @@
 
 namespace ingot::sandbox {
 
-// For tests: a tree of plain files in place of the kernel's.
+// Lets tests use a tree of plain files instead of the kernel's.
 struct GroupTree {
-  std::string root = {};                                     // put before the paths of /proc and /sys
-  std::function<void(const std::string& folder)> fill = {};  // gives each new folder its files
+  std::string root = {};                                     // prefix for paths in /proc and /sys
+  std::function<void(const std::string& folder)> fill = {};  // creates the files in each new folder
 };
 
 inline constexpr char kCommandsGroup[] = "commands";
-// Below OWN, with version 2: holds this process if OWN may hold none.
+// Group below OWN (version 2) that holds this process if OWN may not contain processes.
 inline constexpr std::string_view kLeafGroup = "/ingot-main";
 
-// The folder OWN. `controller`: of version 1; empty = of version 2. FAILED_PRECONDITION: it is not mounted.
+// Returns the folder OWN. `controller` is for version 1; empty = version 2. Returns FAILED_PRECONDITION if the
+// hierarchy is not mounted.
 absl::StatusOr<std::string> OwnGroup(const GroupTree& tree, const std::string& controller);
 
-// Makes OWN/ingot-PID-K, and removes groups of processes that are gone.
+// Creates OWN/ingot-PID-K and removes the groups of dead processes.
 absl::StatusOr<std::string> MakeSandboxesGroup(const GroupTree& tree, const std::string& own);
 
-// False: it cannot be made; errno says why.
+// Returns false, with the reason in errno, if the group cannot be created.
 bool MakeGroup(const GroupTree& tree, const std::string& folder);
 
-// Waits a moment for processes that were killed to leave.
+// Removes the group. Waits briefly for killed processes to exit.
 void RemoveGroup(const std::string& folder);
 
 absl::Status WriteGroupFile(const std::string& path, const std::string& value);

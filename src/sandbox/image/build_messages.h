@@ -1,27 +1,26 @@
-// The messages between Ingot (sandbox/image/build_sandbox.h) and the launcher's program when it runs a build
-// (launcher/build.cc). Plain values, as in launch_messages.h.
+// Defines the messages between Ingot (sandbox/image/build_sandbox.h) and the launcher program when it runs a build
+// (launcher/build.cc). Only plain values, as in launch_messages.h.
 //
-//   Ingot ── order ──▶ keeper outside         one byte; descriptors: a BuildHeader's file, entrances of control groups
+//   Ingot ── request ──▶ keeper outside       one byte; descriptors: a BuildHeader's file, control group entrances
 //   keeper outside ── LaunchReport ──▶ Ingot  with a pidfd of the sandbox's first process
-//   first process ── LaunchReport ──▶ Ingot   once the wall stands, with the listening socket inside
+//   first process ── LaunchReport ──▶ Ingot   once the isolation is set up, with the sandbox's listening socket
 #pragma once
 
 #include <cstdint>
 
 namespace ingot::sandbox {
 
-// The argument that makes the launcher's program run a build.
+// Argument that makes the launcher program run a build.
 inline constexpr char kBuildMode[] = "build";
 
-// Where a build sees its scratch folder: a place of the root folder of sandboxes (launcher/root.h) that no folder of a
-// machine has.
+// Path of a build's scratch folder in its sandbox's root folder (launcher/root.h). The path does not exist on the host.
 inline constexpr char kBuildScratch[] = "/.image";
 
-// Follows: the scratch folder, which has var/, tmp/ and a file passwd; `visible` paths; `arguments`, of which the first
-// is an absolute path; `variables`; the filter.
+// Followed by the scratch folder (which contains var/, tmp/, and a file passwd), `visible` paths, `arguments` strings
+// (the first is an absolute path), `variables` strings, and the filter.
 struct BuildHeader {
-  uint32_t first_id = 0;  // outside; uid and gid of the id 0 inside
-  uint32_t ids = 0;       // how many there are
+  uint32_t first_id = 0;  // host uid and gid that map to id 0 in the sandbox
+  uint32_t ids = 0;       // number of mapped ids
   uint32_t visible = 0;
   uint32_t arguments = 0;
   uint32_t variables = 0;

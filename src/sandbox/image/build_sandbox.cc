@@ -34,7 +34,7 @@ constexpr GroupLimits kTotals{.memory_bytes = int64_t{8} << 30, .processes = 409
 constexpr int kWallTimeoutMs = 60'000;
 constexpr int kEndTimeoutMs = 10'000;
 
-// Programs, and the files of /etc that they need. A path that is missing is skipped.
+// Programs and the files in /etc that they need. Missing paths are skipped.
 constexpr const char* kVisible[] = {"/usr",
                                     "/bin",
                                     "/sbin",
@@ -76,7 +76,7 @@ std::string OrderOf(const BuildProgram& program, uint32_t first_id, const std::s
   return order + filter;
 }
 
-// Covers the machine's /etc/passwd: buildah looks for the name of its uid.
+// Covers the machine's /etc/passwd, because buildah looks up the name of its uid.
 absl::Status WritePasswd(const std::string& scratch) {
   constexpr std::string_view kUsers = "root:x:0:0:root:/root:/bin/sh\n";
   const std::string path = scratch + "/passwd";
@@ -92,7 +92,7 @@ struct Report {
   Fd descriptor;
 };
 
-// nullopt: the other end is gone, or silent.
+// Returns nullopt if the other end is closed or does not respond.
 std::optional<Report> TakeReport(const Fd& socket) {
   pollfd answer{socket.get(), POLLIN, 0};
   int ready;
@@ -140,9 +140,9 @@ absl::StatusOr<BuildSandbox> BuildSandbox::Make(const std::string& store, const 
 }
 
 absl::Status BuildSandbox::TakeIds(const std::string& store) {
-  // The range N is the byte at offset N + 1: a range of uids begins at 1.
+  // Range N is the byte at offset N + 1, because a range of uids begins at 1.
   auto ranges = UidRange::Open(1, kRangeLocks);
-  if (!ranges.ok()) ranges = UidRange::Open(1, store + "/build-ids");  // no /run, or read-only
+  if (!ranges.ok()) ranges = UidRange::Open(1, store + "/build-ids");  // /run is missing or read-only
   INGOT_RETURN_IF_ERROR(ranges.status());
   ranges_ = *std::move(ranges);
   INGOT_ASSIGN_OR_RETURN(const int64_t number, ranges_->Acquire());
@@ -163,7 +163,7 @@ BuildSandbox::~BuildSandbox() {
 }
 
 absl::Status BuildSandbox::AwaitWall(const Fd& socket) {
-  // First of the keeper outside, then of the first process.
+  // First from the keeper outside, then from the first process.
   for (int i = 0; i < 2; ++i) {
     std::optional<Report> report = TakeReport(socket);
     if (!report.has_value())

@@ -1,14 +1,14 @@
-// A BuildSandbox runs one program that builds an image for a stranger: the steps of a Dockerfile are its author's. The
-// wall is as strong as the one around sandboxes at level `full`, but the program is root of a user namespace, since it
-// mounts and has many uids:
+// Runs one program that builds an untrusted image. The author of a Dockerfile controls its build steps. The isolation
+// is as strong as that of sandboxes at level `full`, but the program is root in a user namespace, because it needs
+// mounts and many uids:
 //
-//   uids        65,536 of its own, above 2^31: files and processes belong to no user of the machine
+//   uids        65,536 of its own, above 2^31, so files and processes belong to no user on the machine
 //   namespaces  user, PID, mount, network, IPC, host name, control groups (launcher/build.h)
-//   files       the system's programs, read-only; a scratch folder; no other file of the machine
-//   network     a loopback interface with an EgressProxy, the only way out
-//   kernel      a filter of system calls; totals of memory and processes by control groups
+//   files       the system's programs (read-only) and a scratch folder, but no other files of the machine
+//   network     a loopback interface with an EgressProxy as the only way out
+//   kernel      a system call filter, and control groups that limit total memory and processes
 //
-// Used by one thread.
+// Use from one thread.
 #pragma once
 
 #include <memory>
@@ -26,27 +26,29 @@ namespace ingot::sandbox {
 
 struct BuildProgram {
   std::vector<std::string> argv;       // argv[0] is absolute
-  std::vector<std::string> variables;  // "NAME=value"; the proxy's are added
-  std::string scratch;                 // absolute; has var/ and tmp/, and belongs to first_id(). Seen as kBuildScratch
-  std::vector<std::string> visible;    // more absolute paths, read-only
+  std::vector<std::string> variables;  // "NAME=value"; variables for the proxy are added
+  // absolute path; contains var/ and tmp/, belongs to first_id(), and appears in the sandbox as kBuildScratch
+  std::string scratch;
+  std::vector<std::string> visible;  // additional absolute paths to show, read-only
 };
 
 class BuildSandbox {
  public:
-  // FAILED_PRECONDITION names what this machine or user lacks. `store`: a folder for locks if /run takes none.
+  // `store` is the lock folder to use if /run is not writable. Returns FAILED_PRECONDITION, naming what is missing, if
+  // this machine or user cannot run builds.
   static absl::StatusOr<BuildSandbox> Make(const std::string& store, const EgressList& hosts);
-  // Waits until every process inside is gone, and kills any that are left.
+  // Kills the sandbox's remaining processes and waits until all of them have exited.
   ~BuildSandbox();
   BuildSandbox(BuildSandbox&&) = default;
   BuildSandbox& operator=(BuildSandbox&&) = delete;
 
-  // The uid and gid, outside, of the sandbox's root.
+  // Host uid and gid of the sandbox's root user.
   uint32_t first_id() const { return first_id_; }
-  // Starts the program once, with `out` as its stdout and stderr, and returns a child process that ends with it and has
-  // its exit code. The child ends with this thread. FAILED_PRECONDITION: the machine does not allow a part of the wall;
-  // names it.
+  // Starts the program with `out` as its stdout and stderr. Returns a child process that exits when the program does,
+  // with the same exit code. The child is killed when this thread exits. Must be called at most once. Returns
+  // FAILED_PRECONDITION, naming the part, if the machine does not allow part of the isolation.
   absl::StatusOr<pid_t> Start(const BuildProgram& program, int out);
-  // The way out of the program; null before its start.
+  // The proxy that the program uses; null before Start.
   const EgressProxy* proxy() const { return proxy_.get(); }
 
  private:
@@ -55,11 +57,11 @@ class BuildSandbox {
   absl::Status AwaitWall(const Fd& socket);
 
   EgressList hosts_;
-  std::unique_ptr<UidRange> ranges_;  // holds the lock of the range
+  std::unique_ptr<UidRange> ranges_;  // locks the uid range
   uint32_t first_id_ = 0;
   std::unique_ptr<ControlGroups> groups_;
   std::optional<ControlGroup> group_;
-  Fd first_;  // a pidfd of the sandbox's first process
+  Fd first_;  // pidfd of the sandbox's first process
   std::unique_ptr<EgressProxy> proxy_;
 };
 

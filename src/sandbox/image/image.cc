@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kRegistryTimeout(30);
-// Registries count questions as pulls, and every episode resolves its image.
+// Registries count queries as pulls, and every episode resolves its image.
 constexpr std::chrono::hours kAnswerHolds(1);
 
 std::string ReadText(const std::string& path) {
@@ -39,7 +39,7 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-// Outside of sandboxes a user of the machine could gain from these.
+// Outside of sandboxes, a user of the machine could exploit these bits.
 absl::Status DropPrivilegeBits(const std::string& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -56,9 +56,9 @@ absl::Status DropPrivilegeBits(const std::string& folder) {
 }  // namespace
 
 std::string PlaceIn(const std::string& rootfs, const std::string& path) {
-  constexpr int kMostLinks = 40;  // of a path, as in the kernel
+  constexpr int kMostLinks = 40;  // limit per path, as in the kernel
   std::vector<std::string> done;
-  std::vector<std::string> left;  // the next one last
+  std::vector<std::string> left;  // the next component is last
   const auto add = [&left](const std::string& more) {
     const std::vector<std::string> parts = absl::StrSplit(more, '/', absl::SkipEmpty());
     left.insert(left.end(), parts.rbegin(), parts.rend());
@@ -86,7 +86,7 @@ std::string PlaceIn(const std::string& rootfs, const std::string& path) {
 
 namespace {
 
-// The digest of the one manifest of an OCI layout.
+// Returns the digest of the only manifest in an OCI layout.
 absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value index, base::ParseJson(ReadText(layout + "/index.json")));
   const base::json::value* const manifests = base::Find(index, "manifests");
@@ -98,7 +98,7 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   return std::string(digest->get_string());
 }
 
-// Whether a layer of the image with this manifest in the layout is compressed by zstd.
+// Returns whether the image with this manifest in the layout has a layer compressed with zstd.
 bool HasZstdLayers(const std::string& layout, const std::string& digest) {
   const size_t colon = digest.find(':');
   const auto manifest = base::ParseJson(
@@ -112,7 +112,7 @@ bool HasZstdLayers(const std::string& layout, const std::string& digest) {
   return std::any_of(layers->get_array().begin(), layers->get_array().end(), is_zstd);
 }
 
-// The image that a registry names by `name` now.
+// Returns the digest that a registry currently has for `name`.
 absl::StatusOr<std::string> AskRegistry(const std::string& name, const ImageTools& tools) {
   INGOT_ASSIGN_OR_RETURN(
       const std::string output,
@@ -168,7 +168,7 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const
   fs::create_directory(unpacked, error);
   const int64_t archive_bytes = std::max(SizeOf(layout), SizeOf(archive.substr(archive.find(':') + 1)));
   const UnpackBound bound{.folder = unpacked, .archive_bytes = archive_bytes};
-  // Without owners: sandboxes show all files as their own root's.
+  // Ignores owners, because sandboxes show all files as belonging to their own root.
   INGOT_RETURN_IF_ERROR(
       tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, kToolTimeout, bound).status());
   INGOT_RETURN_IF_ERROR(DropPrivilegeBits(bundle + "/rootfs"));
@@ -185,8 +185,8 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const
   return digest;
 }
 
-// umoci knows no zstd. skopeo decompresses on the way into a folder of its own form, and compresses by gzip on the way
-// out of it.
+// umoci does not support zstd. skopeo decompresses the layers into a folder in its own format, and then compresses them
+// with gzip.
 absl::StatusOr<std::string> ImageStore::WithGzipLayers(const std::string& layout, const ImageTools& tools) {
   const std::string plain = tools.folder() + "/plain", gzip = tools.folder() + "/gzip";
   std::error_code error;
@@ -286,7 +286,7 @@ absl::StatusOr<std::optional<Image>> ImageStore::Compare(const Source& source, c
     NoteAnswer(source);
     return *std::move(last);
   }
-  // A name that moves between this answer and the pull is pulled again after the next question.
+  // If the name changes between this response and the pull, the image is pulled again after the next query.
   record.registry_digest = *now;
   return std::nullopt;
 }
@@ -294,7 +294,7 @@ absl::StatusOr<std::optional<Image>> ImageStore::Compare(const Source& source, c
 absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
   std::error_code error;
   fs::create_directories(root_ + "/sources", error);
-  Hold();  // of a store that is new
+  Hold();  // for a new store
   const bool is_first = [this] {
     base::MutexLock lock(mu_);
     return !std::exchange(swept_, true);
@@ -344,7 +344,7 @@ absl::StatusOr<Image> ImageStore::ResolveSource(const std::string& text, const I
   INGOT_RETURN_IF_ERROR(TakeTurn(source));
   absl::Status end;
   const absl::Cleanup end_turn = [&] { EndTurn(source, end); };
-  if (auto image = Find(source)) return *std::move(image);  // of the turn before
+  if (auto image = Find(source)) return *std::move(image);  // unpacked in the previous turn
   auto image = Fetch(source);
   if (image.ok()) return image;
   const absl::Status failed = base::Annotate(image.status(), absl::StrCat("the image '", text, "'"));

@@ -23,8 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-// The scratch folder of the build, with a copy of the context: it becomes the sandbox's own, as the uids of its files
-// mean nothing inside. Links stay links, and lead to nothing of the machine there.
+// Creates the build's scratch folder with a copy of the context. The copy belongs to the sandbox, because the original
+// files' uids have no meaning in the sandbox. Links are copied as links, which cannot lead to the machine's files
+// there.
 absl::StatusOr<std::string> MakeScratch(const std::string& folder, uint32_t owner, const ImageTools& tools) {
   const std::string scratch = tools.folder() + "/build";
   std::error_code error;
@@ -34,7 +35,7 @@ absl::StatusOr<std::string> MakeScratch(const std::string& folder, uint32_t owne
   }
   INGOT_RETURN_IF_ERROR(tools.Run({"cp", "-a", "--reflink=auto", folder + "/.", scratch + "/context"}).status());
   INGOT_RETURN_IF_ERROR(tools.Run({"chown", "-hR", absl::StrCat(owner, ":", owner), scratch}).status());
-  // Whatever the context's own mode was, and the umask here.
+  // Makes the modes independent of the context's mode and this process's umask.
   for (const char* const part : {"", "/context", "/home", "/run", "/storage", "/var"})
     chmod((scratch + part).c_str(), 0755);
   chmod((scratch + "/tmp").c_str(), 01777);
@@ -53,7 +54,7 @@ absl::StatusOr<BuildProgram> BuildahOf(const std::string& scratch) {
                                 "oci-archive:" + inside + "/built.tar", inside + "/context"},
                        .variables = {absl::StrCat("PATH=", kPath), "HOME=" + inside + "/home", "TMPDIR=/tmp",
                                      "XDG_RUNTIME_DIR=" + inside + "/run",
-                                     // It has its uids already.
+                                     // The uids are already set up.
                                      "_CONTAINERS_USERNS_CONFIGURED=1", "BUILDAH_ISOLATION=chroot"},
                        .scratch = scratch,
                        .visible = {}};
@@ -65,18 +66,18 @@ absl::StatusOr<BuildProgram> BuildahOf(const std::string& scratch) {
   return program;
 }
 
-// Moves the archive out of the sandbox's reach. The build may have left anything in its place.
+// Moves the archive to where the sandbox cannot reach it. The build may have put anything in its place.
 absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageTools& tools) {
   const std::string built = scratch + "/built.tar", archive = tools.folder() + "/built.tar";
   struct stat info;
   if (lstat(built.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
     return absl::InvalidArgumentError("buildah left no archive of the image");
   if (rename(built.c_str(), archive.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot take ", built));
-  INGOT_RETURN_IF_ERROR(RemoveTree(scratch));  // the sandbox is for the unpacking
+  INGOT_RETURN_IF_ERROR(RemoveTree(scratch));  // frees space for unpacking
   return "oci-archive:" + archive;
 }
 
-// The hosts that the build was denied or could not reach, as text; empty = none.
+// Returns a message that names the hosts that the build was denied or could not reach; empty = none.
 std::string AskedInVain(const EgressProxy& proxy) {
   const std::vector<std::string> rejected = proxy.Rejected(), unreached = proxy.Unreached();
   std::string text;
@@ -101,7 +102,7 @@ absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressLi
     INGOT_ASSIGN_OR_RETURN(const BuildProgram program, BuildahOf(scratch));
     output = tools.RunStarted("buildah", [&](int out) { return sandbox.Start(program, out); });
     if (sandbox.proxy() != nullptr) in_vain = AskedInVain(*sandbox.proxy());
-  }  // no process of the build is left
+  }  // all of the build's processes have exited
   if (!output.ok()) return in_vain.empty() ? output.status() : base::Annotate(output.status(), in_vain);
   if (!in_vain.empty()) INGOT_LOG(warn, "the build of {} succeeded, but {}", folder, in_vain);
   return TakeArchive(scratch, tools);

@@ -1,7 +1,7 @@
-// Builds the image of a folder with a Dockerfile, with buildah in a BuildSandbox. The steps of a Dockerfile are its
-// author's programs: build_sandbox.h says what they may do.
+// Builds an image from a folder with a Dockerfile, using buildah in a BuildSandbox. The Dockerfile's author controls
+// the programs that run in the steps. build_sandbox.h describes what they may do.
 //
-// buildah pulls base images inside the sandbox, so their registry is a host like any other: it must be in the list.
+// buildah pulls base images inside the sandbox, so the registry must be one of the allowed hosts.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace ingot::sandbox {
 
-// Returns the source ("oci-archive:FILE") of the archive, which lies in the folder of `tools` and is a stranger's.
-// Errors as for ImageTools::Run and BuildSandbox::Make. A failed build's error names the hosts that it was denied.
+// Returns the archive as a source ("oci-archive:FILE"). The archive is in tools.folder() and is untrusted. Returns the
+// errors of ImageTools::Run and BuildSandbox::Make. If a build fails, the error names the hosts that it was denied.
 absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressList& hosts, const ImageTools& tools);
 
 }  // namespace ingot::sandbox

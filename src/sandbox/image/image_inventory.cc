@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr char kUsers[] = "/users";
 constexpr std::chrono::milliseconds kHoldTimeout(2000), kHoldPause(10);
 
-// The file that users of the store lock, for others to read too.
+// Opens the file that processes using the store lock. Other users can also read it.
 Fd OpenUsers(const std::string& root) {
   Fd file(open((root + kUsers).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
   if (file.valid()) fchmod(file.get(), 0644);
@@ -56,7 +56,7 @@ std::vector<KnownSource> KnownSources(const std::string& root) {
   return known;
 }
 
-// The disk that the folder uses. A file with several names counts once.
+// Returns the folder's disk usage. A file with several hard links counts once.
 int64_t BytesOf(const std::string& folder) {
   int64_t blocks = 0;
   std::set<std::pair<dev_t, ino_t>> seen;
@@ -146,7 +146,7 @@ absl::Status RemoveImages(const std::string& root, const std::vector<std::string
       if (fs::is_directory(ImageFolder(root, digest), error)) continue;
       return absl::NotFoundError(absl::StrCat("the store ", root, " has no image ", digest, "; nothing was removed"));
     }
-    // A scratch folder's name: the next unpacking removes what a killed removal leaves.
+    // Uses scratch folder names, so that the next unpack removes anything left by an interrupted removal.
     std::set<std::string> renamed;
     for (const std::string& digest : digests) {
       std::string folder = absl::StrCat(root, "/", kScratchPrefix, "removed-XXXXXX");

@@ -1,7 +1,7 @@
-// The images of a store (sandbox/image/image.h), and their removal. A process that uses a store's images holds the
-// store until it ends, so that no image is removed under a sandbox:
+// Lists and removes the images in a store (sandbox/image/image.h). A process that uses images holds the store until it
+// exits, so that no image is removed while a sandbox uses it:
 //
-//   ROOT/users    an empty file, locked (flock) by every process that uses an image of the store
+//   ROOT/users    an empty file, locked (flock) by every process that uses an image from the store
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,31 @@ namespace ingot::sandbox {
 struct StoredImage {
   std::string digest;  // "sha256:<hex>"
   std::vector<std::string>
-      sources;               // that it was unpacked from, in ImageStore::Resolve's words with absolute paths; sorted
-  int64_t bytes = 0;         // on the disk
-  std::time_t last_use = 0;  // when a sandbox or a command asked for it last
+      sources;  // sources that it was unpacked from, sorted; written as in ImageStore::Resolve with absolute paths
+  int64_t bytes = 0;         // disk usage
+  std::time_t last_use = 0;  // last time that a sandbox or a command requested it
 };
 
-// In the order of their last use. Empty if the folder is not a store. UNAVAILABLE: the folder cannot be read.
+// Returns the images, ordered by last use. Returns an empty list if the folder is not a store. Returns UNAVAILABLE if
+// the folder cannot be read.
 absl::StatusOr<std::vector<StoredImage>> ListImages(const std::string& root);
 
-// RemoveImages removes images and the records of their sources. FAILED_PRECONDITION: a process holds the store, and
-// nothing is removed. NOT_FOUND names a missing digest; nothing is removed. Other errors name the first file that
-// stays; all other images are removed.
+// Removes images and their source records. Returns FAILED_PRECONDITION if a process holds the store, or NOT_FOUND if a
+// digest does not exist. In both cases, nothing is removed. Other errors name the first file that could not be removed;
+// all other images are removed.
 absl::Status RemoveImages(const std::string& root, const std::vector<std::string>& digests);
 
-// Holds the store for as long as the result lives. Invalid: there is no store, or its file cannot be opened; then
-// nothing is held. Waits up to two seconds for a removal, which holds the lock only for moments.
+// Holds the store until the result is destroyed. The result is invalid if there is no store or its file cannot be
+// opened. Waits up to two seconds for a removal in progress, which holds the lock only briefly.
 Fd HoldImages(const std::string& root);
 
-// Notes that the image is used now. A store of another user stays as it is.
+// Records that the image is being used now. Does nothing if the store belongs to another user.
 void NoteUse(const std::string& root, const std::string& digest);
 
-// The folder of an image in its store.
+// Returns an image's folder in the store.
 std::string ImageFolder(const std::string& root, const std::string& digest);
 
-// Whether `text` is "sha256:<hex>".
+// Returns whether `text` has the form "sha256:<hex>".
 bool IsImageDigest(const std::string& text);
 
 }  // namespace ingot::sandbox

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> kKinds = {"oci-archive", "docker-archive", "oci",
                                                     "dockerfile",  "folder",         "docker"};
 
-// Without a look at the machine.
+// Parses the name without accessing the machine's files.
 absl::StatusOr<ImageSource> Split(const std::string& text) {
   const size_t colon = text.find(':');
   ImageSource source{.kind = text.substr(0, colon), .path = colon == std::string::npos ? "" : text.substr(colon + 1)};
@@ -34,7 +34,7 @@ absl::StatusOr<ImageSource> Split(const std::string& text) {
   return source;
 }
 
-// Both are absolute and normal.
+// REQUIRES: both are absolute and normalized.
 bool IsIn(const fs::path& path, const fs::path& folder) {
   const fs::path relative = path.lexically_relative(folder);
   return !relative.empty() && *relative.begin() != "..";
@@ -43,11 +43,11 @@ bool IsIn(const fs::path& path, const fs::path& folder) {
 fs::path Normal(const std::string& path) {
   std::error_code error;
   const fs::path normal = fs::absolute(path, error).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();  // without a last slash
+  return normal.has_filename() ? normal : normal.parent_path();  // without a trailing slash
 }
 
-// Where the path leads, if that lies in one of the folders. Looks at nothing outside of them, except what their own
-// links name.
+// Returns where the path leads if that is in one of the folders. Accesses nothing outside of them, except for the
+// targets of their own links.
 fs::path PlaceIn(const std::vector<std::string>& folders, const std::string& path) {
   for (const std::string& folder : folders) {
     std::error_code error;
@@ -59,7 +59,7 @@ fs::path PlaceIn(const std::vector<std::string>& folders, const std::string& pat
   return {};
 }
 
-// Tools follow links of a layout.
+// Tools follow links in a layout.
 absl::Status CheckNoLinks(const ImageSource& source) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(source.path, error), end; !error && it != end; it.increment(error)) {

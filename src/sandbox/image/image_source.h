@@ -1,4 +1,4 @@
-// The texts that name images (ImageStore::Resolve), and who may write which.
+// Parses image names (ImageStore::Resolve) and restricts which ones untrusted users may use.
 #pragma once
 
 #include <string>
@@ -9,25 +9,27 @@
 namespace ingot::sandbox {
 
 struct ImageSource {
-  std::string kind;    // "oci-archive", "docker-archive", "oci", "dockerfile", "folder" or "docker"
-  std::string path;    // absolute; of a registry's image "//NAME"
-  bool moves = false;  // the registry may name another image by it later
+  std::string kind;    // "oci-archive", "docker-archive", "oci", "dockerfile", "folder", or "docker"
+  std::string path;    // absolute path; "//NAME" for a registry image
+  bool moves = false;  // the registry may later return another image for this name
   std::string Name() const { return absl::StrCat(kind, ":", path); }
 };
 
-// For the machine's owner. INVALID_ARGUMENT: no such kind; NOT_FOUND: no such file.
+// Parses a name from the machine's owner. Returns INVALID_ARGUMENT if the prefix is unknown, and NOT_FOUND if the file
+// does not exist.
 absl::StatusOr<ImageSource> ParseImageSource(const std::string& text);
 
-// For anyone else: a task's data, a service's client. Registry names are always allowed. A path must lie in one of
-// `folders` after following links. Otherwise PERMISSION_DENIED, with the same text for a path elsewhere and a missing
-// path, so that it reveals nothing about the machine's files. INVALID_ARGUMENT: a layout with links.
+// Parses a name from an untrusted user, such as in task data or a client request. Registry names are always allowed. A
+// path must be inside one of `folders` after links are resolved. Otherwise returns PERMISSION_DENIED, with the same
+// message whether or not the path exists elsewhere, so the error reveals nothing about the machine's files. Returns
+// INVALID_ARGUMENT for a layout that contains links.
 absl::StatusOr<ImageSource> ParseStrangersSource(const std::string& text, const std::vector<std::string>& folders);
 
-// A key of the image's bytes as far as they are known without reading them: the name at a registry; of others names,
-// sizes and times of the file, or of all files of the folder.
+// Returns a key that identifies the image's content without reading it: the name of a registry image, or otherwise the
+// names, sizes, and times of the file or of all files in the folder.
 std::string Fingerprint(const ImageSource& source);
 
-// The bytes of a file, or of all files of a folder.
+// Returns the size of a file, or of all files in a folder.
 int64_t SizeOf(const std::string& path);
 
 }  // namespace ingot::sandbox

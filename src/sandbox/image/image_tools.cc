@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The end of a log: a build may write without end.
+// Returns the end of a log, because a build may write without limit.
 std::string ReadTail(int fd) {
   constexpr off_t kMost = 64 * 1024;
   struct stat info;
@@ -42,7 +42,7 @@ std::string LastLineOf(const std::string& text) {
 
 std::string Bytes(int64_t bytes) { return absl::StrCat(bytes, " bytes"); }
 
-// The bounds of a tool that runs.
+// Checks the limits for a running tool.
 class Bounds {
  public:
   Bounds(const ImageLimits& limits, const std::string& folder, const std::optional<UnpackBound>& unpack)
@@ -57,7 +57,7 @@ class Bounds {
     INGOT_RETURN_IF_ERROR(OfDisk(disk_.Fault(now)));
     return unpacked_.has_value() ? OfRatio(unpacked_->Fault(now)) : absl::OkStatus();
   }
-  // Once the tool has ended.
+  // Must be called after the tool has ended.
   absl::Status CheckAtEnd() const {
     INGOT_RETURN_IF_ERROR(CheckReserve(limits_, folder_));
     INGOT_RETURN_IF_ERROR(OfDisk(disk_.FaultAtEnd()));
@@ -86,10 +86,11 @@ class Bounds {
   std::optional<DiskWatch> unpacked_;
 };
 
-// Invalid: a sweep took the folder before it was locked. A file system without locks has no sweeps either.
+// Returns an invalid descriptor if a sweep removed the folder before it was locked. On file systems without locks,
+// there are no sweeps.
 Fd LockScratch(const std::string& folder) {
   Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Shared, for NFS takes no other lock on a folder.
+  // A shared lock, because NFS supports no other lock on a folder.
   if (!fd.valid() || (flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)) return Fd();
   struct stat info;
   if (fstat(fd.get(), &info) != 0 || info.st_nlink == 0) return Fd();
@@ -176,7 +177,7 @@ absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::c
     }
   }
   if (ended.ok() && cancel_.cancelled()) ended = absl::CancelledError(absl::StrCat("stopped, and ", name, " with it"));
-  if (!ended.ok()) kill(-pid, SIGKILL);  // its processes too
+  if (!ended.ok()) kill(-pid, SIGKILL);  // includes its child processes
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   INGOT_RETURN_IF_ERROR(ended);

@@ -1,11 +1,11 @@
-// ImageTools runs the programs that fetch and unpack images (skopeo, umoci, buildah), one after the other, in its own
-// scratch folder below an image store. The destructor removes the folder.
+// Runs the programs that fetch and unpack images (skopeo, umoci, buildah), one at a time, in a scratch folder below an
+// image store. The destructor removes the folder.
 //
-//   ROOT/unpack-<random>/   locked by its process (flock) for as long as it is in use
+//   ROOT/unpack-<random>/   locked by its process (flock) while in use
 //
-// A tool ends when its process ends, however that ends; processes that the tool started may continue for a while. A
-// killed process's folder is known by its missing lock, which works across containers that share a store; pids would
-// not. Used by one thread.
+// A tool is killed when this process ends for any reason, but processes that the tool started may run a little longer.
+// The folder of a dead process is recognized by its missing lock. Unlike pids, this works across containers that share
+// a store. Use from one thread.
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,12 @@
 
 namespace ingot::sandbox {
 
-// Of the names of scratch folders in a store.
+// Name prefix of scratch folders in a store.
 inline constexpr char kScratchPrefix[] = "unpack-";
 
 inline constexpr std::chrono::seconds kToolTimeout = std::chrono::minutes(30);
 
-// A folder that a tool unpacks an archive into.
+// Folder where a tool unpacks an archive.
 struct UnpackBound {
   std::string folder;
   int64_t archive_bytes = 0;
@@ -34,8 +34,8 @@ struct UnpackBound {
 
 class ImageTools {
  public:
-  // `cancel` outlives this. UNAVAILABLE: no folder can be made in the store. RESOURCE_EXHAUSTED: the store's disk is
-  // too full.
+  // Returns UNAVAILABLE if no folder can be created in the store, and RESOURCE_EXHAUSTED if the store's disk is too
+  // full. REQUIRES: `cancel` outlives this object.
   static absl::StatusOr<ImageTools> Make(const std::string& root, const ImageLimits& limits,
                                          const Cancellation& cancel);
   ImageTools(ImageTools&& other) noexcept
@@ -45,13 +45,14 @@ class ImageTools {
         cancel_(other.cancel_) {}
   ~ImageTools();
 
-  // Runs a tool and returns its output, of stdout and stderr; of a long one the last 64 KiB. NOT_FOUND: it is not
-  // installed. INVALID_ARGUMENT: it failed; the message has its last line. RESOURCE_EXHAUSTED: it was killed at a bound
-  // (image_limits.h), which is named. DEADLINE_EXCEEDED, CANCELLED: it was killed.
+  // Runs a tool and returns its combined stdout and stderr, limited to the last 64 KiB. Errors:
+  // - NOT_FOUND: the tool is not installed.
+  // - INVALID_ARGUMENT: the tool failed. The message has its last line.
+  // - RESOURCE_EXHAUSTED: the tool was killed at a limit (image_limits.h), which the message names.
+  // - DEADLINE_EXCEEDED or CANCELLED: the tool was killed.
   absl::StatusOr<std::string> Run(const std::vector<std::string>& argv, std::chrono::seconds timeout = kToolTimeout,
                                   const std::optional<UnpackBound>& bound = std::nullopt) const;
-  // The same for a child process that `start` starts as the leader of a session, with the descriptor as its stdout and
-  // stderr.
+  // Same as Run, but for a child process that `start` starts as a session leader with `out` as its stdout and stderr.
   absl::StatusOr<std::string> RunStarted(const std::string& name,
                                          const std::function<absl::StatusOr<pid_t>(int out)>& start,
                                          std::chrono::seconds timeout = kToolTimeout,
@@ -62,7 +63,7 @@ class ImageTools {
  private:
   ImageTools(std::string folder, Fd lock, const ImageLimits& limits, const Cancellation& cancel)
       : folder_(std::move(folder)), lock_(std::move(lock)), limits_(limits), cancel_(cancel) {}
-  // The wait status of a tool.
+  // Returns a tool's wait status.
   absl::StatusOr<int> Await(pid_t pid, const std::string& name, std::chrono::seconds timeout,
                             const std::optional<UnpackBound>& bound) const;
 
@@ -72,7 +73,7 @@ class ImageTools {
   const Cancellation& cancel_;
 };
 
-// Removes the scratch folders of processes that are gone. One that stays is logged.
+// Removes the scratch folders of dead processes. Logs folders that cannot be removed.
 void RemoveStaleScratch(const std::string& root);
 
 }  // namespace ingot::sandbox

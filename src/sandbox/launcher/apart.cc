@@ -19,7 +19,7 @@ namespace {
 
 int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
 
-// The first process of the namespace: starts the command, adopts orphans, and ends with the command.
+// Runs the namespace's first process: starts the command, adopts orphans, and exits with the command.
 [[noreturn]] void RunFirst(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                            const int (&fds)[kStartDescriptors], int answers) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -33,7 +33,7 @@ int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'
   }
   [[maybe_unused]] ssize_t wrote = write(answers, &failure, sizeof(failure));
   if (failure.step != LaunchStep::kNone) _exit(1);
-  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
+  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output must end when its own processes end
   int status = 0;
   rusage usage{};
   pid_t ended;

@@ -67,12 +67,12 @@ void Report(int fd) {
   Answer(kSocket, &report, sizeof(report), fds);
 }
 
-// The exit code of a process, as a shell reports it.
+// Returns a process's exit code as a shell reports it.
 int CodeOf(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Mounts that the frame of the root folder (root.h) has places for. The scratch folder of the machine may lie below
-// /tmp or /var, which these mounts cover: the build sees it at another path. Setuid programs count there, within the
-// user namespace.
+// Adds mounts at the places that the root folder's frame (root.h) provides. The machine's scratch folder may be below
+// /tmp or /var, which these mounts cover, so the build sees it at another path. Setuid bits take effect there, but only
+// within the user namespace.
 int MountOwn(const Plan& plan) {
   constexpr const char* kBinds[][2] = {{kBuildScratch, ""}, {"/var", "/var"}, {"/tmp", "/tmp"}};
   char from[4096];
@@ -82,7 +82,7 @@ int MountOwn(const Plan& plan) {
     if (mount(nullptr, at, nullptr, MS_REMOUNT | MS_BIND | MS_NODEV, nullptr) != 0) return errno;
   }
   if (mount("ingot", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m,nr_inodes=4096") != 0) return errno;
-  // If it fails, only terminals are missing.
+  // If this fails, only terminals are unavailable.
   mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666");
   return 0;
 }
@@ -98,8 +98,8 @@ int WriteMap(pid_t pid, const char* file, const BuildHeader& header) {
   return error;
 }
 
-// The capabilities that buildah and its RUN steps use. The others do nothing in namespaces that the machine's root
-// owns, or open parts of the kernel that a build does not need.
+// Returns whether buildah and its RUN steps need the capability. The others have no effect in namespaces that the
+// machine's root owns, or expose parts of the kernel that a build does not need.
 bool IsOfBuilds(int capability) {
   switch (capability) {
     case CAP_CHOWN:
@@ -140,7 +140,7 @@ int InstallFilter(const Plan& plan) {
   _exit(kNotRun);
 }
 
-// `ready` says that the user namespace is there, `go` that it has its ids.
+// `ready` signals that the user namespace exists, and `go` that it has its ids.
 [[noreturn]] void RunBuilder(const Plan& plan, int ready, int go) {
   char byte = 0;
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWCGROUP) != 0) byte = static_cast<char>(errno);
@@ -150,7 +150,7 @@ int InstallFilter(const Plan& plan) {
   if (syscall(SYS_setgroups, 0, nullptr) != 0 || syscall(SYS_setresgid, 0, 0, 0) != 0 ||
       syscall(SYS_setresuid, 0, 0, 0) != 0)
     FailBuilder("uid", errno);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the change of uid clears it
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the uid clears it
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || dup2(null, 0) < 0 || chdir("/") != 0) FailBuilder("stdin", errno);
   sigset_t none;
@@ -161,7 +161,7 @@ int InstallFilter(const Plan& plan) {
   FailBuilder(plan.arguments[0], errno);
 }
 
-// Starts the builder in a user namespace with its ids, and returns its pid.
+// Starts the builder in a user namespace with its ids and returns its pid.
 pid_t StartBuilder(const Plan& plan) {
   int ready[2], go[2];
   if (pipe2(ready, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0) Reject(LaunchStep::kSession, errno);
@@ -185,15 +185,15 @@ pid_t StartBuilder(const Plan& plan) {
   return builder;
 }
 
-// Process 1 of the sandbox. `go` has a byte once its descriptor is on its way to Ingot, and ends with the keeper
-// outside.
+// Runs the sandbox's process 1. `go` delivers a byte once this process's descriptor is being sent to Ingot, and closes
+// when the keeper outside exits.
 [[noreturn]] void RunFirst(const Plan& plan, int go) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_DUMPABLE, 0);
   char byte;
   if (read(go, &byte, 1) != 1) _exit(kNotRun);
   pollfd outside{go, POLLIN, 0};
-  if (poll(&outside, 1, 0) != 0) _exit(kNotRun);  // it ended before prctl
+  if (poll(&outside, 1, 0) != 0) _exit(kNotRun);  // it exited before prctl
   const int listener = ListenInside();
   if (listener < 0) Reject(LaunchStep::kNetwork, errno);
   sethostname("build", 5);
@@ -205,7 +205,7 @@ pid_t StartBuilder(const Plan& plan) {
   const pid_t builder = StartBuilder(plan);
   Report(listener);
   close(kSocket);
-  // From here on it only waits.
+  // From here on, it only waits.
   if (BoundCapabilities() != 0 || DropCapabilities() != 0) _exit(kNotRun);
   int status = 0;
   while (true) {
@@ -230,7 +230,7 @@ void RunBuild() {
   int go[2];
   if (pipe2(go, O_CLOEXEC) != 0) Reject(LaunchStep::kSession, errno);
   int pidfd = -1;
-  // fork(2) with namespaces; this process has no threads.
+  // fork(2) with namespaces. This process has no threads.
   constexpr int kFlags =
       CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD | SIGCHLD;
   const auto first = static_cast<pid_t>(syscall(SYS_clone, kFlags, nullptr, &pidfd, nullptr, nullptr));

@@ -1,22 +1,21 @@
-// The launcher's program in its second use: the sandbox of an image build. A build needs mounts and several uids, so it
-// is root of a user namespace with a range of uids; a sandbox gets one uid and no rights.
+// Runs an image build in a sandbox. This is the launcher program's second mode. A build needs mounts and several uids,
+// so it is root in a user namespace with a range of uids. Other sandboxes get one uid and no privileges.
 //
 //   keeper outside ── clone ──▶ first process ── fork ──▶ builder (buildah) ──▶ RUN steps
-//   root, waits                 root without               root of the user namespace alone
+//   root, waits                 root without               root in the user namespace only
 //                               capabilities, reaps
 //
 //   namespaces of the first process    PID, mount, network, IPC, host name: owned by the machine's root
-//   namespaces of the builder          user, mount, control groups: its own
+//   namespaces of the builder          user, mount, control groups: owned by the builder
 //
-// So the builder cannot change the network, and cannot take away what the first process mounted: a mount that comes
-// from the namespace of another user is locked. Seen from outside, its files and processes have uids that no other user
-// has.
+// So the builder can neither change the network nor remove mounts of the first process, because mounts from another
+// user namespace are locked. On the host, its files and processes have uids that no other user has.
 #pragma once
 
 namespace ingot::sandbox::launcher {
 
-// Takes an order (build_messages.h) from stdin, and ends with the exit code of the builder, or 128 and its signal. With
-// this process everything in the sandbox ends, and with the first process of the sandbox too.
+// Reads a request (build_messages.h) from stdin. Exits with the builder's exit code, or with 128 + signal. When this
+// process or the sandbox's first process ends, everything in the sandbox ends.
 [[noreturn]] void RunBuild();
 
 }  // namespace ingot::sandbox::launcher

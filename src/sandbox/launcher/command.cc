@@ -22,7 +22,7 @@
 namespace ingot::sandbox::launcher {
 namespace {
 
-// Between vfork and exec the child writes here, in its parent's memory.
+// The child writes its failure here between vfork and exec, in its parent's memory.
 volatile LaunchFailure failed;
 
 [[noreturn]] void Fail(LaunchStep step, int index = 0) {
@@ -42,15 +42,15 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Raw system calls: the C library's functions would take locks, and this memory is the parent's.
+// Uses raw system calls, because the C library's functions would take locks, and this memory belongs to the parent.
 void TakeUid(uid_t uid) {
   if (Raises(Measure::kNoOtherGroups) && syscall(SYS_setgroups, 0, nullptr) != 0) Fail(LaunchStep::kUid);
   if (Raises(Measure::kOwnGid) && syscall(SYS_setresgid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
   if (Raises(Measure::kOwnUidTaken) && syscall(SYS_setresuid, uid, uid, uid) != 0) Fail(LaunchStep::kUid);
 }
 
-// In its own user namespace the command has uid 0, as an image's programs expect. It has no rights over other uids,
-// mounts and networks, which belong to namespaces outside.
+// In its own user namespace, the command has uid 0, as an image's programs expect. It has no power over other uids,
+// mounts, and networks, which belong to outer namespaces.
 void BecomeFakeRoot() {
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
@@ -72,7 +72,7 @@ void TakeRights(const Ground& ground, const SandboxPlan& sandbox) {
   }
 }
 
-// The last walls: the steps before need what these forbid.
+// Applied last, because the earlier steps make calls that these rules forbid.
 void TakeRules(const Ground& ground, const Start& start, const SandboxPlan& sandbox) {
   if ((ground.walls & kLandlock) != 0) {
     const LandlockPlan plan{sandbox.sandbox, ground.visible, ground.visible_count, start.header->gateway_port};
@@ -96,7 +96,7 @@ void Check(const Start& start) {
   _exit(0);
 }
 
-// As execvpe, without its fall-back to a shell.
+// Like execvpe, without the fallback to a shell.
 void Execute(const Start& start) {
   if (start.header->runs_stdin != 0) {
     syscall(SYS_execveat, 0, "", start.arguments, start.variables, AT_EMPTY_PATH);
@@ -138,7 +138,7 @@ void Execute(const Start& start) {
     }
   }
   TakeRights(ground, sandbox);
-  if (Raises(Measure::kEndsWithItsParent)) prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the uid, which clears it
+  if (Raises(Measure::kEndsWithItsParent)) prctl(PR_SET_PDEATHSIG, SIGKILL);  // after setting the uid, which clears it
   if (start.header->checks != 0) Check(start);
   if (start.working_dir[0] != 0 && chdir(start.working_dir) != 0) Fail(LaunchStep::kWorkingFolder);
   for (uint32_t i = 0; i < start.header->limits; ++i) {
@@ -155,7 +155,7 @@ void Execute(const Start& start) {
   _exit(127);
 }
 
-// A separate function, so that no variable of the caller lives in a register across vfork.
+// A separate function, so that none of the caller's variables are in registers across vfork.
 __attribute__((noinline)) pid_t Vfork(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                                       const int (&fds)[kStartDescriptors]) {
   const pid_t pid = vfork();

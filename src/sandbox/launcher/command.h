@@ -1,5 +1,5 @@
-// The start of one command in a sandbox: from vfork to exec the child takes its uid, gives up its rights, and takes on
-// the rules of Landlock and seccomp.
+// Starts one command in a sandbox. Between vfork and exec, the child switches to its uid, drops privileges, and applies
+// the Landlock and seccomp rules.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace ingot::sandbox::launcher {
 
-// A Start, as its file has it (launch_messages.h). The mapping lasts as long as the process.
+// A Start message as read from its file (launch_messages.h). The file stays mapped until the process exits.
 struct Start {
   const StartHeader* header = nullptr;
   const char* working_dir = nullptr;
@@ -19,10 +19,10 @@ struct Start {
   char** variables = nullptr;
 };
 
-// False: the file is malformed.
+// Returns false if the file is malformed.
 bool ReadStart(int fd, Start& start);
 
-// Returns the command's pid, or -1 (errno). With `failure` set nothing was executed, and the child has ended.
+// Returns the command's pid, or -1 with errno set. If `failure` is set, nothing was executed, and the child has exited.
 pid_t StartCommand(const Ground& ground, const SandboxPlan& sandbox, const Start& start,
                    const int (&fds)[kStartDescriptors], LaunchFailure& failure);
 

@@ -16,17 +16,18 @@ struct SeenProcess {
   pid_t parent;
 };
 
-// A later pass finds the ones that did not fit.
+// A later pass finds processes that did not fit.
 constexpr int kMostSeen = 65536;
 SeenProcess seen[kMostSeen];
 
-// One bit for each possible id: the largest pid_max is 1 << 22.
+// One bit per possible id. The maximum pid_max is 1 << 22.
 constexpr int kMostIds = 1 << 22;
 unsigned char below[kMostIds / 8];
 
 bool IsBelow(pid_t pid) { return pid < kMostIds && (below[pid / 8] >> (pid % 8) & 1) != 0; }
 
-// 0 = no such process. /proc has "PID (NAME) STATE PARENT ..", where NAME may hold any character.
+// Returns 0 if there is no such process. /proc contains "PID (NAME) STATE PARENT ..", where NAME may have any
+// characters.
 pid_t ParentOf(const char* pid) {
   char path[64], text[512];
   snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
@@ -69,8 +70,8 @@ void MarkDescendants(int count, bool (*spares)(pid_t)) {
   }
 }
 
-// While the descriptor is open, the id names one process. It may have changed hands since it was listed: the parent is
-// read again.
+// While the descriptor is open, the id belongs to the same process. It may have been reused since it was listed, so the
+// parent is read again.
 void SignalIfSame(const SeenProcess& process, int signal) {
   const int held = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
   if (held < 0) return;

@@ -1,14 +1,14 @@
-// Signals for processes below this one, found in /proc. For sandboxes without a PID namespace: whatever sessions and
-// groups such processes made, an orphan becomes a child of the nearest subreaper above it.
+// Sends signals to all processes below this one, using /proc. Used for sandboxes without a PID namespace. It works no
+// matter which sessions and groups the processes create, because orphans are reparented to the nearest subreaper.
 #pragma once
 
 #include <sys/types.h>
 
 namespace ingot::sandbox::launcher {
 
-// Sends `signal` once to each descendant of this process, but for children that `spares` names and their descendants.
-// Returns the number of descendants that were there. One whose parent ended meanwhile gets no signal: a later call
-// finds it.
+// Sends `signal` once to each descendant of this process, except children for which `spares` returns true and their
+// descendants. Returns the number of descendants found. A process whose parent exits during the call may be missed;
+// call again to find it.
 int SignalDescendants(int signal, bool (*spares)(pid_t child));
 
 }  // namespace ingot::sandbox::launcher

@@ -19,10 +19,10 @@
 namespace ingot::sandbox::launcher {
 namespace {
 
-// The second column of such a file is an object's id. The kernel lets only its owner remove it.
+// The second column of such a file is an object's id. The kernel allows only its owner to remove it.
 void RemoveListed(const char* list, void (*remove_one)(int id)) {
   FILE* const file = fopen(list, "re");
-  if (file == nullptr) return;  // a kernel without them
+  if (file == nullptr) return;  // not supported by this kernel
   char line[512];
   while (fgets(line, sizeof(line), file) != nullptr) {
     int id = 0;
@@ -39,11 +39,12 @@ bool RemoveEntry(int folder, const char* name) {
   return unlinkat(folder, name, 0) == 0 || unlinkat(folder, name, AT_REMOVEDIR) == 0;
 }
 
-// Moves the folder `name` up into `top`. Its user may have removed their own access, and such a folder cannot move.
+// Moves the folder `name` up into `top`. Its user may have removed their own permissions, and such a folder cannot be
+// moved.
 bool MoveUp(int folder, const char* name, int top) {
   fchmodat(folder, name, 0700, AT_SYMLINK_NOFOLLOW);
   for (int tries = 0; tries < 8; ++tries) {
-    uint64_t number = 0;  // random: others can write to `top` too, and would take a name that they can guess
+    uint64_t number = 0;  // random, because others can also write to `top` and would use a name they can guess
     if (getrandom(&number, sizeof(number), 0) != sizeof(number)) return false;
     char moved[64];
     snprintf(moved, sizeof(moved), "ingot-left-%016llx", static_cast<unsigned long long>(number));
@@ -53,7 +54,7 @@ bool MoveUp(int folder, const char* name, int top) {
   return false;
 }
 
-// Calls `act` for each name in `folder`, and returns how often it was true.
+// Calls `act` for each name in `folder`. Returns the number of times it returned true.
 template <typename Act>
 int CountEach(int folder, Act act) {
   DIR* const entries = fdopendir(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -67,7 +68,7 @@ int CountEach(int folder, Act act) {
   return count;
 }
 
-// Empties the folder `name` in `top` and removes it. False: nothing of it could be changed.
+// Empties the folder `name` in `top` and removes it. Returns false if nothing in it could be changed.
 bool RemoveFolder(int top, const char* name) {
   fchmodat(top, name, 0700, AT_SYMLINK_NOFOLLOW);
   const int folder = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -78,9 +79,9 @@ bool RemoveFolder(int top, const char* name) {
   return RemoveEntry(top, name) || gone > 0;
 }
 
-// Removes everything of `uid` in the folder, at any depth, and closed or not. It only follows one name from an open
-// folder, never a link. Nested folders move up and are handled in a later round, so that nothing here grows with the
-// depth.
+// Removes everything in the folder that belongs to `uid`, at any depth and regardless of permissions. Follows only
+// single names from an open folder, and never links. Nested folders are moved up and handled in a later round, so
+// memory and descriptor use do not grow with depth.
 void RemoveOwnFiles(const char* folder, uid_t uid) {
   const int top = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (top < 0) return;
@@ -93,7 +94,8 @@ void RemoveOwnFiles(const char* folder, uid_t uid) {
   close(top);
 }
 
-// The file system of the POSIX queues, mounted nowhere: few machines have it at a path. -1: no right to do so.
+// Opens the file system of the POSIX queues without mounting it at a path, because few machines have it mounted.
+// Returns -1 if not permitted.
 int OpenQueues() {
   const int made = static_cast<int>(syscall(SYS_fsopen, "mqueue", FSOPEN_CLOEXEC));
   if (made < 0) return -1;
@@ -115,7 +117,7 @@ int OpenQueues() {
   RemoveListed("/proc/sysvipc/sem", RemoveSemaphores);
   RemoveListed("/proc/sysvipc/msg", RemoveQueue);
   RemoveOwnFiles("/dev/shm", uid);
-  // Also for a machine that has the queues at the usual place and does not allow a mount.
+  // Also handles machines that have the queues at the usual place and do not allow a mount.
   if (queues < 0 || fchdir(queues) == 0) RemoveOwnFiles(queues < 0 ? "/dev/mqueue" : ".", uid);
   _exit(0);
 }

@@ -1,12 +1,14 @@
-// Objects that outlive processes where a sandbox has no IPC namespace: shared memory, semaphores and message queues.
+// Cleans up IPC objects that outlive processes in sandboxes without an IPC namespace: shared memory, semaphores, and
+// message queues.
 #pragma once
 
 #include <sys/types.h>
 
 namespace ingot::sandbox::launcher {
 
-// Removes the objects of `uid`, and its files in /dev/shm: a later sandbox may have the uid. REQUIRES: no process has
-// it. Blocks until it is done; a process with the uid does it, which cannot remove other users' objects.
+// Removes the IPC objects and /dev/shm files that belong to `uid`, because a later sandbox may get the same uid. Blocks
+// until done. A child process with this uid does the work, so it cannot remove other users' objects. REQUIRES: no
+// process has this uid.
 void RemoveIpcOf(uid_t uid);
 
 }  // namespace ingot::sandbox::launcher

@@ -30,11 +30,11 @@ constexpr uint64_t kTruncate = 1 << 14, kDevices = 1 << 15;  // ABI 3, 5
 
 constexpr uint64_t kRead = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate | kDevices |
-                               LANDLOCK_ACCESS_FS_EXECUTE;  // the rights that a rule for a file may have
+                               LANDLOCK_ACCESS_FS_EXECUTE;  // rights that a rule for a file may contain
 constexpr uint64_t kExecute = kRead | LANDLOCK_ACCESS_FS_EXECUTE;
 constexpr uint64_t kFirst = (1 << 13) - 1, kRefer = 1 << 13;  // ABI 1, 2
 
-// In the order of the rights' bits, from the second one.
+// In the order of the rights' bits, starting with the second.
 constexpr Measure kRights[] = {
     Measure::kLandlockWriteFile,    Measure::kLandlockReadFile,        Measure::kLandlockReadFolder,
     Measure::kLandlockRemoveFolder, Measure::kLandlockRemoveFile,      Measure::kLandlockMakeCharacterDevice,
@@ -56,7 +56,7 @@ uint64_t Handled(int version) {
   return all & ~LeftOutRights();
 }
 
-// A path that is missing needs no rule.
+// A missing path needs no rule.
 int Allow(int ruleset, const char* path, uint64_t rights) {
   rights &= ~LeftOutRights();
   const int fd = open(path, O_PATH | O_CLOEXEC);
@@ -78,7 +78,7 @@ constexpr const char* kDeviceFiles[] = {"/dev/null",    "/dev/zero", "/dev/full"
 int AddRules(int ruleset, const LandlockPlan& plan, uint64_t all) {
   int error = 0;
   for (uint32_t i = 0; i < plan.visible_count && error == 0; ++i) error = Allow(ruleset, plan.visible[i], kExecute);
-  // Files of other processes in /proc are out of reach: Landlock keeps its processes from tracing those outside.
+  // This does not give access to other processes' files in /proc, because Landlock prevents tracing processes outside.
   if (error == 0) error = Allow(ruleset, "/proc", kRead);
   for (const char* const device : kDeviceFiles) {
     if (error == 0) error = Allow(ruleset, device, (kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kDevices) & all);

@@ -1,22 +1,23 @@
-// The wall of the isolation level `landlock`: rules that the kernel holds a command and its descendants to, without any
-// privilege.
+// Implements isolation level `landlock` with kernel rules that restrict a command and its descendants. The rules
+// require no privileges.
 #pragma once
 
 #include <cstdint>
 
 namespace ingot::sandbox::launcher {
 
-// The kernel's version of Landlock; 0 = it has none. TCP ports need 4, signals and abstract sockets 6.
+// Returns the kernel's Landlock version; 0 = not supported. TCP port rules require version 4. Rules for signals and
+// abstract sockets require version 6.
 int LandlockVersion();
 
 struct LandlockPlan {
-  const char* sandbox = nullptr;  // read and written; "" = none
-  char** visible = nullptr;       // read and executed
+  const char* sandbox = nullptr;  // read and write access; "" = none
+  char** visible = nullptr;       // read and execute access
   uint32_t visible_count = 0;
-  uint32_t port = 0;  // the one TCP port to connect to
+  uint32_t port = 0;  // the only TCP port that may be connected to
 };
 
-// Holds this process to the plan. Returns 0 or errno.
+// Restricts this process according to the plan. Returns 0 or errno.
 int RestrictToPlan(const LandlockPlan& plan);
 
 }  // namespace ingot::sandbox::launcher

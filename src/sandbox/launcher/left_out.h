@@ -1,4 +1,4 @@
-// The one measure that a test leaves out of this process's walls (sandbox/measures.h).
+// Stores the one measure that a test disables in this process (sandbox/measures.h).
 #pragma once
 
 #include "sandbox/measures.h"
@@ -9,7 +9,7 @@ inline Measure left_out = Measure::kNone;
 
 inline bool Raises(Measure measure) { return measure != left_out; }
 
-// A flag that is one measure, or a set without it.
+// Returns a flag, or 0 if the test disabled its measure. `flag` may be a set of flags.
 template <typename Flags>
 Flags FlagOf(Measure measure, Flags flag) {
   return Raises(measure) ? flag : Flags{0};

@@ -1,9 +1,9 @@
-// The launcher starts the first processes of sandboxes. It is one small process next to Ingot, without threads or keys.
-// So the parent of an agent has nothing to read, and a start copies no page of Ingot's. It answers its socket, stdin,
-// until that ends: then Ingot is gone, and each sandbox's first process ends its sandbox by itself.
+// The launcher starts sandboxes' first processes. It is a small process next to Ingot, without threads or keys. So an
+// agent's parent process has no secrets, and a start does not copy any of Ingot's pages. The launcher serves its
+// socket, stdin, until Ingot exits, which closes the socket. Each sandbox's first process then ends its sandbox.
 //
-// src/sandbox/sandbox_launcher.h starts it and speaks with it; launch_messages.h has the messages. With an argument it
-// is the sandbox of one image build instead (launcher/build.h).
+// src/sandbox/sandbox_launcher.h starts the launcher and communicates with it. launch_messages.h defines the messages.
+// With an argument, the program runs one image build instead (launcher/build.h).
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kSocket = 0;
 
-// First processes of sandboxes that have not ended. agents.concurrency is at most 4096, and some more wait in the pool.
+// Maximum number of running first processes. agents.concurrency is at most 4096, and the pool adds some more.
 constexpr int kMostSandboxes = 8192;
 pid_t sandboxes[kMostSandboxes];
 int sandbox_count = 0;
@@ -99,7 +99,7 @@ void OpenSandbox(const Ground& ground, const Incoming& open) {
     ReportFailure(sandbox, LaunchStep::kNamespaces, EAGAIN, 0);
     return;
   }
-  // fork(2) with namespaces; this process has no threads.
+  // fork(2) with namespaces. This process has no threads.
   const auto pid = static_cast<pid_t>(syscall(SYS_clone, CloneFlags(ground), nullptr, nullptr, nullptr, nullptr));
   if (pid == 0) {
     close(kSocket);
@@ -112,7 +112,7 @@ void OpenSandbox(const Ground& ground, const Incoming& open) {
   }
 }
 
-// A sandbox whose first process was killed leaves its processes to the launcher. True: none are left.
+// If a sandbox's first process was killed, the launcher adopts its processes. Returns whether none are left.
 bool EndOrphans() { return SignalDescendants(SIGKILL, IsSandbox) == 0; }
 
 [[noreturn]] void Serve(const Ground& ground) {

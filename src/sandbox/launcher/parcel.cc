@@ -41,7 +41,7 @@ char** Parcel::TakeStrings(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const char* const text = TakeString();
     if (text == nullptr) return nullptr;
-    strings[i] = const_cast<char*>(text);  // execve's signature
+    strings[i] = const_cast<char*>(text);  // required by execve's signature
   }
   return strings;
 }

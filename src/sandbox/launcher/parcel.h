@@ -1,4 +1,4 @@
-// A Parcel is the file of a SetUp or a Start (launch_messages.h), mapped into memory: a header, then strings.
+// Reads the memory-mapped file of a SetUp or Start message (launch_messages.h): a header, then strings.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,18 @@ namespace ingot::sandbox::launcher {
 
 class Parcel {
  public:
-  // Maps the file that `fd` names. The mapping lasts as long as the process.
+  // Maps the file that `fd` refers to. It stays mapped until the process exits.
   explicit Parcel(int fd);
-  // Null: the file is shorter than its header.
+  // Returns null if the file is shorter than its header.
   template <typename Header>
   const Header* TakeHeader() {
     return static_cast<const Header*>(Consume(sizeof(Header)));
   }
-  // Null: no complete string is left.
+  // Returns null if no complete string is left.
   const char* TakeString();
-  // `count` strings and a null pointer after them; null: there are fewer.
+  // Returns `count` strings followed by a null pointer, or null if there are fewer.
   char** TakeStrings(size_t count);
-  // Null: fewer bytes are left.
+  // Returns null if fewer bytes are left.
   const void* TakeBytes(size_t bytes) { return Consume(bytes); }
 
  private:

@@ -27,9 +27,9 @@ constexpr int kDetach = 2;
 constexpr char kImageRoot[] = "/.image";
 constexpr char kImageLower[] = "/.lower";
 
-// As MakePlace, below the root of an image. A link of the image on the way would lead the mount elsewhere: ELOOP.
-// `replaces`: an earlier sandbox's agent may have put it there, or a file, and a folder takes its place in this
-// sandbox.
+// Same as MakePlace, but below an image's root. Returns ELOOP if the path has a link in the image, because the link
+// would redirect the mount. With `replaces`, a link or file is replaced by a folder in this sandbox, because the agent
+// of an earlier sandbox may have put it there.
 int MakePlaceInImage(const char* path, bool replaces) {
   char part[4096];
   if (strlen(path) >= sizeof(part)) return ENAMETOOLONG;
@@ -63,8 +63,8 @@ int MakeFrame() {
   return 0;
 }
 
-// Shows root's files of the image as the sandbox's. Without uids of sandboxes they belong to Ingot's user, as the agent
-// does.
+// Maps files of the image's root user to the sandbox's uid. If sandboxes have no uids, both the files and the agent
+// have Ingot's uid.
 int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
   char source[4096];
   if (snprintf(source, sizeof(source), "%s%s", kSources, plan.image) >= static_cast<int>(sizeof(source)))
@@ -83,9 +83,9 @@ int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
   return error;
 }
 
-// One overlay: `part` of the layers, over `base` if it is not empty, with the changes in SANDBOX/upper/`part`.
+// Mounts one overlay: `part` of the layers, on top of `base` if it is not empty, with changes in SANDBOX/upper/`part`.
 int Overlay(const SandboxPlan& plan, const char* part, const char* base, const char* target, uint32_t walls) {
-  // mount(2) takes at most one page.
+  // mount(2) accepts at most one page.
   char options[4096];
   size_t used = static_cast<size_t>(snprintf(options, sizeof(options), "lowerdir="));
   const auto add = [&](const char* folder, const char* name) {
@@ -96,7 +96,7 @@ int Overlay(const SandboxPlan& plan, const char* part, const char* base, const c
   };
   for (uint32_t i = 0; i < plan.header->layers; ++i) add(plan.layers[i], part);
   if (base[0] != 0) add(base, "");
-  if (options[used - 1] == '=') {  // no layer: use an empty one
+  if (options[used - 1] == '=') {  // no layers, so use an empty one
     char empty[3072];
     snprintf(empty, sizeof(empty), "%s/empty", plan.sandbox);
     add(empty, "");
@@ -137,14 +137,15 @@ LaunchFailure MountBinds(const SandboxPlan& plan, const char* root) {
   return {};
 }
 
-// Mounts of every sandbox, below `root` ("" or kImageRoot). Without /dev/pts, only terminals are missing.
+// Adds the mounts that every sandbox has below `root` ("" or kImageRoot). Without /dev/pts, only terminals are
+// unavailable.
 LaunchFailure MountOwn(const SandboxPlan& plan, const char* root) {
   char path[4096], source[4096];
   const auto at = [&](const char* name) {
     snprintf(path, sizeof(path), "%s%s", root, name);
     return path;
   };
-  // Without an image the work root may lie below /tmp, which the sandbox's own covers.
+  // Without an image, the work root may be below /tmp, which the sandbox's own /tmp covers.
   LaunchFailure bound = root[0] == 0 ? MountBinds(plan, root) : LaunchFailure();
   if (bound.step != LaunchStep::kNone) return bound;
   if (plan.sandbox[0] != 0) {
@@ -165,8 +166,8 @@ LaunchFailure MountOwn(const SandboxPlan& plan, const char* root) {
 
 bool IsInTmp(const char* path) { return strncmp(path, "/tmp/", 5) == 0; }
 
-// The sandbox's own /tmp covers the machine's. The work root and programs may lie there: mounts again what this sandbox
-// sees of them.
+// The sandbox's own /tmp covers the machine's. If the work root or programs are there, remounts the parts that the
+// sandbox should see.
 class UnderTmp {
  public:
   void KeepPath(const char* path) {
@@ -223,7 +224,7 @@ LaunchFailure EnterImage(const SandboxPlan& plan, uint32_t walls) {
 }
 
 int PlaceDevice(const char* path, int tree) {
-  if (tree < 0) return 0;  // this machine has none
+  if (tree < 0) return 0;  // this machine does not have it
   char target[64];
   snprintf(target, sizeof(target), ".%s", path);
   int error = MakePlace(target, false);
@@ -239,7 +240,7 @@ int PlaceWorkRoot(const char* path, int tree) {
                             FlagOf<uint64_t>(Measure::kWorkRootNoSuid, MOUNT_ATTR_NOSUID) |
                                 FlagOf<uint64_t>(Measure::kWorkRootNoDev, MOUNT_ATTR_NODEV),
                             true);
-  // Below a shown folder it is there already.
+  // Below a shown folder, it already exists.
   if (error == 0 && access(target, F_OK) != 0) error = MakePlace(target, true);
   if (error == 0) error = Place(tree, target);
   close(tree);
@@ -270,7 +271,7 @@ int BuildRoot(const RootPlan& plan) {
   for (size_t i = 0; i < kDeviceCount; ++i) devices[i] = CloneTree(kDevices[i], true);
   const int proc = CloneTree("/proc", true), work_root = CloneTree(plan.work_root, true);
   if (error != 0) return error;
-  // Any folder will do: this mount becomes the root.
+  // Any folder can be used, because this mount becomes the root.
   if (mount("ingot", "/tmp", "tmpfs", FlagOf(Measure::kRootNoSuid, kNoSuid), "mode=0755,size=1m,nr_inodes=4096") != 0 ||
       chdir("/tmp") != 0)
     return errno;

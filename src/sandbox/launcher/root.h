@@ -1,7 +1,7 @@
-// The root folder of sandboxes, with kRootFolder. The launcher builds it once: a read-only folder in memory with the
-// paths that SetUp shows, the work root, some devices, and nothing else of the machine. Each sandbox gets a copy of
-// these mounts and adds its own: /proc, its folder, /tmp, /dev/shm and /dev/pts. A sandbox with an image sees the image
-// in place of the shown paths.
+// Builds the root folder for sandboxes with kRootFolder, once per launcher. It is a read-only in-memory folder that
+// contains the paths from SetUp, the work root, and some devices, but nothing else from the machine. Each sandbox gets
+// a copy of these mounts and adds its own /proc, folder, /tmp, /dev/shm, and /dev/pts. A sandbox with an image sees the
+// image instead of the shown paths.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ struct RootPlan {
   const char* work_root = nullptr;
   char** visible = nullptr;
   uint32_t visible_count = 0;
-  char** sources = nullptr;  // paths at or below which root folders of images may lie
+  char** sources = nullptr;  // paths that are, or contain, image root folders
   uint32_t source_count = 0;
-  bool maps_owners = false;  // shown.h; needs root of the machine
+  bool maps_owners = false;  // see shown.h; requires root on the host
 };
 
-// Makes the root folder and moves this process there. Paths that are missing are skipped. Returns 0 or errno.
+// Builds the root folder and makes it this process's root. Skips missing paths. Returns 0 or errno.
 int BuildRoot(const RootPlan& plan);
 
-// The folders of one sandbox.
+// One sandbox's folders.
 struct SandboxPlan {
   const SandboxHeader* header = nullptr;
   const char* work_root = nullptr;
@@ -33,11 +33,11 @@ struct SandboxPlan {
   int freezer_entrance = -1, freezer_state = -1;  // -1 = none
 };
 
-// Mounts an empty /dev/shm of so many bytes at `path`. Returns 0 or errno.
+// Mounts an empty /dev/shm of this size at `path`. Returns 0 or errno.
 int MountShm(const char* path, uint32_t bytes);
 
-// In a sandbox's own mount namespace, after BuildRoot with the same visible paths. `fds`: work/ and home/ if they are
-// layered, else -1.
+// Sets up a sandbox in its own mount namespace. `fds` receives work/ and home/ if they are layered, and -1 otherwise.
+// REQUIRES: BuildRoot was called with the same visible paths.
 LaunchFailure EnterSandbox(const SandboxPlan& plan, uint32_t walls, char** visible, uint32_t visible_count,
                            int (&fds)[2]);
 

@@ -43,7 +43,7 @@ bool ReadPlan(int fd, SandboxPlan& plan) {
   return plan.binds != nullptr;
 }
 
-// The part of the wall that belongs to one sandbox.
+// Sets up the isolation that belongs to one sandbox.
 LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds)[kMostReportDescriptors]) {
   if ((ground.walls & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
@@ -73,14 +73,14 @@ LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds
   return {};
 }
 
-// Signals every process of the sandbox but this one. `uid`: of the sandbox, if it has one.
+// Signals every process in the sandbox except this one. `uid` is the sandbox's uid, if it has one.
 void SignalAll(const Ground& ground, uid_t uid, int signal) {
-  // The first process of a PID namespace reaches only that namespace.
+  // The first process of a PID namespace can reach only that namespace.
   if ((ground.walls & kPidNamespace) != 0 && getpid() == 1) {
     kill(-1, signal);
   } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
-    // kill(-1) reaches every process of a uid at once, even if one forks meanwhile. It spares the process that calls
-    // it. As root it would reach the whole machine.
+    // kill(-1) reaches all processes of a uid at once, even if one forks in the meantime, except for the calling
+    // process. As root it would reach the whole machine.
     const pid_t killer = fork();
     if (killer == 0) {
       if (syscall(SYS_setresuid, uid, uid, uid) == 0) kill(-1, signal);
@@ -92,14 +92,14 @@ void SignalAll(const Ground& ground, uid_t uid, int signal) {
   }
 }
 
-// Thaws frozen commands: a killed process then ends without running another instruction.
+// Thaws frozen commands, so that killed processes end without running another instruction.
 void Thaw(const SandboxPlan& plan) {
   if (plan.freezer_state < 0) return;
   const char* const text = plan.header->freezer == 1 ? "THAWED" : "0";
   [[maybe_unused]] const ssize_t wrote = pwrite(plan.freezer_state, text, strlen(text), 0);
 }
 
-// Returns once this process has no children: all of the sandbox's processes are its descendants, and orphans become its
+// Returns once this process has no children. All of the sandbox's processes are its descendants, and orphans become its
 // children.
 void EndAll(const Ground& ground, const SandboxPlan& plan) {
   while (true) {
@@ -108,7 +108,7 @@ void EndAll(const Ground& ground, const SandboxPlan& plan) {
     if (reaped < 0) return;  // ECHILD
     SignalAll(ground, plan.header->uid, SIGKILL);
     Thaw(plan);
-    // In a PID namespace one signal is enough. Elsewhere a process may have been missed.
+    // In a PID namespace, one signal is enough. Elsewhere, a process may have been missed.
     if ((ground.walls & kPidNamespace) != 0) {
       while (waitpid(-1, nullptr, 0) > 0) continue;
     } else {
@@ -119,10 +119,10 @@ void EndAll(const Ground& ground, const SandboxPlan& plan) {
 
 int64_t Nanoseconds(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
 
-// Waits for the end of the command `pid`, and reaps orphans meanwhile.
+// Waits for the command `pid` to end, and reaps orphans in the meantime.
 class Keeper {
  public:
-  // `ends`: of a command that was started apart (apart.h), otherwise -1.
+  // `ends` belongs to a command that was started apart (apart.h); otherwise -1.
   Keeper(const Ground& ground, const SandboxPlan& plan, pid_t command, int ends, int control, int sandbox)
       : ground_(ground),
         plan_(plan),
@@ -132,7 +132,7 @@ class Keeper {
         control_(control),
         sandbox_(sandbox) {}
 
-  // False: the sandbox must end.
+  // Returns false if the sandbox must end.
   bool Run(int child_events) {
     while (!ended_) {
       pollfd fds[3] = {{control_, POLLIN, 0}, {child_events, POLLIN, 0}, {sandbox_, POLLIN, 0}};
@@ -180,10 +180,10 @@ class Keeper {
       SignalAll(ground_, uid_, SIGTERM);
       return;
     }
-    Kill();  // kKill, or the owner is gone
+    Kill();  // kKill, or the owner has exited
   }
 
-  // No order comes while a command runs.
+  // No requests arrive while a command runs.
   void EndSandbox() {
     char order = 0;
     const ssize_t got = recv(sandbox_, &order, 1, MSG_DONTWAIT);
@@ -192,7 +192,7 @@ class Keeper {
     Kill();
   }
 
-  // The command's first process is reaped apart, for its times.
+  // The command's first process is reaped separately to get its times.
   void Kill() {
     kill(command_, SIGKILL);
     int status = 0;
@@ -212,7 +212,7 @@ class Keeper {
   LaunchReport report_;
 };
 
-// Runs one Start to its end. False: the sandbox must end. `has_companions`: true if companions may run.
+// Runs one Start to its end. Returns false if the sandbox must end. `has_companions`: true = companions may be running.
 bool RunStart(const Ground& ground, const SandboxPlan& plan, const int (&fds)[kStartDescriptors], int sandbox,
               int child_events, bool& has_companions) {
   const int control = fds[4];
@@ -244,7 +244,7 @@ bool RunStart(const Ground& ground, const SandboxPlan& plan, const int (&fds)[kS
     [[maybe_unused]] const ssize_t sent = send(control, &runs, sizeof(runs), MSG_NOSIGNAL);
     return true;
   }
-  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output ends when its own processes end
+  for (int i = 1; i < 4; ++i) close(fds[i]);  // the command's output must end when its own processes end
   const bool goes_on = Keeper(ground, plan, command, ends, control, sandbox).Run(child_events);
   has_companions = false;
   if (ends >= 0) close(ends);
@@ -256,7 +256,7 @@ void GiveSocket(int sandbox) {
   Answer(sandbox, &kSocket, 1, fds);
 }
 
-// If the sandbox has no IPC namespace.
+// Used if the sandbox has no IPC namespace.
 void RemoveLeftIpc(const Ground& ground, uid_t uid) {
   if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0 &&
       Raises(Measure::kLeftIpcRemoved)) {
@@ -264,7 +264,7 @@ void RemoveLeftIpc(const Ground& ground, uid_t uid) {
   }
 }
 
-// The Starts that come over the sandbox's socket, one after another, until it ends.
+// Handles the Starts received on the sandbox's socket one after another, until it is closed.
 [[noreturn]] void ServeSandbox(const Ground& ground, const SandboxPlan& plan, int sandbox) {
   sigset_t child;
   sigemptyset(&child);
@@ -397,7 +397,7 @@ void RunSandbox(const Ground& ground, const Incoming& open) {
     _exit(1);
   }
   const uid_t uid = plan.header->uid;
-  // Of a killed run.
+  // Processes left by a killed run.
   if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);
   RemoveLeftIpc(ground, uid);
   Answer(sandbox, &report, sizeof(report), fds);

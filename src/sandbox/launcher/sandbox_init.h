@@ -1,7 +1,7 @@
-// The first process of a sandbox. It raises the wall, then runs the sandbox's commands one after another: it starts
-// each, adopts and reaps its orphans, and ends all of them when the command has ended, when it is asked to, and when
-// the start's socket is closed. It ends with the sandbox's socket, and outlives the launcher. In a PID namespace it is
-// process 1. It has the launcher's uid, holds only its own episode's keys, and cannot be traced.
+// Runs a sandbox's first process. It sets up the isolation and then runs the sandbox's commands one after another. It
+// starts each command, and adopts and reaps its orphans. It kills all of them when the command has ended, on request,
+// or when the start's socket closes. It exits when the sandbox's socket closes, and may outlive the launcher. In a PID
+// namespace, it is process 1. It has the launcher's uid, holds only its own episode's keys, and cannot be traced.
 #pragma once
 
 #include <sys/types.h>
@@ -13,43 +13,43 @@
 
 namespace ingot::sandbox::launcher {
 
-// The facts of a launcher that all of its sandboxes share.
+// Settings shared by a launcher's sandboxes.
 struct Ground {
   uint32_t walls = 0;
-  uid_t uid = 0;  // of Ingot
+  uid_t uid = 0;  // Ingot's
   gid_t gid = 0;
   char** visible = nullptr;  // paths that sandboxes see
   uint32_t visible_count = 0;
-  const void* filter = nullptr;  // kSeccomp: struct sock_filter
+  const void* filter = nullptr;  // kSeccomp: array of struct sock_filter
   uint32_t filter_bytes = 0;
 };
 
-// One message: a byte, and descriptors.
+// A received message: one byte with descriptors.
 struct Incoming {
-  bool open = true;  // false: the socket has ended
+  bool open = true;  // false = the socket was closed
   char byte = 0;
   int count = 0;
   int fds[kOpenDescriptors + kMostGroups + kFreezerDescriptors];
 };
 Incoming Receive(int socket);
 
-// The flags of clone(2) for a sandbox's first process.
+// Returns the clone(2) flags for a sandbox's first process.
 int CloneFlags(const Ground& ground);
 
-// Opens the sandbox of an Open (launch_messages.h) and serves it to its end.
+// Opens the sandbox described by an Open message (launch_messages.h) and serves it until it ends.
 [[noreturn]] void RunSandbox(const Ground& ground, const Incoming& open);
 
-// Sends the report of a sandbox or a start that failed.
+// Reports that a sandbox or a start failed.
 void ReportFailure(int control, LaunchStep step, int error, int index);
 
-// Sends bytes with the descriptors in `fds` that are not -1, and closes them.
+// Sends bytes with those descriptors in `fds` that are not -1, and closes the descriptors.
 void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]);
 
-// If the machine runs out of memory, the kernel kills processes of the sandbox first: better to lose an episode than
-// the run. Without write access to its own file the process stays as it is.
+// Makes the kernel kill this sandbox's processes first if the machine runs out of memory, because losing an episode is
+// better than losing the run. Does nothing if the process cannot write its oom_score_adj file.
 void OfferToTheKernel();
 
-// Before anything is forked: what it starts is in the groups too.
+// Enters the control groups. Called before forking anything, so that child processes are in the groups too.
 LaunchFailure EnterGroups(const int* groups, int count);
 
 }  // namespace ingot::sandbox::launcher

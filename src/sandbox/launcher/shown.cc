@@ -27,9 +27,9 @@ struct TakenPath {
   char* path = nullptr;
   int tree = -1;
   bool is_folder = false;
-  bool keeps_owners = false;  // sockets in it must be covered
+  bool keeps_owners = false;  // its sockets must be covered
   bool is_source = false;
-  char link[256] = "";  // the target of a link
+  char link[256] = "";  // target of a link
 } taken[kMostTaken];
 int taken_count = 0;
 
@@ -49,13 +49,13 @@ int Add(const char* path, int tree, bool is_folder, bool keeps_owners) {
   return added.path == nullptr ? ENOMEM : 0;
 }
 
-// One mount, without those below it.
+// Copies one mount without those below it.
 int TakeMount(const char* path, bool is_folder, int nobody) {
   const int tree = CloneTree(path, false);
   return Add(path, tree, is_folder, tree >= 0 && MapOwners(tree, nobody, false) != 0);
 }
 
-// "\040" is a space: mountinfo writes blanks and backslashes this way.
+// "\040" is a space. mountinfo writes blanks and backslashes in this way.
 void Unescape(char* text) {
   char* to = text;
   for (const char* from = text; *from != 0; ++to) {
@@ -69,7 +69,7 @@ void Unescape(char* text) {
   *to = 0;
 }
 
-// False: another mount or nothing covers it.
+// Returns false if another mount covers it or it does not exist.
 bool IsMountRoot(const char* path, bool& is_folder) {
   struct statx info;
   if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) != 0) return false;
@@ -90,8 +90,8 @@ int ByLength(const void* left, const void* right) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-// The mounts below `path`, each by itself: one of them cannot map owners, such as a device or the cover of a hidden
-// file.
+// Copies the mounts below `path` one by one, because one of them cannot map owners, such as a device or the cover of a
+// hidden file.
 int TakeMountsBelow(const char* path, int nobody) {
   FILE* const mounts = fopen("/proc/self/mountinfo", "re");
   if (mounts == nullptr) return errno;
@@ -111,7 +111,7 @@ int TakeMountsBelow(const char* path, int nobody) {
   }
   free(line);
   fclose(mounts);
-  // A mount comes before those below it.
+  // A mount is placed before those below it.
   qsort(taken + first, static_cast<size_t>(taken_count - first), sizeof(TakenPath), ByLength);
   return error;
 }
@@ -135,7 +135,7 @@ int PlaceLink(const char* target, const char* path) {
   return symlink(target, path) == 0 || errno == EEXIST ? 0 : errno;
 }
 
-// `path`: below the current folder.
+// `path` is relative to the current directory.
 int PlaceOne(const TakenPath& one, const char* path) {
   if (one.link[0] != 0) return PlaceLink(one.link, path);
   if (one.tree < 0) return 0;
@@ -143,11 +143,11 @@ int PlaceOne(const TakenPath& one, const char* path) {
                             FlagOf<uint64_t>(Measure::kShownNoSuid, MOUNT_ATTR_NOSUID) |
                                 FlagOf<uint64_t>(Measure::kShownReadOnly, MOUNT_ATTR_RDONLY),
                             true);
-  // A path below a shown one is already there.
+  // A path below a shown one already exists.
   if (error == 0 && access(path, F_OK) != 0) error = MakePlace(path, one.is_folder);
   if (error == 0) error = Place(one.tree, path);
   close(one.tree);
-  // In a folder that is closed to others: no sandbox could enter it.
+  // It is in a folder that other users cannot access, so no sandbox could enter it.
   return error == EACCES ? 0 : error;
 }
 
@@ -160,7 +160,7 @@ int CoverFile(const char* path) {
                             false);
   if (error == 0) error = Place(empty, path);
   close(empty);
-  return error == ENOENT ? 0 : error;  // it has gone
+  return error == ENOENT ? 0 : error;  // it no longer exists
 }
 
 bool IsChannel(int folder, const dirent& entry) {
@@ -177,8 +177,8 @@ bool IsFolderOf(int folder, const dirent& entry, dev_t device) {
          info.st_dev == device;
 }
 
-// Covers the sockets and FIFOs below a folder of one file system. `path` holds 4096 bytes. Skips folders that the
-// process building the root folder cannot read.
+// Covers the sockets and FIFOs below a folder on one file system. `path` has space for 4096 bytes. Skips folders that
+// the process building the root folder cannot read.
 int CoverChannels(char* path, dev_t device) {
   DIR* const folder = opendir(path);
   if (folder == nullptr) return 0;
@@ -198,7 +198,7 @@ int CoverChannels(char* path, dev_t device) {
   return error;
 }
 
-// A mount, so that one call takes away all that is mounted below it. No uid of a sandbox may enter it.
+// A mount, so that one call removes everything mounted below it. No sandbox uid may enter it.
 int MakeSources() {
   const bool has_some = taken_count > 0 && taken[taken_count - 1].is_source;
   if (!has_some) return 0;

@@ -1,37 +1,37 @@
-// The paths of the machine that sandboxes see. They are taken before the root folder changes, and put at the same
-// places below the new one. A read-only mount does not stop a process from sending through a unix socket or a FIFO. In
-// a shown folder no process of a sandbox can, whatever the file's mode:
+// Copies the host paths that sandboxes see before the root folder changes, and attaches them at the same places below
+// the new root. A read-only mount alone does not prevent a process from sending data through a Unix socket or a FIFO.
+// The following prevents it for files in shown folders, regardless of their mode:
 //
-//   root     the mounts map the owners of all files to nobody (MapOwners), and the kernel denies every write. If a file
-//            system cannot map owners, as for others
-//   others   an empty file covers each socket and FIFO that exists when the root folder is built; the walk ends after
-//            1,000,000 entries. A socket or FIFO that is made later is open
+//   root     the mounts map the owners of all files to nobody (MapOwners), so the kernel denies all writes. If a file
+//            system cannot map owners, the rule for others applies
+//   others   an empty file covers each socket and FIFO that exists when the root folder is built. The search stops
+//            after 1,000,000 entries. Sockets and FIFOs created later are not covered
 //
-// A socket or FIFO that is itself a shown path, as sandbox.visible may name one, stays what it is.
+// A socket or FIFO that is itself listed as a shown path, for example in sandbox.visible, stays usable.
 #pragma once
 
 #include <cstdint>
 
 namespace ingot::sandbox::launcher {
 
-// The id that all files of shown folders belong to; no file does.
+// Id that owns all files in shown folders after mapping. No other file has it.
 inline constexpr uint32_t kNobodysId = 4294967293;
 
-// Takes the file or folder at `path`; a missing path is skipped. `nobody`: a user namespace of kNobodysId; -1 = owners
-// stay. Returns 0 or errno.
+// Copies the file or folder at `path` and skips a missing path. `nobody` is a user namespace for kNobodysId; -1 = do
+// not map owners. Returns 0 or errno.
 int TakeShown(const char* path, int nobody);
 
-// Takes a folder below which root folders of images may lie. Images map owners themselves, and a mount does so once:
-// they are taken from a second copy, whose owners stay. It is at kSources + `path` until LeaveSources. A missing path
-// is skipped.
+// Copies a folder that contains image root folders and skips a missing path. An image maps owners itself, and a mount
+// can do that only once, so images use a second copy without mapped owners. It is at kSources + `path` until
+// LeaveSources is called.
 inline constexpr char kSources[] = "/.sources";
 int TakeSource(const char* path);
 
-// Takes the copies of TakeSource out of the sight of a sandbox that has no image.
+// Hides the copies of TakeSource from a sandbox without an image.
 int LeaveSources();
 
-// Puts what was taken at its places below the current folder, in the order in which it was taken, and covers what is to
-// be covered. Returns 0 or errno.
+// Attaches the copies below the current directory, in the order they were made, and covers sockets and FIFOs. Returns 0
+// or errno.
 int PlaceShown();
 
 }  // namespace ingot::sandbox::launcher

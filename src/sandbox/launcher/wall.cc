@@ -30,7 +30,7 @@ int WriteText(const char* path, const char* text) {
 int MapIds(uid_t uid, gid_t gid) { return MapIdsTo(uid, uid, gid); }
 
 int MapIdsTo(uid_t inside, uid_t uid, gid_t gid) {
-  // The files of /proc/self belong to root unless the process is dumpable. It has no key at this point.
+  // The files in /proc/self belong to root unless the process is dumpable. It has no keys at this point.
   prctl(PR_SET_DUMPABLE, 1);
   char map[64];
   int error = WriteText("/proc/self/setgroups", "deny");

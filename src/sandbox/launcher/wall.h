@@ -1,4 +1,4 @@
-// The parts of the wall that need only system calls: ids of a user namespace, mounts, capabilities. Each function
+// Implements isolation steps that need only system calls: user namespace ids, mounts, and capabilities. Each function
 // returns 0 or errno.
 #pragma once
 
@@ -6,32 +6,32 @@
 
 namespace ingot::sandbox::launcher {
 
-// In a new user namespace: maps `uid` and `gid`, the ids outside, to themselves. No other id exists inside.
+// In a new user namespace, maps the host ids `uid` and `gid` to themselves. No other ids exist in the namespace.
 int MapIds(uid_t uid, gid_t gid);
 
-// The same, with both ids seen inside as `inside`. `inside` == uid: each as itself.
+// Same as MapIds, but both ids are `inside` in the namespace. If `inside` equals `uid`, each id maps to itself.
 int MapIdsTo(uid_t inside, uid_t uid, gid_t gid);
 
-// In a new mount namespace: later mounts of the host arrive, none leaves.
+// In a new mount namespace, stops mount propagation to the host. Later mounts on the host are still visible.
 int DetachMounts();
 
-// Covers a folder with an empty, read-only one, or a file with /dev/null. A missing path is not an error.
+// Covers a folder with an empty read-only one, or a file with /dev/null. A missing path is not an error.
 int HidePath(const char* path, bool is_folder);
 
-// Mounts a /proc of the calling process's PID namespace.
+// Mounts /proc for the calling process's PID namespace.
 int MountProc();
 
-// Covers `work_root` with an empty folder that has only `sandbox` left. REQUIRES: `sandbox` lies directly in work_root.
+// Covers `work_root` with an empty folder that contains only `sandbox`. REQUIRES: `sandbox` is directly in work_root.
 int ShowOneSandbox(const char* work_root, const char* sandbox);
 
-// Programs that this process executes give it no capability: neither by setuid bits, nor as files, nor as root's.
+// Ensures that executed programs gain no capabilities from setuid bits, file capabilities, or being root.
 int BoundCapabilities();
 
-// Covers /etc/passwd with the sandbox's passwd, in which its uid has a name: programs such as git ask for it. A machine
-// without one of the files needs none.
+// Covers /etc/passwd with the sandbox's passwd, where its uid has a name, because programs such as git look it up. Does
+// nothing if either file is missing.
 int NameUid(const char* sandbox);
 
-// Gives up the capabilities that this process has.
+// Drops this process's capabilities.
 int DropCapabilities();
 
 }  // namespace ingot::sandbox::launcher

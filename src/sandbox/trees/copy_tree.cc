@@ -23,11 +23,11 @@
 namespace ingot::sandbox {
 namespace {
 
-// Of `errno`.
+// Converts errno to a status.
 absl::Status Failure(const std::string& name) {
   const int error = errno;
   const std::string what = absl::StrCat("cannot take over '", name, "'");
-  // EBADF: there was no descriptor left for a folder on the way.
+  // EBADF: no descriptor was left for a folder in the path.
   for (const int machine :
        {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EBADF, EIO, EROFS, EUCLEAN, ETIMEDOUT, EAGAIN, EINTR}) {
     if (error == machine) return ErrnoStatus(error, what);
@@ -35,8 +35,8 @@ absl::Status Failure(const std::string& name) {
   return absl::DataLossError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-// A copy without a security module's labels is complete: its policy may deny a label to the copying process (EACCES).
-// One without an overlay's marks is not.
+// A copy without a security module's labels is complete, because its policy may deny the copying process a label
+// (EACCES). A copy without an overlay's marks is incomplete.
 bool MayLack(std::string_view attribute, int error) {
   if (error == EACCES) return attribute.starts_with("security.");
   return (error == EPERM || error == ENOTSUP) && attribute.find(".overlay.") == std::string_view::npos;
@@ -55,7 +55,7 @@ bool CopyAttributes(int from, int to) {
   return true;
 }
 
-// Without the holes.
+// Copies the data but not the holes.
 bool CopyBytes(int from, off_t size, int to) {
   if (ioctl(to, FICLONE, from) == 0) return true;
   if (ftruncate(to, size) != 0) return false;
@@ -71,7 +71,7 @@ bool CopyBytes(int from, off_t size, int to) {
   return errno == ENXIO;  // no data after the last hole
 }
 
-// A file may be closed to its own user, who is not root.
+// A file may be inaccessible to its own user, who is not root.
 Fd OpenToRead(int folder, const std::string& name, const struct stat& info) {
   constexpr int kRead = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
   Fd file = base::OpenBeneath(folder, name, kRead, base::PathLinks::kNone);
@@ -86,7 +86,7 @@ class TreeCopier : public TreeVisitor {
  public:
   TreeCopier(int to, const TreeCopy& how) : how_(how), top_(to), to_(fcntl(to, F_DUPFD_CLOEXEC, 3)) {}
 
-  // A folder that it makes stays closed to everybody else until Leave.
+  // Folders that it creates are inaccessible to others until Leave.
   absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
     if (depth_ == 0) {
       if (how_.gives_to.has_value() && fchown(top_, geteuid(), getegid()) != 0) return Failure(name);
@@ -95,7 +95,7 @@ class TreeCopier : public TreeVisitor {
       INGOT_RETURN_IF_ERROR(MakeFolder(parent, name));
       path_.push_back(name);
     }
-    // Leave takes the permission back.
+    // Leave removes the permission.
     if (IsClosed(info) && fchmodat(parent, name.c_str(), info.st_mode | 0500, AT_SYMLINK_NOFOLLOW) != 0) {
       return Failure(name);
     }
@@ -116,7 +116,7 @@ class TreeCopier : public TreeVisitor {
     return absl::OkStatus();
   }
 
-  // The parent is opened before modes close the way to it.
+  // Opens the parent before modes block access to it.
   absl::Status Leave(int folder, const struct stat& info) override {
     const bool is_top = --depth_ == 0;
     Fd parent(is_top ? -1 : openat(to_.get(), "..", base::kOpenFolder));
@@ -131,7 +131,7 @@ class TreeCopier : public TreeVisitor {
   absl::Status Failed(const std::string& name) override { return Failure(name); }
 
  private:
-  // Makes the folder `name`, or finds the folder that it merges with, and enters it.
+  // Creates the folder `name`, or finds the folder that it merges with, and enters it.
   absl::Status MakeFolder(int parent, const std::string& name) {
     struct stat there;
     bool is_there = how_.merges && fstatat(to_.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0;
@@ -147,7 +147,7 @@ class TreeCopier : public TreeVisitor {
     return to_.valid() ? absl::OkStatus() : Failure(name);
   }
 
-  // Owner, mode, times and attributes.
+  // Copies owner, mode, times, and attributes.
   bool MakeLike(int from, const struct stat& info, int to) const {
     const timespec times[2] = {info.st_atim, info.st_mtim};
     mode_t mode = info.st_mode & (how_.gives_to.has_value() ? 01777 : 07777);
@@ -159,7 +159,7 @@ class TreeCopier : public TreeVisitor {
     char mark[2];
     return pread(file, mark, sizeof(mark), 0) == sizeof(mark) && mark[0] == '#' && mark[1] == '!';
   }
-  // A user other than root keeps its copies of others' files.
+  // Users other than root own their copies of other users' files.
   static bool Gave(int result) { return result == 0 || (errno == EPERM && geteuid() != 0); }
   uid_t OwnerOf(const struct stat& info) const { return how_.gives_to.value_or(info.st_uid); }
   gid_t GroupOf(const struct stat& info) const { return how_.gives_to.value_or(info.st_gid); }
@@ -179,7 +179,7 @@ class TreeCopier : public TreeVisitor {
     is_left_out = !S_ISREG(opened.st_mode) || (how_.only_of.has_value() && opened.st_uid != *how_.only_of);
     if (is_left_out) return true;
     const Fd copy(openat(to_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    opened.st_mode = info.st_mode;  // it may be open only for this moment
+    opened.st_mode = info.st_mode;  // the file may be open only temporarily
     return copy.valid() && CopyBytes(source.get(), opened.st_size, copy.get()) &&
            MakeLike(source.get(), opened, copy.get());
   }
@@ -195,8 +195,8 @@ class TreeCopier : public TreeVisitor {
            utimensat(to_.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0;
   }
 
-  // One copy serves all names of a file, as long as it can have more links and a path leads to it. False: it needs
-  // another one.
+  // One copy is used for all hard links to a file, as long as it can have more links and a path reaches it. Returns
+  // false if another copy is needed.
   bool LinkToCopy(const std::string& name, const struct stat& info) const {
     const auto copy = copies_.find({info.st_dev, info.st_ino});
     if (copy == copies_.end() || copy->second.empty()) return false;
@@ -209,7 +209,7 @@ class TreeCopier : public TreeVisitor {
     return folder.valid() && linkat(folder.get(), there, to_.get(), name.c_str(), 0) == 0;
   }
 
-  // Below the top; empty = longer than a path may be.
+  // Path below the top; empty = longer than PATH_MAX.
   std::string PathOf(const std::string& name) const {
     std::string path;
     for (const std::string& folder : path_) {
@@ -221,9 +221,9 @@ class TreeCopier : public TreeVisitor {
 
   const TreeCopy how_;
   const int top_;
-  Fd to_;  // the copy of the current folder
+  Fd to_;  // copy of the current folder
   int64_t depth_ = 0;
-  std::vector<std::string> path_;  // of the current folder
+  std::vector<std::string> path_;  // path of the current folder
   std::map<std::pair<dev_t, ino_t>, std::string> copies_;
 };
 

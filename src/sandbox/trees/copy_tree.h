@@ -1,6 +1,6 @@
-// CopyTree gives a folder the tree of another one: copies of its files, or hard links to them. An agent may have made
-// the tree to break the copy: deeper than any path may be long, with files that can have no more links, with closed
-// folders, with links out of it. CopyTree only goes through descriptors (tree_walk.h, base/open_file.h).
+// Copies or hard-links a folder tree into another folder. An agent may have built the tree to break the copy, with
+// nesting deeper than PATH_MAX, files that have the maximum number of links, folders without permissions, or links that
+// lead outside. CopyTree uses only descriptors (tree_walk.h, base/open_file.h).
 #pragma once
 
 #include <sys/types.h>
@@ -13,26 +13,28 @@
 namespace ingot::sandbox {
 
 struct TreeCopy {
-  // True: files are linked. A file that can have no more links, or is on another file system, is copied once. False:
-  // all are copied, as clones if the file system has them; names of one file stay names of one file.
+  // True = hard-links files. A file that cannot be linked, because it has too many links or is on another file system,
+  // is copied once. False = copies all files, as clones if the file system supports it. Either way, hard links to the
+  // same file remain hard links to the same file.
   bool links = false;
-  // True: `to` has entries. Folders merge with them, unless an overlay's mark hides the lower one (layers.h); anything
-  // else replaces them.
+  // True = `to` is not empty. Folders are merged, except where an overlay's mark hides the lower folder (layers.h).
+  // Other entries are replaced.
   bool merges = false;
-  // Files of other users are left out: an agent may have linked to one that it cannot read. Empty = none are.
+  // Skips files that this user does not own, because an agent may have linked to a file that it cannot read. nullopt =
+  // skips nothing.
   std::optional<uid_t> only_of = std::nullopt;
-  // The owner of the copies, without setuid and setgid. Empty = the original's owner, or this process's user if it is
-  // not root.
+  // Owner of the copies, which lose setuid and setgid. nullopt = the original's owner, or this process's user if the
+  // process is not root.
   std::optional<uid_t> gives_to = std::nullopt;
-  // True: its owner may read and change each copy, whatever the original's mode, and execute a copy that begins with
-  // "#!".
+  // True = the owner may read and change each copy regardless of the original's mode, and execute copies that begin
+  // with "#!".
   bool opens = false;
 };
 
-// `from`: a folder in `parent`, or a path and AT_FDCWD; must not change. `to`: a folder that no other process can enter
-// until the end. It gets mode, times and attributes too. A full disk or a process out of resources fails as in
-// ErrnoStatus. DATA_LOSS: the files themselves are at fault, and a second try does not help. After an error `to` is in
-// an undefined state.
+// `from` is a folder in `parent`, or a path with AT_FDCWD. It must not change during the copy. `to` is a folder that no
+// other process can enter until the copy is done. It also receives the mode, times, and attributes. If the disk is full
+// or resources are exhausted, returns an error as in ErrnoStatus. Returns DATA_LOSS if the files themselves are the
+// problem, so a retry would not help. After an error, the state of `to` is undefined.
 absl::Status CopyTree(int parent, const std::string& from, int to, const TreeCopy& how);
 
 }  // namespace ingot::sandbox

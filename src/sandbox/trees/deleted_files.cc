@@ -28,11 +28,11 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr int kMostLooks = 8;  // for processes that began meanwhile
+constexpr int kMostLooks = 8;  // repeats if processes start in the meantime
 constexpr std::string_view kDeleted = " (deleted)";
 
-// This thread reads /proc as the sandbox's uid would: root without CAP_SYS_PTRACE may not look at other users'
-// processes.
+// Lets this thread read /proc as the sandbox's uid would, because root without CAP_SYS_PTRACE may not examine other
+// users' processes.
 class AsUser {
  public:
   explicit AsUser(uid_t uid) {
@@ -54,7 +54,7 @@ bool IsInMemory(const std::string& path) {
   return type == TMPFS_MAGIC || type == HUGETLBFS_MAGIC || type == RAMFS_MAGIC;
 }
 
-// The file systems of memfd_create and of the machine's /dev/shm.
+// Returns the file systems of memfd_create and the machine's /dev/shm.
 std::set<dev_t> MemoryDevices() {
   std::set<dev_t> found;
   struct stat info;
@@ -64,7 +64,7 @@ std::set<dev_t> MemoryDevices() {
   return found;
 }
 
-// One mapping of a file without a name, as /proc/PID/maps shows it.
+// One mapping of an unnamed file, as shown in /proc/PID/maps.
 struct Mapping {
   uint64_t from = 0, to = 0;
   uint64_t major = 0, minor = 0;
@@ -115,7 +115,7 @@ class Finder {
     LookAt(pid);
   }
 
-  // False: this process may not.
+  // Returns false if this process has no permission.
   bool LookAt(pid_t pid) {
     bool has_maps = false;
     for (const pid_t thread : ThreadsOf(pid)) {
@@ -137,7 +137,7 @@ class Finder {
       if (entry->d_name[0] == '.') continue;
       struct stat info;
       if (fstatat(dirfd(entries.get()), entry->d_name, &info, 0) != 0) {
-        if (errno == EACCES) return false;  // root may list them all the same
+        if (errno == EACCES) return false;  // root can list them anyway
         continue;
       }
       if (S_ISSOCK(info.st_mode)) CountInFlight(thread, entry->d_name, info.st_ino);
@@ -146,7 +146,7 @@ class Finder {
     return true;
   }
 
-  // True: the thread has memory.
+  // Returns true if the thread has memory.
   bool LookAtMaps(pid_t thread) {
     for (const Mapping& each : DeletedMappings(thread)) {
       const std::string path =
@@ -173,7 +173,7 @@ class Finder {
   void CountMapping(const Mapping& each) {
     const dev_t device = makedev(static_cast<unsigned>(each.major), static_cast<unsigned>(each.minor));
     static const std::set<dev_t>* const memory = new std::set<dev_t>(MemoryDevices());
-    if (seen_.contains({device, each.inode}) || memory->contains(device)) return;  // it is open too
+    if (seen_.contains({device, each.inode}) || memory->contains(device)) return;  // it is also open
     if (mapped_.insert({device, each.inode}).second) ++found_.files;
     found_.bytes += static_cast<int64_t>(each.to - each.from);
   }

@@ -1,12 +1,12 @@
-// A sandbox's files without a name: unlinked files, and files opened with O_TMPFILE. They use disk as long as a process
-// holds them, and no walk through folders meets them. This finds the files that the sandbox's processes have open (each
-// thread's table) or mapped without a descriptor. Files in memory (memfd, /dev/shm) do not count: the memory limit
-// covers them. A file that is only in flight, in a message between two sockets, can be neither seen nor sized; its
-// descriptors are counted instead.
+// Finds a sandbox's unnamed files: unlinked files, and files opened with O_TMPFILE. They use disk space while a process
+// holds them, but are not visible in any folder. Finds files that the sandbox's processes have open (in any thread's
+// descriptor table) or have mapped without a descriptor. In-memory files (memfd, /dev/shm) are not counted because the
+// memory limit covers them. A file whose descriptor is only in a message between two sockets cannot be seen or
+// measured. Such descriptors are counted instead.
 //
-// If processes come and go during a look, it is repeated up to a few times: one of the looks finds what a chain of
-// short-lived processes passes on. If this process may not follow /proc/PID/map_files (CAP_SYS_ADMIN or
-// CAP_CHECKPOINT_RESTORE), a mapped file counts with the length of its mappings.
+// If processes start or exit during the search, it is repeated a few times, because a chain of short-lived processes
+// could pass a file on. If this process may not follow /proc/PID/map_files (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), a
+// mapped file counts as the length of its mappings.
 #pragma once
 
 #include <sys/types.h>
@@ -16,18 +16,18 @@
 
 namespace ingot::sandbox {
 
-// Whose processes to look at.
+// The processes to search.
 struct SandboxOwner {
-  pid_t first = 0;                          // the sandbox's first process; 0 = unknown: looks at none
-  std::optional<uid_t> uid = std::nullopt;  // of the sandbox; empty = this process's own
+  pid_t first = 0;                          // the sandbox's first process; 0 = unknown, so nothing is searched
+  std::optional<uid_t> uid = std::nullopt;  // the sandbox's uid; nullopt = this process's uid
 };
 
 struct DeletedFiles {
   int64_t bytes = 0, files = 0;
-  int64_t in_flight = 0;  // descriptors
+  int64_t in_flight = 0;  // number of descriptors in flight
 };
 
-// `folder`: of the sandbox. A file of its file system counts even if that is in memory.
+// `folder` is the sandbox's folder. A file on the same file system counts even if that file system is in memory.
 DeletedFiles FindDeletedFiles(const SandboxOwner& sandbox, const char* folder);
 
 }  // namespace ingot::sandbox

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes the folder `name` with the owner and mode of `from`, which is another layer's; nothing of it can be read by
-// links. An agent that closed `from` does not close the copy to its owner.
+// Creates the folder `name` with the owner and mode of `from`, which belongs to another layer. Links cannot be used to
+// read it. The copy's owner can access it even if an agent made `from` inaccessible.
 absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name) {
   struct stat info;
   if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at '", name, "' of a layer"));
@@ -31,12 +31,12 @@ absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name)
   return ErrnoStatus(errno, absl::StrCat("cannot make '", name, "' of a layer"));
 }
 
-// The way down in a layer to one of its folders. Nothing on it need be there.
+// Descends through a layer to one of its folders. Parts of the path may not exist.
 class Descent {
  public:
   explicit Descent(Fd top) : top_(std::move(top)), at_(fcntl(top_.get(), F_DUPFD_CLOEXEC, 3)) {}
 
-  // False: the layer has nothing there, and hides nothing of lower ones.
+  // Returns false if the layer has nothing there and hides nothing in lower layers.
   bool GoDown(const std::string& name) {
     const bool was_there = is_there_;
     Fd next =
@@ -49,9 +49,9 @@ class Descent {
     name_ = name;
     return true;
   }
-  const Fd& like() const { return is_there_ ? at_ : top_; }  // whose owner and mode a copy of this place gets
+  const Fd& like() const { return is_there_ ? at_ : top_; }  // provides the owner and mode for a copy of this place
   bool is_there() const { return is_there_; }
-  bool hides() const { return hides_; }  // what lower layers have there
+  bool hides() const { return hides_; }  // hides what lower layers have there
   int parent() const { return parent_.get(); }
   const std::string& name() const { return name_; }
 
@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
                                                          const std::string& folder, const std::string& work_root,
                                                          const char* mark) {
   INGOT_ASSIGN_OR_RETURN(Layer made, Layer::Create(work_root, std::nullopt));
-  // It goes before the layer that it leads to.
+  // Destroyed before the layer that it links to.
   const std::shared_ptr<const Layer> one(new Layer(std::move(made)), [layer](const Layer* each) { delete each; });
   for (const char* const part : {"/work", "/home"}) {
     rmdir((one->path() + part).c_str());
@@ -102,7 +102,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
   if (folder.empty()) return one;
   Descent from(std::move(root));
   for (const fs::path& name : fs::path(folder).lexically_normal().relative_path()) {
-    if (name.empty()) continue;  // after a last slash
+    if (name.empty()) continue;  // after a trailing slash
     if (!from.GoDown(name.string())) return one;
     INGOT_ASSIGN_OR_RETURN(to, MakeLike(from.like(), to.get(), name.string()));
   }

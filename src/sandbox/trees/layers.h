@@ -1,12 +1,12 @@
-// Layers of overlayfs: the folders that snapshots of a sandbox consist of (local_sandbox.h). A layer has work/, home/
-// and, for an image, root/. It never changes.
+// Manages the overlayfs layers that make up sandbox snapshots (local_sandbox.h). A layer contains work/, home/, and,
+// for an image, root/. Layers are immutable.
 //
-// Merged, a chain of them does not grow without bound:
+// Merging layers keeps a chain of them from growing without bound:
 //
-//   layers, bottom first    a b d/x    merged    a'     A later layer's file replaces an earlier one. A whiteout marks
-//                           a' -b                c      an entry as deleted (-b), and an opaque folder hides the ones
-//                           c  =d(y)             d/y    below it (=d). Both stay: the layers may lie over an image.
-//                                                -b
+//   layers, bottom first    a b d/x    merged    a'     A file in a later layer replaces an earlier one. A whiteout
+//                           a' -b                c      marks an entry as deleted (-b), and an opaque folder hides
+//                           c  =d(y)             d/y    the same folder below it (=d). Both marks are kept because
+//                                                -b     the layers may be on top of an image.
 #pragma once
 
 #include <memory>
@@ -18,25 +18,25 @@
 
 namespace ingot::sandbox {
 
-// The frozen files between two snapshots, or all files of a copy.
+// The files that changed between two snapshots, or all files of a copy.
 using Layer = WorkDir;
 
-// The attribute that marks an opaque folder, of an overlay that root mounted and of one in a user namespace.
+// The attribute that marks an opaque folder, for overlays mounted by root and by users in a user namespace.
 inline constexpr char kOpaqueOfRoot[] = "trusted.overlay.opaque";
 inline constexpr char kOpaqueOfUsers[] = "user.overlay.opaque";
 
-// True: a layer's folder hides the same folder in lower layers. `folder`: a descriptor, may be O_PATH.
+// Returns whether a layer's folder hides the same folder in lower layers. `folder` is a descriptor and may be O_PATH.
 bool IsOpaque(int folder);
 
-// `layers`: bottom first; `part`: a folder of each. `to`: an empty folder that no agent can enter; it gets owners,
-// modes and times with the files, which are linked, not copied. Errors as for CopyTree; after one, `to` is in an
-// undefined state.
+// Merges the folder `part` of all `layers`, which are ordered bottom first, into `to`. Files are linked instead of
+// copied, and `to` receives owners, modes, and times. Returns the same errors as CopyTree. After an error, the state of
+// `to` is undefined. REQUIRES: `to` is empty and no agent can enter it.
 absl::Status MergeLayers(const std::vector<std::shared_ptr<const Layer>>& layers, const std::string& part, int to);
 
-// A layer with the same work/ and home/, whose root/ has only the entries of `layer` in `folder`. The folder hides what
-// lower layers have in it if `layer`'s folder did, or if `layer` has something else in its place or above it. Files are
-// linked, not copied. `folder`: absolute, in the image; empty = root/ is empty. `mark`: kOpaqueOfRoot or
-// kOpaqueOfUsers. DATA_LOSS: as for CopyTree.
+// Returns a layer with the same work/ and home/ whose root/ contains only what `layer` has in `folder`. The new folder
+// is opaque if it was opaque in `layer`, or if `layer` has something else at or above its place. Files are linked
+// instead of copied. `folder` is an absolute path in the image; empty = root/ is empty. `mark` is kOpaqueOfRoot or
+// kOpaqueOfUsers. Returns the same DATA_LOSS errors as CopyTree.
 absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<const Layer>& layer,
                                                          const std::string& folder, const std::string& work_root,
                                                          const char* mark);

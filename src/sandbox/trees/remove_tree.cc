@@ -14,7 +14,7 @@ namespace {
 
 class TreeRemover : public TreeVisitor {
  public:
-  // Gives back the permissions that an agent may have taken off its own folders.
+  // Restores permissions that an agent may have removed from its own folders.
   absl::Status Enter(int parent, const std::string& name, const struct stat& info) override {
     if ((info.st_mode & 0700) != 0700) fchmodat(parent, name.c_str(), 0700, AT_SYMLINK_NOFOLLOW);
     return absl::OkStatus();

@@ -1,4 +1,5 @@
-// RemoveTree removes a tree that an agent may have made, of any depth and with closed folders, and follows no link.
+// Removes a tree that an agent may have built, at any depth, including folders without permissions. Never follows
+// links.
 #pragma once
 
 #include <string>
@@ -7,9 +8,10 @@
 
 namespace ingot::sandbox {
 
-// `path`: a folder or a file; it may be missing. Removes all that it can. UNAVAILABLE names the first thing that stays.
+// Removes a folder or file. It may be missing. Removes as much as possible. Returns UNAVAILABLE, naming the first entry
+// that remains.
 absl::Status RemoveTree(const std::string& path);
-// The same of `name` in `parent`.
+// Same as above, but for `name` in `parent`.
 absl::Status RemoveTree(int parent, const std::string& name);
 
 }  // namespace ingot::sandbox

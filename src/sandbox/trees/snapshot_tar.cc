@@ -29,7 +29,7 @@ constexpr char kOpaque[] = ".wh..wh..opq";
 
 enum class Kind : char { kFile = '0', kLink = '2', kFolder = '5', kPax = 'x' };
 
-// The header's fields, in place and in order.
+// The header's fields in order.
 struct Header {
   char name[100], mode[8], uid[8], gid[8], size[12], time[12], sum[8], type, link[100], magic[6], version[2];
   char user[32], group[32], major[8], minor[8], prefix[155], rest[12];
@@ -61,9 +61,9 @@ std::string HeaderOf(const std::string& name, const std::string& link, Kind kind
   return {bytes, kBlock};
 }
 
-// A record of a pax header: its length, which counts its own digits, a name and a value.
+// Returns a record of a pax header: its length, which includes its own digits, a name, and a value.
 std::string PaxRecord(std::string_view name, const std::string& value) {
-  const size_t rest = name.size() + value.size() + 3;  // the space, the sign and the end of the line
+  const size_t rest = name.size() + value.size() + 3;  // the space, the equals sign, and the end of the line
   size_t length = rest;
   while (std::to_string(length).size() + rest != length) length = std::to_string(length).size() + rest;
   std::string record = std::to_string(length) + " ";
@@ -76,11 +76,11 @@ std::string Padding(int64_t size) { return std::string((kBlock - size % kBlock) 
 // A name in a folder of the layers.
 struct Child {
   std::string name;
-  size_t layer = 0;      // the highest one that has it, which decides about it
+  size_t layer = 0;      // the highest layer that has it, which determines its state
   bool deleted = false;  // that layer hides it
 };
 
-// A layer's own folder of that name.
+// A layer's folder with that name.
 struct Part {
   size_t layer = 0;
   dev_t device = 0;
@@ -89,10 +89,11 @@ struct Part {
 
 // A folder whose children are being written.
 struct Folder {
-  size_t path_bytes = 0;    // of TarWriter::path_
-  std::vector<Part> parts;  // of the layers that have it and may be read, top first, down to one that hides the others
+  size_t path_bytes = 0;  // length of TarWriter::path_
+  // from readable layers that have it, from top to bottom, ending with one that hides the others
+  std::vector<Part> parts;
   std::vector<Child> children;
-  size_t next = 0;  // of the children
+  size_t next = 0;  // index in children
   int64_t held_bytes = 0;
 };
 
@@ -100,7 +101,7 @@ class TarWriter {
  public:
   TarWriter(const TarLimits& limits, const ByteSink& sink) : limits_(limits), sink_(sink) {}
 
-  // An agent decides how deep its folders are, so they are on no thread's stack. Of each layer one folder is open.
+  // An agent controls the depth of its folders, so recursion is not used. One folder per layer is open.
   absl::Status Write(const TarPart& part) {
     part_ = &part;
     path_.clear();
@@ -135,7 +136,7 @@ class TarWriter {
     return absl::UnavailableError(why.message());
   }
 
-  std::string PathIn(size_t layer) const { return part_->layers[layer] + path_; }  // for errors
+  std::string PathIn(size_t layer) const { return part_->layers[layer] + path_; }  // for error messages
   std::string Name() const { return part_->name + path_; }
 
   absl::Status WriteHead(std::string name, const std::string& link, Kind kind, const struct stat& info, int64_t size) {
@@ -158,7 +159,7 @@ class TarWriter {
     return WriteHead(absl::StrCat(Name(), "/", name), "", Kind::kFile, info, 0);
   }
 
-  // Writes `name`, which is at path_. `layers`: its folder's layers, from the highest one that has it.
+  // Writes `name`, which is at path_. `layers` are the layers of its folder, starting with the highest one that has it.
   absl::Status WriteChild(const std::vector<size_t>& layers, const std::string& name) {
     const size_t layer = layers.front();
     struct stat info;
@@ -169,12 +170,13 @@ class TarWriter {
     return absl::OkStatus();
   }
 
-  // After a failed call: what Ingot may not read, the agent of the same uid could not read either.
+  // Must be called right after a failed system call. The agent has the same uid, so it cannot read files that Ingot
+  // cannot read.
   static absl::Status LeaveOutOr(const std::string& path) {
     return errno == EACCES ? absl::OkStatus() : Unreadable(path);
   }
 
-  // The layer's folder at path_. The part's own one lies in a folder of Ingot's.
+  // Opens the layer's folder at path_. The part's own folder is in one of Ingot's folders.
   Fd OpenFolder(size_t layer, const std::string& name) const {
     return name.empty() ? Fd(open(part_->layers[layer].c_str(), base::kOpenFolder))
                         : base::OpenBeneath(at_[layer].get(), name, base::kOpenFolder, base::PathLinks::kNone);
@@ -184,14 +186,14 @@ class TarWriter {
                         : fstatat(at_[layer].get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
   }
 
-  // Begins the folder `name` at path_, unless none of `layers` has one there. A folder that Ingot may not list or pass
-  // is empty.
+  // Starts the folder `name` at path_, unless none of `layers` has a folder there. A folder that Ingot may not list or
+  // traverse is treated as empty.
   absl::Status Enter(const std::vector<size_t>& layers, const std::string& name) {
     Folder folder;
     folder.path_bytes = path_.size();
     std::vector<Fd> opened;
     struct stat top = {};
-    bool is_there = false, hides = false;  // a folder below all layers
+    bool is_there = false, hides = false;  // hides a folder below all layers
     for (const size_t layer : layers) {
       struct stat info;
       if (Look(layer, name, info) != 0) continue;
@@ -206,7 +208,7 @@ class TarWriter {
       }
       if (hides) break;
     }
-    if (!is_there) return absl::OkStatus();  // such as of early layers of a sandbox that had no such part
+    if (!is_there) return absl::OkStatus();  // for example, early layers of a sandbox that did not have this part
     for (size_t i = 0; i < opened.size(); ++i) at_[folder.parts[i].layer] = std::move(opened[i]);
     INGOT_RETURN_IF_ERROR(WriteHead(Name(), "", Kind::kFolder, top, 0));
     INGOT_RETURN_IF_ERROR(List(folder));
@@ -218,7 +220,7 @@ class TarWriter {
     return absl::OkStatus();
   }
 
-  // Goes up again in each layer, to the folder that it came from and no other.
+  // Goes up in each layer, back to exactly the folder that it came from.
   absl::Status Leave() {
     const Folder folder = std::move(folders_.back());
     folders_.pop_back();
@@ -238,7 +240,7 @@ class TarWriter {
     return absl::OkStatus();
   }
 
-  // Finds the children of the folder at path_, by name.
+  // Finds the children of the folder at path_, sorted by name.
   absl::Status List(Folder& folder) {
     for (const Part& part : folder.parts) INGOT_RETURN_IF_ERROR(ListPart(part.layer, folder));
     std::vector<Child>& children = folder.children;
@@ -256,7 +258,7 @@ class TarWriter {
     for (errno = 0; const dirent* const entry = readdir(entries.get()); errno = 0) {
       Child child{.name = entry->d_name, .layer = layer};
       if (child.name == "." || child.name == "..") continue;
-      if (part_->marks_deleted && child.name.starts_with(kDeleted)) continue;  // it would read as a mark
+      if (part_->marks_deleted && child.name.starts_with(kDeleted)) continue;  // it would be read as a whiteout
       struct stat info;
       if (entry->d_type == DT_CHR || entry->d_type == DT_UNKNOWN) {
         child.deleted =
@@ -289,7 +291,7 @@ class TarWriter {
     const std::string path = PathIn(layer);
     const int64_t size = info.st_size;
     if (limits_.file_bytes > 0 &&
-        size > limits_.file_bytes - file_bytes_) {  // holes count: a reader gets them as zeros
+        size > limits_.file_bytes - file_bytes_) {  // includes holes, which a reader gets as zeros
       return absl::ResourceExhaustedError(absl::StrCat("the files of the snapshot have more than ", limits_.file_bytes,
                                                        " bytes, with ", size, " of ", Name()));
     }
@@ -312,10 +314,10 @@ class TarWriter {
   const TarLimits limits_;
   const ByteSink& sink_;
   const TarPart* part_ = nullptr;
-  std::vector<Fd> at_;           // of each layer, the deepest folder of folders_ that it has
-  std::string path_;             // below the part's folder: empty, or it begins with a slash
-  std::vector<Folder> folders_;  // from the part's one down to that at hand
-  int64_t held_bytes_ = 0;       // of all their children
+  std::vector<Fd> at_;           // for each layer, its deepest folder in folders_
+  std::string path_;             // relative to the part's folder: empty, or begins with a slash
+  std::vector<Folder> folders_;  // from the part's folder to the current one
+  int64_t held_bytes_ = 0;       // for all their children
   int64_t file_bytes_ = 0;       // in the archive so far
   std::string buffer_;
 };

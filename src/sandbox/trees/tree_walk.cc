@@ -16,7 +16,7 @@ namespace {
 
 using base::Fd;
 
-constexpr int64_t kMostReopened = 1'000'000;  // folders, to find the way back
+constexpr int64_t kMostReopened = 1'000'000;  // folders opened to find the way back
 
 class TreeWalk {
  public:
@@ -41,7 +41,7 @@ class TreeWalk {
   struct Level {
     std::string name;
     struct stat info;
-    std::vector<std::string> folders;  // in it, still to enter
+    std::vector<std::string> folders;  // subfolders still to enter
   };
 
   static bool IsSame(int folder, const struct stat& info) {
@@ -66,7 +66,7 @@ class TreeWalk {
       errno = ESTALE;
       return visitor_.Failed(name);
     }
-    // A folder that may be listed and not passed has no way up.
+    // From a folder that can be listed but not traversed, the parent cannot be opened.
     Fd entries(openat(folder.get(), ".", base::kOpenFolder));
     if (!entries.valid()) return visitor_.Failed(name);
     at_ = std::move(folder);
@@ -74,7 +74,7 @@ class TreeWalk {
     return Read(std::move(entries));
   }
 
-  // Visits the files of the current folder and finds its folders.
+  // Visits the files of the current folder and finds its subfolders.
   absl::Status Read(Fd folder) {
     const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(folder.get()), closedir);
     if (entries == nullptr) return visitor_.Failed(levels_.back().name);
@@ -98,7 +98,7 @@ class TreeWalk {
     return errno == 0 ? absl::OkStatus() : visitor_.Failed(levels_.back().name);
   }
 
-  // The parent is opened before a visitor may close the way to it.
+  // Opens the parent before a visitor may block access to it.
   absl::Status Leave() {
     const bool is_top = levels_.size() == 1;
     Fd parent = is_top ? Parent() : Fd(openat(at_.get(), "..", base::kOpenFolder));
@@ -115,7 +115,7 @@ class TreeWalk {
     return visitor_.Left(at_.get(), level.name);
   }
 
-  // Goes from the top to the last level again, or to the last one that is where it was.
+  // Returns from the top to the last level, or to the last level that has not moved.
   absl::Status FindCurrent() {
     reopened_ += static_cast<int64_t>(levels_.size());
     if (reopened_ > kMostReopened) return absl::ResourceExhaustedError("folders move too often to walk through them");
@@ -138,7 +138,7 @@ class TreeWalk {
 
   const int parent_;
   TreeVisitor& visitor_;
-  Fd at_;  // the current folder
+  Fd at_;  // current folder
   std::vector<Level> levels_;
   int64_t reopened_ = 0;
 };

@@ -1,6 +1,5 @@
-// WalkTree walks a folder that an agent may have made to break the walk: nested deeper than PATH_MAX or the limit of
-// descriptors allows, with folders that move during the walk. It goes down by names and up by "..", never through a
-// link.
+// Walks a folder that an agent may have built to break the walk, with nesting deeper than PATH_MAX or the descriptor
+// limit, or with folders that move during the walk. Descends by name, ascends by "..", and never follows links.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,32 +10,34 @@
 
 namespace ingot::sandbox {
 
-// A TreeVisitor acts on everything that a walk meets. If a call returns an error, the walk ends.
+// Receives everything found in a walk. The walk stops at the first error.
 class TreeVisitor {
  public:
   virtual ~TreeVisitor() = default;
 
-  // Anything but a folder, `name` in `folder`. Called before any folder in `folder`. The visitor may remove it.
+  // Called for each entry `name` in `folder` that is not a folder, before any subfolder is entered. The visitor may
+  // remove the entry.
   virtual absl::Status File(int folder, const std::string& name, const struct stat& info) = 0;
-  // A folder below the top. Called along with the files next to it.
+  // Called for each folder below the top, together with the files next to it.
   virtual absl::Status Found(const struct stat& /*folder*/) { return absl::OkStatus(); }
-  // Before a folder is opened. For the top folder it gets WalkTree's own `parent` and `name`. Code that changes its
-  // mode by name must not follow a link: an agent may put one there at any time.
+  // Called before a folder is opened. For the top folder, the arguments are WalkTree's `parent` and `name`. Code that
+  // changes its mode by name must not follow links, because an agent may replace it with a link at any time.
   virtual absl::Status Enter(int parent, const std::string& name, const struct stat& info) = 0;
-  // After everything in `folder`: Leave from inside, then Left from its parent. Neither is called for a folder that was
-  // moved during the walk.
+  // Called after everything in `folder`: first Leave from inside, then Left from its parent. Neither is called for a
+  // folder that was moved during the walk.
   virtual absl::Status Leave(int /*folder*/, const struct stat& /*info*/) { return absl::OkStatus(); }
   virtual absl::Status Left(int /*parent*/, const std::string& /*name*/) { return absl::OkStatus(); }
-  // `errno` says why `name` cannot be looked at, opened or read. Return OK to skip it.
+  // Called if `name` cannot be examined, opened, or read, with the reason in errno. Return OK to skip it.
   virtual absl::Status Failed(const std::string& name) = 0;
 };
 
-// True if an owner other than root has to change the mode of the folder `info` to walk it.
+// Returns whether an owner other than root must change the folder's mode before walking it.
 bool IsClosed(const struct stat& info);
 
-// Walks `name`, a folder in `parent`. RESOURCE_EXHAUSTED: folders moved so often that the walk would not end.
+// Walks `name`, a folder in `parent`. Returns RESOURCE_EXHAUSTED if folders move so often that the walk would not end.
 absl::Status WalkTree(int parent, const std::string& name, TreeVisitor& visitor);
-// The same for a path whose folders only this process controls: the visitor gets AT_FDCWD and the path.
+// Same as above, but for a path whose parent folders only this process controls. The visitor receives AT_FDCWD and the
+// path.
 absl::Status WalkTree(const std::string& top, TreeVisitor& visitor);
 
 }  // namespace ingot::sandbox

@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLive = "live-";
 
-// "live-<pid>-<start of this process>-". The start distinguishes two processes with one pid: in a container a restarted
-// process often has the pid of the one before.
+// Returns "live-<pid>-<start of this process>-". The start distinguishes processes with the same pid, because a
+// restarted process in a container often has its predecessor's pid.
 const std::string& OwnPrefix() {
   static const std::string* const prefix =
       new std::string(absl::StrCat(base::View(kLive), getpid(), "-", base::Clock::Real().UnixNanos(), "-"));
@@ -41,7 +41,7 @@ bool RemoveOrWarn(const std::string& path) {
   return removed.ok();
 }
 
-// INVALID_ARGUMENT unless `relative` names a file below its base folder.
+// Returns INVALID_ARGUMENT unless `relative` names a file below its base folder.
 absl::Status CheckRelative(const std::string& relative) {
   const fs::path path(relative);
   bool leaves = path.empty() || path.is_absolute() || relative.find('\0') != std::string::npos;
@@ -51,7 +51,8 @@ absl::Status CheckRelative(const std::string& relative) {
       absl::StrCat("'", relative, "' is not below the work folder: use a relative path without '..'"));
 }
 
-// Opens the folder of `relative` below `base`. Missing folders are made, and given to `maker`; null: they are an error.
+// Opens the parent folder of `relative` below `base`. Missing folders are created and passed to `maker`; null = missing
+// folders are an error.
 absl::StatusOr<Fd> OpenParent(const Fd& base, const fs::path& relative,
                               const std::function<absl::Status(int fd)>& maker) {
   Fd folder(fcntl(base.get(), F_DUPFD_CLOEXEC, 3));
@@ -76,7 +77,7 @@ absl::Status WriteAll(int fd, std::string_view content, const std::string& name)
   return absl::OkStatus();
 }
 
-// Removes the entries of a folder.
+// Removes a folder's entries.
 absl::Status Empty(const Fd& folder, const std::string& name) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(openat(folder.get(), ".", base::kOpenFolder)), closedir);
   if (entries == nullptr) return ErrnoStatus(errno, absl::StrCat("cannot read ", name));
@@ -98,7 +99,7 @@ absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root, std::optional<u
   const std::string path = (absolute / absl::StrCat(OwnPrefix(), next++)).string();
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make a work folder in ", root));
   WorkDir folder(path, owner);
-  // Its owner may pass through, and no other uid.
+  // Only its owner may traverse it.
   if (owner.has_value() && (chown(path.c_str(), geteuid(), *owner) != 0 || chmod(path.c_str(), 0710) != 0)) {
     return ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to uid ", *owner));
   }
@@ -216,7 +217,7 @@ absl::Status WorkDir::Fill(const std::string& name, const std::string& source) c
   if (!files.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", source));
   INGOT_RETURN_IF_ERROR(Empty(folder, name));
   const absl::Status copied = CopyTree(files.get(), ".", folder.get(), {.gives_to = owner_, .opens = true});
-  // The files are not the sandbox's, which a DATA_LOSS would blame.
+  // The files are not from the sandbox, so DATA_LOSS would wrongly blame the sandbox.
   return base::Annotate(absl::IsDataLoss(copied) ? absl::UnavailableError(copied.message()) : copied, source);
 }
 

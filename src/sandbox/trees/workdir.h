@@ -1,16 +1,16 @@
-// A WorkDir is a private folder of one episode; its destructor removes the folder and everything in it.
+// Owns one episode's private folder. The destructor removes the folder and its contents.
 //
-//   root/live-<process>-<number>/   home/   HOME of the agent, empty at first
-//                                   work/   the agent's working folder, with the files of the recipe
+//   root/live-<process>-<number>/   home/   the agent's HOME, initially empty
+//                                   work/   the agent's working directory with the recipe's files
 //                                   tmp/    TMPDIR
-//                                   NAME-<random>/  of AddFolder
+//                                   NAME-<random>/  created by AddFolder
 //
-// With an owner, home/, work/ and tmp/ belong to that uid, and the folder around them to this process. The owner cannot
-// enter other folders of `root`. Detach() renames the folder to root/kept-<name> instead of removing it. RemoveStale
-// removes folders of killed processes, which it knows by the pid in their names: a root belongs to one machine and one
-// PID namespace at a time. No symbolic link is followed, neither by a removal nor by a read or write. What belongs to
-// another uid than the owner is not read: an agent may have linked to a file that it cannot read. Not thread safe;
-// different objects are independent.
+// If there is an owner, home/, work/, and tmp/ belong to its uid, and the folder around them belongs to this process.
+// The owner cannot enter other folders of `root`. Detach() renames the folder to root/kept-<name>, so it is not
+// removed. RemoveStale removes folders of killed processes, using the pids in their names, so a root must belong to
+// only one machine and PID namespace at a time. Symbolic links are never followed. Files owned by other uids are not
+// read, because an agent may have linked to a file that it cannot read. Not thread safe, but different objects are
+// independent.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,8 @@ namespace ingot::sandbox {
 
 class WorkDir {
  public:
-  // Makes `root` too if it is missing. `owner` is a uid and the number of its group; nullopt = this process's.
+  // Also creates `root` if it is missing. `owner` is a uid and is also used as the gid; nullopt = use this process's
+  // ids.
   static absl::StatusOr<WorkDir> Create(const std::string& root, std::optional<uid_t> owner = std::nullopt);
   ~WorkDir();
   WorkDir(WorkDir&& other) noexcept;
@@ -38,46 +39,49 @@ class WorkDir {
   std::string work() const { return path_ + "/work"; }
   std::string tmp() const { return path_ + "/tmp"; }
 
-  // The folder itself, to reach what is in it (base/open_file.h). UNAVAILABLE: it is gone.
+  // Opens the folder itself, for access to its contents (base/open_file.h). Returns UNAVAILABLE if it no longer exists.
   absl::StatusOr<Fd> Open() const;
 
-  // Writes work/`relative` and makes the folders on the way; replaces a file, link or pipe of that name.
-  // INVALID_ARGUMENT: the path leaves work/. A text that begins with "#!" becomes executable.
+  // Writes work/`relative`. Creates parent folders and replaces any file, link, or pipe with that name. If the content
+  // begins with "#!", the file is executable. Returns INVALID_ARGUMENT if the path leads outside of work/.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
 
-  // Reads work/`relative`. NOT_FOUND; OUT_OF_RANGE above `limit_bytes`; INVALID_ARGUMENT if it is not a regular
-  // file: a pipe would block, and a link could lead to a file that the agent may not read.
+  // Reads work/`relative`. Returns NOT_FOUND if it does not exist, OUT_OF_RANGE if it is larger than `limit_bytes`, and
+  // INVALID_ARGUMENT if it is not a regular file, because a pipe would block, and a link could lead to a file that the
+  // agent may not read.
   absl::StatusOr<std::string> ReadFile(const std::string& relative, int64_t limit_bytes) const;
 
-  // The same for a file of another folder next to work/.
+  // Same as ReadFile, but for a file in another folder next to work/.
   absl::StatusOr<std::string> ReadFileOf(const std::string& folder, const std::string& relative,
                                          int64_t limit_bytes) const;
 
-  // Makes a private folder of the owner at `path`, below this one: of one part, or of parts that this process owns.
+  // Creates a folder that is private to the owner, at `path` inside this folder. If `path` has several components, this
+  // process must own the parents.
   absl::Status MakeFolder(const std::string& path) const;
 
-  // Replaces the files of the folder `name` next to work/ with the files of `source`, a folder of this process. The
-  // owner may change all of them, and execute those that begin with "#!". Its processes may run meanwhile.
+  // Replaces the files in the folder `name`, next to work/, with those in `source`, a folder that belongs to this
+  // process. The owner may change all of the files and execute those that begin with "#!". The owner's processes may be
+  // running.
   absl::Status Fill(const std::string& name, const std::string& source) const;
 
-  // Empties `folder`, which lies next to work/, and makes the folder `inner` in it. Only the owner can enter either.
-  // FAILED_PRECONDITION: this object did not make the folder.
+  // Empties `folder`, which is next to work/, and creates the folder `inner` in it. Only the owner can enter either.
+  // Returns FAILED_PRECONDITION if this object did not create `folder`.
   absl::Status ClearFolder(const std::string& folder, const std::string& inner) const;
 
-  // From here on work/ is read and written through this descriptor, which outlives its use: as processes in
-  // another mount namespace see it.
+  // From now on, reads and writes work/ through this descriptor, as processes in another mount namespace see it.
+  // REQUIRES: the descriptor stays open while it is used.
   void SetView(int work);
 
-  // Makes an empty folder next to work/ and returns its absolute path. Its name has a random part, so that no process
-  // can have written to it before.
+  // Creates an empty folder next to work/ and returns its absolute path. The name has a random part, so no process can
+  // have written to it before.
   absl::StatusOr<std::string> AddFolder(const std::string& name) const;
 
-  // Writes the file `name` next to work/. Removes first any file of that name: the agent may have put a link or a pipe
-  // there.
+  // Writes the file `name` next to work/. First removes any existing file, because the agent may have put a link or a
+  // pipe there.
   absl::Status WriteBeside(const std::string& name, std::string_view content) const;
 
-  // Renames the folder to kept-`name`, which this object no longer removes, and returns its path. Replaces an older
-  // one. An owner can no longer enter it.
+  // Renames the folder to kept-`name` and returns its path. This object no longer removes it. Replaces an older folder
+  // with that name. The owner can no longer enter the folder.
   absl::StatusOr<std::string> Detach(const std::string& name);
 
  private:
@@ -91,7 +95,8 @@ class WorkDir {
   std::optional<uid_t> owner_;
 };
 
-// Removes the folders under `root` whose processes are gone. Returns their number; 0 for a missing root.
+// Removes the folders under `root` whose processes have exited. Returns the number of removed folders, or 0 if the root
+// does not exist.
 int RemoveStale(const std::string& root);
 
 }  // namespace ingot::sandbox
