@@ -52,7 +52,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitTraining(const v1::AdmitRequest& req
 }
 
 absl::Status Admissions::RejectAtEnd(const JournaledRun& run) {
-  // A resumed trainer may not have reached the last batch and may evaluate versions meanwhile.
+  // A resumed trainer may not have reached the last batch yet, and may still evaluate versions.
   const bool fed = last_batch_fed_ || (run.live_known() && run.policy().live_version() >= options_.total_steps);
   if (!fed) return Reject("last_batches", "all batches are journalled; the trainer is not yet at the last");
   const bool eval_to_come = options_.final_eval && !run.evals().done(options_.total_steps);
@@ -97,7 +97,7 @@ absl::StatusOr<std::optional<v1::Ticket>> Admissions::AdmitNamed(const v1::Admit
 
 absl::StatusOr<v1::Ticket> Admissions::AdmitNewGroup(const v1::AdmitRequest& request, JournaledRun& run) {
   const WindowedFifo& policy = run.policy();
-  // The last batches need no more groups than this; more groups would never be trained.
+  // The last batches need at most this many groups. Additional groups would never be trained.
   const int64_t needed = (options_.total_steps - policy.next_step()) * options_.groups_per_step;
   if (policy.unbatched() >= needed) {
     return Reject("last_batches", "all groups that the last batches need are running or done");

@@ -1,5 +1,5 @@
-// The scheduler's interface, in process or over gRPC; proto/scheduler.proto documents each call. Thread safe. NextBatch
-// blocks for up to its wait_ms, every other call for its journal writes.
+// The scheduler's interface, in process or over gRPC. proto/scheduler.proto documents each call. Thread safe. NextBatch
+// blocks for up to wait_ms, and every other call until its journal writes are done.
 #pragma once
 
 #include "base/status.h"

@@ -115,7 +115,7 @@ void EvalBoard::Update(Run& run, int32_t index, Sample::State before) {
   if (before == Sample::kRunning) {
     --running_;
     deadlines_.erase({run.deadlines[static_cast<size_t>(index)], run.request.version(), index});
-  } else {  // an attempt of an earlier process ended: the sample waits no longer
+  } else {  // an attempt from an earlier process ended, so the sample no longer waits
     std::erase(run.waiting, index);
   }
   if (sample.state == Sample::kWaiting) run.waiting.push_back(index);
@@ -166,7 +166,7 @@ void EvalBoard::RecordResult(const v1::EvalDone& done) {
   if (it != runs_.end()) {
     result = Summary(it->second);
     Drop(it);
-  } else {  // replayed: the journal does not count failed samples
+  } else {  // during replay: the journal does not record failed samples
     result.set_finished(done.episodes());
     result.set_total(done.episodes());
     result.set_reward_mean(done.reward_mean());

@@ -1,10 +1,11 @@
-// The running evaluations: held-out tasks, avg_n samples each, on a pinned version.
+// Tracks running evaluations: held-out tasks with avg_n samples each, on a pinned version.
 //
-// One group per task, with the id version * 2^20 + task: ids are unique per version, even across restarts. A failed
-// attempt is tried again, max_attempts in all; then the sample counts as reward 0. A sample that the infrastructure
-// failed max_infrastructure_failures times is given up too, and is left out of the mean.
+// Each task has one group, with id version * 2^20 + task, so group ids do not repeat across versions or restarts. A
+// failed attempt is retried, up to max_attempts in total. After that, the sample counts as reward 0. A sample is also
+// abandoned after max_infrastructure_failures infrastructure failures, and is then excluded from the mean.
 //
-// Does not touch the journal: NextResult returns a result to write, RecordResult takes it as written. Not thread safe.
+// Does not write to the journal: NextResult returns a result to write, and RecordResult marks it as written. Not thread
+// safe.
 #pragma once
 
 #include <chrono>
@@ -27,38 +28,40 @@ namespace ingot::scheduler {
 class EvalBoard {
  public:
   static constexpr int64_t kGroupsPerVersion = int64_t{1} << 20;
-  // The largest attempt in the pool, by (group, sample).
+  // The highest attempt number in the pool, by (group, sample).
   using Attempts = std::map<std::pair<int64_t, int32_t>, int32_t>;
 
   explicit EvalBoard(const SchedulerOptions& options) : options_(options) {}
 
-  // INVALID_ARGUMENT: no tasks, too many, avg_n < 1, a negative version.
+  // Returns INVALID_ARGUMENT for an empty or too long task list, avg_n < 1, or a negative version.
   absl::Status Validate(const v1::StartEvalRequest& request) const;
-  // The groups of the evaluation.
+  // Returns the evaluation's groups.
   static v1::StartEvalResponse Groups(const v1::StartEvalRequest& request);
 
-  // Starts an evaluation; its samples begin above the attempts in `used`. Idempotent: a repetition while the evaluation
-  // runs changes nothing, and neither does any request for a finished version. ALREADY_EXISTS: another request of this
-  // version runs. RESOURCE_EXHAUSTED: max_active_evals run. REQUIRES: Validate(request) is OK.
+  // Starts an evaluation. Its attempts are numbered above those in `used`. Idempotent: a repeated request has no effect
+  // while the evaluation runs, and neither does a request for a finished version. Returns ALREADY_EXISTS if a different
+  // request for this version is running, and RESOURCE_EXHAUSTED if max_active_evals evaluations are running. REQUIRES:
+  // Validate(request) is OK.
   absl::Status Start(const v1::StartEvalRequest& request, const Attempts& used);
 
-  // A waiting sample, of the lowest version possible; nullopt = none waits.
+  // Returns a waiting sample from the lowest version that has one, or nullopt if none is waiting.
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
-  // An episode ended. False = nothing changed: a repetition, a late end, or the end belongs to a forgotten evaluation.
-  // INVALID_ARGUMENT: no such sample or attempt, or the state is not an end.
+  // Records the end of an episode. Returns false if nothing changed because the report is a repetition, is late, or
+  // belongs to a forgotten evaluation. Returns INVALID_ARGUMENT if there is no such sample or attempt, or if the state
+  // is not an end state.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
   std::vector<v1::EpisodeRef> Running() const;
-  // Fails the attempts whose deadline has passed.
+  // Fails the attempts that are past their deadline.
   void Expire(std::chrono::nanoseconds now);
 
-  // The result of an evaluation whose samples are all over; the same one until RecordResult.
+  // Returns the result of an evaluation that has no unfinished samples. Returns the same result until RecordResult.
   std::optional<v1::EvalDone> NextResult() const;
-  // The result is journalled: live, or read from the journal.
+  // Records a result that was journaled, either just now or during replay.
   void RecordResult(const v1::EvalDone& done);
 
-  // NOT_FOUND: the evaluation was never started, or is forgotten.
+  // Returns NOT_FOUND if the evaluation was never started or is forgotten.
   absl::StatusOr<v1::EvalStatusResponse> Status(int64_t version) const;
-  // The run went back to `version`: forgets the evaluations of later versions, which will run again.
+  // Called when the run goes back to `version`. Forgets the evaluations of later versions, which will run again.
   void ForgetAfter(int64_t version);
 
   bool active() const { return !runs_.empty(); }
@@ -66,18 +69,18 @@ class EvalBoard {
   int64_t running() const { return running_; }
 
  private:
-  // An evaluation that is not done.
+  // An unfinished evaluation.
   struct Run {
     v1::StartEvalRequest request;
     std::vector<Sample> samples;                      // [task * avg_n + n]
-    std::deque<int32_t> waiting;                      // indices into samples, in the order of hand-out
-    std::vector<std::chrono::nanoseconds> deadlines;  // by sample, of its running attempt
-    int32_t finished = 0;                             // samples
-    int32_t failed = 0;                               // samples given up
-    int32_t broken = 0;                               // of those, failed by the infrastructure
-    double reward_sum = 0;                            // of finished samples
+    std::deque<int32_t> waiting;                      // indices into samples, in handout order
+    std::vector<std::chrono::nanoseconds> deadlines;  // per sample, for its running attempt
+    int32_t finished = 0;                             // finished samples
+    int32_t failed = 0;                               // abandoned samples
+    int32_t broken = 0;                               // samples abandoned because of infrastructure failures
+    double reward_sum = 0;                            // over finished samples
   };
-  // Counts a sample whose state was `before`.
+  // Updates the counts after a sample's state changed from `before`.
   void Update(Run& run, int32_t sample, Sample::State before);
   void Drop(std::map<int64_t, Run>::iterator it);
   static v1::EvalStatusResponse Summary(const Run& run);

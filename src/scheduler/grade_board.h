@@ -1,7 +1,7 @@
-// The groups that wait for their reward: which group to ask about next, the answers, and which deadlines have passed.
-// Knows neither journal nor threads.
+// Tracks the groups that are waiting for their rewards: decides which group to send to the reward stage next, stores
+// the answers, and tracks deadlines. Does not use the journal or threads.
 //
-//   complete --> Next: ask --> in flight --> Answer --+--> OK, or an error that stays: the answer
+//   complete --> Next: ask --> in flight --> Answer --+--> OK, or a permanent error: the answer
 //                  ^                                  |
 //                  +--- retry_s later <--- UNAVAILABLE, DEADLINE_EXCEEDED, ...
 //
@@ -26,19 +26,19 @@ class GradeBoard {
  public:
   explicit GradeBoard(const Grading& grading) : grading_(grading) {}
 
-  // The current state of a complete group. Adds a group that the board does not know.
+  // The current state of a complete group. Next adds a group that is not on the board yet.
   struct Turn {
-    bool ask = false;  // ask about it now; the board counts it as in flight from here on
-    std::optional<absl::StatusOr<v1::GradeResponse>> answer;  // final; DEADLINE_EXCEEDED: its deadline has passed
+    bool ask = false;                                         // send the request now; the board counts it as in flight
+    std::optional<absl::StatusOr<v1::GradeResponse>> answer;  // final; DEADLINE_EXCEEDED = the deadline has passed
   };
   Turn Next(int64_t group_id, std::chrono::nanoseconds now);
-  // An answer came. An answer about a forgotten group changes nothing. True = it is the group's first failed attempt,
-  // and another attempt follows.
+  // Records an answer. Ignores answers for forgotten groups. Returns true if this is the group's first failed attempt
+  // and another will follow.
   bool Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now);
-  // The error of the oldest group whose request failed; empty = none.
+  // Returns the error for the oldest group with a failed request; empty = none.
   std::string LastError() const;
   void Forget(int64_t group_id) { groups_.erase(group_id); }
-  // Forgets the groups that are not in `ended`, which ascends.
+  // Forgets the groups that are not in `ended`, which is sorted in ascending order.
   void KeepOnly(std::span<const EndedGroup> ended);
   int64_t size() const { return static_cast<int64_t>(groups_.size()); }
 

@@ -1,4 +1,4 @@
-// The reward stage as the scheduler asks it.
+// The scheduler's interface to the reward stage.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,23 @@ namespace ingot::scheduler {
 class Grader {
  public:
   virtual ~Grader() = default;
-  // Blocks, for minutes with an LLM judge. Thread safe. Idempotent: a group that has grades is not judged again.
-  // UNAVAILABLE, DEADLINE_EXCEEDED: ask again; finished judgements are kept. Any other error is caused by the group or
-  // the configuration, and asking again does not help: the group fails with its text. NOT_FOUND: the pool lacks the
-  // group. An error of one term has the term's name as cause (base/cause.h).
+  // Grades a group. Blocks, possibly for minutes with an LLM judge. Thread safe. Idempotent: a group that already has
+  // grades is not judged again. After UNAVAILABLE or DEADLINE_EXCEEDED, the caller retries, and finished judgments are
+  // kept. Any other error comes from the group or the configuration and is permanent: the group fails with that
+  // message. Returns NOT_FOUND if the pool does not have the group. If one term fails, the term's name is the error's
+  // cause (base/cause.h).
   virtual absl::StatusOr<v1::GradeResponse> Grade(const v1::GradeRequest& request) = 0;
 };
 
-// The stage of a run, and the threads on which the scheduler waits for it. Both outlive the scheduler's last call. The
-// owner shuts the executor down before it destroys the scheduler.
+// A run's reward stage and the threads that wait for it. Both must outlive the scheduler's last call. The owner shuts
+// down the executor before it destroys the scheduler.
 struct Grading {
-  Grader* grader = nullptr;  // null = the returns reported with the episodes' ends are the rewards
+  Grader* grader = nullptr;  // null = use the returns in the end reports as rewards
   base::Executor* executor = nullptr;
-  double deadline_s = 600;  // from a group's last end; past it the group fails
-  double retry_s = 1;       // from a failed attempt to the next one
-  // The run ends after this many groups in a row failed because of one term (GradeResponse.failed_term); 0 = never.
+  double deadline_s = 600;  // maximum time after a group's last episode ended; after that, the group fails
+  double retry_s = 1;       // delay after a failed attempt
+  // The run ends after this many consecutive groups failed because of the same term (GradeResponse.failed_term). 0 =
+  // never.
   int32_t give_up_groups = 16;
 };
 

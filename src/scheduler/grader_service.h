@@ -1,5 +1,5 @@
-// The gRPC service of the reward stage: forwards every request to a Grader. Each request holds one server thread until
-// it is answered.
+// The reward stage's gRPC service, which forwards every request to a Grader. Each request blocks one server thread
+// until it is answered.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ class Service;
 
 namespace ingot::scheduler {
 
-// `grader` must outlive the server the service is registered with.
+// `grader` must outlive the server that the service is registered with.
 std::unique_ptr<grpc::Service> NewGraderService(Grader& grader);
 
 }  // namespace ingot::scheduler

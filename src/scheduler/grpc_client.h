@@ -1,4 +1,4 @@
-// A Client of a scheduler in another process.
+// Creates a Client for a scheduler in another process.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@
 
 namespace ingot::scheduler {
 
-// `deadline` limits every call; NextBatch adds its wait_ms. Until then a call waits for a scheduler that cannot be
-// reached, and retries after a lost connection. Admit does not retry: it returns UNAVAILABLE, and the lost ticket's
-// sample may count as running until its group's deadline. Status neither waits nor retries.
+// `deadline` limits every call. NextBatch adds its wait_ms. Until the deadline, a call waits for an unreachable
+// scheduler and retries if the connection is lost. Admit does not retry: it returns UNAVAILABLE, and the lost ticket's
+// sample may count as running until its group's deadline. Status does not wait or retry.
 std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::scheduler

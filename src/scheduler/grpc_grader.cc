@@ -49,7 +49,7 @@ class GrpcGrader final : public RemoteGrader {
   const std::chrono::milliseconds deadline_;
   base::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<grpc::ClientContext*> waiting_ ABSL_GUARDED_BY(mu_);  // of the requests in flight
+  std::set<grpc::ClientContext*> waiting_ ABSL_GUARDED_BY(mu_);  // the requests in flight
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A Grader of a reward stage in another process.
+// Creates a Grader for a reward stage in another process.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@ namespace ingot::scheduler {
 
 class RemoteGrader : public Grader {
  public:
-  // From here on every request is UNAVAILABLE at once, including requests in flight. The stage may finish judging them.
-  // Thread safe, idempotent.
+  // Makes all requests, including those in flight, return UNAVAILABLE immediately. The stage may still finish judging
+  // them. Thread safe and idempotent.
   virtual void Stop() = 0;
 };
 
-// `deadline` limits every request. A stage that cannot be reached, or whose connection is lost, is UNAVAILABLE at once:
-// the scheduler asks again by itself.
+// `deadline` limits every request. A request returns UNAVAILABLE immediately if the stage is unreachable or the
+// connection is lost, because the scheduler retries on its own.
 std::unique_ptr<RemoteGrader> NewGrpcGrader(v1::RoleChannel channel, std::chrono::milliseconds deadline);
 
 }  // namespace ingot::scheduler

@@ -10,7 +10,7 @@
 namespace ingot::scheduler {
 
 void HandedAttempts::Add(const v1::Ticket& ticket, const std::string& gateway, const JournaledRun& run) {
-  // Attempts may end without a report; entries of ended attempts are removed once they are the majority.
+  // Attempts may end without a report. Entries of ended attempts are removed once they are the majority.
   if (gateways_.size() > 2 * static_cast<size_t>(run.running()) + 64) {
     std::set<Place> live;
     for (const v1::EpisodeRef& ref : run.groups().Running()) live.insert(PlaceOf(v1::PURPOSE_TRAIN, ref));
@@ -51,7 +51,7 @@ absl::Status HandedAttempts::ReconcileAttempts(const std::string& gateway, v1::E
   for (const v1::EpisodeRef& ref : running) {
     const auto it = stored.find(PlaceOf(purpose, ref));
     const auto handed = gateways_.find(PlaceOf(purpose, ref));
-    // Another gateway is about to store it.
+    // Another gateway is about to store this attempt.
     if (it == stored.end() && handed != gateways_.end() && handed->second != gateway) continue;
     if (it != stored.end() && it->second.state() == v1::EPISODE_OPEN) {
       found.set_running(found.running() + 1);

@@ -1,5 +1,5 @@
-// Which gateway each running attempt was handed to. Gateways may come and go: Reconcile compares the run with what the
-// pool holds. Not thread safe.
+// Tracks which gateway each running attempt was handed to. Gateways may start and stop at any time, so Reconcile
+// compares the run with the pool. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace ingot::scheduler {
 class HandedAttempts {
  public:
   void Add(const v1::Ticket& ticket, const std::string& gateway, const JournaledRun& run);
-  // The attempt ended. False = it was not handed out, or ended before.
+  // Records that the attempt ended. Returns false if it was not handed out or had already ended.
   bool Remove(v1::EpisodePurpose purpose, const v1::EpisodeRef& ref);
-  // `gateway` was started or replaced: ends the running attempts of `run` that have ended in the pool, and those that
-  // it lost before they were stored. Blocks for the pool.
+  // Called when `gateway` was started or replaced. Ends the running attempts in `run` that have ended in the pool, and
+  // those that the gateway lost before they were stored. Blocks on the pool.
   absl::StatusOr<v1::ReconcileResponse> Reconcile(const std::string& gateway, datapool::Client& pool,
                                                   JournaledRun& run) const;
 
@@ -34,7 +34,7 @@ class HandedAttempts {
                                  const std::vector<v1::EpisodeRef>& running, datapool::Client& pool, JournaledRun& run,
                                  v1::ReconcileResponse& found) const;
 
-  std::map<Place, std::string> gateways_;  // of the running attempts, and of some ended ones
+  std::map<Place, std::string> gateways_;  // the gateway of each running attempt and of some ended ones
 };
 
 }  // namespace ingot::scheduler

@@ -5,7 +5,7 @@
 namespace ingot::scheduler {
 namespace {
 
-// "No limit" in numbers: what nothing reaches.
+// Practical upper limits, which no run reaches.
 constexpr double kMostSteps = 1LL << 40;
 constexpr double kMostGroups = 1 << 30;
 constexpr double kMostSeconds = 1e8;

@@ -1,4 +1,4 @@
-// The scheduler's options. Their Bind functions declare each key with its meaning, bounds and choices.
+// The scheduler's options. Their Bind functions declare each key with its description, bounds, and choices.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class Schema;
 
 namespace ingot::scheduler {
 
-// Which tasks new groups get (scheduler/task_sampler.h); `scheduler.sampling` in the YAML.
+// How to choose the tasks of new groups (scheduler/task_sampler.h). `scheduler.sampling` in the YAML.
 struct SamplingOptions {
   // uniform      shuffled passes over the list
   // curriculum   from the easiest tasks to all of them, by each task's `difficulty_field` or `pass_rate_field`
-  // prioritized  in proportion to 1 - success rate
+  // prioritized  weighted by 1 - success rate
   std::string order = "uniform";
   std::map<std::string, double> domains = {};
   bool once = false;
@@ -37,10 +37,10 @@ struct SamplingOptions {
   absl::Status Validate() const;
 };
 
-// Groups that branch (train_groups.h); `agents.branching` in the YAML.
+// How groups branch (train_groups.h). `agents.branching` in the YAML.
 struct BranchingOptions {
-  int32_t at = 0;     // calls of a trunk before it is forked, >= 1 with a width
-  int32_t width = 0;  // leaves of each trunk: 2 or more, and a divisor of the group's size; 0 = groups do not branch
+  int32_t at = 0;     // calls in a trunk before it forks; >= 1 if width > 0
+  int32_t width = 0;  // leaves per trunk: at least 2, and a divisor of the group size; 0 = groups do not branch
 };
 
 struct SchedulerOptions {
@@ -55,31 +55,31 @@ struct SchedulerOptions {
   int64_t total_steps = 100;  // 0 = evaluations only
 
   // ---- Failures
-  // From a group's first ticket to its last end (train_groups.h). Also bounds one attempt of an evaluation.
+  // From a group's first ticket until its last episode ends (train_groups.h). Also limits one attempt of an evaluation.
   double group_deadline_seconds = 1800;
   int32_t max_attempts = 3;  // attempts lost to a restart do not count
   int32_t max_infrastructure_failures = 10;
   double give_up_seconds = 3600;
-  int32_t give_up_unstarted = 16;  // such failures are caused by the recipe or the machine, and repeat
+  int32_t give_up_unstarted = 16;  // such failures come from the recipe or the machine, so they repeat
   int32_t give_up_equal = 1024;    // failed groups between them do not count
   int32_t max_concurrent_episodes = 0;
 
   // ---- Groups without a signal
   bool drop_zero_variance = true;   // no effect with group_size 1
-  int32_t max_drops_per_batch = 0;  // with it a policy that always or never succeeds does not stall the run
+  int32_t max_drops_per_batch = 0;  // above 0, a policy that always or never succeeds does not stall the run
 
   // ---- Storage
   int64_t keep_steps = 0;
   int64_t keep_checkpoints = 2;  // checkpoints that the trainer keeps, > 0
 
   int64_t retry_after_ms = 200;
-  uint64_t seed = 0;  // of the order of tasks
+  uint64_t seed = 0;  // for the task order
   BranchingOptions branching = {};
   SamplingOptions sampling = {};
 
   // ---- Evaluations
-  // True = an evaluation of version total_steps follows the last batch. Until it is done, Admit returns
-  // RESOURCE_EXHAUSTED instead of FAILED_PRECONDITION.
+  // True = version total_steps is evaluated after the last batch. Until that is done, Admit returns RESOURCE_EXHAUSTED
+  // instead of FAILED_PRECONDITION.
   bool final_eval = false;
   int32_t max_active_evals = 4;
   int64_t max_eval_episodes = 100000;
@@ -90,13 +90,13 @@ struct SchedulerOptions {
             .window_fraction = window_fraction,
             .order = order};
   }
-  // INVALID_ARGUMENT names the option.
+  // Returns INVALID_ARGUMENT with the option's name.
   absl::Status Validate() const;
 };
 
 void Bind(base::Schema& schema, SamplingOptions& options);
 void Bind(base::Schema& schema, SchedulerOptions& options);
-// The keys in the section of the data pool.
+// Binds the keys in the data pool's section.
 void BindStorage(base::Schema& schema, SchedulerOptions& options);
 
 }  // namespace ingot::scheduler

@@ -12,7 +12,7 @@
 namespace ingot::scheduler {
 namespace {
 
-// The reason for the lowest sample that could not be judged; a protobuf map has no order.
+// Returns the reason for the lowest sample that could not be judged. A protobuf map is unordered.
 std::string WhyUngraded(const v1::GradeResponse& graded) {
   const auto first = std::min_element(graded.ungraded().begin(), graded.ungraded().end(),
                                       [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -33,7 +33,7 @@ Outcomes::Outcomes(const SchedulerOptions& options, const Grading& grading, cons
 absl::StatusOr<bool> Outcomes::Decide(JournaledRun& run) {
   bool changed = false;
   const std::vector<EndedGroup> all = run.groups().Ended();
-  grades_.KeepOnly(all);  // an outcome whose write failed may be in the journal by now
+  grades_.KeepOnly(all);  // an outcome may be in the journal even though its write failed
   for (const EndedGroup& ended : all) {
     const std::optional<Outcome> outcome = OutcomeOf(ended);
     if (!outcome.has_value()) continue;
@@ -50,7 +50,7 @@ absl::StatusOr<bool> Outcomes::Decide(JournaledRun& run) {
 absl::StatusOr<bool> Outcomes::WriteEvalResults(JournaledRun& run) {
   bool changed = false;
   while (const auto done = run.evals().NextResult()) {
-    // An evaluation whose agents never started says nothing about the policy: its result is not journalled.
+    // If an evaluation's agents never started, it says nothing about the policy, so its result is not journaled.
     if (const auto status = run.evals().Status(done->version());
         status.ok() && status->failed() == status->total() && !run.CheckUnstarted(/*all_failed=*/true).ok()) {
       break;

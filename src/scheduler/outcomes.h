@@ -1,15 +1,15 @@
-// Decides what happens to a group whose samples have ended, and journals it: the group gets its reward, is dropped, or
-// fails. Also journals the results of evaluations.
+// Decides the outcome of each group that has ended, and journals it: the group gets its reward, is dropped, or fails.
+// Also journals evaluation results.
 //
 //   ended group --+--> failed, or no reward stage ------------------------> outcome --> the run's journal
-//                 `--> waits for its reward: the stage is asked --> answer ----^
+//                 `--> waits for its reward: request to the stage --> answer --^
 //
-// A group is judged as a whole, once (grader.h). Until its outcome is journalled it is open: no batch takes it. After a
-// restart the stage is asked again and answers from the pool. Without a stage the returns reported with the episodes'
-// ends are journalled at once.
+// A group is judged as a whole, once (grader.h). It is open until its outcome is journaled, so no batch takes it
+// before. After a restart, the request is repeated, and the stage answers from the pool. Without a stage, the returns
+// that were reported when the episodes ended are journaled immediately.
 //
-// Not thread safe. Decide blocks for one journal write per group or evaluation; the stage is asked on the threads of
-// Grading.executor.
+// Not thread safe. Decide blocks for one journal write per group or evaluation. Requests to the stage run on the
+// threads of Grading.executor.
 #pragma once
 
 #include <cstdint>
@@ -32,38 +32,38 @@ namespace ingot::scheduler {
 
 class Outcomes {
  public:
-  // Takes the stage's answer about a group to Answer, on a thread of Grading.executor.
+  // Passes the stage's answer about a group to Answer. Called on a thread of Grading.executor.
   using OnGraded = std::function<void(int64_t group_id, absl::StatusOr<v1::GradeResponse> graded)>;
 
-  // `clock` outlives it. `on_graded` must be callable until the executor is shut down.
+  // `clock` must outlive this object. `on_graded` must be callable until the executor is shut down.
   Outcomes(const SchedulerOptions& options, const Grading& grading, const base::Clock& clock, SchedulerMetrics metrics,
            OnGraded on_graded);
 
-  // The run is recovered: Decide may ask the reward stage from now on.
+  // Called once the run is recovered. From then on, Decide may send requests to the reward stage.
   void StartAsking() { asking_ = true; }
-  // Journals the outcome of every ended group that has one, and the result of every evaluation that is done. True =
-  // something was journalled. Errors: JournaledRun::Write's.
+  // Journals the outcome of every ended group that can be decided, and the result of every finished evaluation. Returns
+  // whether anything was journaled. Same errors as JournaledRun::Write.
   absl::StatusOr<bool> Decide(JournaledRun& run);
-  // The stage answered. The next Decide continues with it.
+  // Stores the stage's answer, which the next Decide uses.
   void Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> graded);
 
-  int64_t grading() const { return grades_.size(); }  // groups that wait for their reward
-  // The error of the oldest of them whose request failed; empty = none.
+  int64_t grading() const { return grades_.size(); }  // groups waiting for their rewards
+  // Returns the error for the oldest waiting group with a failed request; empty = none.
   std::string LastError() const { return grades_.LastError(); }
 
  private:
   struct Outcome {
-    std::vector<double> returns;  // of the judged episodes
-    bool equal = false;           // nothing in them can be trained on
+    std::vector<double> returns;  // returns of the judged episodes
+    bool equal = false;           // the returns are equal, so there is nothing to train on
     std::optional<double> success;
     std::string failure;             // empty = the group has its reward
-    std::vector<std::string> terms;  // of the reward, which judged the group
+    std::vector<std::string> terms;  // the reward terms that judged the group
     std::string failed_term;         // the term that failed it; empty = another reason
   };
-  // nullopt = the group waits for its reward. Asks the reward stage when it is time.
+  // Returns nullopt if the group is waiting for its reward. Sends the request to the reward stage when it is due.
   std::optional<Outcome> OutcomeOf(const EndedGroup& ended);
   Outcome Judged(const EndedGroup& ended, const v1::GradeResponse& graded);
-  // The share of the outcomes that succeeded; nullopt = there are none.
+  // Returns the fraction of outcomes that are successes, or nullopt if there are no outcomes.
   std::optional<double> SuccessOf(const std::vector<double>& outcomes) const;
   void Ask(const EndedGroup& ended) const;
   absl::Status Write(int64_t group_id, const Outcome& outcome, JournaledRun& run);

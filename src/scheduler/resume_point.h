@@ -1,4 +1,4 @@
-// The checkpoint from which a whole run starts.
+// The checkpoint from which a run resumes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ struct ResumePoint {
   ResumePoint(int64_t checkpoint, int64_t group = 0)  // NOLINT(google-explicit-constructor)
       : step(checkpoint), next_group(group) {}
   int64_t step;
-  int64_t next_group;  // the next group to be admitted, for an empty pool; 0 = not known
+  int64_t next_group;  // the next group to admit if the pool is empty; 0 = unknown
 };
 
 }  // namespace ingot::scheduler

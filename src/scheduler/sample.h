@@ -1,4 +1,4 @@
-// One sample of a group and its attempts.
+// Tracks one sample in a group, and its attempts.
 //
 //             handed out             FINISHED
 //   kWaiting ----------> kRunning ----------> kDone
@@ -8,9 +8,9 @@
 //      +--------------------+ INFRASTRUCTURE_FAILED: the same, with its own limit
 //      +--------------------' lost, or fenced by a run that goes back: attempt + 1
 //
-// A leaf is kBlocked until its trunk ends. If the trunk finishes without a fork, it stands for one leaf (kStoodFor).
+// A leaf is kBlocked until its trunk ends. A trunk that finishes without a fork replaces one leaf (kStoodFor).
 //
-// A larger attempt fences the smaller ones: the late end of an older attempt changes nothing.
+// A larger attempt fences the smaller ones: a late report that an older attempt ended has no effect.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace ingot::scheduler {
 
-// Failed attempts after which a sample is given up.
+// The number of failed attempts after which a sample is abandoned, by cause.
 struct AttemptLimits {
   int32_t of_agent = 3;
   int32_t of_infrastructure = 10;
@@ -38,21 +38,21 @@ inline AttemptLimits LimitsOf(const SchedulerOptions& options) {
 struct Sample {
   enum State : uint8_t { kWaiting, kRunning, kDone, kGivenUp, kForked, kBlocked, kStoodFor };
   State state = kWaiting;
-  int32_t attempt = 0;          // the attempt that waits, runs, or was the last
-  int32_t failures = 0;         // attempts that its agent failed
+  int32_t attempt = 0;          // the attempt that is waiting or running, or the last one
+  int32_t failures = 0;         // attempts that the agent failed
   int32_t broken = 0;           // attempts that the infrastructure failed
-  double reward = 0;            // kDone only; its return
-  std::vector<int32_t> fenced;  // attempts that Fence ended, ascending: their own ends are ignored
+  double reward = 0;            // kDone only: its return
+  std::vector<int32_t> fenced;  // attempts that Fence ended, in ascending order; reports of their end are ignored
 
   bool terminal() const { return state == kDone || state == kGivenUp || state == kForked || state == kStoodFor; }
 
-  // A leaf whose trunk is tried again: past and running attempts no longer count.
+  // Withdraws a leaf whose trunk is retried. Past and running attempts no longer count.
   void Withdraw() {
     if (state == kRunning || state == kDone) ++attempt;
     state = kBlocked;
   }
 
-  // The current attempt, as sample `index` of a group.
+  // Returns a reference to the current attempt, as sample `index` of a group.
   v1::EpisodeRef Ref(int64_t group_id, int64_t index) const {
     v1::EpisodeRef ref;
     ref.set_group_id(group_id);
@@ -61,15 +61,15 @@ struct Sample {
     return ref;
   }
 
-  // The current attempt failed: the sample waits as the next attempt, or is given up.
+  // Records that the current attempt failed. The sample then waits for its next attempt or is abandoned.
   void Fail(const AttemptLimits& limits, bool of_infrastructure = false) {
     ++(of_infrastructure ? broken : failures);
     state = failures >= limits.of_agent || broken >= limits.of_infrastructure ? kGivenUp : kWaiting;
     if (state == kWaiting) ++attempt;
   }
 
-  // Fences a running attempt: its end is ignored, and the sample waits as the next attempt. False = the attempt is over
-  // already.
+  // Fences a running attempt: reports of its end are ignored, and the sample waits for its next attempt. Returns false
+  // if it is already over.
   bool Fence(int32_t running) {
     if (terminal() || running < attempt) return false;
     fenced.push_back(running);
@@ -78,9 +78,9 @@ struct Sample {
     return true;
   }
 
-  // An episode of this sample ended. A late end, of an older attempt, changes nothing. INVALID_ARGUMENT: the attempt
-  // was never handed out, or the state is not an end. A reward that is not finite fails the attempt: it must not reach
-  // the trainer.
+  // Records the end of an episode of this sample. A late report about an older attempt has no effect. Returns
+  // INVALID_ARGUMENT if the attempt was never handed out or the state is not an end state. A reward that is not finite
+  // fails the attempt, because it must not reach the trainer.
   absl::Status End(const v1::ReportEpisodeEndRequest& request, const AttemptLimits& limits) {
     const int32_t ended = request.ref().attempt();
     if (ended > attempt) {
@@ -101,7 +101,7 @@ struct Sample {
       case v1::EPISODE_FAILED:
       case v1::EPISODE_INFRASTRUCTURE_FAILED:
         break;
-      case v1::EPISODE_FENCED:  // lost through no fault of the agent: not counted
+      case v1::EPISODE_FENCED:  // lost through no fault of the agent, so not counted
         state = kWaiting;
         ++attempt;
         return absl::OkStatus();
@@ -113,8 +113,9 @@ struct Sample {
     return absl::OkStatus();
   }
 
-  // Takes the pool's record of one attempt after a restart; attempts ascend. An attempt that is open there is running:
-  // its gateway reports its end or its loss. An attempt below a fence counts only if it failed before.
+  // Restores one attempt from the pool's record after a restart. Called in ascending order of attempts. An attempt that
+  // is open in the pool is running, and its gateway will report when it ends or is lost. An attempt below a fence
+  // counts only if it failed before.
   void Restore(const v1::Episode& episode, const AttemptLimits& limits) {
     const bool finished = episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
     const bool of_infrastructure = episode.state() == v1::EPISODE_INFRASTRUCTURE_FAILED;

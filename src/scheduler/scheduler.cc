@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kSweepEvery(250);
 constexpr int64_t kLongestWaitMs = 3'600'000;
 
-// ---- Of the run, with the lock
+// ---- Functions of the run, called with the lock held
 
 v1::FeedStats StatsOf(const StepHistory::Step& step, const JournaledRun& run, int64_t grading) {
   const WindowedFifo& policy = run.policy();
@@ -51,7 +51,7 @@ std::string WhyNoBatch(const JournaledRun& run, const Outcomes& outcomes) {
       last_failure.empty() ? "" : absl::StrCat("; the last failure: ", last_failure));
 }
 
-// FAILED_PRECONDITION, OUT_OF_RANGE: the run has no such batch, now or ever.
+// Returns FAILED_PRECONDITION if the run has no such batch yet, and OUT_OF_RANGE if it never will.
 absl::Status CheckStep(int64_t step, int64_t total_steps, const JournaledRun& run) {
   if (step < 0 || step >= total_steps) {
     return absl::OutOfRangeError(absl::StrCat("batch ", step, ": the run has ", total_steps, " steps"));
@@ -73,7 +73,7 @@ absl::StatusOr<v1::Batch> WriteBatch(const std::vector<int64_t>& groups, Journal
   return batch;
 }
 
-// Journals that the run went back to `version`, and fences the running episodes of later versions.
+// Journals the run's return to `version`, and fences the running episodes of later versions.
 absl::Status GoBackTo(int64_t version, JournaledRun& run) {
   v1::JournalRecord record;
   record.mutable_live()->set_version(version);
@@ -84,9 +84,8 @@ absl::Status GoBackTo(int64_t version, JournaledRun& run) {
   return run.Write(std::move(record));
 }
 
-// ---- Of the pool, which block without the lock
+// ---- Functions of the pool, which block and are called without the lock
 
-// The batch that the journal holds at this index.
 absl::StatusOr<v1::Batch> ReadBatch(datapool::Client& pool, int64_t step, int64_t journal_index) {
   v1::ReadJournalRequest place;
   place.set_from_index(journal_index);
@@ -172,7 +171,7 @@ void Scheduler::OnGraded(int64_t group_id, absl::StatusOr<v1::GradeResponse> gra
   base::MutexLock lock(mu_);
   if (shut_down_) return;
   outcomes_.Answer(group_id, std::move(graded));
-  // A failed write is resolved by the next call.
+  // The next call resolves a failed write.
   if (const absl::Status decided = Prepare(); !decided.ok()) {
     INGOT_LOG(warn, "the reward of group {} is not in the journal yet: {}", group_id, std::string(decided.message()));
   }
@@ -194,7 +193,7 @@ absl::Status Scheduler::ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& requ
   base::MutexLock lock(mu_);
   INGOT_RETURN_IF_ERROR(Prepare());
   INGOT_ASSIGN_OR_RETURN(const bool changed, run_.EndEpisode(request));
-  // The first end of an attempt whose group is over counts too, and a repeated report does not.
+  // The first end of an attempt counts even if its group is over. A repeated report does not count.
   const bool first = handed_.Remove(request.purpose(), request.ref());
   if (changed || first) {
     metrics_.CountEpisode(request.state());

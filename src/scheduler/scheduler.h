@@ -1,38 +1,39 @@
-// The scheduler: admits episodes and feeds batches to the trainer. Plain objects decide, and it guards them with one
+// The scheduler admits episodes and feeds batches to the trainer. Plain objects make the decisions, guarded by one
 // lock.
 //
 //   call                        part                       what it does
-//   Admit                   --> Admissions                 hands out a sample: of an evaluation, a group, a new group
-//   ReportEpisodeEnd        --> JournaledRun               notes that a sample is done or tried again
-//   Reconcile               --> HandedAttempts             finds the ends that a gateway did not report
+//   Admit                   --> Admissions                 hands out a sample of an evaluation, a group, or a new group
+//   ReportEpisodeEnd        --> JournaledRun               records that a sample is done or is retried
+//   Reconcile               --> HandedAttempts             finds ended episodes that no gateway reported
 //   every call              --> Outcomes                   gets and journals the rewards of complete groups
 //   NextBatch               --> JournaledRun, HaltRules    chooses the next P groups, or ends the run
-//   MarkVersionLive, others --> JournaledRun               journals it and applies it: slots are released
+//   MarkVersionLive, others --> JournaledRun               journals and applies the event, which may release slots
 //   Tick                    --> TreeTrimmer                deletes the trees of old steps, without the lock
 //
 // JournaledRun owns the state of the run (journal/journaled_run.h): the windowed FIFO, the groups, the tasks, the
-// evaluations, the batches. The other parts change it through its records and samples, and know no scheduler.
+// evaluations, and the batches. The other parts change it through its records and samples, and do not depend on the
+// scheduler.
 //
-// Journal. Every event that the next start cannot read from the pool's episodes is a journal record: GroupAdmitted,
+// Journal. Every event that a restart cannot read from the pool's episodes is a journal record: GroupAdmitted,
 // GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. The pool's episodes show which samples are
 // done (journal/recovery.h). So a replayed scheduler makes the same decisions.
 //
-// Branching. The journal's GroupAdmitted says how a group branches; the forks themselves are in the pool's episodes
-// (train_groups.h), which are durable before an end is reported. A restart thus needs no record of a fork.
+// Branching. GroupAdmitted in the journal says how a group branches. The forks themselves are in the pool's episodes
+// (train_groups.h), which are durable before the end of an episode is reported. So a restart needs no record of a fork.
 //
-// A write that fails changes nothing, and its call fails. The record is then unresolved: it may be in the journal, or
-// may still get there. The next call sends it again before anything else (journal/journal_writer.h).
+// If a write fails, nothing changes and its call fails. The record is then unresolved: it may be in the journal, or may
+// still be added. The next call first resends it (journal/journal_writer.h).
 //
 // Resume. A run that goes back to checkpoint c replays the batches c, c + 1, ... from the journal. Versions above c are
-// no longer live, and the groups of those batches hold their slots until they are. The scheduler learns of it from
-// `resume`, or, if only the trainer restarted, from a request for a batch below the live version. Samples of groups
-// admitted under a later version wait until that version is live again, because their tokens would be too old. Running
-// attempts of such samples are fenced and tried again.
+// no longer live, and the groups in those batches hold their slots until they are live again. The scheduler detects
+// this from `resume` or, if only the trainer restarted, from a request for a batch below the live version. Samples in
+// groups admitted under a later version wait until that version is live again, because otherwise their tokens would be
+// too old. Running attempts of such samples are fenced and retried.
 //
-// Threads: thread safe. Calls block under the lock for the pool: for one journal write, and one more for each group
-// that closes; Reconcile also lists episodes. Without the lock, NextBatch waits for a full batch and reads an earlier
-// one, StartEval lists episodes, and Tick deletes trees. Errors: RESOURCE_EXHAUSTED carries base::RetryAfterMs;
-// CANCELLED after Shutdown; ABORTED once another process wrote the journal.
+// Threads: thread safe. Calls block on the pool while holding the lock: for one journal write, plus one for each group
+// that closes. Reconcile also lists episodes. Without the lock, NextBatch waits for a full batch or reads an earlier
+// one, StartEval lists episodes, and Tick deletes trees. Errors: RESOURCE_EXHAUSTED carries base::RetryAfterMs. Calls
+// return CANCELLED after Shutdown, and ABORTED once another process has written to the journal.
 #pragma once
 
 #include <chrono>
@@ -61,18 +62,18 @@ namespace ingot::scheduler {
 
 class Scheduler final : public Client {
  public:
-  // Replays the journal of `pool` and reads the episodes of its open groups; an empty pool starts a new run. `tasks`:
-  // at least one, unless total_steps is 0. `pool`, `clock` and `metrics` (null = no metrics) must outlive the
+  // Replays the journal of `pool` and reads the episodes of its open groups. An empty pool starts a new run. `tasks`
+  // has at least one task, unless total_steps is 0. `pool`, `clock`, and `metrics` (null = no metrics) must outlive the
   // scheduler.
   //
-  // `resume`: the checkpoint from which the whole run starts; step 0 = a new run. No version is live, and nothing is
-  // admitted, before the first MarkVersionLive. With an empty pool the journal begins at the checkpoint. nullopt = only
-  // the scheduler restarted: the last live version of the journal is live.
+  // `resume` is the checkpoint from which the whole run resumes; step 0 = a new run. In both cases, no version is live
+  // and nothing is admitted before the first MarkVersionLive. If the pool is empty, the journal begins at the
+  // checkpoint. nullopt = only the scheduler restarted, and the journal's last live version is live.
   //
-  // `fencing_token`: of every append (datapool::LeadJournal). 0 = something else ensures one writer of the journal.
+  // `fencing_token` is sent with every append (datapool::LeadJournal). 0 = something else ensures a single writer.
   //
-  // Errors: DATA_LOSS names the journal record that contradicts earlier records. FAILED_PRECONDITION: the journal lacks
-  // batches below the checkpoint, or begins after it.
+  // Returns DATA_LOSS, with the record's index, if a journal record contradicts earlier records, and
+  // FAILED_PRECONDITION if the journal lacks batches below the checkpoint or begins after it.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Recover(const SchedulerOptions& options,
                                                             std::vector<v1::Task> tasks, datapool::Client& pool,
                                                             const base::Clock& clock, std::optional<ResumePoint> resume,
@@ -89,37 +90,38 @@ class Scheduler final : public Client {
   absl::StatusOr<v1::EvalStatusResponse> EvalStatus(int64_t version) override;
   absl::StatusOr<v1::SchedulerStatusResponse> Status() override;
 
-  // Fails groups and episodes whose deadline has passed, as every other call does, and deletes the trees of old steps
-  // (keep_steps), some at a time, while other calls continue. The app calls it once a second, from one thread.
+  // Fails groups and episodes that are past their deadline, as every other call does. Also deletes the trees of old
+  // steps (keep_steps), a few at a time, while other calls continue. The app calls this once per second, from one
+  // thread.
   absl::Status Tick();
 
-  // Ends a waiting NextBatch and every later call with CANCELLED.
+  // Makes a waiting NextBatch and every later call return CANCELLED.
   void Shutdown();
 
  private:
   Scheduler(const SchedulerOptions& options, datapool::Client& pool, const base::Clock& clock, SchedulerMetrics metrics,
             const Grading& grading, JournaledRun run);
 
-  // Runs first in every call: writes an unresolved record, applies deadlines and decides the outcome of ended groups.
+  // Runs first in every call: writes an unresolved record, applies deadlines, and decides the outcome of ended groups.
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Decides what can be decided, and wakes NextBatch if anything was.
+  // Decides all outcomes that it can, and wakes NextBatch if there were any.
   absl::Status DecideOutcomes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the gauges and wakes NextBatch.
   void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits until batch `step` is journalled; releases the lock while it waits. Returns the batch if this call made it;
-  // nullopt = an earlier call did.
+  // Waits until batch `step` is journaled, without holding the lock. Returns the batch if this call made it, or nullopt
+  // if an earlier call did.
   absl::StatusOr<std::optional<v1::Batch>> AwaitBatch(int64_t step, std::chrono::nanoseconds deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The reward stage answered, on a thread of Grading.executor.
+  // Handles an answer from the reward stage. Called on a thread of Grading.executor.
   void OnGraded(int64_t group_id, absl::StatusOr<v1::GradeResponse> graded) ABSL_LOCKS_EXCLUDED(mu_);
 
   const int64_t total_steps_;
   datapool::Client& pool_;
   const base::Clock& clock_;
-  TreeTrimmer trimmer_;  // used by Tick, in one thread and without the lock
+  TreeTrimmer trimmer_;  // used by Tick, on one thread and without the lock
 
   base::Mutex mu_;
-  base::CondVar changed_;  // signalled by NotifyChange and Shutdown
+  base::CondVar changed_;  // signaled by NotifyChange and Shutdown
   JournaledRun run_ ABSL_GUARDED_BY(mu_);
   Admissions admissions_ ABSL_GUARDED_BY(mu_);
   HandedAttempts handed_ ABSL_GUARDED_BY(mu_);

@@ -1,4 +1,4 @@
-// The scheduler's gauges and counters for Prometheus. Without a Metrics (null) every call does nothing.
+// The scheduler's gauges and counters for Prometheus. If Metrics is null, every call does nothing.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ class SchedulerMetrics {
     Set("ingot_scheduler_episodes_running", "Episodes handed out and not ended", stats.running_episodes());
     Set("ingot_scheduler_live_version", "Newest version live on every engine", live_version);
   }
-  // `event`: admitted, dropped or failed.
+  // `event` is admitted, dropped, or failed.
   void CountGroup(const std::string& event) {
     Count("ingot_scheduler_groups_total", "Groups by event", "event", event, 1);
   }

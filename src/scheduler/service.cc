@@ -14,7 +14,7 @@ namespace {
 
 using v1::ToGrpc;
 
-// The longest time that NextBatch continues after its caller went away.
+// Maximum time that NextBatch continues after its caller disconnected.
 constexpr std::chrono::milliseconds kSlice(200);
 
 class SchedulerService final : public v1::Scheduler::Service {

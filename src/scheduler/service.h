@@ -1,5 +1,5 @@
-// The scheduler's gRPC service: forwards every rpc to a Client. A waiting NextBatch holds one server thread. It checks
-// for cancellation several times a second and ends when its caller goes away.
+// The scheduler's gRPC service, which forwards every RPC to a Client. A waiting NextBatch blocks one server thread. It
+// checks for cancellation several times per second and returns when its caller disconnects.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ class Service;
 
 namespace ingot::scheduler {
 
-// `scheduler` and `clock` must outlive the server the service is registered with.
+// `scheduler` and `clock` must outlive the server that the service is registered with.
 std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler, const base::Clock& clock = base::Clock::Real());
 
 }  // namespace ingot::scheduler

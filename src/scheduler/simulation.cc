@@ -15,12 +15,12 @@
 namespace ingot::scheduler {
 namespace {
 
-// Streams of the seed.
+// Random streams derived from the seed.
 enum Stream : uint64_t { kTask = 1, kSample, kFactor, kDrop, kShuffle };
 
 constexpr double kNever = 1e300;
 
-// A standard normal value from two uniform values (Box and Muller).
+// Returns a standard normal value from two uniform values (Box-Muller).
 double Normal(double u, double v) { return std::sqrt(-2 * std::log1p(-u)) * std::cos(2 * std::numbers::pi * v); }
 
 // A distribution of Durations: its name and numbers.
@@ -62,12 +62,12 @@ class Distribution {
   std::vector<double> numbers_;
 };
 
-// A number of ten bins with equal shares of `sorted`.
+// Returns the bin of a value, among ten bins with equal shares.
 size_t BinOf(const std::vector<double>& borders, double value) {
   return static_cast<size_t>(std::upper_bound(borders.begin(), borders.end(), value) - borders.begin());
 }
 
-// KL divergences of samples of durations against all of them.
+// KL divergences of samples of durations against all durations.
 class DurationBins {
  public:
   explicit DurationBins(std::vector<double> submitted) {
@@ -85,20 +85,20 @@ class DurationBins {
     double kl = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       const double p = counts[i] / static_cast<double>(sample.size());
-      if (p > 0) kl += p * std::log(p / shares_[i]);  // a bin of the sample is also a bin of the submitted episodes
+      if (p > 0) kl += p * std::log(p / shares_[i]);  // every bin of the sample is also a bin of the submitted episodes
     }
     return kl;
   }
 
  private:
-  std::vector<double> borders_;  // between the bins; of equal durations some bins stay empty
+  std::vector<double> borders_;  // between the bins; if durations are equal, some bins are empty
   std::vector<double> shares_;
 };
 
 struct Group {
-  int64_t admitted_at = 0;        // the live version then
-  int64_t running = 0;            // samples that are not done
-  std::vector<double> durations;  // of its samples
+  int64_t admitted_at = 0;        // the live version at that time
+  int64_t running = 0;            // samples that are not done yet
+  std::vector<double> durations;  // durations of its samples
   bool dropped = false;
   bool trained = false;
 };
@@ -121,14 +121,14 @@ class World {
  private:
   struct End {
     double time = 0;
-    int64_t order = 0;  // of starts, for equal times
+    int64_t order = 0;  // start order, for equal times
     int64_t group = 0;
     bool operator>(const End& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
 
   double NextLive() const { return publishing_.empty() ? kNever : publishing_.front(); }
 
-  // Starts all that can start now.
+  // Starts everything that can start now.
   void Decide() {
     if (step_end_ == kNever && trained_steps_ + (training_ ? 1 : 0) < options_.steps) {
       if (const auto batch = window_.ReadyBatch()) TakeBatch(*batch);
@@ -190,7 +190,7 @@ class World {
     step_end_ = now_ + options_.step_seconds;
   }
 
-  // Advances the time to the next event, and applies it.
+  // Advances the time to the next event and applies it.
   void Advance(double next) {
     const double passed = next - now_;
     idle_time_ += passed * idle_;
@@ -245,7 +245,7 @@ class World {
     report.unused_work = std::max(0.0, (busy - dropped - used) / busy);
   }
 
-  // Of the groups that can reach a batch: dropped groups are missing because of their rewards, not their durations.
+  // Covers the groups that can reach a batch. Dropped groups are excluded for their rewards, not durations.
   void AddKl(SimulationReport& report) const {
     std::vector<double> submitted, pool;
     for (const Group& group : groups_) {
@@ -275,14 +275,14 @@ class World {
   WindowedFifo window_;
   double now_ = 0;
   std::vector<Group> groups_;  // by id
-  int64_t next_sample_ = 0;    // of the newest group; older groups have all theirs
+  int64_t next_sample_ = 0;    // index in the newest group; older groups have started all their samples
   int64_t starts_ = 0;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
   int idle_;
   bool training_ = false;
   double step_end_ = kNever;
   int64_t trained_steps_ = 0;
-  std::vector<double> publishing_;  // when versions go live, ascending
+  std::vector<double> publishing_;  // times when versions become live, ascending
   double idle_time_ = 0, trainer_idle_ = 0;
   std::vector<int64_t> ages_;
   std::vector<std::vector<double>> batches_;  // the durations of each batch's episodes

@@ -15,12 +15,12 @@ namespace {
 
 // Weight of the newest group in a task's success rate.
 constexpr double kNewest = 0.3;
-// The weight of a task that is always solved: it is drawn now and then, to notice when it is no longer solved.
+// Weight of a task that is always solved. It is still drawn occasionally, in case it is no longer solved.
 constexpr double kLeastWeight = 0.02;
-// Streams of the seed.
+// Random stream derived from the seed.
 constexpr uint64_t kDraws = 1ull << 62;
 
-// nullopt = the task has no such number.
+// Returns nullopt if the task has no such number.
 std::optional<double> NumberOf(const v1::Task& task, const std::string& field) {
   const auto payload = base::ParseJson(task.payload_json());
   const base::json::value* found = payload.ok() && !field.empty() ? base::Find(*payload, field) : nullptr;
@@ -35,8 +35,8 @@ absl::Status Lacks(const v1::Task& task, const std::string& number, const std::s
                    " needs; `ingot tasks rate` measures pass rates (scheduler.sampling.pass_rate_field)"));
 }
 
-// How hard each task is for a curriculum, larger = harder: its difficulty, or its failure rate if no task has a
-// difficulty.
+// Returns each task's difficulty for a curriculum, larger = harder: its difficulty field, or its failure rate if no
+// task has a difficulty.
 absl::StatusOr<std::vector<double>> Difficulties(const std::vector<v1::Task>& tasks, const SamplingOptions& options) {
   const auto labelled = std::count_if(tasks.begin(), tasks.end(), [&](const v1::Task& task) {
     return NumberOf(task, options.difficulty_field).has_value();
@@ -114,7 +114,7 @@ std::vector<double> TaskSampler::Weights(double progress, int stage) const {
   const double competence = std::sqrt(t * (1 - start * start) + start * start);
   const bool hard_only = options_.hard_below > 0 && progress >= options_.warm_up;
   std::vector<double> weights(tasks_.size());
-  std::map<std::string, int64_t> eligible;  // by domain, where domains have weights
+  std::map<std::string, int64_t> eligible;  // by domain, if domains have weights
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskHistory& known = known_[i];
     if (options_.once && known.groups > 0) continue;

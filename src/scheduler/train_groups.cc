@@ -232,7 +232,7 @@ absl::StatusOr<bool> TrainGroups::EndEpisode(const v1::ReportEpisodeEndRequest& 
   const Sample::State state = sample.state;
   const int32_t attempt = sample.attempt;
   INGOT_RETURN_IF_ERROR(sample.End(request, LimitsOf(options_)));
-  // A repeated report: the group may be finished already, and must not end again.
+  // A repeated report. The group may already be finished and must not end again.
   if (sample.state == state && sample.attempt == attempt) return false;
   if (state == Sample::kRunning && sample.state != state) --running_;
   if (sample.state == Sample::kGivenUp) group.failure = GivenUp(sample, request.detail());

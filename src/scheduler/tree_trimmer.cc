@@ -5,7 +5,7 @@
 namespace ingot::scheduler {
 namespace {
 
-// Journal records whose trees one call deletes: a batch or two of a large run.
+// Maximum number of journal records for which one call deletes trees: a batch or two in a large run.
 constexpr int64_t kTrimRecords = 200;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Deletes the trees of groups that no step needs any more from the pool, in the order of the journal, some at a time.
-// Not thread safe. Knows no lock: DeleteNext blocks for the pool.
+// Deletes trees from the pool once no step needs their groups, in journal order, a few at a time. Not thread safe.
+// Takes no lock. DeleteNext blocks on the pool.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ class TreeTrimmer {
  public:
   explicit TreeTrimmer(datapool::Client& pool) : pool_(pool) {}
 
-  // True: the trees of all journal records below `end` are deleted.
+  // Returns whether the trees of all journal records below `end` are deleted.
   bool Done(int64_t end) const { return trimmed_ >= end; }
-  // Deletes the trees that the next journal records below `end` released. Returns the number of episodes deleted; 0 =
-  // they were deleted before a restart, or the records released none. Blocks for two rpcs. REQUIRES: !Done(end).
+  // Deletes the trees released by the next few journal records below `end`. Returns the number of episodes deleted. 0 =
+  // they were deleted before a restart, or the records released none. Blocks for two RPCs. REQUIRES: !Done(end).
   absl::StatusOr<int64_t> DeleteNext(int64_t end);
 
  private:
   datapool::Client& pool_;
-  int64_t trimmed_ = 0;  // the trees of journal records below it are deleted
+  int64_t trimmed_ = 0;  // the trees of journal records below this index are deleted
 };
 
 }  // namespace ingot::scheduler

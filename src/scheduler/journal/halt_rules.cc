@@ -106,7 +106,7 @@ absl::Status HaltRules::CheckUnstarted(bool all_failed, std::chrono::nanoseconds
       last_unstarted_));
 }
 
-// The recipe works, so what fails may come back: a server that restarts must not end the run.
+// The recipe works, so the failure may be temporary. For example, a restarting server must not end the run.
 absl::Status HaltRules::CheckUnstartedAgain(std::chrono::nanoseconds now) const {
   const double seconds = std::chrono::duration<double>(now - unstarted_since_).count();
   if (unstarted_ < options_.give_up_unstarted || options_.give_up_seconds <= 0 || seconds < options_.give_up_seconds)

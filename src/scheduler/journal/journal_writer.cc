@@ -14,8 +14,8 @@ absl::Status JournalWriter::Foreign() const {
 absl::StatusOr<v1::JournalRecord> JournalWriter::Append(v1::JournalRecord record) {
   if (!rejected_.empty()) return Foreign();
   if (in_doubt_.has_value()) return absl::InternalError("the last journal record is still unresolved");
-  // The pool takes an append with equal content as a repetition. The nonce makes a repetition of this record equal, and
-  // a record of the same content at another index different.
+  // The pool treats an append with equal content as a repetition. With the nonce, a repetition of this record is equal,
+  // and a record with the same content at another index is different.
   record.set_nonce(base::DeriveSeed(writer_, static_cast<uint64_t>(next_index_)));
   in_doubt_ = std::move(record);
   return Send();

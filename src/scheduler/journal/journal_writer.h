@@ -1,10 +1,10 @@
-// The only writer of the pool's journal.
+// Writes the pool's journal. There is only one writer at a time.
 //
-// A failed append may have been written anyway, or may be written later: it may still wait for the pool's disk. Its
-// record is UNRESOLVED. Before anything else is written, Resolve sends the same record again, to the same index. The
-// pool recognizes the record or writes it now. So no record is in the journal without its effect, or twice.
+// A failed append may still have been written, or may be written later if the pool's disk is slow. Its record is then
+// UNRESOLVED. Before anything else is written, Resolve resends the same record to the same index, and the pool either
+// recognizes it or writes it. So every record takes effect exactly once.
 //
-// Not thread safe. Every call blocks for one rpc.
+// Not thread safe. Every call blocks for one RPC.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,26 @@ namespace ingot::scheduler {
 
 class JournalWriter {
  public:
-  // `writer`: unique among all writers of this journal, past and present. `fencing_token`: of every append; 0 = none.
+  // `writer` is unique among this journal's writers, past and present. Appends carry `fencing_token`; 0 = none.
   JournalWriter(datapool::Client& pool, uint64_t writer, int64_t fencing_token)
       : pool_(pool), writer_(writer), fencing_token_(fencing_token) {}
-  // The end of the journal as read at the start. Called once, before the first Append.
+  // Sets the journal's end, as read at startup. Called once, before the first Append.
   void StartAt(int64_t next_index) { next_index_ = next_index; }
 
-  // Appends the record and returns it with its index, durable. INVALID_ARGUMENT: the pool never takes such a record,
-  // and nothing is written. ABORTED, now and for every later call: another process writes this journal. After any other
-  // error the record is unresolved until Resolve. REQUIRES: Resolve() was OK since the last error.
+  // Appends the record and returns it with its index once it is durable. Returns INVALID_ARGUMENT, without writing
+  // anything, if the pool rejects the record as invalid. Returns ABORTED, now and for every later call, if another
+  // process writes this journal. After any other error, the record is unresolved until Resolve. REQUIRES: Resolve() has
+  // returned OK since the last error.
   absl::StatusOr<v1::JournalRecord> Append(v1::JournalRecord record);
 
-  // Writes the unresolved record and returns it: the caller must now apply its effect. nullopt = no record is
-  // unresolved. Errors: Append's.
+  // Writes the unresolved record and returns it. The caller must then apply it. Returns nullopt if no record is
+  // unresolved. Same errors as Append.
   absl::StatusOr<std::optional<v1::JournalRecord>> Resolve();
 
  private:
   // Sends the unresolved record to its index.
   absl::StatusOr<v1::JournalRecord> Send();
-  // ABORTED.
+  // Returns ABORTED.
   absl::Status Foreign() const;
 
   datapool::Client& pool_;
@@ -45,7 +46,7 @@ class JournalWriter {
   const int64_t fencing_token_;
   int64_t next_index_ = 0;
   std::optional<v1::JournalRecord> in_doubt_;
-  std::string rejected_;  // the pool's error: another process writes the journal; empty = none
+  std::string rejected_;  // the pool's error that another process writes the journal; empty = none
 };
 
 }  // namespace ingot::scheduler

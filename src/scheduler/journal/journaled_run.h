@@ -1,17 +1,18 @@
-// The state of a run, and its journal: a record is durable before its effect, and Apply is the only effect, live and in
-// the replay at the next start. A record that contradicts earlier records is an error.
+// The state of a run, and its journal. A record is durable before it takes effect. Apply is the only code that applies
+// records, both live and when the journal is replayed after a restart. A record that contradicts earlier records is an
+// error.
 //
 //   Write --> JournalWriter --> the pool --+--> Apply --> policy     which groups may be admitted and trained
-//   the next start reads the journal ------+              groups     the samples of admitted groups
+//   a restart reads the journal ----------+              groups     the samples of admitted groups
 //                                                         sampler    which task a new group gets
 //   CatchUp: a record whose write failed;                 evals      evaluations
 //   deadlines                                             steps, checkpoints
 //                                                         halt       when the run must end
 //
-// What only the journal changes is const here. The rest also changes with samples handed out and ended, which the next
-// start reads from the pool's episodes (recovery.h).
+// State that only the journal changes is const here. The rest also changes when samples are handed out and ended. A
+// restart reads those changes from the pool's episodes (recovery.h).
 //
-// Not thread safe. Write and CatchUp block for at most one rpc.
+// Not thread safe. Write and CatchUp block for at most one RPC.
 #pragma once
 
 #include <chrono>
@@ -37,42 +38,42 @@ namespace ingot::scheduler {
 
 class JournaledRun {
  public:
-  // A run with an empty journal. `clock` outlives it.
+  // Creates a run with an empty journal. `clock` must outlive this object.
   JournaledRun(const SchedulerOptions& options, TaskSampler sampler, HaltRules halt, JournalWriter journal,
                const base::Clock& clock, SchedulerMetrics metrics);
 
   // ---- The journal
-  // Journals the record, then applies it. A write that fails changes nothing; its record is then unresolved
+  // Writes the record to the journal, then applies it. If the write fails, nothing changes and the record is unresolved
   // (journal_writer.h).
   absl::Status Write(v1::JournalRecord record);
-  // Writes and applies an unresolved record, and fails groups and episodes whose deadline has passed. REQUIRED before
+  // Writes and applies an unresolved record, and fails groups and episodes past their deadline. Must be called before
   // any other change.
   absl::Status CatchUp();
-  // The effect of a journal record. FAILED_PRECONDITION, NOT_FOUND or OUT_OF_RANGE: the record contradicts earlier
-  // records.
+  // Applies a journal record. FAILED_PRECONDITION, NOT_FOUND, or OUT_OF_RANGE if it contradicts earlier records.
   absl::Status Apply(const v1::JournalRecord& record);
-  // The journal was replayed and has this many records.
+  // Called when the whole journal, with this many records, has been replayed.
   void EndReplay(int64_t records);
-  // After the replay: the run continues from this checkpoint. No version is live. FAILED_PRECONDITION: the journal
-  // lacks batches below the checkpoint, or begins after it.
+  // Called after the replay: the run continues from this checkpoint, and no version is live. Returns
+  // FAILED_PRECONDITION if the journal lacks batches below the checkpoint or begins after it.
   absl::Status ResumeAt(int64_t checkpoint);
 
-  // ---- Events that the journal does not hold
-  // A waiting sample of an evaluation; nullopt = none waits.
+  // ---- Events that are not in the journal
+  // Returns a waiting evaluation sample, or nullopt if none is waiting.
   std::optional<v1::Ticket> NextEvalTicket() { return evals_.NextTicket(clock_.Now()); }
-  // An episode ended. False = nothing changed (train_groups.h, eval_board.h). INVALID_ARGUMENT: no such episode.
+  // Records the end of an episode. Returns false if nothing changed (train_groups.h, eval_board.h), and
+  // INVALID_ARGUMENT if there is no such episode.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& ended);
-  // Errors: EvalBoard::Start's.
+  // Same errors as EvalBoard::Start.
   absl::Status StartEval(const v1::StartEvalRequest& request, const EvalBoard::Attempts& used);
-  // Passes the clock, the live version and the running evaluations to the groups.
+  // Passes the clock, the live version, and the running evaluations to the groups.
   void AdvanceGroups() { groups_.Advance(clock_.Now(), policy_.live_version(), evals_.active()); }
 
   // ---- Checks
-  // FAILED_PRECONDITION, for a step below the journal's first one.
+  // Returns FAILED_PRECONDITION for a step below the journal's first step.
   absl::Status BeginsAfter(int64_t step) const;
-  // FAILED_PRECONDITION: the checkpoint contains batches that were never made.
+  // Returns FAILED_PRECONDITION if the checkpoint includes batches that were never made.
   absl::Status CheckCheckpoint(int64_t step) const;
-  // FAILED_PRECONDITION: the rules end the run, of which the next batch is not ready.
+  // Return FAILED_PRECONDITION if a rule ends the run (halt_rules.h).
   absl::Status CheckUnstarted(bool all_failed) const { return halt_.CheckUnstarted(all_failed, clock_.Now()); }
   absl::Status CheckGroups() const { return halt_.CheckGroups(policy_, sampler_.left(), clock_.Now()); }
 
@@ -85,11 +86,11 @@ class JournaledRun {
   TaskSampler& sampler() { return sampler_; }
   const HaltRules& halt() const { return halt_; }
   HaltRules& halt() { return halt_; }
-  // Engines hold policy().live_version(); false = no version became live since the run resumed.
+  // Returns whether engines hold policy().live_version(). False = no version has become live since the run resumed.
   bool live_known() const { return live_known_; }
   bool all_batches_made() const { return policy_.next_step() >= options_.total_steps; }
   int64_t running() const { return groups_.running() + evals_.running(); }  // episodes
-  // The end of the journal records whose groups' trees may be deleted.
+  // Returns the index below which the trees of all journal records' groups may be deleted.
   int64_t TrimEnd() const;
 
  private:

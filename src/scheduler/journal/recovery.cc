@@ -35,7 +35,8 @@ absl::StatusOr<int64_t> Replay(datapool::Client& pool, JournaledRun& run) {
 absl::Status BeginJournal(const ResumePoint& resume, JournaledRun& run) {
   v1::JournalRecord record;
   record.mutable_begun()->set_step(resume.step);
-  // Every earlier step took its groups, so ids do not clash, and tasks continue after the last step's tasks.
+  // Assumes that every earlier step used all of its groups, so ids do not collide and tasks continue after the last
+  // step.
   record.mutable_begun()->set_group(std::max(resume.next_group, resume.step * run.policy().groups_per_step()));
   INGOT_LOG(
       warn,
@@ -45,9 +46,9 @@ absl::Status BeginJournal(const ResumePoint& resume, JournaledRun& run) {
   return run.Write(std::move(record));
 }
 
-// Ends an open episode that lost its client, in the pool and in the record.
+// Ends an open episode that lost its client, in the pool and in `episode`.
 absl::Status EndLeft(datapool::Client& pool, const base::Clock& clock, v1::Episode& episode) {
-  v1::StoreEndRequest end;  // without a reward: posted values stay
+  v1::StoreEndRequest end;  // without a reward, so posted values are kept
   end.set_episode_id(episode.episode_id());
   end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
   end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
@@ -55,7 +56,7 @@ absl::Status EndLeft(datapool::Client& pool, const base::Clock& clock, v1::Episo
   end.set_gateway_token(episode.gateway_token());
   const absl::Status ended = pool.StoreEnd(end);
   if (absl::IsFailedPrecondition(ended) || absl::IsAlreadyExists(ended) || absl::IsAborted(ended)) {
-    v1::GetEpisodeRequest get;  // the new gateway was faster
+    v1::GetEpisodeRequest get;  // the new gateway ended it first
     get.set_episode_id(episode.episode_id());
     INGOT_ASSIGN_OR_RETURN(v1::EpisodeTree tree, pool.GetEpisode(get));
     episode = std::move(*tree.mutable_episode());
@@ -65,7 +66,7 @@ absl::Status EndLeft(datapool::Client& pool, const base::Clock& clock, v1::Episo
   return base::Annotate(ended, "ending an episode that the run left open");
 }
 
-// Restores the samples of the open groups. `end_open`: ends their open episodes.
+// Restores the samples of the open groups. If `end_open`, ends their open episodes.
 absl::Status ReadEpisodes(datapool::Client& pool, const base::Clock& clock, bool end_open, JournaledRun& run) {
   if (run.policy().head() >= run.policy().next_group()) return absl::OkStatus();
   run.AdvanceGroups();

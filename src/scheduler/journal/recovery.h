@@ -1,12 +1,12 @@
-// Recovery of a run: the journal shows which groups are rewarded and consumed, the pool's episodes show which samples
-// of the other groups are done.
+// Recovers a run. The journal shows which groups are rewarded and consumed. The pool's episodes show which samples in
+// the other groups are done.
 //
-// A sample is done if its largest attempt is FINISHED in the pool, reported or not. An attempt that is open there is
-// running, and its gateway reports its end. So the run makes the same decisions as before, and hands out no sample that
-// is running.
+// A sample is done if its largest attempt is FINISHED in the pool, whether or not that was reported. An attempt that is
+// open in the pool is running, and its gateway will report when it ends. So the run makes the same decisions as before
+// and does not hand out running samples again.
 //
-// When the whole run starts again, no client is left to end the open attempts. They end in the pool: as FINISHED if
-// their own reward was posted, because that is a judgement, and otherwise as FENCED. Fenced samples are tried again.
+// If the whole run restarts, no client is left to end the open attempts. Recovery ends them in the pool: as FINISHED if
+// their own reward was posted, because that is a judgment, and otherwise as FENCED. Fenced samples are retried.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,8 @@
 
 namespace ingot::scheduler {
 
-// Restores `run` from the journal and the episodes of `pool`. `resume`, and errors: as of Scheduler::Recover. Blocks
-// for the pool. REQUIRES: `run` is new.
+// Restores `run` from the journal and episodes in `pool`. `resume` and the errors are as in Scheduler::Recover. Blocks
+// on the pool. REQUIRES: `run` is new.
 absl::Status RecoverRun(datapool::Client& pool, const base::Clock& clock, const std::optional<ResumePoint>& resume,
                         JournaledRun& run);
 

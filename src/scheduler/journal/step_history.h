@@ -1,5 +1,5 @@
-// The batches of a run and the groups that ended before each, by step. Follows the journal, live and replayed. Not
-// thread safe.
+// Records a run's batches by step, and the groups that ended before each one. Updated from the journal, live and during
+// replay. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ class StepHistory {
  public:
   // One batch: its groups, and the groups dropped since the previous batch.
   struct Step {
-    int64_t journal_index = -1;  // of its Batch record; -1 = not made yet (the last Step), or in a lost journal
-    RewardSum rewards;           // of its groups and of the dropped ones
-    int64_t dropped = 0;         // groups
-    int64_t groups = 0;          // in the batch
+    int64_t journal_index = -1;  // index of its Batch record; -1 = not made yet (the last Step), or in a lost journal
+    RewardSum rewards;           // rewards of the batch's groups and of the dropped ones
+    int64_t dropped = 0;         // dropped groups
+    int64_t groups = 0;          // groups in the batch
   };
 
-  // The journal begins at this step. REQUIRES: nothing was counted.
+  // Makes the journal begin at this step. REQUIRES: nothing has been counted.
   void BeginAt(int64_t step) { steps_.resize(static_cast<size_t>(step) + 1); }
-  // `returns`: of the group's samples.
+  // `returns` are those of the group's samples.
   void AddDropped(std::span<const double> returns) {
     Step& step = steps_.back();
     step.rewards.sum += std::accumulate(returns.begin(), returns.end(), 0.0);
@@ -32,7 +32,7 @@ class StepHistory {
     ++dropped_;
   }
   void AddFailed() { ++failed_; }
-  // The batch of the current step is made, and the next step begins. `rewards`: of each of its groups.
+  // Records the batch of the current step and begins the next step. `rewards` has an entry for each of its groups.
   void AddBatch(int64_t journal_index, std::span<const RewardSum> rewards) {
     Step& step = steps_.back();
     step.journal_index = journal_index;
@@ -44,13 +44,13 @@ class StepHistory {
     steps_.emplace_back();
   }
 
-  // The step whose batch is not made yet.
+  // The step that has no batch yet.
   const Step& current() const { return steps_.back(); }
-  // The last step with a batch; the current step if there is none.
+  // The last step with a batch, or the current step if there is none.
   const Step& last_made() const { return steps_.size() > 1 ? steps_[steps_.size() - 2] : steps_.back(); }
-  // REQUIRES: 0 <= step, and not above the current step.
+  // REQUIRES: 0 <= step <= the current step.
   const Step& at(int64_t step) const { return steps_[static_cast<size_t>(step)]; }
-  int64_t dropped() const { return dropped_; }  // groups, since the run's start
+  int64_t dropped() const { return dropped_; }  // groups, since the run started
   int64_t failed() const { return failed_; }    // groups, since the run's start
 
  private:
