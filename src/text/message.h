@@ -1,5 +1,5 @@
-// A message of a conversation, and the turn that a model wrote. Chat formats render them and output formats read them.
-// Plain values.
+// Defines conversation messages and model turns as plain values. Chat formats render them, and output formats parse
+// them.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +13,38 @@ namespace ingot::text {
 struct ToolCall {
   std::string id;  // the id that clients send back; a template may print it
   std::string name;
-  std::string arguments_json;  // as the model or the client wrote it, which need not be JSON
-  // The id that the model wrote, if its format has ids and `id` is different; empty: `id` is the model's, or the model
-  // wrote no id. Templates print it instead of `id`, in the call and in its result.
+  std::string arguments_json;  // as written by the model or the client; not necessarily JSON
+  // The id that the model wrote, if its format has ids and `id` is different. Templates print it instead of `id`, in
+  // the call and in its result. Empty = the model wrote `id` or no id.
   std::string written_id = {};
 };
 
 // A part of a message that is not text, such as an image.
 struct MediaPart {
-  size_t at = 0;        // its place: bytes of the message's content before it
+  size_t at = 0;        // position: number of content bytes before it
   std::string kind;     // "image", ...
-  std::string content;  // its hash, which v1::Placeholders uses as the name of the content
+  std::string content;  // hash that identifies the content in v1::Placeholders
 };
 
-// A message's parts are the pieces of its content and the media between them.
+// A message. Media parts are placed between pieces of its content.
 struct Message {
   std::string role;  // system, user, assistant, tool
   std::string content;
-  std::string reasoning;  // of the assistant; empty: none
+  std::string reasoning;  // for assistant messages; empty = none
   std::vector<ToolCall> tool_calls;
-  std::string tool_call_id;  // of role tool: the call that this result answers
+  std::string tool_call_id;  // for role tool: id of the call that produced this result
   std::string name;
-  base::json::object extra = {};      // more fields, as the client sent them; a template may read them
-  std::vector<MediaPart> media = {};  // ascending; empty = only text
+  base::json::object extra = {};      // other fields as sent by the client; templates may read them
+  std::vector<MediaPart> media = {};  // ascending by `at`; empty = text only
 };
 
-// An assistant's turn as the output format reads it. Text between and after tool calls belongs to the content; the
-// white space around calls belongs to the format.
+// An assistant turn as parsed by the output format. Text between and after tool calls is part of the content.
+// Whitespace around calls is part of the format.
 struct ParsedOutput {
   std::string content;
   std::string reasoning;
-  std::vector<ToolCall> tool_calls;  // without ids: the gateway assigns them
-  // A tool call begins but breaks the format. Its text stays in the content or, if calls are streamed (CallMode), in
+  std::vector<ToolCall> tool_calls;  // without ids; the gateway assigns them
+  // True = a tool call violates the format. Its text remains in the content or, if calls are streamed (CallMode), in
   // the call's arguments.
   bool malformed = false;
 };

@@ -48,7 +48,7 @@ void AppendPythonJsonString(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// The shortest digits that read back equal; positional notation for exponents in [-4, 16).
+// Appends the shortest digits that read back as the same value, in positional notation for exponents in [-4, 16).
 void AppendPythonFloat(double number, std::string& out) {
   if (!std::isfinite(number)) {
     out += std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
@@ -56,7 +56,7 @@ void AppendPythonFloat(double number, std::string& out) {
   }
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number, std::chars_format::scientific).ptr;
-  // d[.ddd]e+XX with at least two exponent digits, like Python.
+  // d[.ddd]e+XX with at least two exponent digits, as in Python.
   const std::string_view scientific(buffer, end - buffer);
   const size_t e = scientific.find('e');
   int exponent = 0;
@@ -90,7 +90,7 @@ namespace {
 
 namespace json = base::json;
 
-// base::ParseJson limits the depth, and so the recursion.
+// base::ParseJson limits the depth and so the recursion.
 void Append(const json::value& value, std::string& out) {
   if (const std::string_view digits = base::BigInteger(value); !digits.empty()) {
     out += digits;

@@ -1,5 +1,5 @@
-// JSON text exactly as Python's json.dumps(value, ensure_ascii=False) prints it. Chat templates print tool definitions
-// this way, and models were trained on it.
+// Returns JSON text exactly as Python's json.dumps(value, ensure_ascii=False) prints it. Chat templates print tool
+// definitions this way, and models were trained on it.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ namespace ingot::text {
 
 std::string PythonJson(const base::json::value& value);
 
-// Building blocks: a quoted string, and a float as repr() prints it, or json's NaN, Infinity, -Infinity.
+// Building blocks: append a quoted string, or a float as printed by repr() (json's NaN, Infinity, and -Infinity if not
+// finite).
 void AppendPythonJsonString(std::string_view text, std::string& out);
 void AppendPythonFloat(double number, std::string& out);
 

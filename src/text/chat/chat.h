@@ -1,4 +1,4 @@
-// Conversations: messages to prompt ids by a chat template, and sampled ids back to messages.
+// Renders conversations to prompt ids with a chat template, and parses sampled ids back into messages.
 #pragma once
 
 #include <cstdint>
@@ -21,67 +21,68 @@ namespace ingot::text {
 
 class OutputFormat;
 
-// INVALID_ARGUMENT names the first message with media: no format here renders media.
+// Returns INVALID_ARGUMENT, naming the first message with media, because no format here can render media.
 absl::Status CheckTextAlone(std::span<const Message> messages);
 
 struct Conversation {
   std::vector<Message> messages;
-  std::vector<base::json::value> tools;  // in OpenAI's form: {"type":"function","function":{...}}
-  // Variables of the template besides messages and tools: enable_thinking, reasoning_effort, documents ...
+  std::vector<base::json::value> tools;  // in OpenAI's format: {"type":"function","function":{...}}
+  // Template variables besides messages and tools, such as enable_thinking, reasoning_effort, and documents.
   base::json::object template_variables = {};
-  // The last message is an answer that the client began: the model continues after its content (continue_final_message
-  // of transformers and vLLM). Only prompts read this. REQUIRES: it is the assistant's, has content and no calls.
+  // True = the last message is an answer that the client started, and the model continues it (continue_final_message in
+  // transformers and vLLM). Used only for prompts. REQUIRES: the message has role assistant, content, and no calls.
   bool ends_begun = false;
 };
 
-// A prompt's ids, cut where each message begins. Ids never span two messages, nor an assistant's header and its sampled
-// ids: the tokenizer sees a border there, as it does when the model continues the prompt.
+// The ids of a prompt, split where each message begins. An id never spans two messages, or an assistant's header and
+// its sampled ids. These are also boundaries when the model continues a prompt.
 struct RenderedPrompt {
   std::vector<int32_t> ids;
-  // ids[0, message_ends[i]) render messages [0, i]. One entry per message; the generation prompt follows the last.
+  // ids[0, message_ends[i]) contain messages [0, i]. One entry per message. The generation prompt follows the last one.
   std::vector<size_t> message_ends;
-  // Per message, the range [first, last) of ids that an assistant would have sampled: content, tool calls, end of turn.
-  // Supervised training learns these ids. Empty for other roles.
+  // For each message, the range [first, last) of ids that an assistant would have sampled: content, tool calls, end of
+  // turn. Supervised training trains on these ids. Empty for other roles.
   std::vector<std::pair<size_t, size_t>> sampled_ranges;
-  // The part of the answer that the generation prompt contains, such as "<think>\n" (OutputFormat::PrefillOf). Empty
-  // without a generation prompt. In a begun answer one letter stands for its whole content, which could otherwise forge
+  // The start of the answer that is part of the generation prompt, such as "<think>\n" (OutputFormat::PrefillOf). Empty
+  // if there is no generation prompt. In a started answer, one letter replaces its content, which could otherwise fake
   // delimiters.
   std::string prefill = {};
-  // Key of the rendered text (text_key.h). Empty for formats whose text depends only on role, content, reasoning, calls
-  // and tools.
+  // Key of the rendered text (text_key.h). Empty for formats where the text depends only on role, content, reasoning,
+  // calls, and tools.
   std::string text_key = {};
-  // The changes without which the template rejects the conversation.
+  // Changes that the template needed to accept the conversation.
   Concessions concessions = {};
 };
 
-// One assistant message as the model would have sampled it: rendered as the last message of its conversation. A message
-// whose calls were split (Concession::kOneCall) is several turns.
+// One assistant message as the model would have sampled it, that is, rendered as the last message of its conversation.
+// A message whose calls were split (Concession::kOneCall) has several turns.
 struct RenderedTurn {
   size_t message = 0;
   Concessions concessions = {};
-  // The number of leading ids that this turn shares with the previous turn, counted over context and sampled ids.
+  // Number of leading ids that this turn shares with the previous one, counted over context and sampled ids.
   size_t shared = 0;
-  std::vector<int32_t> context;  // ids before the message, without the shared ones
-  std::vector<int32_t> sampled;  // the ids of RenderedPrompt::sampled_ranges
+  std::vector<int32_t> context;  // ids before the message, excluding the shared ones
+  std::vector<int32_t> sampled;  // the ids in RenderedPrompt::sampled_ranges
 };
 
-// The condition that RenderTail puts on earlier turns.
+// Requirements of RenderTail for earlier turns.
 enum class EarlierTurns {
-  kAsTemplate,  // the template must still write them as they were sampled
-  kAsSampled,   // they stay as they were sampled, whatever the template writes now
+  kAsTemplate,  // the template must still render them as they were sampled
+  kAsSampled,   // they are kept as sampled, no matter how the template renders them now
 };
 
 struct TailOptions {
   EarlierTurns earlier = EarlierTurns::kAsTemplate;
-  // RenderedPrompt::text_key of the prompt that the turn was sampled from; the template must still write that text.
-  // Empty: not checked.
+  // RenderedPrompt::text_key of the prompt that the turn was sampled from. The template must still render that text.
+  // Empty = not checked.
   std::string_view sampled_from = {};
-  // The client continued the turn with this text: the content of its message ends with it. It begins the tail.
+  // Text that the client appended to the turn. The content of the turn's message ends with it, and the tail begins with
+  // it.
   std::string_view following = {};
-  size_t most_ids = kAnyNumberOfIds;  // of the tail
+  size_t most_ids = kAnyNumberOfIds;  // maximum number of ids in the tail
 };
 
-// The ids after a sampled turn. The other fields are RenderedPrompt's, for the whole conversation.
+// The ids after a sampled turn. The other fields are as in RenderedPrompt, for the whole conversation.
 struct RenderedTail {
   std::vector<int32_t> ids;
   std::string prefill = {};
@@ -89,87 +90,94 @@ struct RenderedTail {
   Concessions concessions = {};
 };
 
-// A template with its output format. Immutable, thread safe.
+// A chat template with its output format. Immutable and thread safe.
 class ChatFormat {
  public:
   virtual ~ChatFormat() = default;
-  // Message text is encoded as ordinary text, never as special tokens. If the template rejects a conversation, Render
-  // makes the fewest concessions with which the template accepts it. INVALID_ARGUMENT names the message that cannot be
-  // rendered: the template rejects it with every concession. TooManyIds (id_bound.h): the text surely has more than
-  // `most_ids`, and was not encoded. A prompt that is only a little longer is encoded and returned; so is a tail.
-  // With `add_generation_prompt`, a conversation that ends with a begun answer ends after that answer's content.
+  // Renders a conversation. Message text is encoded as ordinary text, never as special tokens. If the template rejects
+  // the conversation, makes the fewest concessions that it accepts. Returns INVALID_ARGUMENT, naming the message, if
+  // the template rejects it even with every concession. Returns TooManyIds (id_bound.h), without encoding, if the text
+  // certainly has more than `most_ids`. A prompt or tail that exceeds the limit only slightly may still be encoded and
+  // returned. If `add_generation_prompt` is set and the conversation ends with a started answer, the prompt ends after
+  // that answer's content.
   virtual absl::StatusOr<RenderedPrompt> Render(const Conversation& conversation, bool add_generation_prompt,
                                                 size_t most_ids = kAnyNumberOfIds) const = 0;
-  // The assistant messages from `first_message` on, in order. Each turn is rendered as the last message of its
-  // conversation, since a template may write a turn differently once more messages follow (it drops thoughts). Ids that
-  // two neighboring turns share are stored once. INVALID_ARGUMENT names the message.
+  // Renders the assistant messages in order, starting at `first_message`. Each turn is rendered as the last message of
+  // its conversation, because a template may change a turn once more messages follow (it drops reasoning). Ids shared
+  // by neighboring turns are stored once. Returns INVALID_ARGUMENT, naming the message, if the template rejects it.
   virtual absl::StatusOr<std::vector<RenderedTurn>> RenderTurns(const Conversation& conversation,
                                                                 size_t first_message) const = 0;
-  // The tail of a splice: the ids after the sampled ids `turn` that render messages [first_new, end) and, if no begun
-  // answer ends them, the generation prompt. A truncated `turn` may lack its end-of-turn id.
+  // Renders the tail after the sampled ids `turn`: messages [first_new, end) and, unless they end with a started
+  // answer, the generation prompt. A truncated `turn` may lack its end-of-turn id.
   //
-  // REQUIRES: message first_new - 1 is the assistant's; `turn` are its ids, and its fields say the same, reasoning
-  // included. With options.behind `turn` has no end-of-turn id.
+  // REQUIRES: message first_new - 1 is an assistant message, `turn` has its ids, and its fields, including reasoning,
+  // match them. If options.following is set, `turn` has no end-of-turn id.
   //
-  // Under kAsTemplate the template must write the same text before the turn as when the turn was sampled. The turn must
-  // follow byte for byte, or as the template wrote it when it was the last message, with a thought exactly where the
-  // model sampled a thought. Otherwise:
-  //   FAILED_PRECONDITION: the template leaves out reasoning of this or an earlier turn, or an empty thought's marks
-  //   ABORTED:             the template writes other text, or `sampled_from` shows that it wrote other text
-  // Under kAsSampled only the border between the turn and its tail must be found. TooManyIds as from Render.
+  // With kAsTemplate, the template must render the same text before the turn as when it was sampled. The turn itself
+  // must match byte for byte, or match what the template rendered when it was the last message, with reasoning exactly
+  // where the model sampled reasoning. Otherwise:
+  //   FAILED_PRECONDITION: the template drops reasoning from this or an earlier turn, or the marks of empty reasoning
+  //   ABORTED:             the template renders different text now, or `sampled_from` does not match
+  // With kAsSampled, only the boundary between the turn and its tail must be found. Returns TooManyIds under the same
+  // conditions as Render.
   //
-  // A turn that is itself the begun answer (Conversation::ends_begun) has no end-of-turn id. Its tail is options.behind.
+  // If the turn itself is the started answer (Conversation::ends_begun), it has no end-of-turn id, and its tail is
+  // options.following.
   virtual absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                                   std::span<const int32_t> turn,
                                                   const TailOptions& options = {}) const = 0;
-  // The output format for this tokenizer. Delimiters that are tokens of it count as tokens only.
+  // Returns the output format for this tokenizer. Delimiters that are tokens of this tokenizer are recognized only as
+  // tokens.
   virtual const std::shared_ptr<const OutputFormat>& output() const = 0;
-  // False: this template variable does not change any rendering.
+  // Returns false if this template variable cannot change any rendering.
   virtual bool ReadsVariable(std::string_view name) const = 0;
-  // Ids that end a turn. Such an id is not text if it is the last id of a turn.
+  // Returns the ids that end a turn. Such an id is not text if it is the last id of a turn.
   virtual const std::vector<int32_t>& end_of_turn_ids() const = 0;
   virtual const std::string& fingerprint() const = 0;
 
-  // The strings before and after reasoning, and between reasoning and content. Empty: the format has no reasoning.
+  // Returns the strings before and after reasoning, and between reasoning and content. Empty = the format has no
+  // reasoning.
   struct ReasoningSyntax {
     std::string begin, end, after;
   };
   virtual ReasoningSyntax SyntaxOfReasoning() const = 0;
 };
 
-// A built-in format: "hermes" (ChatML turns, <tool_call>{json}</tool_call>, worded as Qwen 2.5 and 3 know it) or
-// "compact" (the same with a minimal list of tools, for tiny models). It keeps reasoning only in assistant messages
-// after the last user message, as Qwen's template does. The system message lists the tools; if the conversation has no
-// system message, an empty one is added. `model_ends`: more ids that end the model's turns. NOT_FOUND lists the known
-// formats; INVALID_ARGUMENT names the turn token that the tokenizer lacks.
+// Returns a built-in format: "hermes" (ChatML turns and <tool_call>{json}</tool_call>, with the wording of Qwen 2.5 and
+// 3) or "compact" (similar, but with a minimal tool list for tiny models). Like Qwen's template, it keeps reasoning
+// only in assistant messages after the last user message. The system message lists the tools. If there is no system
+// message, an empty one is added. `model_ends` has additional ids that end the model's turns. Returns NOT_FOUND,
+// listing the known formats, or INVALID_ARGUMENT, naming the turn token that the tokenizer lacks.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::string& name,
                                                                  std::shared_ptr<const Tokenizer> tokenizer,
                                                                  std::span<const int32_t> model_ends = {});
 
-// The chat format of a model folder: its template (chat_template.jinja, or chat_template in tokenizer_config.json) with
-// the named output format (FindOutputFormat). An empty name selects the output format whose calls the template writes,
-// or "plain" if it writes none. NOT_FOUND: no template or no such output format. INVALID_ARGUMENT names the fault.
-// `template_file`: a file whose template replaces the folder's; empty = the folder's own.
+// Loads a model folder's chat format: its template (chat_template.jinja, or chat_template in tokenizer_config.json)
+// with the named output format (FindOutputFormat). If the name is empty, selects the output format whose calls the
+// template writes, or "plain" if it writes none. `template_file` replaces the folder's template; empty = use the
+// folder's template. Returns NOT_FOUND if there is no template or no such output format, and INVALID_ARGUMENT if a file
+// is invalid.
 //
-// The text is exactly that of Hugging Face's apply_chat_template (text/jinja/template.h). The ids are Hugging Face's
-// ids of that text, with two differences:
-//   1. Text of a conversation never becomes a token that the template writes (a special token, or an added token in the
-//      template's source). The engine marks every byte from outside, so this holds however the template cuts or prints
-//      it. Only text that spells such a token is encoded differently.
-//   2. Render cuts ids at the borders that RenderedPrompt names.
-// If apply_chat_template would fail for a conversation, it is rendered with concessions (fitted_conversation.h). So is
-// a conversation with several system messages if the template leaves one out.
+// The text is identical to the output of Hugging Face's apply_chat_template (text/jinja/template.h). The ids are
+// Hugging Face's ids for that text, with two differences:
+//   1. Conversation text never becomes a token that the template writes (a special token, or an added token in the
+//      template's source). The engine marks every untrusted byte, so this holds no matter how the template cuts or
+//      prints it. Only text that spells such a token is encoded differently.
+//   2. Render splits ids at the boundaries described in RenderedPrompt.
+//
+// If apply_chat_template would fail for a conversation, it is rendered with concessions (fitted_conversation.h). The
+// same applies if the template would omit one of several system messages.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,
                                                                  std::shared_ptr<const Tokenizer> tokenizer,
                                                                  const std::string& output_format,
                                                                  const std::string& template_file = "");
 
-// One message or conversation from and to OpenAI's JSON. Role `developer` is read as system. Content may be null, a
-// string or text parts; arguments may be a string or an object; unknown fields are kept. INVALID_ARGUMENT names the
-// message and its fault.
+// Convert messages and conversations from and to OpenAI's JSON format. The role `developer` is read as system. Content
+// may be null, a string, or text parts. Arguments may be a string or an object. Unknown fields are kept. Return
+// INVALID_ARGUMENT, with the message's index and the problem, if the JSON is invalid.
 absl::StatusOr<Message> MessageFromJson(const base::json::value& json);
 base::json::value MessageToJson(const Message& message);
-// {"messages": [...], "tools": [...], "chat_template_kwargs": {...}}
+// Parses {"messages": [...], "tools": [...], "chat_template_kwargs": {...}}.
 absl::StatusOr<Conversation> ConversationFromJson(const base::json::value& json);
 
 }  // namespace ingot::text

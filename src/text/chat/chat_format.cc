@@ -12,23 +12,23 @@ namespace {
 
 using base::Find;
 
-// A literal of the format that is one token of the tokenizer.
+// A format literal that is one token in the tokenizer.
 struct Marker {
   std::string text;
   int32_t id;
 };
 
-// Collects a prompt. Holds ordinary text back until a token or a border ends it, so that a tokenizer with merges sees
-// it in one piece, no matter who wrote it.
+// Assembles a prompt. Holds ordinary text back until a token or a border ends it. A tokenizer with merges then sees it
+// as one piece, no matter where it came from.
 class Assembler {
  public:
   Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers, size_t most_ids = kAnyNumberOfIds)
       : tokenizer_(tokenizer), markers_(markers), most_ids_(most_ids) {}
 
-  // Adds text of a message.
+  // Adds message text.
   void Plain(std::string_view text) { held_ += text; }
 
-  // Adds text of the format: its markers become tokens.
+  // Adds format text, whose markers become tokens.
   void Literal(std::string_view text) {
     while (!text.empty()) {
       size_t at = std::string_view::npos;
@@ -48,7 +48,7 @@ class Assembler {
     }
   }
 
-  // Ends the held text, so that no id spans this point. Returns the number of ids before it.
+  // Ends the held text here, so no id spans this point. Returns the number of ids before it.
   size_t Border() {
     if (held_.empty()) return ids_.size();
     const size_t least = ids_.size() + left_out_ + (held_.size() > most_ids_ ? tokenizer_.LeastIds(held_) : 0);
@@ -62,7 +62,7 @@ class Assembler {
     return ids_.size();
   }
 
-  // TooManyIds: the text surely has more than `most_ids`.
+  // Returns TooManyIds if the text certainly has more than `most_ids`.
   absl::StatusOr<std::vector<int32_t>> TakeIds() {
     Border();
     if (left_out_ > 0) return TooManyIds(ids_.size() + left_out_);
@@ -75,10 +75,10 @@ class Assembler {
   const size_t most_ids_;
   std::string held_;
   std::vector<int32_t> ids_;
-  size_t left_out_ = 0;  // lower bound for the ids of the texts that were not encoded, once most_ids_ was exceeded
+  size_t left_out_ = 0;  // lower bound on the number of ids in text not encoded after most_ids_ was exceeded
 };
 
-// An OpenAI tool as name(parameter, ...).
+// Returns an OpenAI tool as name(parameter, ...).
 std::string Signature(const base::json::value& tool) {
   const base::json::value* function = Find(tool, "function");
   if (function == nullptr) return "";
@@ -195,7 +195,7 @@ class SpecFormat final : public ChatFormat {
       RenderMessage(conversation, i, conversation.ends_begun && i + 1 == messages.size(), out);
       out.Border();
     }
-    // The whole generation prompt; it contains no part of the answer.
+    // The whole generation prompt. It contains no part of the answer.
     if (!conversation.ends_begun) Header("assistant", out);
     INGOT_ASSIGN_OR_RETURN(tail.ids, out.TakeIds());
     return tail;
@@ -208,8 +208,8 @@ class SpecFormat final : public ChatFormat {
   ReasoningSyntax SyntaxOfReasoning() const override { return {spec_.think_begin, spec_.think_end, spec_.after_think}; }
 
  private:
-  // How many messages one rendering may contain so that all turns from message `i` on have the same text as when
-  // rendered one by one: up to the next user message that drops reasoning.
+  // Returns how many messages one rendering may contain if all turns starting at message `i` must have the same text as
+  // when rendered one by one. The limit is the next user message that drops reasoning.
   static size_t WrittenAlike(const std::vector<Message>& messages, size_t i) {
     size_t asked = i;
     while (asked > 0 && messages[asked - 1].role != "user") --asked;
@@ -224,7 +224,7 @@ class SpecFormat final : public ChatFormat {
     return messages.size();
   }
 
-  // FAILED_PRECONDITION if a user message from `first_new` on drops reasoning of an earlier turn.
+  // Returns FAILED_PRECONDITION if a user message at or after `first_new` drops an earlier turn's reasoning.
   static absl::Status CheckReasoningStays(const std::vector<Message>& messages, size_t first_new) {
     const auto is_user = [](const Message& message) { return message.role == "user"; };
     if (std::none_of(messages.begin() + first_new, messages.end(), is_user)) return absl::OkStatus();
@@ -277,8 +277,8 @@ class SpecFormat final : public ChatFormat {
     EndTurn(out);
   }
 
-  // Writes message `i`; returns the range of ids that an assistant would have sampled. `begun`: an assistant's message
-  // ends after its content.
+  // Writes message `i`. Returns the range of ids that an assistant would have sampled. If `begun`, an assistant's
+  // message ends after its content.
   std::pair<size_t, size_t> RenderMessage(const Conversation& conversation, size_t i, bool begun,
                                           Assembler& out) const {
     const std::vector<Message>& messages = conversation.messages;
@@ -330,7 +330,7 @@ class SpecFormat final : public ChatFormat {
     }
   }
 
-  // Consecutive results share one user turn.
+  // Renders one tool result. Consecutive results share a user turn.
   void RenderToolResult(const std::vector<Message>& messages, size_t i, Assembler& out) const {
     if (i == 0 || messages[i - 1].role != "tool") {
       Header("user", out);

@@ -13,7 +13,7 @@ using base::Find;
 namespace json = base::json;
 
 constexpr int64_t kMaxFileBytes = 64u << 20;
-constexpr char kDefault[] = "default", kToolUse[] = "tool_use";  // names of templates
+constexpr char kDefault[] = "default", kToolUse[] = "tool_use";  // template names
 constexpr char kTemplateFile[] = "chat_template.jinja";
 constexpr char kTemplateFolder[] = "additional_chat_templates";
 constexpr std::string_view kTemplateSuffix = ".jinja";
@@ -23,14 +23,15 @@ constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant
 
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
 
-// The file's text; empty if there is no such file.
+// Returns the file's content, or "" if there is no such file.
 absl::StatusOr<std::string> ReadOptional(const std::filesystem::path& path) {
   absl::StatusOr<std::string> text = base::ReadFile(path, kMaxFileBytes);
   if (absl::IsNotFound(text.status())) return std::string();
   return text;
 }
 
-// The text of a template that replaces a folder's templates. INVALID_ARGUMENT: it is not a template.
+// Returns the source of a template that replaces a folder's templates. Returns INVALID_ARGUMENT if it is not a
+// template.
 absl::StatusOr<std::string> ReadTemplate(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(std::string source, base::ReadFile(path, kMaxFileBytes));
   if (source.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
@@ -38,14 +39,14 @@ absl::StatusOr<std::string> ReadTemplate(const std::string& path) {
   return source;
 }
 
-// A token as tokenizer_config.json writes it: a text, or an object with `content`.
+// Returns a token from tokenizer_config.json, which stores a string or an object with `content`.
 const json::string* TokenText(const json::value& token) {
   if (token.is_string()) return &token.get_string();
   const json::value* content = Find(token, "content");
   return content != nullptr && content->is_string() ? &content->get_string() : nullptr;
 }
 
-// The name of the template in this file.
+// Returns the name of the template in this file.
 std::string NameOf(const std::string& file) {
   return file == kTemplateFile ? kDefault : std::filesystem::path(file).stem().string();
 }
@@ -88,7 +89,7 @@ absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(const std
 absl::StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Make(
     const std::map<std::string, std::string>& templates, const std::string& tokenizer_config,
     const std::string& generation_config, const std::string& model_config) {
-  std::map<std::string, std::string> by_name;  // an additional "default" replaces chat_template.jinja, as there
+  std::map<std::string, std::string> by_name;  // an additional "default" takes precedence, as in transformers
   for (const bool additional : {false, true}) {
     for (const auto& [file, source] : templates) {
       if ((file != kTemplateFile) == additional) by_name[NameOf(file)] = file;
@@ -272,7 +273,7 @@ void NormalizeAsTransformers(json::object& variables) {
     if (!message.is_object()) continue;
     json::object kept;
     const json::value* reasoning = nullptr;
-    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last existing field counts
+    for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {  // the last existing field is used
       const json::value* found = Find(message, name);
       if (found != nullptr && !found->is_null()) reasoning = found;
     }

@@ -1,4 +1,4 @@
-// A model folder's chat template with the variables that Hugging Face passes to it besides the messages.
+// Loads a model folder's chat template and renders it with the variables that Hugging Face passes to it.
 #pragma once
 
 #include <map>
@@ -14,20 +14,21 @@
 
 namespace ingot::text {
 
-// Immutable, thread safe.
+// Immutable and thread safe.
 class ChatTemplate {
  public:
   // Reads from the folder DIR:
-  //   the templates      chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; without such a file,
-  //                      chat_template in tokenizer_config.json: a text, or a list of named templates. "tool_use" is
-  //                      for conversations with tools, "default" for all others
-  //   special tokens     tokenizer_config.json: bos_token and so on, as text or object
+  //   the templates      chat_template.jinja ("default") and additional_chat_templates/NAME.jinja. If these are
+  //                      missing, chat_template in tokenizer_config.json, which is a string or a list of named
+  //                      templates. "tool_use" is used for conversations with tools, and "default" for all others
+  //   special tokens     tokenizer_config.json: bos_token and so on, as a string or object
   //   ends of turns      eos_token_id in generation_config.json and config.json
-  // NOT_FOUND: the folder has no template. INVALID_ARGUMENT names the file and its fault.
-  // `template_file`: a file whose template replaces all the folder's templates; empty = the folder's own.
+  // `template_file` replaces all of the folder's templates; empty = use the folder's templates. Returns NOT_FOUND if
+  // the folder has no template, and INVALID_ARGUMENT, naming the file, if a file is invalid.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir,
                                                                   const std::string& template_file = "");
-  // The same from the files' texts; an empty text = no such file. `templates`: text by file, for the template files.
+  // Same as Load, but takes file contents; empty = no such file. `templates` maps the names of template files to their
+  // contents.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Make(const std::string& template_jinja,
                                                                   const std::string& tokenizer_config,
                                                                   const std::string& generation_config,
@@ -38,23 +39,23 @@ class ChatTemplate {
                                                                   const std::string& model_config);
 
   using Variables = std::vector<std::pair<std::string, jinja::Value>>;
-  // Renders with the special tokens and with `variables`, which override them. `tools` and `documents` are None unless
-  // given. `tracked`: jinja::RenderOptions::tracked.
+  // Renders with the special tokens and `variables`, which override the special tokens. `tools` and `documents` default
+  // to None. `tracked` is RenderOptions::tracked.
   absl::StatusOr<jinja::RenderedText> Render(const Variables& variables, std::vector<jinja::Value> tracked,
                                              std::timespec now = {}) const;
-  // jinja::Template::RenderAtPrompt.
+  // See jinja::Template::RenderAtPrompt.
   absl::StatusOr<jinja::PromptRendering> RenderAtPrompt(const Variables& variables, std::vector<jinja::Value> tracked,
                                                         bool add_generation_prompt) const;
-  // The same for variables as a JSON object. All its texts except the names of roles count as text from outside.
+  // Same as Render, but takes variables as a JSON object. All of its strings except role names are untrusted.
   absl::StatusOr<jinja::RenderedText> RenderJson(const base::json::object& variables, std::timespec now = {}) const;
 
-  // Whether the template names this variable.
+  // Returns whether the template contains this variable's name.
   bool Mentions(std::string_view name) const {
     return template_->Mentions(name) || (tool_template_ != nullptr && tool_template_->Mentions(name));
   }
   const std::string& source() const { return source_; }  // all templates
   const std::string& eos_token() const { return eos_token_; }
-  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // of both configurations
+  const std::vector<int32_t>& eos_ids() const { return eos_ids_; }  // from both configuration files
   const Variables& special_tokens() const { return special_tokens_; }
 
  private:
@@ -62,36 +63,37 @@ class ChatTemplate {
   jinja::RenderOptions OptionsFor(const Variables& variables, std::vector<jinja::Value> tracked) const;
   const jinja::Template& TemplateFor(const Variables& variables) const;
   absl::Status ReadTokenizerConfig(const std::string& text, bool template_given);
-  // Named templates that no client asks for (rag and the like) are ignored.
+  // Ignores named templates that no client uses, such as "rag".
   absl::Status AddTemplate(std::string_view name, const std::string& source);
 
   std::shared_ptr<const jinja::Template> template_;
-  std::shared_ptr<const jinja::Template> tool_template_;  // for conversations with tools; null: template_
+  std::shared_ptr<const jinja::Template> tool_template_;  // for conversations with tools; null = use template_
   std::string source_;
   Variables special_tokens_;
   std::string eos_token_;
   std::vector<int32_t> eos_ids_;
 };
 
-// The files of the folder that ChatTemplate::Load reads, by their names below the folder. They must stay together: a
-// checkpoint keeps them all.
+// Returns the names of the files that ChatTemplate::Load reads from the folder. They must stay together, so a
+// checkpoint contains all of them.
 absl::StatusOr<std::vector<std::string>> ChatTemplateFiles(const std::string& model_dir);
-// The same, by name with their texts, for a model that uses the template of `template_file`; empty = the folder's own.
+// Returns the same files with their contents, for a model that uses the template in `template_file`; empty = use the
+// folder's template.
 absl::StatusOr<std::map<std::string, std::string>> ChatTemplateTexts(const std::string& model_dir,
                                                                      const std::string& template_file);
 
-// The ids in eos_token_id of a generation_config.json or config.json, which is an id, a list or missing.
+// Returns the ids in eos_token_id of a generation_config.json or config.json. The field is an id, a list, or missing.
 absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json);
 
-// The mark's source for text from outside that does not belong to a message.
+// Mark source for untrusted text that does not belong to a message.
 inline constexpr int32_t kOutsideSource = 1 << 24;
 
-// A message as a template reads it. Every text is marked with `source`, except the name of a known role, because a
-// template may build a token from it, such as <|user|>.
+// Converts a message to the value that a template reads. All strings are marked with `source`, except the names of
+// known roles, because a template may build tokens such as <|user|> from them.
 jinja::Value MessageValue(const base::json::value& message, int32_t source);
 
-// Changes messages as newer versions of transformers do before they render them: null fields are left out, and
-// reasoning is given under both of its names (reasoning_content, thinking).
+// Prepares messages as newer versions of transformers do: drops null fields, and sets reasoning under both of its names
+// (reasoning_content, thinking).
 void NormalizeAsTransformers(base::json::object& variables);
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// Concessions: changes to a conversation without which its chat template rejects it (text/chat/fitted_conversation.h).
+// Lists the concessions: changes to a conversation that make its chat template accept it (fitted_conversation.h).
 #pragma once
 
 #include <array>
@@ -7,23 +7,23 @@
 
 namespace ingot::text {
 
-// In the order in which they are tried: concessions that change less come first.
+// Concessions are tried in this order, from the smallest change to the largest.
 enum class Concession : uint8_t {
-  kToolDescription,  // a tool without a description gets an empty one
-  kToolParameters,   // a tool without parameters gets an empty schema, and each parameter a description
-  kArguments,        // arguments that are not an object become the object that can be read from them
-  kOneCall,          // each call of an answer becomes its own message
-  kBlankContent,     // a message without any text gets a space
-  kLeadingSystem,    // leading system messages become one
-  kLateSystem,       // a later system message goes into the neighboring user turn
-  kTurns,            // neighboring messages of one role become one, and a user's turn comes first
-  kUserAfterResult,  // a user's message after the result of a call goes into that result
-  kAnySystem,        // the leading system message goes into a user turn, too
-  kCallsAsText,      // calls become text of their message, and their results become user messages
+  kToolDescription,  // adds an empty description to tools without one
+  kToolParameters,   // adds an empty schema to tools without parameters, and a description to each parameter
+  kArguments,        // replaces arguments that are not an object with the object that can be read from them
+  kOneCall,          // moves each call in an answer into its own message
+  kBlankContent,     // adds a space to messages without text
+  kLeadingSystem,    // joins leading system messages
+  kLateSystem,       // moves a later system message into the neighboring user turn
+  kTurns,            // joins neighboring messages with the same role, and adds a user turn at the start if needed
+  kUserAfterResult,  // moves a user message that follows a call's result into that result
+  kAnySystem,        // also moves the leading system message into a user turn
+  kCallsAsText,      // turns calls into message text, and their results into user messages
 };
 inline constexpr size_t kConcessions = 11;
 
-// Its name in metrics.
+// Names used in metrics.
 inline constexpr std::array<std::string_view, kConcessions> kConcessionNames = {
     "tool_description", "tool_parameters", "arguments",         "one_call",   "blank_content", "leading_system",
     "late_system",      "turns",           "user_after_result", "any_system", "calls_as_text"};
@@ -45,7 +45,7 @@ class Concessions {
   uint32_t bits_ = 0;
 };
 
-// How often each concession was made.
+// Number of times each concession was made.
 using ConcessionCounts = std::array<int64_t, kConcessions>;
 inline void Count(Concessions made, ConcessionCounts& counts) {
   for (size_t i = 0; i < kConcessions; ++i) counts[i] += made.Has(static_cast<Concession>(i));

@@ -30,7 +30,7 @@ void EncodeCache::Encode(const Tokenizer& tokenizer, std::string_view text, bool
   entry.text = text;
   if (entry.bytes() > max_shard_bytes_) return;
   base::MutexLock lock(shard.mu);
-  if (shard.by_hash.contains(hash)) return;  // another thread's entry, or another text with this hash
+  if (shard.by_hash.contains(hash)) return;  // another thread's entry, or another string with this hash
   shard.bytes += entry.bytes();
   shard.entries.push_front(std::move(entry));
   shard.by_hash[hash] = shard.entries.begin();

@@ -1,5 +1,5 @@
-// EncodeCache: the ids of recurring texts, such as the system message and tools of every episode, and the prompt and
-// files of a group's samples. Bounded. A text enters the cache on its second use, so unique texts take no space.
+// Caches the ids of recurring strings, such as the system message and tools of every episode, or the prompt and files
+// in a group's samples. A string is cached on its second use, so unique strings take no space.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace ingot::text {
 
-// Thread safe. REQUIRES: every call passes the same tokenizer.
+// Thread safe. REQUIRES: all calls pass the same tokenizer.
 class EncodeCache {
  public:
-  // `max_bytes` limits texts and ids together. Texts below 512 bytes are not cached.
+  // `max_bytes` limits the total size of strings and ids. Strings shorter than 512 bytes are not cached.
   explicit EncodeCache(size_t max_bytes) : max_shard_bytes_(max_bytes / kShards) {}
 
   // Appends tokenizer.Encode(text, allow_special) to `ids`.
@@ -32,7 +32,7 @@ class EncodeCache {
 
   struct Entry {
     std::string text;
-    uint64_t hash;  // of the text; its last bit is `allow_special`
+    uint64_t hash;  // hash of the text; the last bit is `allow_special`
     std::vector<int32_t> ids;
     size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + 128; }
   };
@@ -40,7 +40,8 @@ class EncodeCache {
     base::Mutex mu;
     std::list<Entry> entries ABSL_GUARDED_BY(mu);  // most recently used first
     std::unordered_map<uint64_t, std::list<Entry>::iterator> by_hash ABSL_GUARDED_BY(mu);
-    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};  // hashes of texts seen once; newer hashes replace older
+    // hashes of strings seen once; newer ones replace older ones
+    std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};
     size_t bytes ABSL_GUARDED_BY(mu) = 0;
     int64_t hits ABSL_GUARDED_BY(mu) = 0;
   };

@@ -27,7 +27,7 @@ bool SetMissing(json::object& object, std::string_view key, json::value value) {
   return true;
 }
 
-// Gives each property a description, including properties of objects and of lists' items.
+// Gives each property a description, including the properties of objects and of list items.
 bool DescribeProperties(json::value& schema, int depth) {
   if (!schema.is_object() || depth > kMaxSchemaDepth) return false;
   bool changed = false;
@@ -58,7 +58,7 @@ json::object* FunctionOf(json::value& tool) {
 
 // ---- Messages -----------------------------------------------------------------------------------------------------
 
-// A message of the fitted conversation, with the original messages [first, last] whose text it has.
+// A message of the fitted conversation. It has the text of the original messages [first, last].
 struct Part {
   Message message;
   size_t first, last;
@@ -69,7 +69,7 @@ void JoinText(std::string& to, const std::string& more) {
   to += more;
 }
 
-// Adds the text of `more`, which follows `to`. The role of `to` stays.
+// Adds the text of `more`, which follows `to`. Keeps the role of `to`.
 void Join(Part& to, const Part& more) {
   JoinText(to.message.content, more.message.content);
   JoinText(to.message.reasoning, more.message.reasoning);
@@ -79,14 +79,14 @@ void Join(Part& to, const Part& more) {
   to.last = more.last;
 }
 
-// Rendered as an object: empty arguments are {}.
+// Returns true if the arguments render as an object. Empty arguments render as {}.
 bool HasObject(const ToolCall& call) {
   if (call.arguments_json.empty()) return true;
   const auto arguments = base::ParseJson(call.arguments_json);
   return arguments.ok() && arguments->is_object();
 }
 
-// With arguments that are an object: JSON's or Python's, or as far as JSON can be read.
+// Returns the call with an object as arguments, read as JSON, as Python, or as the readable beginning of JSON.
 ToolCall Readable(ToolCall call) {
   if (!call.arguments_json.empty() && HasObject(call)) return call;
   const auto python = JsonOfPython(call.arguments_json);
@@ -96,7 +96,8 @@ ToolCall Readable(ToolCall call) {
   return call;
 }
 
-// A message's content and calls as one text: in the output format, or as JSON if it cannot write them.
+// Returns a message's content and calls as one string: in the output format, or in JSON if the format cannot write
+// them.
 std::string WrittenCalls(const Message& message, const OutputFormat& format) {
   std::vector<ToolCall> calls;
   for (const ToolCall& call : message.tool_calls) calls.push_back(Readable(call));
@@ -157,7 +158,7 @@ class Fitter {
     }
   }
 
-  // A model whose output format has no calls wrote no calls: then the template's error stands.
+  // If the output format has no calls, the model wrote none, and the template's error is returned.
   bool WantsText() const {
     const OutputRow& row = format_.row();
     return Wants(Concession::kCallsAsText) && (row.channels.used() || !row.sections.empty());
@@ -189,8 +190,8 @@ class Fitter {
     });
   }
 
-  // Each run of system messages, except the leading run, goes before the user's next turn, or else after the user's
-  // previous turn, or else becomes a turn of the user.
+  // Moves each run of system messages, except the leading run, before the user's next turn. If there is none, the run
+  // goes after the user's previous turn, or else becomes a user turn.
   void MoveSystem() {
     if (!Wants(Concession::kLateSystem) && !Wants(Concession::kAnySystem)) return;
     std::vector<Part> moved;
@@ -264,7 +265,7 @@ class Fitter {
     }
   }
 
-  // Joins each message to the previous message if `joins` says so.
+  // Joins each message to the previous one if `joins` returns true.
   template <typename Joins>
   void JoinEach(Concession concession, Joins joins) {
     std::vector<Part> joined;

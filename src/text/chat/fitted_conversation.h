@@ -1,4 +1,4 @@
-// A conversation with concessions to a template that rejects it as it is.
+// Changes a conversation with concessions when its template rejects the original.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@ namespace ingot::text {
 
 struct FittedConversation {
   Conversation conversation;
-  // Message i of the original is in messages [first[i], last[i]] of `conversation`: several if its calls were split.
-  // Neighbors that were joined share one message.
+  // The original's message i is in messages [first[i], last[i]] of `conversation`. The range has several messages if
+  // its calls were split. Messages that were joined share one message.
   std::vector<size_t> first, last;
-  Concessions changed;  // the concessions that changed something
+  Concessions changed;  // the concessions that had an effect
 
-  // Whether message `i` of the original shares its message with the previous message.
+  // Returns whether the original's message `i` was joined with the previous one.
   bool JoinsBefore(size_t i) const { return i > 0 && first[i] <= last[i - 1]; }
 };
 
-// Joined texts have an empty line between them. `format`: writes calls as text.
+// Applies the concessions. Separates joined contents with an empty line. Uses `format` to write calls as text.
 FittedConversation FitConversation(const Conversation& conversation, Concessions concessions,
                                    const OutputFormat& format);
 

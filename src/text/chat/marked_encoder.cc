@@ -7,7 +7,7 @@ namespace {
 
 using jinja::Mark;
 
-// The marks within text[begin, end), with offsets from `begin`.
+// Returns the marks within text[begin, end), with offsets from `begin`.
 std::vector<Mark> Clipped(std::span<const Mark> marks, size_t begin, size_t end) {
   std::vector<Mark> clipped;
   const auto first = std::partition_point(marks.begin(), marks.end(), [&](const Mark& m) { return m.end <= begin; });
@@ -55,7 +55,7 @@ std::vector<MarkedEncoder::TemplateToken> MarkedEncoder::Tokens(std::string_view
   size_t at = 0;
   for (size_t i = 0; i < marks.size(); ++i) {
     find(*all_, at, marks[i].begin);
-    // Adjacent marks count as one outside text.
+    // Adjacent marks count as one untrusted string.
     const size_t begin = marks[i].begin;
     while (i + 1 < marks.size() && marks[i + 1].begin == marks[i].end) ++i;
     find(*harmless_, begin, marks[i].end);
@@ -72,7 +72,7 @@ MarkedEncoder::Encoding MarkedEncoder::Encode(std::string_view text, std::span<c
   size_t at = known == 0 ? 0 : cuts[known - 1];
   const auto piece = [&](size_t end) {
     if (end <= at) return;
-    // A piece starts within a text, unless a token comes right before it.
+    // A piece starts in the middle of text, unless a token comes right before it.
     const bool after_token =
         !out.ids.empty() && tokenizer_->SpecialId(tokenizer_->TokenBytes(out.ids.back())) == out.ids.back();
     EncodePiece(text.substr(at, end - at), Clipped(marks, at, end), at > 0 && !after_token, out.ids);
@@ -89,7 +89,7 @@ MarkedEncoder::Encoding MarkedEncoder::Encode(std::string_view text, std::span<c
 void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> marks, bool mid_text,
                                 std::vector<int32_t>& ids) const {
   const std::vector<TemplateToken> tokens = Tokens(text, marks);
-  // Forged places: a search of the whole text finds a token there, but Tokens() does not.
+  // Forged places: Tokens() does not find a token there, but a search of the whole text does.
   std::vector<std::pair<size_t, size_t>> forged;
   size_t next = 0;
   for (const auto& part : all_->Find(text)) {
@@ -99,7 +99,7 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
     if (!same && !IsSpaceOnly(part.token->content)) forged.emplace_back(part.begin, part.end);
   }
   if (forged.empty()) return Append(text, true, mid_text, ids);
-  // A stretch between two tokens that contains a forged place is encoded without added tokens; all other text with
+  // Encodes a stretch between two tokens that contains a forged place without added tokens, and all other text with
   // them.
   size_t done = 0;
   for (const auto& [begin, end] : forged) {
@@ -119,7 +119,7 @@ void MarkedEncoder::EncodePiece(std::string_view text, std::span<const Mark> mar
 void MarkedEncoder::Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   if (mid_text && start_matters_) {
-    // Encodes the text after a newline, as within a text, and removes the newline's ids.
+    // Encodes the text after a newline, so that it is in the middle of text, and removes the newline's ids.
     std::vector<int32_t> more;
     cache_.Encode(*tokenizer_, "\n" + std::string(text), allow_special, more);
     if (more.size() >= newline_.size() && std::equal(newline_.begin(), newline_.end(), more.begin())) {

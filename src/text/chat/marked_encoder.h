@@ -1,4 +1,4 @@
-// MarkedEncoder: rendered text to ids. Only text that the template itself wrote can become a control token.
+// Encodes rendered text so that only text from the template itself can become a control token.
 #pragma once
 
 #include <memory>
@@ -15,29 +15,31 @@
 
 namespace ingot::text {
 
-// Control tokens are the tokenizer's special tokens, and added tokens whose text is part of the template (Qwen's
-// <tool_call>). If outside text spells a control token, wholly or in part, it is ordinary text: the stretch between the
-// tokens around it is encoded without added tokens, as Tokenizer::Encode does. A text without such a place is encoded
-// as a whole, exactly like Hugging Face. Thread safe. Caches the ids of recurring texts in at most kCacheBytes.
+// Control tokens are the tokenizer's special tokens, and added tokens that appear in the template (such as Qwen's
+// <tool_call>). Untrusted text that spells all or part of a control token is encoded as ordinary text: the text between
+// the surrounding tokens is encoded without added tokens, as Tokenizer::Encode does. Text without such places is
+// encoded as a whole, exactly as in Hugging Face. Caches the ids of recurring strings in at most kCacheBytes. Thread
+// safe.
 class MarkedEncoder {
  public:
   MarkedEncoder(std::shared_ptr<const Tokenizer> tokenizer, std::string_view template_source);
 
-  // A token that the template wrote, at bytes [begin, end) of the text.
+  // A token written by the template, at bytes [begin, end) of the text.
   struct TemplateToken {
     size_t begin;
     size_t end;
     int32_t id;
   };
-  // All such tokens in order. REQUIRES: `text` is valid UTF-8; `marks` ascend and lie within it.
+  // Returns all such tokens in order. REQUIRES: `text` is valid UTF-8, and `marks` are ascending and within it.
   std::vector<TemplateToken> Tokens(std::string_view text, std::span<const jinja::Mark> marks) const;
 
   struct Encoding {
     std::vector<int32_t> ids;
-    std::vector<size_t> at_cuts;  // at_cuts[i]: the number of ids before cuts[i]
+    std::vector<size_t> at_cuts;  // at_cuts[i] = number of ids before cuts[i]
   };
-  // Encodes `text`; no id spans a cut. `encoded_prefix`: the result for a prefix of the text that ends at its last cut;
-  // its cuts are the first of `cuts`, and only the rest is encoded. REQUIRES: cuts ascend and lie between characters.
+  // Encodes `text`. No id spans a cut. `encoded_prefix` is the result for a prefix of the text that ends at its last
+  // cut. Its cuts are the first ones in `cuts`. Only the remaining text is encoded. REQUIRES: cuts are ascending and
+  // between characters.
   Encoding Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts,
                   Encoding encoded_prefix = {}) const;
 
@@ -47,7 +49,7 @@ class MarkedEncoder {
  private:
   void EncodePiece(std::string_view text, std::span<const jinja::Mark> marks, bool mid_text,
                    std::vector<int32_t>& ids) const;
-  // `allow_special`: `text` has no forged tokens. `mid_text`: ordinary text comes before it.
+  // `allow_special`: true = `text` contains no fake tokens. `mid_text`: true = it is preceded by ordinary text.
   void Append(std::string_view text, bool allow_special, bool mid_text, std::vector<int32_t>& ids) const;
 
   static constexpr size_t kCacheBytes = 32 << 20;
@@ -57,8 +59,9 @@ class MarkedEncoder {
   std::vector<AddedTokenSpec> added_;
   std::unique_ptr<const AddedTokenMatcher> all_;
   std::unique_ptr<const AddedTokenMatcher> harmless_;  // added tokens that are not control tokens
-  std::vector<int32_t> newline_;                       // the ids of "\n"
-  bool start_matters_ = false;  // the tokenizer encodes a text's start differently from its middle (Llama 2's space)
+  std::vector<int32_t> newline_;                       // ids of "\n"
+  // the tokenizer encodes text differently at the start of its input (as with Llama 2's space)
+  bool start_matters_ = false;
 };
 
 }  // namespace ingot::text

@@ -13,12 +13,12 @@ namespace json = base::json;
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(base::CutMessage(what)); }
 
-// A field of Ingot in records: ToolCall::written_id.
+// Ingot's own field in records: ToolCall::written_id.
 constexpr char kWrittenId[] = "written_id";
 
 bool IsNullOrMissing(const json::value* value) { return value == nullptr || value->is_null(); }
 
-// An optional string field; null counts as missing, and a missing field is empty.
+// Returns an optional string field, or "" if it is missing or null.
 absl::StatusOr<std::string> OptionalString(const json::value& object, const std::string& key) {
   const json::value* field = Find(object, key);
   if (IsNullOrMissing(field)) return std::string();

@@ -103,7 +103,7 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conv
     taken = std::move(more);
   }
   if (!IsTaken(taken)) return as_it_is;
-  // Then drops the concessions without effect.
+  // Then drops the concessions that have no effect.
   for (size_t i = 0; i < kConcessions; ++i) {
     const Concession idle = static_cast<Concession>(i);
     if (idle == last || !taken->concessions().Has(idle)) continue;

@@ -1,4 +1,4 @@
-// A conversation as its chat template accepts it: as it is, or with concessions.
+// Renders a conversation in the form that its chat template accepts: unchanged, or with concessions.
 #pragma once
 
 #include <array>
@@ -16,64 +16,65 @@
 
 namespace ingot::text {
 
-// A rendered conversation with the places of its messages.
+// A rendered conversation with the positions of its messages.
 struct Layout {
   jinja::RenderedText rendered;
-  std::vector<size_t> ends;       // per message: where it ends in the text
-  size_t prompt_begin = 0;        // where the generation prompt begins
+  std::vector<size_t> ends;       // for each message, its end in the text
+  size_t prompt_begin = 0;        // start of the generation prompt
   std::string generation_prompt;  // set even if it was not requested
 };
 
-// From the end of the previous message to the end of the message.
+// Returns the region from the end of the previous message to the end of `message`.
 Region RegionOf(const Layout& layout, size_t message);
 
-// REQUIRES: the original outlives it.
+// REQUIRES: the original outlives this object.
 struct TakenConversation {
   const Conversation* original = nullptr;
-  std::optional<FittedConversation> fitted = {};  // nullopt: the template accepts the original
-  TemplateInput input = {};                       // of the messages below
+  std::optional<FittedConversation> fitted = {};  // nullopt = the template accepts the original
+  TemplateInput input = {};                       // for messages()
   Layout layout = {};
 
   const std::vector<Message>& messages() const { return (fitted ? fitted->conversation : *original).messages; }
-  // The messages that have text of message `i` of the original.
+  // The first and last messages that contain text from the original's message `i`.
   size_t First(size_t i) const { return fitted ? fitted->first[i] : i; }
   size_t Last(size_t i) const { return fitted ? fitted->last[i] : i; }
   bool JoinsBefore(size_t i) const { return fitted && fitted->JoinsBefore(i); }
   Concessions concessions() const { return fitted ? fitted->changed : Concessions(); }
 };
 
-// Of message `i` of the original.
+// `i` is a message index in the original.
 Region RegionOf(const TakenConversation& taken, size_t i);
 
-// Whether the template left out a system message, other than a single system message at the beginning.
+// Returns whether the template omitted a system message, not counting a single system message at the beginning.
 bool LeavesOutSystem(std::span<const Message> messages, const jinja::RenderedText& rendered);
 
-// Immutable except for what it has logged; thread safe.
+// Immutable, except that it remembers which concessions were logged. Thread safe.
 class ConversationTaker {
  public:
   ConversationTaker(std::shared_ptr<const ChatTemplate> chat_template, std::shared_ptr<const OutputFormat> output,
                     const TemplateDialect& dialect)
       : template_(std::move(chat_template)), output_(std::move(output)), dialect_(dialect) {}
 
-  // Renders messages [0, count) and finds their places.
+  // Renders messages [0, count) and finds their positions.
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const;
 
-  // Lays the conversation out with the fewest concessions with which the template accepts it: it renders the messages
-  // and does not leave a system message out. If no concessions help, the conversation stays as it is, or is rejected.
-  // Logs each concession once.
+  // Lays out the conversation with the fewest concessions that make the template accept it, which means that it renders
+  // the messages and omits no system message. If no concessions help, the conversation is kept unchanged, or rejected.
+  // Logs each concession only the first time.
   absl::StatusOr<TakenConversation> TakeConversation(const Conversation& conversation,
                                                      bool add_generation_prompt) const;
 
  private:
-  // For templates that do not loop over the messages: message i ends where more messages begin to change the text.
+  // Used for templates that do not loop over the messages. Message i ends where adding more messages starts to change
+  // the text.
   absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count,
                                                      const jinja::RenderedText& whole, size_t end) const;
   absl::StatusOr<TakenConversation> TakeWith(const Conversation& conversation, std::optional<FittedConversation> fitted,
                                              bool add_generation_prompt) const;
-  // NOT_FOUND: `needed`, one of `wanted`, has no effect.
+  // Returns NOT_FOUND if `needed`, which is one of `wanted`, has no effect.
   absl::StatusOr<TakenConversation> TakeFitted(const Conversation& conversation, Concessions wanted, Concession needed,
                                                bool add_generation_prompt) const;
-  // `rejection`: of the conversation as it is.
+  // `rejection` is the error for the unchanged conversation.
   void Report(Concessions concessions, const absl::Status& rejection) const;
 
   const std::shared_ptr<const ChatTemplate> template_;

@@ -22,7 +22,7 @@ struct EncodedLayout {
   std::vector<size_t> cuts;
   MarkedEncoder::Encoding encoding;
 
-  // REQUIRES: a cut there.
+  // REQUIRES: `offset` is one of the cuts.
   size_t IdsBefore(size_t offset) const {
     return encoding.at_cuts[std::lower_bound(cuts.begin(), cuts.end(), offset) - cuts.begin()];
   }
@@ -31,7 +31,7 @@ struct EncodedLayout {
     if (region == Region()) return {};
     return {IdsBefore(region.begin), IdsBefore(region.end)};
   }
-  // From the first to the last sampled id of message `i` of the original.
+  // Returns the range from the first to the last sampled id of original message `i`.
   std::pair<size_t, size_t> SampledIds(const TakenConversation& taken, size_t i) const {
     std::pair<size_t, size_t> all;
     for (size_t message = taken.First(i); message <= taken.Last(i); ++message) {
@@ -43,14 +43,14 @@ struct EncodedLayout {
   }
 };
 
-// Templates may cut white space off the end of a message.
+// Strips the whitespace at the end, because templates may cut it off.
 std::string_view WithoutSpaceAtEnd(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
 }
 
 // The end of a turn.
 struct TurnEnd {
-  Region region;    // of the closing token; the point after the turn's text if there is none
+  Region region;    // of the closing token, or the point after the turn's text if there is none
   int32_t id = -1;  // -1 = no token closes the turn
 };
 
@@ -106,7 +106,7 @@ class TemplateFormat final : public ChatFormat {
       if (messages[i].role != "assistant") continue;
       std::optional<Conversation> up_to_turn;
       std::optional<TakenConversation> changed;
-      size_t begin = 0;  // in the text: the turn's own text does not begin before
+      size_t begin = 0;  // in the text: the turn's own text begins here or later
       auto layout = taker_.LayOut(as_it_is.input, i + 1, false);
       if (!layout.ok() || LeavesOutSystem(std::span(messages).first(i + 1), layout->rendered)) {
         up_to_turn = First(conversation, i + 1);
@@ -197,7 +197,7 @@ class TemplateFormat final : public ChatFormat {
   const std::string& fingerprint() const override { return fingerprint_; }
 
  private:
-  // The conversation as the template accepts it: up to its end, the generation prompt, or the end of a begun answer.
+  // Fits the conversation to the template, up to its end, the generation prompt, or the end of a begun answer.
   absl::StatusOr<TakenConversation> TakePrompt(const Conversation& conversation, bool add_generation_prompt,
                                                std::string& prefill) const {
     const bool begun = add_generation_prompt && conversation.ends_begun;
@@ -214,7 +214,7 @@ class TemplateFormat final : public ChatFormat {
     return taken;
   }
 
-  // Cuts the layout after the begun answer's content, and returns the content's place.
+  // Cuts the layout after the begun answer's content. Returns the content's region.
   static absl::StatusOr<Region> CutAfterBegun(const TakenConversation& taken, Layout& layout) {
     const size_t last = taken.messages().size() - 1;
     const auto content = CutAfterContent(last, taken.messages()[last].content, RegionOf(layout, last), layout.rendered);
@@ -227,8 +227,8 @@ class TemplateFormat final : public ChatFormat {
     return *content;
   }
 
-  // OK if the template writes the begun answer, message `i` of the original, as it was sampled: as `ids` after `prompt`
-  // (nullopt: unknown).
+  // Returns OK if the template writes the begun answer, original message `i`, as it was sampled: as `ids` after
+  // `prompt` (nullopt = unknown).
   absl::Status CheckBegun(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
                           std::optional<std::string_view> prompt) const {
     if (!prompt.has_value()) return absl::OkStatus();
@@ -258,14 +258,14 @@ class TemplateFormat final : public ChatFormat {
         .template_variables = conversation.template_variables};
   }
 
-  // The bytes that the rendered conversation has in common with the beginning of `text`.
+  // Returns the number of bytes that the rendered conversation shares with the beginning of `text`.
   absl::StatusOr<size_t> CommonText(const Conversation& conversation, std::string_view text) const {
     INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, taker_.TakeConversation(conversation, false));
     return base::StartOf(text, CommonPrefix(taken.layout.rendered.text, text));
   }
 
-  // Finds the sampled parts of `layout` and encodes it. The last one begins at `last_begin` or after. Reuses the ids of
-  // `encoded` for the common prefix, returns their number and replaces `encoded`.
+  // Finds the sampled parts of `layout`, the last of which begins at or after `last_begin`, and encodes the layout.
+  // Reuses the ids in `encoded` for the common prefix, returns their number, and replaces `encoded`.
   size_t EncodeLayout(const std::vector<Message>& messages, Layout layout, size_t last_begin,
                       EncodedLayout& encoded) const {
     const bool alike = layout.generation_prompt == encoded.layout.generation_prompt;
@@ -300,7 +300,7 @@ class TemplateFormat final : public ChatFormat {
     return kept_ids;
   }
 
-  // The beginning of message `turn`, the last of `before`.
+  // Returns the beginning of message `turn`, the last message in `before`.
   static size_t TurnBegin(const RenderedText& before, size_t turn) {
     const auto regions = MessageRegions(before, turn + 1);
     if (regions[turn]) return regions[turn]->begin;
@@ -310,7 +310,7 @@ class TemplateFormat final : public ChatFormat {
     return 0;
   }
 
-  // The ids' text, decoded as the middle of a text.
+  // Returns the ids decoded to text, as if text came before them.
   std::string TextOf(std::span<const int32_t> ids) const {
     std::string text;
     DecodeState state = DecodeState::MidText();
@@ -326,8 +326,9 @@ class TemplateFormat final : public ChatFormat {
     return ids.first(ids.size() - (EndsTurn(ids) ? 1 : 0));
   }
 
-  // The end of message `turn`, sampled as `ids`: a token within `region`, or an end-of-turn token right after it. With
-  // neither, the point after the message's own text; or the region's end, if the sampled text includes the rest of it.
+  // Returns the end of message `turn`, which was sampled as `ids`: a token within `region`, or an end-of-turn token
+  // right after it. If there is neither, returns the point after the message's own text, or the region's end if the
+  // sampled text extends to it.
   TurnEnd FindTurnEnd(const RenderedText& rendered, const Region& region, size_t turn,
                       std::span<const int32_t> ids) const {
     const auto token = ClosingToken(*encoder_, rendered, region, end_of_turn_ids_);
@@ -349,8 +350,8 @@ class TemplateFormat final : public ChatFormat {
     return closed ? closing.region.end : closing.region.begin;
   }
 
-  // Where the text that a client wrote after message `i` of the original begins: at its last place before `end`.
-  // ABORTED: the template does not write it.
+  // Returns where the client's text after original message `i` begins, at its last place before `end`. Returns ABORTED
+  // if the template does not write it.
   static absl::StatusOr<size_t> AfterBegin(const TakenConversation& taken, size_t i, size_t end,
                                            std::string_view following) {
     const Region region = RegionOf(taken, i);
@@ -363,8 +364,8 @@ class TemplateFormat final : public ChatFormat {
     return OtherText(i);
   }
 
-  // Where the tail begins in the text, if the template writes message `i` of the original as it was sampled: as `ids`
-  // after `prompt` (nullopt: unknown), with `following` at its end.
+  // Returns where the tail begins in the text, if the template writes original message `i` as it was sampled: as `ids`
+  // after `prompt` (nullopt = unknown), with `following` at its end.
   absl::StatusOr<size_t> FindTail(const TakenConversation& taken, size_t i, std::span<const int32_t> ids,
                                   std::optional<std::string_view> prompt, std::string_view following) const {
     const Layout& whole = taken.layout;
@@ -390,19 +391,19 @@ class TemplateFormat final : public ChatFormat {
       if (thoughts == ThoughtMatch::kLost) return ReasoningLost(i);
       if (thoughts == ThoughtMatch::kAdded) return OtherText(i);
     }
-    // The template writes the turn in its own way: accepted if it also did so when the turn was last.
+    // The template writes the turn in its own way. That is accepted if it also did so when the turn was last.
     INGOT_ASSIGN_OR_RETURN(const RenderedText before, RenderInput(*template_, taken.input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
     if (text.starts_with(kept)) return AfterBegin(taken, i, TailBegin(closing, ids), following);
     if (!known) return CheckBegins(taken, kept);
-    // Both have the same thoughts; an empty thought may have been only in the last message.
+    // Both have the same thoughts. An empty thought may have appeared only while the message was last.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
     if (!text.starts_with(without)) return OtherText(i);
     return AfterBegin(taken, i, TailBegin(closing, ids) - (kept.size() - without.size()), following);
   }
 
-  // OK if the template still writes `text`, which it wrote before more messages followed.
+  // Returns OK if the template still writes `text`, which it wrote before more messages followed.
   absl::Status CheckBegins(const TakenConversation& taken, std::string_view text) const {
     const Layout& whole = taken.layout;
     const std::string_view now = whole.rendered.text;
@@ -438,7 +439,7 @@ class TemplateFormat final : public ChatFormat {
     return encoder_->Encode(std::string_view(rendered.text).substr(from), marks, cuts).ids;
   }
 
-  // The same for a tail that continues within the text of `turn`.
+  // Same as EncodeTail, but for a tail that continues within the text of `turn`.
   std::vector<int32_t> EncodeMidText(const Layout& whole, size_t from, std::span<const int32_t> turn) const {
     if (turn.empty()) return EncodeTail(whole, from);
     std::vector<size_t> cuts = {from};
@@ -458,8 +459,8 @@ class TemplateFormat final : public ChatFormat {
     };
     if (const auto id = tokenizer.SpecialId(template_->eos_token())) add(*id);
     for (const int32_t id : template_->eos_ids()) add(id);
-    // The token that the template writes after an answer, if it is a different token. A token that the template also
-    // writes within the answer (between the channels of gpt-oss) does not end a turn.
+    // Adds the token that the template writes after an answer, if it is a different token. A token that the template
+    // also writes within the answer (between the channels of gpt-oss) does not end a turn.
     Conversation probe = ProbeConversation();
     probe.tools.clear();
     Message& turn = probe.messages[1];

@@ -1,17 +1,17 @@
-// ChatFormat on a model's own chat template (LoadChatFormat in chat.h).
+// Implements ChatFormat with a model's own chat template (LoadChatFormat in chat.h).
 //
-// RenderTail splices as follows.
+// RenderTail works as follows.
 //
-//   W   the template's text of the whole conversation
-//   P   the prompt that the turn was sampled from: the prefix of W that TailOptions::sampled_from names, or else the
-//       text that the template now writes for it
-//   A   the template's text of the conversation up to the turn, itself included, when it was the last message
+//   W   the template's text for the whole conversation
+//   P   the prompt that the turn was sampled from: the prefix of W that TailOptions::sampled_from identifies, or else
+//       the text that the template renders for it now
+//   A   the template's text for the conversation up to and including the turn, rendered as the last message
 //
-// 1. If W begins with P and continues with the turn, byte for byte, the tail is the rest of W.
-// 2. The template may write the turn differently (arguments printed anew, white space). Then W must begin with A, and
-//    must have a thought's marks exactly where a thought was sampled (template_turn.h). An empty thought only in A is
-//    accepted: Qwen 3's template writes an empty thought only in the last message.
-// 3. Otherwise the template has rewritten history, and RenderTail fails under EarlierTurns::kAsTemplate.
+// 1. If W begins with P and continues with the turn byte for byte, the tail is the remaining part of W.
+// 2. The template may render the turn differently (reformatted arguments, whitespace). Then W must begin with A, and
+//    must have reasoning marks exactly where reasoning was sampled (template_turn.h). Empty reasoning that is only in A
+//    is accepted, because Qwen 3's template writes empty reasoning only in the last message.
+// 3. Otherwise the template has rewritten history, and RenderTail fails with EarlierTurns::kAsTemplate.
 #pragma once
 
 #include <memory>
@@ -26,16 +26,16 @@
 
 namespace ingot::text {
 
-// These ids end turns: the template's eos token, the eos ids of the model's configurations and, if the template does
-// not write any of them after an answer, the special token that it writes there. INVALID_ARGUMENT: no token ends a
-// turn.
+// The ids that end turns are the template's eos token, the eos ids in the model's configuration files, and, if the
+// template writes none of them after an answer, the special token that it writes there. Returns INVALID_ARGUMENT if no
+// token ends a turn.
 absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared_ptr<const ChatTemplate> chat_template,
                                                                      std::shared_ptr<const MarkedEncoder> encoder,
                                                                      const OutputFormat* output);
 
-// The output format whose calls the template writes: the first format that reads back the call of a rendered probe.
-// "plain" for a template that writes no calls. NOT_FOUND: no known format reads them, so the caller must name the
-// format.
+// Returns the output format whose calls the template writes: the first format that can read back a call from a test
+// rendering. Returns "plain" for a template that writes no calls. Returns NOT_FOUND if no known format can read them,
+// so that the format must be configured.
 absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_template, const MarkedEncoder& encoder);
 
 }  // namespace ingot::text

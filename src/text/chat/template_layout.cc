@@ -27,7 +27,8 @@ std::vector<MarkedEncoder::TemplateToken> TokensIn(const MarkedEncoder& encoder,
   return tokens;
 }
 
-// Where the generation prompt may be cut, within the `common` bytes that the message shares: after a token or a line.
+// Returns where the generation prompt may be cut, after a token or a line, within the `common` bytes that it shares
+// with the message.
 size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t common) {
   if (common == prompt.size()) return common;
   size_t cut = 0;
@@ -43,7 +44,7 @@ size_t CutBefore(const MarkedEncoder& encoder, std::string_view prompt, size_t c
 }  // namespace
 
 size_t CommonPrefix(std::string_view a, std::string_view b) {
-  constexpr size_t kBlock = 4096;  // texts share long prefixes: memcmp is faster than a loop over bytes
+  constexpr size_t kBlock = 4096;  // strings share long prefixes, so memcmp is faster than a byte loop
   size_t at = 0;
   while (std::min(a.size(), b.size()) - at >= kBlock && std::memcmp(a.data() + at, b.data() + at, kBlock) == 0) {
     at += kBlock;
@@ -90,7 +91,7 @@ std::optional<std::vector<size_t>> MessageEnds(const jinja::RenderedText& render
   for (size_t i = messages; i-- > 0;) {
     ends[i] = std::min(end, next);
     if (regions[i]) {
-      // A message for which the loop wrote nothing is empty: it ends where the message before it ends.
+      // A message that the loop wrote nothing for is empty. It ends where the previous message ends.
       next = regions[i]->begin;
     }
   }
@@ -118,7 +119,7 @@ std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder
 
 std::optional<Region> CutAfterContent(size_t message, std::string_view content, const Region& region,
                                       jinja::RenderedText& rendered) {
-  const auto is_own = [&](size_t at) {  // whether the byte there is of the message
+  const auto is_own = [&](size_t at) {  // whether the byte there belongs to the message
     const auto mark = std::upper_bound(rendered.marks.begin(), rendered.marks.end(), at,
                                        [](size_t at, const jinja::Mark& mark) { return at < mark.end; });
     return mark != rendered.marks.end() && mark->begin <= at && mark->source == static_cast<int32_t>(message);
@@ -163,7 +164,8 @@ Region SampledRegion(const MarkedEncoder& encoder, const jinja::RenderedText& re
   }
   begin = std::min(begin, own.begin);
   const auto closing = ClosingToken(encoder, rendered, {begin, region.end}, eos);
-  // No token closes it (GLM: the next message's first token does): all of it is sampled except white space at its end.
+  // If no token closes the message (in GLM, the next message's first token does), all of it is sampled except
+  // whitespace at its end.
   size_t end = closing ? closing->end : region.end;
   while (!closing && end > std::max(begin, own.end) && kSpace.find(rendered.text[end - 1]) != kSpace.npos) --end;
   return {begin, std::max(begin, end)};

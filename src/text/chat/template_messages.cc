@@ -12,7 +12,7 @@ namespace {
 
 using jinja::Value;
 
-// Text from outside, marked with its source.
+// Returns external text marked with its source.
 Value Given(std::string_view text, int32_t source) {
   std::vector<jinja::Mark> marks;
   if (!text.empty()) marks.push_back({0, text.size(), source});
@@ -55,7 +55,7 @@ std::string ShownId(const std::string& id, const TemplateDialect& dialect) {
   return shown;
 }
 
-// The id to show for each tool call, by its id for clients: the model's own id, if it wrote an id.
+// Maps a tool call's id for clients to the id to show: the model's own id if it wrote one.
 using ShownIds = std::unordered_map<std::string_view, const std::string*>;
 
 Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dialect) {
@@ -74,7 +74,7 @@ Value CallValue(const ToolCall& call, int32_t source, const TemplateDialect& dia
   return dict.Release();
 }
 
-// `answered`: the id to show of the call that a tool's message answers.
+// `answered` is the shown id of the call that a tool message responds to.
 Value MessageToValue(const Message& message, int32_t source, const TemplateDialect& dialect,
                      const std::string& answered) {
   jinja::DictBuilder dict(7 + message.extra.size());  // all fields
@@ -106,7 +106,7 @@ Value MessageToValue(const Message& message, int32_t source, const TemplateDiale
   return dict.Release();
 }
 
-// `others` and the variable `messages`.
+// Returns `others` and the variable `messages`.
 ChatTemplate::Variables WithMessages(const ChatTemplate::Variables& others, const std::vector<Value>& messages) {
   ChatTemplate::Variables variables = others;
   variables.emplace_back("messages", jinja::MakeList(messages));
@@ -121,8 +121,8 @@ size_t Count(const std::string& text, std::string_view part) {
   return count;
 }
 
-// Whether the rendered call is right: its parts are present, not as Python prints a dict and not as JSON within a JSON
-// string, and no additional None appears.
+// Returns true if the call is rendered correctly: its parts are present, not as Python prints a dict and not as JSON
+// within a JSON string, and no additional None appears.
 bool ShowsCall(const std::string& text, size_t nones) {
   return Has(text, "probe_call") && Has(text, "probe_key") && Has(text, "probe_value") && !Has(text, "'probe_key'") &&
          !Has(text, "\\\"probe_key") && Count(text, "None") <= nones;
@@ -176,7 +176,7 @@ Conversation ProbeConversation() {
   question.role = "user";
   question.content = "probe";
   answer.role = "assistant";
-  // The id contains the name: some templates print only the id (Kimi K2).
+  // The id contains the name, because some templates print only the id (Kimi K2).
   answer.tool_calls.push_back({"functions.probe_call:0", "probe_call", R"({"probe_key": "probe_value"})"});
   conversation.messages = {question, answer};
   conversation.tools.push_back(base::json::object{

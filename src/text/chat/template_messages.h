@@ -1,4 +1,4 @@
-// A conversation as the variables of a chat template.
+// Converts a conversation to chat template variables.
 #pragma once
 
 #include <memory>
@@ -9,24 +9,25 @@
 
 namespace ingot::text {
 
-// The choices on which templates disagree. ProbeDialect finds them by rendering.
+// Choices that differ between templates. ProbeDialect determines them by rendering.
 struct TemplateDialect {
-  // The content of an assistant message that has only tool calls.
+  // Content of an assistant message that has only tool calls.
   enum class NoContent { kEmpty, kNull, kAbsent };
   NoContent no_content = NoContent::kEmpty;
-  // tool_calls[].function.arguments is JSON text, for templates that join texts. False: it is an object, as Hugging
-  // Face documents. Text that is not a JSON object is always passed as text.
+  // True = tool_calls[].function.arguments is a JSON string, for templates that concatenate strings. False = it is an
+  // object, as Hugging Face documents. Arguments that are not a JSON object are always passed as a string.
   bool arguments_as_text = false;
-  // Ids of calls must be nine letters or digits (Mistral): any other id is shown as nine characters of its hash.
+  // True = call ids must be nine letters or digits (Mistral). Any other id is replaced with nine characters of its
+  // hash.
   bool short_ids = false;
 
   bool operator==(const TemplateDialect&) const = default;
 };
 
-// The template's variables for one conversation, which may be rendered several times. Calls and their results carry the
-// ids that the model wrote, if any (ToolCall::written_id).
+// Template variables for one conversation. They can be rendered several times. Calls and their results use the ids that
+// the model wrote, if any (ToolCall::written_id).
 struct TemplateInput {
-  std::vector<jinja::Value> messages;  // dicts; the texts of message i, except its role, are marked with source i
+  std::vector<jinja::Value> messages;  // dicts; all strings in message i except its role are marked with source i
   ChatTemplate::Variables others;      // tools (marked with kOutsideSource) and template_variables
 };
 TemplateInput MakeTemplateInput(const Conversation& conversation, const TemplateDialect& dialect);
@@ -35,15 +36,15 @@ TemplateInput MakeTemplateInput(const Conversation& conversation, const Template
 absl::StatusOr<jinja::RenderedText> RenderInput(const ChatTemplate& chat_template, const TemplateInput& input,
                                                 size_t count, bool add_generation_prompt, std::timespec now = {});
 
-// The same, and finds the generation prompt (jinja::Template::RenderAtPrompt).
+// Same as RenderInput, but also finds the generation prompt (jinja::Template::RenderAtPrompt).
 absl::StatusOr<jinja::PromptRendering> RenderInputAtPrompt(const ChatTemplate& chat_template,
                                                            const TemplateInput& input, size_t count,
                                                            bool add_generation_prompt);
 
-// Renders ProbeConversation in each dialect, and returns the first dialect that shows the call.
+// Renders ProbeConversation in each dialect and returns the first one whose text contains the call.
 TemplateDialect ProbeDialect(const ChatTemplate& chat_template);
 
-// A user's message, and an answer that calls probe_call with {"probe_key": "probe_value"}.
+// Returns a user message followed by an answer that calls probe_call with {"probe_key": "probe_value"}.
 Conversation ProbeConversation();
 
 }  // namespace ingot::text

@@ -41,7 +41,7 @@ std::string ThoughtComparer::WithoutEmptyThought(std::string_view text, size_t f
   return without.erase(at, following - at);
 }
 
-// Only a thought that begins the turn counts, in its prompt or in the sampled text.
+// Only a thought at the start of the turn counts, either in its prompt or in the sampled text.
 bool ThoughtComparer::Sampled(const TurnView& turn) const {
   if (begin_.empty()) return false;
   if (turn.prompt.find(begin_) != std::string_view::npos) return true;
@@ -50,7 +50,7 @@ bool ThoughtComparer::Sampled(const TurnView& turn) const {
   return Trimmed(turn.sampled).starts_with(begin_);
 }
 
-// Only marks that the template itself wrote count: the same characters in a message are the message's text.
+// Counts only marks that the template itself wrote. The same characters in a message are ordinary text.
 bool ThoughtComparer::Written(const TurnView& turn) const {
   if (begin_.empty()) return false;
   const std::string_view text = std::string_view(turn.rendered.text).substr(0, turn.written.end);

@@ -14,32 +14,33 @@
 namespace ingot::text {
 
 struct TurnView {
-  const Message& message;               // the sampled turn as the output format reads it, reasoning included
-  std::string_view prompt;              // the turn's header and the prefill of the answer
+  const Message& message;               // the sampled turn as parsed by the output format, including reasoning
+  std::string_view prompt;              // the turn's header and the answer's prefill
   std::span<const int32_t> ids;         // the sampled ids
-  std::string_view sampled;             // their text, without the text of the id that ended the turn
-  const jinja::RenderedText& rendered;  // the conversation as the template writes it
+  std::string_view sampled;             // their text, excluding the id that ended the turn
+  const jinja::RenderedText& rendered;  // the conversation as rendered by the template
   Region written;                       // the turn in `rendered`, from its header to its closing token
 };
 
 enum class ThoughtMatch {
-  kSame,   // both sides have a thought's marks or neither does, and the template writes the reasoning
-  kLost,   // the template leaves out the reasoning, or the marks of an empty thought
-  kAdded,  // the template writes a thought's marks where no thought was sampled
+  kSame,   // both or neither have reasoning marks, and the template writes the reasoning
+  kLost,   // the template drops the reasoning, or the marks of empty reasoning
+  kAdded,  // the template writes reasoning marks, but none were sampled
 };
 
-// Finds thoughts in turns. Immutable, thread safe.
+// Finds reasoning in turns. Immutable and thread safe.
 class ThoughtComparer {
  public:
   ThoughtComparer(std::shared_ptr<const Tokenizer> tokenizer, const OutputRow& row)
       : tokenizer_(std::move(tokenizer)), begin_(row.think_begin), end_(row.think_end) {}
 
   ThoughtMatch Compare(const TurnView& turn) const;
-  // Whether `region` of the rendered text contains the message's reasoning. True for a message without reasoning.
+  // Returns whether `region` of the rendered text contains the message's reasoning. Also returns true if the message
+  // has none.
   static bool Reasons(const jinja::RenderedText& rendered, const Region& region, const Message& message);
-  // Whether `before` has a thought's marks at `common`, where it differs from a later rendering.
+  // Returns whether `before` has a reasoning mark at `common`, where it starts to differ from a later rendering.
   bool PartsAtThought(std::string_view before, size_t common) const;
-  // `text` without its first empty thought after `from` and the white space after it. Unchanged without such a thought.
+  // Returns `text` without the first empty reasoning after `from` and the whitespace that follows it.
   std::string WithoutEmptyThought(std::string_view text, size_t from) const;
 
  private:
@@ -47,7 +48,7 @@ class ThoughtComparer {
   bool Written(const TurnView& turn) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
-  const std::string begin_, end_;  // the marks of a thought; empty: the format has no thoughts
+  const std::string begin_, end_;  // reasoning marks; empty = the format has no reasoning
 };
 
 }  // namespace ingot::text

@@ -9,7 +9,7 @@
 namespace ingot::text {
 namespace {
 
-// Set by each conversation, by the tokenizer's files, or by the engine of templates.
+// Set by each conversation, the tokenizer's files, or the template engine.
 constexpr std::array<std::string_view, 19> kReserved = {"messages",  "tools",           "add_generation_prompt",
                                                         "documents", "bos_token",       "eos_token",
                                                         "unk_token", "sep_token",       "pad_token",

@@ -1,4 +1,4 @@
-// Template variables that hold for all conversations of a run.
+// Checks and adds the template variables that apply to all conversations in a run.
 #pragma once
 
 #include "base/json.h"
@@ -7,11 +7,12 @@
 
 namespace ingot::text {
 
-// INVALID_ARGUMENT names the first variable that cannot be set for all conversations: its name is not a variable name,
-// or the renderer sets it (messages, tools, special tokens and the like), or its value is not a bool, number or text.
+// Returns INVALID_ARGUMENT, naming the first variable that cannot be set for all conversations: the name is not a
+// variable name or is set by the renderer (messages, tools, special tokens, and so on), or the value is not a bool,
+// number, or string.
 absl::Status CheckTemplateVariables(const base::json::object& variables);
 
-// Adds the variables that the conversation lacks; the conversation's own values stay.
+// Adds the variables that the conversation does not set itself.
 void AddTemplateVariables(const base::json::object& variables, Conversation& conversation);
 
 }  // namespace ingot::text

@@ -15,7 +15,7 @@ std::string KeyOf(const base::Key128& content, size_t length) {
   return key;
 }
 
-// nullopt: `text_key` does not come from TextKey.
+// Returns nullopt if `text_key` was not created by TextKey.
 std::optional<uint64_t> LengthIn(std::string_view text_key) {
   if (text_key.size() != kContentKeyBytes + kLengthBytes) return std::nullopt;
   uint64_t length = 0;

@@ -1,4 +1,4 @@
-// TextKey: the key of a text. The key is enough to check whether another text equals that text or begins with it.
+// Computes keys for strings. A key suffices to check whether another string equals or begins with the original string.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 namespace ingot::text {
 
-// The text's content key (base::ContentKey128) and its length in bytes (8 bytes, little-endian).
+// Returns the content key (base::ContentKey128) of `text`, followed by its length in bytes (8 bytes, little-endian).
 std::string TextKey(std::string_view text);
 
 struct KeyedText {
   std::string key;                         // TextKey of the whole text
-  std::optional<std::string_view> prefix;  // the prefix with the given key; nullopt: no such prefix
+  std::optional<std::string_view> prefix;  // the prefix with the given key; nullopt = no such prefix
 };
-// Computes both in one pass over `text`. A `prefix_key` that does not come from TextKey matches nothing.
+// Computes both fields in one pass over `text`. A `prefix_key` that is not from TextKey never matches.
 KeyedText KeyText(std::string_view text, std::string_view prefix_key);
 
 }  // namespace ingot::text

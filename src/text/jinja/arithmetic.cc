@@ -1,5 +1,5 @@
-// The operators + - * / // % ** on numbers, strings and lists, like in Python. Integers have 64 bits; a result that
-// needs more is an error.
+// Implements the operators + - * / // % ** on numbers, strings, and lists, with Python's results. Integers have 64
+// bits. Larger results are errors.
 #include <cmath>
 
 #include "text/jinja/budget.h"
@@ -74,7 +74,7 @@ Value Integers(char op, int64_t a, int64_t b) {
     default:
       break;
   }
-  if (b == -1) {  // the quotient that overflows, and its remainder, which would trap
+  if (b == -1) {  // handles the overflowing quotient and its remainder, which would trap
     if (op == '%') return Value(int64_t{0});
     if (__builtin_sub_overflow(int64_t{0}, a, &result)) FailWide();
     return Value(result);

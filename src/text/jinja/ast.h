@@ -1,4 +1,4 @@
-// Ast: a parsed template. Immutable; all renderings share it.
+// Defines the syntax tree of a parsed template. Immutable and shared by all renderings.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct Expr {
   enum class Kind {
     kConst,      // constant
     kName,       // slot, text
-    kAttribute,  // items[0].text; as a target of an assignment: namespace attribute, slot
+    kAttribute,  // items[0].text; as an assignment target: namespace attribute, slot
     kItem,       // items[0][items[1]]
-    kSlice,      // items[0][items[1]:items[2]:items[3]]; an absent item is null
+    kSlice,      // items[0][items[1]:items[2]:items[3]]; missing items are null
     kCall,       // items[0](arguments)
     kFilter,     // items[0] | text(arguments); in a filter block, items[0] is null
     kTest,       // items[0] is text(arguments)
@@ -45,7 +45,7 @@ struct Expr {
     kBinary,     // items[0] op items[1]
     kConcat,     // items ~
     kCompare,    // items[0] ops[0] items[1] ops[1] items[2] ...
-    kCondition,  // items[0] if items[1] else items[2]; without items[2]: undefined
+    kCondition,  // items[0] if items[1] else items[2]; undefined if there is no items[2]
   };
   Kind kind;
   int line;
@@ -53,8 +53,8 @@ struct Expr {
   Value constant;
   int slot = -1;
   std::string text;
-  bool may_be_key = false;       // kAttribute: dicts have no attribute of this name, so it is a dict's key
-  char op = 0;                   // argument of Arithmetic
+  bool may_be_key = false;       // kAttribute: dicts have no attribute with this name, so it is a key
+  char op = 0;                   // operator, as in Arithmetic
   std::vector<std::string> ops;  // < <= > >= == != in notin
   std::vector<ExprPtr> items;
   CallArguments arguments;
@@ -62,10 +62,10 @@ struct Expr {
   Test test = nullptr;
 };
 
-// The parameters of a macro or of a call block's body.
+// Parameters of a macro or a call block.
 struct Signature {
   std::vector<std::pair<std::string, int>> names;  // with their slots
-  std::vector<ExprPtr> defaults;                   // defaults of the last names
+  std::vector<ExprPtr> defaults;                   // for the last names
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
 };
 
@@ -73,14 +73,14 @@ struct Stmt {
   enum class Kind {
     kOutput,       // exprs
     kSet,          // target = exprs[0]
-    kSetBlock,     // target = body | exprs[0]; null exprs[0]: no filter
+    kSetBlock,     // target = body | exprs[0]; null exprs[0] = no filter
     kIf,           // branches, else_body
-    kFor,          // for target in exprs[0] if exprs[1] (null: all items): body else else_body
+    kFor,          // for target in exprs[0] if exprs[1] (null = all items): body else else_body
     kMacro,        // text, slot, signature, body
     kCallBlock,    // exprs[0] is the call, signature, body
     kFilterBlock,  // exprs[0] is the filter, body
     kWith,         // targets = exprs, body
-    kGeneration,   // body: text of the assistant
+    kGeneration,   // body: the assistant's text
     kBreak,
     kContinue,
   };

@@ -1,5 +1,5 @@
-// Budget: the steps and bytes that one rendering may use. It applies to its thread while it lives. All code that makes
-// text or walks over values charges it, so that no template runs for long or fills memory.
+// Limits the steps and bytes that one rendering may use. A Budget applies to its thread until destroyed. All code that
+// creates strings or loops over values charges it, so no template can run for long or exhaust memory.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class Budget {
   Budget* const outer_;
 };
 
-// One step is about one evaluated node or one visited item. Throws TemplateError when the budget is spent. Does nothing
-// outside of a rendering.
+// One step is roughly one evaluated node or one visited item. Throws TemplateError if the budget is exhausted. Does
+// nothing outside of a rendering.
 void ChargeSteps(uint64_t count);
-// Charges bytes of text or values that were made, whether or not they are kept.
+// Charges bytes for created strings or values, whether or not they are kept.
 void ChargeBytes(uint64_t count);
-// Charges for reading a text of `bytes` bytes without making anything.
+// Charges for reading `bytes` bytes without creating anything.
 inline void ChargeScan(size_t bytes) { ChargeSteps(1 + bytes / 64); }
 
 }  // namespace ingot::text::jinja

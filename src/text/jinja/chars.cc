@@ -37,7 +37,7 @@ void AppendTitle(char32_t c, std::string& out) {
   }
 }
 
-// Unicode's Case_Ignorable, as far as general categories and punctuation show.
+// Approximates Unicode's Case_Ignorable by general categories and punctuation.
 bool IsCaseIgnorable(char32_t c) {
   switch (Category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -51,7 +51,7 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-// A sigma is final if a cased letter comes before it and none after it, ignoring case-ignorable characters.
+// Returns true if a cased letter comes before the sigma and none comes after it, ignoring case-ignorable characters.
 bool IsFinalSigma(std::string_view text, size_t begin, size_t end) {
   bool before = false;
   for (size_t at = begin; at > 0;) {

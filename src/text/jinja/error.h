@@ -1,5 +1,5 @@
-// TemplateError: the exception of this folder, which never leaves it. Template::Parse and Template::Render convert it
-// to an absl::Status. With exceptions, an interpreter of a language with exceptions takes a third of the code.
+// Defines the exception used in this folder. Template::Parse and Template::Render convert it to an absl::Status. Using
+// exceptions shortens the code by two thirds, because the interpreted language also has exceptions.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace ingot::text::jinja {
 
 struct TemplateError {
   enum class Kind {
-    kSyntax,   // the template is not Jinja, or uses a construct that chat templates may not use
-    kRuntime,  // an error that Python's jinja2 raises while rendering
-    kRaised,   // raise_exception called by the template
-    kLimit,    // more steps, bytes or depth than Limits allows
+    kSyntax,   // the template is not valid Jinja, or uses a construct that chat templates may not use
+    kRuntime,  // an error that Python's jinja2 would raise while rendering
+    kRaised,   // the template called raise_exception
+    kLimit,    // exceeded the steps, bytes, or depth in Limits
   };
   Kind kind;
   std::string message;
-  int line = 0;  // 1-based; 0 = not known yet, the interpreter fills it in
+  int line = 0;  // 1-based; 0 = not known yet, and set by the interpreter
 };
 
 [[noreturn]] inline void Fail(std::string message, int line = 0) {

@@ -1,4 +1,4 @@
-// Interpreter: expressions.
+// Implements Interpreter's expressions.
 #include "text/jinja/budget.h"
 #include "text/jinja/interpreter.h"
 
@@ -41,7 +41,7 @@ const Value& Interpreter::Refer(const Expr& expr, const ScopePtr& scope, Value& 
   return room;
 }
 
-// A fast path for `message.content`, the most frequent expression of templates.
+// A fast path for `message.content`, the most frequent expression in templates.
 const Value* Interpreter::ReferToField(const Expr& expr, const ScopePtr& scope) {
   const Expr& object = *expr.items[0];
   if (object.kind != Expr::Kind::kName || !expr.may_be_key) return nullptr;
@@ -157,7 +157,7 @@ bool Interpreter::Compares(const Expr& expr, const ScopePtr& scope) {
     } else if (op == "in" || op == "notin") {
       holds = Contains(right, left) == (op == "in");
     } else {
-      const int order = Compare(left, right, op.c_str());  // 2: not a number, which compares with nothing
+      const int order = Compare(left, right, op.c_str());  // 2 = unordered (NaN)
       holds = op == "<" ? order == -1 : op == ">" ? order == 1 : op == "<=" ? order <= 0 : order == 0 || order == 1;
     }
     if (!holds) return false;
@@ -198,7 +198,7 @@ Value Interpreter::CallExpr(const Expr& expr, const ScopePtr& scope, const Value
 Value Interpreter::ApplyFilter(const Expr& expr, const ScopePtr& scope, const StrPtr& block) {
   Value value;
   if (expr.items[0] != nullptr) {
-    // In a filter block with several filters, the innermost takes the block's text.
+    // In a filter block with several filters, the innermost filter gets the block's text.
     const bool chained = block != nullptr && expr.items[0]->kind == Expr::Kind::kFilter;
     value = chained ? ApplyFilter(*expr.items[0], scope, block) : Evaluate(*expr.items[0], scope);
   } else {

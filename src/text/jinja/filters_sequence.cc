@@ -1,4 +1,4 @@
-// Filters over lists and dicts.
+// Implements filters on lists and dicts.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
@@ -49,7 +49,7 @@ Value IgnoreCase(Value value, bool case_sensitive) {
   return Value(Derived(Lower(value.str()->bytes), *value.str()));
 }
 
-// Sorts stably by `<` of the keys.
+// Sorts items by their keys with `<`. The sort is stable.
 std::vector<Value> SortedBy(const std::vector<Value>& items, const std::vector<Value>& keys, bool reverse) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -263,7 +263,7 @@ Value GroupBy(Runtime&, const Value& value, const Args& args) {
   return MakeList(std::move(groups));
 }
 
-// The arguments that `map` and similar filters pass on.
+// Returns the arguments that `map` and similar filters pass on.
 Args Rest(const Args& args, size_t from) {
   Args rest;
   rest.positional.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(from), args.positional.end());

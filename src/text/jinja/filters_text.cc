@@ -1,4 +1,4 @@
-// Filters that give text or numbers.
+// Implements filters that return strings or numbers.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -59,7 +59,7 @@ Value Mapped(Runtime&, const Value& value, const Args& args) {
   return Value(Derived(kMap(text->bytes), *text));
 }
 
-// jinja's title case: words begin after white space or one of -({[<.
+// Applies jinja's title case: words begin after whitespace or one of -({[<.
 std::string Title(std::string_view text) {
   const auto begins = [](char32_t c) { return IsSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
   std::string out;
@@ -114,7 +114,8 @@ Value Indent(Runtime&, const Value& value, const Args& args) {
   const bool first = params.Flag(1, false), blank = params.Flag(2, false);
   const StrPtr& text = value.str();
   std::vector<Range> lines = LineRanges(text->bytes, false);
-  // As if a line feed followed the text: a text that is empty or ends with a line break has one more, empty line.
+  // Splits as if a line feed followed the text. A string that is empty or ends with a line break has an extra empty
+  // line.
   bool open_end = text->bytes.empty();
   if (!open_end) {
     size_t at = text->bytes.size();
@@ -205,7 +206,8 @@ Value FormatFilter(Runtime& runtime, const Value& value, const Args& args) {
   return PercentFormat(runtime, ToStr(value), named.Release());
 }
 
-// The text of a number for int() and float(): without white space around it and underscores between digits.
+// Returns the string that int() and float() read: without surrounding whitespace and without underscores between
+// digits.
 std::string NumberText(const Str& text) {
   const Range range = StripRange(text.bytes, true, true, nullptr);
   std::string out;
@@ -316,7 +318,7 @@ Value Round(Runtime&, const Value& value, const Args& args) {
   }
   if (value.is_integral() && precision >= 0) return Plus(value);
   if (!std::isfinite(number)) return value;
-  if (precision >= 0) {  // printf rounds the exact binary value, ties to even, like Python
+  if (precision >= 0) {  // printf rounds the exact binary value, ties to even, as in Python
     char buffer[700];
     std::snprintf(buffer, sizeof(buffer), "%.*f", static_cast<int>(precision), number);
     return Value(std::strtod(buffer, nullptr));

@@ -9,7 +9,7 @@ bool Names(const Block& block, int slot);
 
 bool Names(const Expr& expr, int slot) {
   const auto names = [slot](const ExprPtr& child) { return child != nullptr && Names(*child, slot); };
-  // A namespace's attribute as a target has the namespace's slot.
+  // A namespace attribute as a target has the namespace's slot.
   if ((expr.kind == Expr::Kind::kName || expr.kind == Expr::Kind::kAttribute) && expr.slot == slot) return true;
   const CallArguments& call = expr.arguments;
   return std::any_of(expr.items.begin(), expr.items.end(), names) ||
@@ -36,8 +36,8 @@ bool Names(const Block& block, int slot) {
   return std::any_of(block.begin(), block.end(), [slot](const auto& statement) { return Names(*statement, slot); });
 }
 
-// Whether a second evaluation gives the same value. It may not where a filter, a loop or `in` consumes a generator, or
-// where a macro changes a namespace.
+// Returns true if a second evaluation gives the same value. That is not certain if a filter, a loop, or `in` consumes a
+// generator, or if a macro changes a namespace.
 bool IsRepeatable(const Expr& expr) {
   switch (expr.kind) {
     case Expr::Kind::kConst:

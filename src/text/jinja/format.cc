@@ -1,4 +1,4 @@
-// Formatting: "%s" % x and "{}".format(x).
+// Implements string formatting: "%s" % x and "{}".format(x).
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxWidth = 1 << 20;
 
-// [[fill]align][sign][#][0][width][,|_][.precision][type], and its counterpart for %.
+// [[fill]align][sign][#][0][width][,|_][.precision][type], or its counterpart for %.
 struct Spec {
   std::string fill = " ";
   char align = 0;  // < > ^ =; 0 = depends on the type
@@ -26,7 +26,7 @@ struct Spec {
 
 [[noreturn]] void FailSpec(const std::string& what) { Fail(absl::StrCat("ValueError: ", what)); }
 
-// Reads digits at `at`; -1 if there are none.
+// Reads digits at `at`. Returns -1 if there are none.
 int ReadNumber(std::string_view text, size_t& at) {
   if (at >= text.size() || text[at] < '0' || text[at] > '9') return -1;
   int number = 0;
@@ -88,7 +88,7 @@ std::string Grouped(const std::string& number, char separator) {
   return out + number.substr(whole);
 }
 
-// A number's magnitude in its type's notation, without sign.
+// Returns a number's magnitude in its type's notation, without sign.
 std::string Magnitude(const Value& value, const Spec& spec) {
   const char type = spec.type;
   if (value.is_integral() && (type == 0 || std::string_view("dnboxX").find(type) != std::string_view::npos)) {
@@ -148,7 +148,7 @@ void FormatText(const StrPtr& text, const Spec& spec, StrBuilder& out) {
   Pad(*cut, "", spec, '<', out);
 }
 
-// Python's format(value, spec).
+// Appends Python's format(value, spec).
 void FormatValue(const Value& value, std::string_view spec_text, StrBuilder& out) {
   if (spec_text.empty()) return PrintTo(value, out);
   const Spec spec = ParseSpec(spec_text);
@@ -188,7 +188,7 @@ class PercentArguments {
     return static_cast<int>(value.integer());
   }
   void Finish() const {
-    // Left-over arguments are allowed if they form a mapping, which is anything that a key could subscript.
+    // Leftover arguments are allowed if they form a mapping: any value that a key can subscript.
     const bool mapping = args_.is_dict() || args_.is_undefined() ||
                          (args_.is_seq() && (args_.seq()->is_list() || args_.seq()->kind == Seq::Kind::kRange));
     if (next_ < list_.size() && !mapping) {
@@ -284,7 +284,7 @@ Value BraceField(std::string_view field, BraceState& state) {
   return value;
 }
 
-// Replaces a field between braces: name[!conversion][:spec], where the spec may contain fields.
+// Replaces a field in braces, name[!conversion][:spec]. The spec may contain fields.
 void BraceReplacement(std::string_view field, BraceState& state, StrBuilder& out) {
   const size_t colon = std::min(field.find(':'), field.size());
   std::string_view name = field.substr(0, colon);

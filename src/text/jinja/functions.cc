@@ -1,4 +1,4 @@
-// The globals of a chat template, and the objects that they make.
+// Implements the globals in chat templates and the objects that they create.
 #include <ctime>
 
 #include "text/jinja/budget.h"

@@ -86,7 +86,7 @@ Interpreter::Interpreter(const Ast& ast, const RenderOptions& options, std::time
   set(Globals());
   set(options.variables);
   tracked_.reserve(options.tracked.size());
-  size_t texts = 0;  // bytes of the tracked dicts' texts, about the size of the rendering
+  size_t texts = 0;  // bytes in the tracked dicts' strings, about the size of the rendering
   for (size_t i = 0; i < options.tracked.size(); ++i) {
     const Value& item = options.tracked[i];
     if (!item.is_dict()) continue;
@@ -220,7 +220,7 @@ Interpreter::Flow Interpreter::Execute(const Stmt& statement, const ScopePtr& sc
   return Flow::kNormal;
 }
 
-// Writes `{{ a + b + c }}`. A sum of strings, the common case, is appended part by part.
+// Writes `{{ a + b + c }}`. Appends a sum of strings, the common case, part by part.
 void Interpreter::Print(const Expr& expr, const ScopePtr& scope) {
   const auto is_sum = [](const Expr& e) { return e.kind == Expr::Kind::kBinary && e.op == '+'; };
   if (!is_sum(expr)) {

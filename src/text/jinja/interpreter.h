@@ -13,8 +13,8 @@
 
 namespace ingot::text::jinja {
 
-// The variables of one level: of a loop's iteration, a macro's call or a block. A name is looked up from the inside
-// out; an assignment sets the innermost level.
+// The variables at one level: a loop iteration, a macro call, or a block. Names are looked up from the innermost level
+// outward. Assignments set the innermost level.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<int, Value>> variables;  // by slot
@@ -31,16 +31,17 @@ class Interpreter : public Runtime {
 
   // Throws TemplateError.
   RenderedText Run();
-  // Template::RenderAtPrompt for the variable `flag`. Runs the first `common` statements once, and the statements after
-  // them with both values; they must not change any value (SplitAt). `rejected`: the error with the value true.
+  // Implements Template::RenderAtPrompt for the variable `flag`. Runs the first `common` statements once, and the
+  // remaining statements with both values of the flag. `rejected` receives the error, if any, for the value true.
+  // REQUIRES: the remaining statements do not change any values (SplitAt).
   PromptRendering RunToPrompt(int flag, size_t common, bool prompted, std::optional<TemplateError>& rejected);
 
-  // Runs the body of a macro or call block with its arguments; `name` is for errors.
+  // Runs a macro or call block body with its arguments. `name` is for errors.
   Value CallBody(const Stmt& statement, const ScopePtr& closure, const Args& args, const std::string& name);
 
  private:
   enum class Flow { kNormal, kBreak, kContinue };
-  // Charges a step and bounds the depth of nested evaluations.
+  // Charges one step and limits the depth of nested evaluations.
   class Level {
    public:
     explicit Level(Interpreter* interpreter);
@@ -54,25 +55,25 @@ class Interpreter : public Runtime {
   Flow Execute(const Block& block, const ScopePtr& scope);
   Flow Execute(const Stmt& statement, const ScopePtr& scope);
   Flow ExecuteFor(const Stmt& statement, const ScopePtr& scope);
-  // Runs one loop over `iterable`; `depth0` is its depth in a recursive loop.
+  // Runs one loop over `iterable`. `depth0` is the depth in a recursive loop.
   Flow Loop(const Stmt& statement, const ScopePtr& scope, const Value& iterable, int depth0);
   void ExecuteSetBlock(const Stmt& statement, const ScopePtr& scope);
   void ExecuteCallBlock(const Stmt& statement, const ScopePtr& scope);
   Value MakeMacro(const Stmt& statement, const ScopePtr& scope, const std::string& name);
-  // The text that `block` writes.
+  // Returns the text that `block` writes.
   StrPtr Captured(const Block& block, const ScopePtr& scope);
   void Assign(const Expr& target, Value value, const ScopePtr& scope);
 
   Value Evaluate(const Expr& expr, const ScopePtr& scope);
   Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
-  // The same without a copy if possible, else stored in `room`. The result is valid until the next evaluation, which
-  // may change a variable.
+  // Like Evaluate, but avoids a copy if possible, and otherwise stores the result in `room`. The result is valid until
+  // the next evaluation, which may change a variable.
   const Value& Refer(const Expr& expr, const ScopePtr& scope, Value& room);
-  // The field that an attribute of a dict names; null: the object is not a dict, or has no such field.
+  // Returns the dict field that an attribute names, or null if the object is not a dict or lacks the field.
   const Value* ReferToField(const Expr& expr, const ScopePtr& scope);
   bool IsTrue(const Expr& condition, const ScopePtr& scope);
   Value Optional(const ExprPtr& expr, const ScopePtr& scope);
-  // The variable's value, valid until a variable is set.
+  // Returns the variable's value, valid until a variable is set.
   const Value& Lookup(int slot, const ScopePtr& scope);
   bool Compares(const Expr& expr, const ScopePtr& scope);
   Value CallExpr(const Expr& expr, const ScopePtr& scope, const Value* caller);
@@ -80,21 +81,22 @@ class Interpreter : public Runtime {
   Args Arguments(const CallArguments& arguments, const ScopePtr& scope);
   bool WritesToRoot() const { return out_ == &root_out_; }
   ScopePtr Inner(const ScopePtr& parent);
-  // Sets `scope` to a fresh scope in `parent`. Reuses the scope of an earlier iteration if nothing else holds it.
+  // Sets `scope` to a new scope inside `parent`. Reuses the scope of an earlier iteration if nothing else references
+  // it.
   void Renew(ScopePtr& scope, const ScopePtr& parent);
 
-  // Records the text from `begin` on as a pass over `item`, if `item` is tracked.
+  // Records the text starting at `begin` as a pass over `item`, if `item` is tracked.
   void AddPass(const Value& item, size_t begin);
 
   const Ast& ast_;
   const RenderOptions& options_;
-  std::vector<std::optional<Value>> globals_;        // by slot: given variables, functions, names looked up in vain
+  std::vector<std::optional<Value>> globals_;  // by slot: given variables, functions, and names that were not found
   std::unordered_map<const Dict*, size_t> tracked_;  // index in RenderOptions::tracked
   StrBuilder root_out_;
   StrBuilder* out_ = &root_out_;
   std::vector<RenderedText::Pass> passes_;
   std::vector<std::pair<size_t, size_t>> generations_;
-  std::vector<ScopePtr> captured_;  // scopes that hold a macro that holds them: emptied at the end
+  std::vector<ScopePtr> captured_;  // scopes with cyclic references through macros; cleared at the end
   int depth_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Loops.
+// Implements Interpreter's loops.
 #include "text/jinja/budget.h"
 #include "text/jinja/interpreter.h"
 
@@ -42,7 +42,7 @@ Interpreter::Flow Interpreter::Loop(const Stmt& statement, const ScopePtr& scope
     LoopObject& loop;
     ~AtEnd() { loop.Finish(); }
   } const at_end{*loop};
-  bool completed = false;  // an iteration ran to its end; otherwise jinja2 runs `else`
+  bool completed = false;  // an iteration completed; otherwise jinja2 runs `else`
   ScopePtr inner;
   while (loop->Advance()) {
     Renew(inner, scope);

@@ -10,7 +10,7 @@
 namespace ingot::text::jinja {
 namespace {
 
-// The source with \n for every line break, and without the last one.
+// Returns the source with \n for every line break, and without the last line break.
 std::string Normalized(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -33,7 +33,7 @@ int HexDigit(char c) {
   return -1;
 }
 
-// Longer ones first.
+// Longer operators come first.
 constexpr std::array<std::string_view, 26> kOperators = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
                                                          "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                                          ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
@@ -66,7 +66,7 @@ class Lexer {
     return at;
   }
 
-  // The next tag at or after at_; npos if there is none.
+  // Returns the next tag at or after at_, or npos if there is none.
   size_t FindTag() const {
     for (size_t open = source_.find('{', at_); open != source_.npos; open = source_.find('{', open + 1)) {
       if (open + 1 < source_.size() && std::string_view("%{#").find(source_[open + 1]) != std::string_view::npos) {
@@ -94,7 +94,7 @@ class Lexer {
     Inside(type == '{');
   }
 
-  // Emits the text up to `tag`, stripped by the tag's sign and lstrip_blocks. Moves to `tag`.
+  // Emits the text up to `tag`, stripped according to the tag's sign and lstrip_blocks. Moves to `tag`.
   void EmitData(size_t tag, char sign, bool lstrip) {
     std::string_view text = source_.substr(at_, tag - at_);
     if (sign == '-') {
@@ -110,7 +110,7 @@ class Lexer {
     Advance(tag);
   }
 
-  // The position after the end of a block or comment: -%} skips white space, %} one line feed, +%} nothing.
+  // Returns the position after the end of a block or comment. -%} skips whitespace, %} one line feed, +%} nothing.
   size_t AfterEnd(size_t end, char sign) const {
     if (sign == '-') return SkipSpace(end);
     return sign == 0 && end < source_.size() && source_[end] == '\n' ? end + 1 : end;
@@ -124,7 +124,7 @@ class Lexer {
     Advance(AfterEnd(close + 2, sign));
   }
 
-  // Reads {% raw %} ... {% endraw %}; false if it is another block.
+  // Reads {% raw %} ... {% endraw %}. Returns false if it is another block.
   bool Raw(size_t inside) {
     size_t at = SkipSpace(inside);
     if (!source_.substr(at).starts_with("raw")) return false;
@@ -154,7 +154,7 @@ class Lexer {
     Error("Missing end of raw directive");
   }
 
-  // Reads the tokens of {{ ... }} or {% ... %}, from after its begin.
+  // Reads the tokens of {{ ... }} or {% ... %}, starting after the opening delimiter.
   void Inside(bool variable) {
     const std::string_view close = variable ? "}}" : "%}";
     brackets_.clear();
@@ -211,7 +211,7 @@ class Lexer {
     Advance(end);
   }
 
-  // The end of digits with single underscores between them, from `at`.
+  // Returns the end of the digits at `at`, which may have single underscores between them.
   size_t Digits(size_t at, int base) const {
     const auto is = [&](size_t i) {
       return i < source_.size() && HexDigit(source_[i]) >= 0 && HexDigit(source_[i]) < base;
@@ -260,7 +260,7 @@ class Lexer {
     return c;
   }
 
-  // Reads one of Python's escapes; an unknown one stays as written.
+  // Reads a Python escape. An unknown one stays as written.
   void Escape(size_t& at, std::string& out) const {
     constexpr std::string_view kFrom = "abfnrtv\\'\"", kTo = "\a\b\f\n\r\t\v\\'\"";
     const char c = source_[at++];

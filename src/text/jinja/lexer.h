@@ -1,4 +1,4 @@
-// Splits Jinja source into tokens, with trim_blocks and lstrip_blocks on, as for chat templates.
+// Splits Jinja source into tokens. Uses trim_blocks and lstrip_blocks, as chat templates require.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct Token {
     kBlockBegin,
     kBlockEnd,
     kName,
-    kString,   // text: unescaped
-    kInteger,  // text: digits without underscores, with their prefix
+    kString,   // text: the unescaped string
+    kInteger,  // text: digits without underscores, including the prefix
     kFloat,
     kOperator,
     kEnd,
@@ -26,7 +26,7 @@ struct Token {
   int line;
 };
 
-// All tokens, ending with kEnd. Throws TemplateError{kSyntax}.
+// Returns all tokens, ending with kEnd. Throws TemplateError{kSyntax}.
 std::vector<Token> Tokenize(std::string_view source);
 
 }  // namespace ingot::text::jinja

@@ -12,7 +12,7 @@ class LoopMethod final : public Object {
   LoopMethod(std::shared_ptr<LoopObject> loop, bool changed) : loop_(std::move(loop)), changed_(changed) {}
   const char* type_name() const override { return "method"; }
   bool callable() const override { return true; }
-  int depth() const override { return kMaxDepth; }  // called at once, never kept in a value
+  int depth() const override { return kMaxDepth; }  // called immediately, never stored in a value
   Value Call(Runtime&, const Args& args) override {
     return changed_ ? Value(loop_->Changed(args)) : loop_->Cycle(args);
   }

@@ -1,4 +1,4 @@
-// The variable `loop` of a for loop, which also drives the loop.
+// Implements the `loop` variable of a for loop, which also drives the loop.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   using Recurse = std::function<Value(const Value& iterable, int depth0)>;
   LoopObject(Value::SeqPtr items, Test test, Recurse recurse, int depth0);
 
-  // Moves to the next item that passes the test; false at the end.
+  // Moves to the next item that passes the test. Returns false at the end.
   bool Advance();
   const Value& current() const { return current_; }
-  // The loop is over; a template may still hold this object.
+  // Ends the loop. A template may still reference this object.
   void Finish();
 
   const char* type_name() const override { return "LoopContext"; }
@@ -33,20 +33,21 @@ class LoopObject final : public Object, public std::enable_shared_from_this<Loop
   bool Changed(const Args& args);
 
  private:
-  // The item after the current item. Looks ahead only as far as jinja2 does, since a test may have side effects.
+  // Returns the item after the current one. Looks ahead only as far as jinja2 does, because a test may have side
+  // effects.
   const std::optional<Value>& Peek() const;
   std::optional<Value> Pull() const;
   int64_t Count() const;
 
   const Value::SeqPtr seq_;
-  mutable std::vector<Value> rest_;          // items that passed the test, once all have been tested
-  mutable const std::vector<Value>* items_;  // of seq_, or rest_
+  mutable std::vector<Value> rest_;          // items that passed the test, set once all were tested
+  mutable const std::vector<Value>* items_;  // in seq_, or rest_
   const Test test_;
   const Recurse recurse_;
   const int depth0_;
   bool finished_ = false;
   mutable size_t next_ = 0;
-  mutable bool tested_ = false;  // items_ passed the test already
+  mutable bool tested_ = false;  // the items in items_ were already tested
   mutable bool peeked_ = false;
   mutable std::optional<Value> after_;
   mutable std::optional<int64_t> count_;

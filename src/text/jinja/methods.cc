@@ -118,7 +118,8 @@ constexpr auto kTuple = std::to_array<Entry>({{"index", SeqIndex}, {"count", Seq
 constexpr auto kFloat = std::to_array<Entry>({{"is_integer", FloatIsInteger}});
 constexpr auto kText = std::to_array<Entry>({{"format", Format}, {"format_map", FormatMap}});
 
-// Methods that change a value in place. The immutable sandbox gives an undefined for them, whose error says so.
+// Methods that change a value in place. As in jinja2's immutable sandbox, these return an undefined value whose error
+// explains this.
 constexpr auto kDictMutators = std::to_array<std::string_view>({"clear", "pop", "popitem", "setdefault", "update"});
 constexpr auto kListMutators =
     std::to_array<std::string_view>({"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"});

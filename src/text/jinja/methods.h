@@ -1,4 +1,4 @@
-// Methods of the built-in types, by name.
+// Finds methods of the built-in types by name.
 #pragma once
 
 #include "text/jinja/value.h"
@@ -6,13 +6,13 @@
 namespace ingot::text::jinja {
 
 using StrMethod = Value (*)(const StrPtr& self, const Args& args);
-// nullptr: str has no such method. `format` is not included; see BraceFormat.
+// Returns nullptr if str has no such method. Excludes `format`; see BraceFormat.
 StrMethod FindStrMethod(std::string_view name);
 
-// Whether dicts have a method of that name, or an attribute that the sandbox forbids.
+// Returns whether dicts have a method, or an attribute that the sandbox forbids, with this name.
 bool IsDictAttribute(std::string_view name);
 
-// str.isupper / str.islower.
+// Like str.isupper (`upper` = true) and str.islower.
 bool HasCase(std::string_view text, bool upper);
 
 }  // namespace ingot::text::jinja

@@ -65,7 +65,7 @@ StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part,
   StrBuilder out;
   const std::string_view bytes = text->bytes;
   size_t done = 0;
-  if (old_part.bytes.empty()) {  // inserts between all characters, and at both ends
+  if (old_part.bytes.empty()) {  // inserts between all characters and at both ends
     for (size_t at = 0; count != 0; --count) {
       out.Append(new_part);
       if (at == bytes.size()) break;

@@ -1,4 +1,4 @@
-// Params: the arguments of a built-in function, bound to its parameters like in Python.
+// Binds the arguments of a built-in function to its parameters, as in Python.
 #pragma once
 
 #include <initializer_list>
@@ -10,7 +10,7 @@ namespace ingot::text::jinja {
 
 class Params {
  public:
-  // The first `required` of `names` must be given. Fails on too many, unknown or duplicate arguments.
+  // The first `required` names are mandatory. Fails on excess, unknown, or duplicate arguments.
   Params(std::string_view function, const Args& args, std::initializer_list<const char*> names, size_t required = 0);
 
   bool has(size_t i) const { return values_[i].has_value(); }
@@ -21,7 +21,7 @@ class Params {
   // None counts as missing.
   int64_t Integer(size_t i, int64_t missing) const;
   StrPtr Text(size_t i, const char* missing) const;
-  // Fails unless it is a string.
+  // Fails if it is not a string.
   const StrPtr& RequireText(size_t i) const;
 
  private:
@@ -29,9 +29,9 @@ class Params {
   std::vector<std::optional<Value>> values_;
 };
 
-// Byte offset of `part` in `text`, searching from `from`; npos if it does not occur. Linear in both texts.
+// Returns the byte offset of `part` in `text` at or after `from`, or npos. Takes linear time.
 size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
-// ReplaceText: str.replace; `count` -1 = all. LineRanges: str.splitlines.
+// ReplaceText is like str.replace, with `count` -1 = replace all. LineRanges is like str.splitlines.
 StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part, int64_t count);
 std::vector<Range> LineRanges(std::string_view text, bool keep_ends);
 StrPtr JoinTexts(const Str& separator, const std::vector<StrPtr>& parts, bool markup);

@@ -7,8 +7,8 @@ namespace {
 
 using Kind = Stmt::Kind;
 
-// Reports unknown filters and tests when the template is parsed. Exception: in the branches of a condition, they only
-// fail when they are evaluated, like in jinja2.
+// Reports unknown filters and tests when the template is parsed. In the branches of a condition, they fail only when
+// evaluated, as in jinja2.
 class NameCheck {
  public:
   void Check(const Block& block, bool soft) {
@@ -69,8 +69,8 @@ class Parser : public ExpressionParser {
     return statement;
   }
 
-  // Parses statements up to one of the names in `ends`, which stays the current token. Empty `ends`: up to the
-  // template's end.
+  // Parses statements up to one of the names in `ends`, which stays the current token. If `ends` is empty, parses up to
+  // the template's end.
   Block Body(std::initializer_list<const char*> ends) {
     const NestingGuard nested(this);
     Block body;

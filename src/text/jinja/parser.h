@@ -1,4 +1,4 @@
-// The parser: recursive descent over the tokens, in jinja2's grammar. Only ParseTemplate uses it.
+// Implements a recursive descent parser for jinja2's grammar. Used only by ParseTemplate.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class ParserBase {
   std::string Described() const;
   int Slot(const std::string& name);
 
-  // Limits the recursion of the parser.
+  // Limits the parser's recursion.
   class NestingGuard {
    public:
     explicit NestingGuard(ParserBase* parser);
@@ -42,7 +42,7 @@ class ParserBase {
   };
 
   std::vector<std::string> names_;
-  std::vector<std::string> loaded_;  // names read so far, in order; shows whether a macro uses `caller`
+  std::vector<std::string> loaded_;  // names read so far, in order; used to detect whether a macro uses `caller`
 
  private:
   const std::vector<Token> tokens_;
@@ -57,15 +57,15 @@ class ExpressionParser : public ParserBase {
 
  protected:
   ExprPtr Expression(bool with_condition = true);
-  // One expression, or several with commas between them as a tuple. `end`: a name that ends it.
+  // Parses one expression, or several separated by commas as a tuple. `end` is a name that ends it.
   ExprPtr TupleExpression(bool with_condition, std::string_view end = "", bool parenthesised = false);
-  // The target of an assignment.
+  // Parses an assignment target.
   ExprPtr Target(bool with_namespace, std::string_view end = "");
   ExprPtr NameTarget();
   ExprPtr Filters(ExprPtr node, bool inline_first);
   void CallArgumentsInto(CallArguments& arguments);
   static ExprPtr Make(Expr::Kind kind, int line, ExprPtr a = nullptr, ExprPtr b = nullptr, ExprPtr c = nullptr);
-  // Sets the depth of `node` from its children; fails if it exceeds the limit of recursion.
+  // Sets the depth of `node` from its children. Fails if it exceeds the recursion limit.
   ExprPtr Sealed(ExprPtr node) const;
 
  private:

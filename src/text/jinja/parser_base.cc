@@ -5,7 +5,7 @@
 namespace ingot::text::jinja {
 namespace {
 
-constexpr int kMaxNesting = 150;  // nesting of the source
+constexpr int kMaxNesting = 150;  // nesting depth of the source
 
 }  // namespace
 

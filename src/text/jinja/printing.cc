@@ -1,4 +1,4 @@
-// Printing: str(), repr() and json.dumps.
+// Implements printing: str(), repr(), and json.dumps.
 #include <algorithm>
 #include <cmath>
 
@@ -74,7 +74,7 @@ void ReprSeq(const Seq& seq, StrBuilder& out) {
   }
 }
 
-// A JSON string as json.dumps prints it with ensure_ascii.
+// Returns a JSON string as json.dumps prints it with ensure_ascii.
 std::string AsciiJsonString(std::string_view text) {
   std::string plain;
   AppendPythonJsonString(text, plain);

@@ -1,4 +1,4 @@
-// Runtime: the state of a rendering that functions, filters and tests use.
+// Holds the rendering state that functions, filters, and tests use.
 #pragma once
 
 #include <ctime>
@@ -9,13 +9,13 @@
 
 namespace ingot::text::jinja {
 
-// A namespace(): the only object that a template can change.
+// A namespace(), the only object that a template can modify.
 class Namespace final : public Object {
  public:
   const char* type_name() const override { return "Namespace"; }
   std::string Repr() const override;
   std::optional<Value> Attribute(std::string_view name) const override;
-  // Fails on names that begin with an underscore, like Hugging Face.
+  // Fails for names that begin with an underscore, as in Hugging Face.
   void Set(std::string_view name, Value value);
   void Clear() { attributes_.clear(); }
 
@@ -31,7 +31,7 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   const std::timespec& now() const { return now_; }
-  // A namespace may contain itself; the runtime's destructor empties all namespaces that it made.
+  // A namespace may contain itself, so the runtime's destructor clears all namespaces that it created.
   std::shared_ptr<Namespace> MakeNamespace();
 
  private:
@@ -42,12 +42,13 @@ class Runtime {
 using Filter = Value (*)(Runtime& runtime, const Value& value, const Args& args);
 using Test = bool (*)(Runtime& runtime, const Value& value, const Args& args);
 using Function = Value (*)(Runtime& runtime, const Args& args);
-// nullptr: no such name.
+// Return nullptr if there is no such name.
 Filter FindFilter(std::string_view name);
 Filter FindTextFilter(std::string_view name);
 Filter FindSequenceFilter(std::string_view name);
 Test FindTest(std::string_view name);
-// The globals of a chat template: range, dict, namespace, joiner, cycler, raise_exception, strftime_now.
+// Returns the global names in chat templates: range, dict, namespace, joiner, cycler, raise_exception, and
+// strftime_now.
 const std::vector<std::pair<std::string, Value>>& Globals();
 Value CallFilter(Runtime& runtime, std::string_view name, const Value& value, const Args& args);
 bool RunTest(Runtime& runtime, Test test, const Value& value, const Args& args);

@@ -1,4 +1,4 @@
-// SpecialCases: the code points whose upper case has more than one code point.
+// Lists code points whose uppercase form has several code points.
 #pragma once
 
 #include <span>

@@ -1,13 +1,13 @@
-// Str: a string that knows which of its bytes came from outside the template.
+// Implements strings that track which of their bytes come from outside the template.
 //
 //   '<|im_start|>' ~ message.content ~ '<|im_end|>'
 //    no mark          Mark{12, 12 + n, source}    no mark
 //
-// The template's own text has no mark. Text of a conversation has a mark with the number that its owner chose, such as
-// the index of its message. Operations that copy bytes keep marks byte for byte: concatenation, slices, strip, split,
-// join, replace, printing, JSON. Operations that compute new bytes (case, escapes) mark the whole result if any input
-// byte was marked. So the rendered text is divided exactly into the template's text and outside text, and outside text
-// can never be mistaken for the template's text.
+// Text written in the template has no mark. Text from a conversation is marked with a number that its owner chooses,
+// such as the message index. Operations that copy bytes keep the marks byte for byte: concatenation, slices, strip,
+// split, join, replace, printing, and JSON. Operations that compute new bytes (case, escapes) mark the whole result if
+// any input byte was marked. So every rendered byte is either template text or untrusted text, and untrusted text can
+// never be mistaken for template text.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace ingot::text::jinja {
 
-// Bytes [begin, end) came from outside; `source` is the number that their owner chose.
+// Bytes [begin, end) are untrusted. `source` is the number chosen by their owner.
 struct Mark {
   size_t begin;
   size_t end;
@@ -35,20 +35,20 @@ struct Str {
   explicit Str(std::string text, std::vector<Mark> from_outside = {}, bool is_markup = false);
 
   std::string bytes;
-  std::vector<Mark> marks;  // ascending, not empty; adjacent marks of one source are merged
-  size_t chars;             // code points
-  bool markup;              // markupsafe.Markup, the result of `safe` and `escape`
+  std::vector<Mark> marks;  // ascending and not empty; adjacent marks with the same source are merged
+  size_t chars;             // number of code points
+  bool markup;              // like markupsafe.Markup, for results of `safe` and `escape`
 
   bool ascii() const { return chars == bytes.size(); }
   std::string_view view() const { return bytes; }
 
  private:
-  friend class StrBuilder;  // it has counted `chars` already
+  friend class StrBuilder;  // it has already counted `chars`
   Str(std::string text, std::vector<Mark> from_outside, size_t chars, bool is_markup);
 };
 using StrPtr = std::shared_ptr<const Str>;
 
-// Collects a string with its marks.
+// Builds a string with its marks.
 class StrBuilder {
  public:
   void Reserve(size_t bytes) { bytes_.reserve(bytes); }
@@ -60,14 +60,14 @@ class StrBuilder {
   void AppendChars(size_t count, char c);
   void Append(const Str& text) { Append(text, 0, text.bytes.size()); }
   void Append(const Str& text, size_t begin, size_t end);
-  // Appends `text`, another spelling of all of `origin`; it is marked as a whole if `origin` has a mark.
+  // Appends `text`, which is another spelling of all of `origin`. It is marked as a whole if `origin` has any mark.
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
 
-  // A position to cut the string back to.
+  // A position to truncate the string to.
   struct Place {
     size_t bytes, marks, chars;
-    size_t last_mark_end;  // the last mark may grow with later appends
+    size_t last_mark_end;  // needed because later appends may extend the last mark
   };
   Place Here() const { return {bytes_.size(), marks_.size(), chars_, marks_.empty() ? 0 : marks_.back().end}; }
   void CutTo(const Place& place);
@@ -81,11 +81,11 @@ class StrBuilder {
 
   std::string bytes_;
   std::vector<Mark> marks_;
-  size_t chars_ = 0;  // of bytes_, counted once while appending
+  size_t chars_ = 0;  // code points in bytes_, counted while appending
 };
 
 StrPtr Substring(const StrPtr& text, size_t begin, size_t end);
-// A string of new bytes, computed from all of `origin`.
+// Creates a string from new bytes that were computed from all of `origin`.
 StrPtr Derived(std::string bytes, const Str& origin);
 StrPtr Derived(std::string bytes, const Str& origin, bool markup);
 

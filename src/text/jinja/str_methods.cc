@@ -1,4 +1,4 @@
-// The methods of str.
+// Implements the methods of str.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,7 @@ namespace {
 
 Value Integer(size_t n) { return Value(static_cast<int64_t>(n)); }
 
-// The bytes of `text` between the arguments start and end, which count code points and are clamped like slices.
+// Returns the bytes of `text` between the arguments start and end, which count code points and are clamped like slices.
 Range Window(const Str& text, const Params& params, size_t first) {
   const auto size = static_cast<int64_t>(text.chars);
   const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
@@ -59,7 +59,7 @@ Value Affix(const StrPtr& self, const Args& args) {
   return Value(std::any_of(parts.begin(), parts.end(), matches));
 }
 
-// Byte offset of the first or last occurrence; npos if there is none.
+// Returns the byte offset of the first or last occurrence, or npos if there is none.
 size_t Locate(const Str& self, const Params& params, bool last) {
   const Range range = Window(self, params, 1);
   if (range.begin > range.end) return std::string_view::npos;
@@ -108,7 +108,7 @@ Value Pieces(const StrPtr& self, const std::vector<Range>& ranges) {
   return MakeList(std::move(items));
 }
 
-// Splits at runs of white space; from the right if `right`.
+// Splits at runs of whitespace, from the right if `right`.
 std::vector<Range> SplitAtSpace(std::string_view text, int64_t most, bool right) {
   std::vector<Range> words;
   Range rest = StripRange(text, true, true, nullptr);
@@ -265,7 +265,7 @@ std::string SwapCase(std::string_view text) {
   return out;
 }
 
-std::string CaseFold(std::string_view text) {  // simple folding: differs from lower() in a few ligatures only
+std::string CaseFold(std::string_view text) {  // simple folding: differs from lower() only in a few ligatures
   std::string out = Lower(text);
   for (size_t at = 0; (at = out.find("\u00DF", at)) != std::string::npos;) out.replace(at, 2, "ss");
   return out;

@@ -1,14 +1,14 @@
-// Chat templates: Jinja as Hugging Face's apply_chat_template compiles it.
+// Parses and renders chat templates: Jinja as compiled by Hugging Face's apply_chat_template.
 //
-// The language is jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks and loop controls, plus
-// raise_exception, strftime_now, {% generation %} and Hugging Face's own tojson (no HTML escapes, non-ASCII kept). A
-// template renders to the same text as in Python, and fails where it fails in Python; the error's words differ.
-// Integers have 64 bits. Some features fail when the template is parsed, with an error that names them: template
-// inheritance, includes and imports (which have no loader in Python either), autoescape, and the filters
-// filesizeformat, pprint, random, striptags, urlize, wordwrap and xmlattr.
+// The language is that of jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, and loop
+// controls, plus raise_exception, strftime_now, {% generation %}, and Hugging Face's own tojson (no HTML escapes,
+// non-ASCII characters kept). A template renders to the same text as in Python and fails where it would fail in Python,
+// but with different error messages. Integers have 64 bits. Unsupported features cause a parse error that names the
+// feature: template inheritance, includes, and imports (which have no loader in Python either), autoescape, and the
+// filters filesizeformat, pprint, random, striptags, urlize, wordwrap, and xmlattr.
 //
-// A template may come from anywhere, with any model. Rendering is bounded in steps, bytes and depth (Limits) and reads
-// only its variables and the clock. It marks the text from its variables (Mark).
+// Templates may come from untrusted sources together with a model. Rendering is limited in steps, bytes, and depth
+// (Limits), and can read only its variables and the clock. Text from its variables is marked (Mark).
 #pragma once
 
 #include <ctime>
@@ -25,67 +25,69 @@ namespace ingot::text::jinja {
 
 struct Ast;
 
-// Limits of one rendering. The defaults are some hundred times the needs of the largest known template for a
-// conversation of a megabyte.
+// Limits for one rendering. The defaults are several hundred times what the largest known template needs for a 1 MB
+// conversation.
 struct Limits {
-  uint64_t steps = 20'000'000;        // nodes evaluated and items iterated over: about a second or two
-  uint64_t bytes = 1'000'000'000;     // of all text and values made, kept or not
-  uint64_t output_bytes = 256 << 20;  // of the result
-  int depth = 1500;                   // nested evaluations, over all macros being called
+  uint64_t steps = 20'000'000;        // evaluated nodes and iterated items; about one or two seconds
+  uint64_t bytes = 1'000'000'000;     // all strings and values created, whether or not they are kept
+  uint64_t output_bytes = 256 << 20;  // size of the result
+  int depth = 1500;                   // nested evaluations, across all active macros
 };
 
 struct RenderOptions {
   std::vector<std::pair<std::string, Value>> variables;
-  std::vector<Value> tracked;  // dicts, each once, whose passes through `for` loops are reported: RenderedText::passes
-  std::timespec now{};         // for strftime_now, as local time; {0, 0}: the system clock
+  std::vector<Value> tracked;  // distinct dicts whose passes through `for` loops are reported in RenderedText::passes
+  std::timespec now{};         // local time for strftime_now; {0, 0} = the system clock
   Limits limits;
 };
 
 struct RenderedText {
   std::string text;
-  std::vector<Mark> marks;  // of `text`: the parts from outside
-  // An iteration over tracked[index], in the template's main flow, wrote text[begin, end), which is not empty.
+  std::vector<Mark> marks;  // the untrusted parts of `text`
+  // A loop iteration over tracked[index], outside of macros and captured blocks, wrote text[begin, end), which is not
+  // empty.
   struct Pass {
     size_t index, begin, end;
   };
   std::vector<Pass> passes;
-  std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of the text of {% generation %} blocks
+  std::vector<std::pair<size_t, size_t>> generations;  // [begin, end) of text in {% generation %} blocks
 };
 
-// A conversation rendered with or without the generation prompt, and that prompt.
+// A conversation rendered with or without the generation prompt, and the prompt itself.
 struct PromptRendering {
-  RenderedText rendered;    // with or without the prompt, as requested
-  size_t prompt_begin = 0;  // where the texts with and without the prompt diverge; their end if they are equal
-  std::string prompt;       // the text with the prompt, from prompt_begin on
-  // Not OK: the template fails with add_generation_prompt. Then `prompt` is empty and prompt_begin 0.
+  RenderedText rendered;  // with or without the prompt, as requested
+  // position where the text with the prompt and the text without it start to differ, or their end if they are equal
+  size_t prompt_begin = 0;
+  std::string prompt;  // the text with the prompt, starting at prompt_begin
+  // Not OK = the template fails with add_generation_prompt, `prompt` is empty, and prompt_begin is 0.
   absl::Status with_prompt;
 };
 
 struct FlagSplit;
 
-// Immutable, thread safe.
+// Immutable and thread safe.
 class Template {
  public:
-  // INVALID_ARGUMENT naming the line where `source` is not a template.
+  // Returns INVALID_ARGUMENT, with the line, if `source` is not a valid template.
   static absl::StatusOr<std::shared_ptr<const Template>> Parse(std::string_view source);
   ~Template();
 
-  // Renders with add_generation_prompt as given, whatever the variables say, and with the other value. The template
-  // runs once for both if the flag matters only at its end (flag_split.h). Fails if Render fails without the prompt, or
-  // with the given value.
+  // Renders with both values of add_generation_prompt, which override the variables, and returns the requested text. If
+  // the flag matters only at the end (flag_split.h), most of the template runs only once. Fails if Render fails without
+  // the prompt or with the requested value.
   absl::StatusOr<PromptRendering> RenderAtPrompt(const RenderOptions& options, bool add_generation_prompt) const;
 
-  // INVALID_ARGUMENT with the template's line: the template raised an exception, or Python would. RESOURCE_EXHAUSTED: a
-  // limit was passed.
+  // Returns INVALID_ARGUMENT, with the line, if the template raises an exception or would fail in Python. Returns
+  // RESOURCE_EXHAUSTED if a limit is exceeded.
   absl::StatusOr<RenderedText> Render(const RenderOptions& options) const;
 
-  // Whether the template contains this name, as a variable that it may read or as its own variable.
+  // Returns whether the template contains this name, either as a variable it may read or as its own variable.
   bool Mentions(std::string_view name) const;
 
  private:
   explicit Template(std::unique_ptr<const Ast> ast);
   const std::unique_ptr<const Ast> ast_;
-  const std::unique_ptr<const FlagSplit> prompt_split_;  // null: both are rendered from the start
+  const std::unique_ptr<const FlagSplit> prompt_split_;  // null = render the whole template twice
 };
 
 }  // namespace ingot::text::jinja

@@ -1,4 +1,4 @@
-// Tests: the names after `is`.
+// Implements tests: the names after `is`.
 #include <algorithm>
 #include <array>
 
@@ -68,7 +68,7 @@ bool Ge(Runtime&, const Value& v, const Args& args) {
 }
 bool Le(Runtime&, const Value& v, const Args& args) { return Compare(v, Argument(args, "le"), "<=") <= 0; }
 
-// The tests with an argument; the others have none.
+// Tests with an argument. All others have none.
 constexpr auto kWithArgument = std::to_array<Test>({DivisibleBy, SameAs, In, Eq, Ne, Gt, Lt, Ge, Le});
 
 struct Entry {

@@ -1,9 +1,9 @@
-// Value: a value of a running template. Python's None, bool, int, float, str, list, tuple and dict, and Jinja's
+// Defines the values in a running template: Python's None, bool, int, float, str, list, tuple, and dict, and Jinja's
 // objects.
 //
-// Strings, lists, tuples and dicts are immutable, because the sandbox of chat templates forbids methods that change
-// them; values share them. Only namespaces and loops change. Nesting is limited to kMaxDepth, and so is recursion over
-// a value, its destruction included.
+// Strings, lists, tuples, and dicts are immutable and shared, because the chat template sandbox forbids methods that
+// change them. Only namespaces and loops can change. Nesting is limited to kMaxDepth, which also limits recursion over
+// a value, including its destruction.
 #pragma once
 
 #include <array>
@@ -32,12 +32,12 @@ class Object;
 
 struct None {};
 
-// jinja2.Undefined: prints nothing, is false and empty, and fails with `message` in any other use.
+// Like jinja2.Undefined: prints nothing, is false and empty, and fails with `message` for any other use.
 struct Undefined {
   std::shared_ptr<const std::string> message;
 };
 
-// Arguments of a call.
+// Call arguments.
 struct Args {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -75,7 +75,7 @@ class Value {
   bool is_dict() const { return std::holds_alternative<DictPtr>(rep_); }
   bool is_object() const { return std::holds_alternative<ObjectPtr>(rep_); }
 
-  // REQUIRES: the value has that kind. integer() also takes a bool, number() any of the three kinds of numbers.
+  // REQUIRES: the value has that type. integer() also accepts a bool, and number() accepts a bool, int, or float.
   bool boolean() const { return std::get<bool>(rep_); }
   int64_t integer() const { return is_bool() ? boolean() : std::get<int64_t>(rep_); }
   double number() const { return is_float() ? std::get<double>(rep_) : static_cast<double>(integer()); }
@@ -89,36 +89,36 @@ class Value {
   std::variant<None, bool, int64_t, double, StrPtr, SeqPtr, DictPtr, ObjectPtr, Undefined> rep_;
 };
 
-// A list or a related sequence. A generator (the result of `map`, `select`, `items` ...) already holds its items; the
-// first iteration over it consumes it.
+// A list or similar sequence. A generator (the result of `map`, `select`, `items`, and so on) already contains its
+// items, and the first iteration consumes it.
 struct Seq {
   enum class Kind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems, kGroup };
   Kind kind;
   std::vector<Value> items;
-  int depth;                          // 1 + the depth of the deepest item
-  mutable bool consumed = false;      // of generators only, which never leave one rendering
-  std::array<int64_t, 3> range = {};  // of a range: begin, end and step, for printing
+  int depth;                          // 1 + depth of the deepest item
+  mutable bool consumed = false;      // only for generators, which are never shared between renderings
+  std::array<int64_t, 3> range = {};  // ranges: begin, end, and step, for printing
 
   bool is_list() const { return kind == Kind::kList; }
   bool is_tuple() const { return kind == Kind::kTuple || kind == Kind::kGroup; }
   bool is_generator() const { return kind == Kind::kGenerator; }
 };
 
-// A dict with its keys in order of insertion. Keys are equal as in Python: 1, 1.0 and True are one key.
+// A dict with its keys in insertion order. Keys compare as in Python: 1, 1.0, and True are the same key.
 struct Dict {
   std::vector<std::pair<Value, Value>> items;
   int depth = 1;
-  std::unordered_map<std::string_view, size_t> by_text;  // string keys, only of a large dict; points into items
+  std::unordered_map<std::string_view, size_t> by_text;  // string keys, only for large dicts; points into items
 
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
 
   Dict() = default;
-  Dict(const Dict&) = delete;  // by_text points into items
+  Dict(const Dict&) = delete;  // because by_text points into items
   Dict& operator=(const Dict&) = delete;
 };
 
-// Builds a Dict. An existing key keeps its place and takes the new value. Fails on a key that Python cannot hash.
+// Builds a Dict. An existing key keeps its position and gets the new value. Fails for keys that Python cannot hash.
 class DictBuilder {
  public:
   DictBuilder() = default;
@@ -132,24 +132,24 @@ class DictBuilder {
   std::shared_ptr<Dict> dict_ = std::make_shared<Dict>();
 };
 
-// Any other value: a namespace, macro, loop, function or bound method.
+// Any other value: a namespace, macro, loop, function, or bound method.
 class Object {
  public:
   virtual ~Object() = default;
   virtual const char* type_name() const = 0;
   virtual std::string Repr() const;
-  // The digits of an integer that exceeds int64; nullopt for every other object.
+  // Returns the digits of an integer outside the int64 range, or nullopt for any other object.
   virtual std::optional<std::string> Digits() const { return std::nullopt; }
-  // nullopt: no such attribute.
+  // Returns nullopt if there is no such attribute.
   virtual std::optional<Value> Attribute(std::string_view name) const;
   virtual bool callable() const { return false; }
   virtual Value Call(Runtime& runtime, const Args& args);
   virtual int depth() const { return 1; }
 };
 
-// Makes a sequence; fails if the items are nested too deep.
+// Creates a sequence. Fails if the items are nested too deeply.
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items);
-// The same with the known `depth` of the deepest item, without looking at the items.
+// Same as above, but takes the depth of the deepest item.
 Value MakeSeq(Seq::Kind kind, std::vector<Value> items, int depth);
 inline Value MakeList(std::vector<Value> items) { return MakeSeq(Seq::Kind::kList, std::move(items)); }
 inline Value MakeTuple(std::vector<Value> items) { return MakeSeq(Seq::Kind::kTuple, std::move(items)); }
@@ -157,60 +157,60 @@ inline Value MakeGenerator(std::vector<Value> items) { return MakeSeq(Seq::Kind:
 int Depth(const Value& value);
 inline constexpr int kMaxDepth = 250;
 
-// A JSON value as a Value. Its texts, keys included, are marked with `source`; not marked if that is negative. An
-// integer beyond int64 keeps its digits (base::ParseJsonExactly): it prints like in Python, also as JSON, but allows no
-// arithmetic.
+// Converts a JSON value. Marks its strings, including keys, with `source` unless `source` is negative. An integer
+// beyond int64 keeps its digits (base::ParseJsonExactly). It prints as in Python, both as text and as JSON, but does
+// not support arithmetic.
 Value FromJson(const base::json::value& json, int32_t source);
 
-// --- Python's operations on values (value_ops.cc, printing.cc). They fail with the text of Python's TypeError. ---
+// --- Python's operations on values (value_ops.cc, printing.cc). They fail with Python's TypeError message. ---
 
 const char* TypeName(const Value& value);
 [[noreturn]] void FailUndefined(const Value& value);
 bool Truth(const Value& value);
 bool Equal(const Value& a, const Value& b);
-// Three-way comparison for < and sorting; the error names `op`.
+// Three-way comparison for < and sorting. Error messages name `op`.
 int Compare(const Value& a, const Value& b, const char* op);
 bool Contains(const Value& container, const Value& item);
-// Python's len(); nullopt if it would raise a TypeError.
+// Like Python's len(). Returns nullopt if that would raise a TypeError.
 std::optional<size_t> Length(const Value& value);
-// The items of an iterable, such as a string's code points or a dict's keys. Consumes a generator. Fails if `value` is
-// not iterable.
+// Returns the items of an iterable, such as a string's code points or a dict's keys. Consumes a generator. Fails if
+// `value` is not iterable.
 std::vector<Value> Items(const Value& value);
-// The same, without a copy if the value is a sequence but not a generator.
+// Same as Items, but without a copy if the value is a sequence and not a generator.
 Value::SeqPtr SharedItems(const Value& value);
 bool IsIterable(const Value& value);
-// obj[key], obj.name and obj[a:b:c] by the rules of the sandboxed environment; undefined if missing.
+// Evaluate obj[key], obj.name, and obj[a:b:c] with the rules of the sandboxed environment. Return Undefined if missing.
 Value GetItem(const Value& object, const Value& key);
 Value GetAttribute(const Value& object, std::string_view name);
 Value Slice(const Value& object, const Value& begin, const Value& end, const Value& step);
 Value UnsafeAttribute(const Value& object, std::string_view name);
 
-// str() and repr().
+// Like str() and repr().
 StrPtr ToStr(const Value& value);
 void PrintTo(const Value& value, StrBuilder& out);
 void ReprTo(const Value& value, StrBuilder& out);
 std::string ReprText(const Value& value);
 std::string FloatRepr(double number);
 
-// Options of Python's json.dumps. indent: spaces or a text; nullopt = one line.
+// Options for Python's json.dumps. `indent` is a string of spaces or other characters; nullopt = print on one line.
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
   std::optional<std::string> indent;
-  StrPtr item_separator;  // null = the default of json.dumps
+  StrPtr item_separator;  // null = use json.dumps's default
   StrPtr key_separator;
 };
 StrPtr ToJson(const Value& value, const JsonStyle& style);
 
-// The arithmetic operators: '+', '-', '*', '/', 'f' (//), '%', 'p' (**).
+// Arithmetic operators: '+', '-', '*', '/', 'f' (//), '%', 'p' (**).
 Value Arithmetic(Runtime& runtime, char op, const Value& a, const Value& b);
 Value Negate(const Value& value);
 Value Plus(const Value& value);
-// format % args.
+// Like format % args.
 Value PercentFormat(Runtime& runtime, const StrPtr& format, const Value& args);
-// str.format.
+// Like str.format.
 Value BraceFormat(Runtime& runtime, const StrPtr& format, const Args& args);
-// The method of a str, list, tuple, dict, int or float by its name; nullopt: the type has no such method.
+// Returns a method of a str, list, tuple, dict, int, or float by name, or nullopt if the type does not have it.
 std::optional<Value> BoundMethod(const Value& self, std::string_view name);
 
 }  // namespace ingot::text::jinja

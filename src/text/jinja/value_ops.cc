@@ -1,4 +1,4 @@
-// Python's data model: truth, equality, order, membership and subscripts of values.
+// Implements Python's data model: truth, equality, order, membership, and subscripts.
 #include <algorithm>
 #include <cmath>
 
@@ -53,7 +53,7 @@ Value NoElement(const Value& object, const Value& key) {
   return Value::UndefinedWith(absl::StrCat(Described(object), " has no element ", ReprText(key)));
 }
 
-// The Python attribute `name` of `object`; nullopt: an AttributeError.
+// Returns the Python attribute `name` of `object`, or nullopt for an AttributeError.
 std::optional<Value> PythonAttribute(const Value& object, std::string_view name) {
   if (object.is_undefined()) FailUndefined(object);
   if (object.is_object()) {
@@ -65,10 +65,10 @@ std::optional<Value> PythonAttribute(const Value& object, std::string_view name)
 }
 
 struct Bounds {
-  int64_t first, last, stride;  // first, first + stride, ... up to, not including, last
+  int64_t first, last, stride;  // first, first + stride, ... up to but not including last
 };
 
-// Clamps slice bounds like Python.
+// Clamps slice bounds as Python does.
 Bounds SliceBounds(size_t size, const Value& begin, const Value& end, const Value& step) {
   const auto index = [](const Value& value, int64_t missing) {
     if (value.is_none()) return missing;
@@ -196,7 +196,7 @@ int Compare(const Value& a, const Value& b, const char* op) {
   if (a.is_number() && b.is_number()) return CompareNumbers(a, b);
   if (a.is_str() && b.is_str()) {
     ChargeScan(std::min(a.str()->bytes.size(), b.str()->bytes.size()));
-    const int order = a.str()->bytes.compare(b.str()->bytes);  // code points sort like their UTF-8
+    const int order = a.str()->bytes.compare(b.str()->bytes);  // UTF-8 sorts like code points
     return order < 0 ? -1 : order > 0;
   }
   if (a.is_seq() && b.is_seq()) {
@@ -259,7 +259,7 @@ std::vector<Value> Items(const Value& value) {
     for (size_t at = 0; at < text->bytes.size();) {
       const size_t begin = at;
       NextCharacter(text->bytes, at);
-      StrBuilder one;  // plain text, even from markup
+      StrBuilder one;  // plain text, even if from markup
       one.Append(*text, begin, at);
       items.push_back(Value(one.Release()));
     }
@@ -332,7 +332,7 @@ Value Slice(const Value& object, const Value& begin, const Value& end, const Val
   }
   const Seq::Kind kind = object.seq()->is_tuple() ? Seq::Kind::kTuple : object.seq()->kind;
   if (items.size() < all.size()) return MakeSeq(kind, std::move(items));
-  return MakeSeq(kind, std::move(items), object.seq()->depth - 1);  // all items: as deep as the whole
+  return MakeSeq(kind, std::move(items), object.seq()->depth - 1);  // all items, so as deep as the whole
 }
 
 }  // namespace ingot::text::jinja

@@ -39,7 +39,7 @@ unsigned NamedType(std::string_view name) {
   return 0;
 }
 
-// Follows a reference such as "#/$defs/Name" within `root`; null if it leads nowhere.
+// Follows a reference such as "#/$defs/Name" within `root`. Returns null if there is no such value.
 const json::value* Resolve(const json::value& root, std::string_view reference) {
   if (!reference.starts_with("#")) return nullptr;
   const json::value* at = &root;
@@ -53,7 +53,7 @@ const json::value* Resolve(const json::value& root, std::string_view reference) 
   return at;
 }
 
-// `steps` limits the schemas visited for one parameter, so that one that refers to itself many times ends.
+// `steps` limits the schemas visited for one parameter, so a schema that refers to itself many times terminates.
 unsigned TypesOf(const json::value& schema, const json::value& root, int depth, int& steps) {
   if (depth > 8 || --steps < 0) return 0;
   unsigned types = 0;

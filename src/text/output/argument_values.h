@@ -10,7 +10,7 @@
 
 namespace ingot::text {
 
-// The kinds of JSON that a schema allows, as bits; 0 = the schema does not say.
+// JSON types that a schema allows, as bits; 0 = the schema does not restrict types.
 enum TypeBits : unsigned {
   kStringBit = 1,
   kNumberBit = 2,
@@ -20,9 +20,9 @@ enum TypeBits : unsigned {
   kArrayBit = 32,
 };
 
-// The types of tools' parameters, from their JSON schemas: `type`, `enum`, `const`, anyOf/oneOf/allOf, and `$ref`
-// within the tool's own schema. Reads OpenAI's tools ({"type":"function","function":{"name","parameters"}}), the same
-// without the wrapping, and `input_schema`. Ignores anything else, because tools are validated elsewhere.
+// Tool parameter types, from the tools' JSON schemas. Reads `type`, `enum`, `const`, anyOf/oneOf/allOf, and `$ref`
+// within the tool's own schema. Accepts OpenAI tools ({"type":"function","function":{"name","parameters"}}), the same
+// without the wrapper, and `input_schema`. Ignores anything else, because tools are validated elsewhere.
 class ParameterTypes {
  public:
   explicit ParameterTypes(std::span<const base::json::value> tools);
@@ -32,16 +32,16 @@ class ParameterTypes {
   std::map<std::string, std::map<std::string, unsigned, std::less<>>, std::less<>> types_;
 };
 
-// A parameter's value as JSON text:
+// Converts a parameter's value to JSON text. The first rule that applies is used:
 //
-//   1. a string, if only strings are allowed;
-//   2. else, if the text is JSON of an allowed kind, that text without the white space around it (null counts as
-//      allowed unless strings are);
-//   3. else, if it is a Python literal of an allowed kind (True, None, {'a': 1}), its JSON;
-//   4. else a string.
+//   1. If only strings are allowed, a string.
+//   2. If the text is JSON of an allowed type, that text without surrounding whitespace. Null is also allowed, unless
+//      strings are.
+//   3. If it is a Python literal of an allowed type (True, None, {'a': 1}), its JSON.
+//   4. Otherwise a string.
 //
-// With `types` 0, every kind is allowed except a JSON string in its quotes, because templates write strings without
-// quotes. The result is always valid JSON in UTF-8.
+// If `types` is 0, every type is allowed except a quoted JSON string, because templates write strings without quotes.
+// The result is always valid JSON in UTF-8.
 std::string JsonOfText(std::string_view text, unsigned types);
 
 }  // namespace ingot::text

@@ -29,7 +29,7 @@ void AppendLiterals(const Program& program, size_t first, std::vector<std::strin
   }
 }
 
-// The name in an id such as functions.get_weather:0.
+// Returns the name in an id such as functions.get_weather:0.
 std::string NameOfId(std::string_view id, const OutputRow& row) {
   if (!row.id_prefix.empty() && id.starts_with(row.id_prefix)) id.remove_prefix(row.id_prefix.size());
   const size_t index = row.id_index.empty() ? std::string_view::npos : id.rfind(row.id_index);
@@ -83,7 +83,7 @@ bool CallMachine::InArguments() const {
 }
 
 void CallMachine::BreakArguments(std::string_view raw) {
-  // A string without an end has taken the whole text.
+  // An unclosed string has consumed the whole text.
   if (!json_.in_string() || !envelope_.whole()) AddArguments(raw);
   std::vector<std::string_view> literals = EnvelopeLiterals();
   if (!section_->call_end.empty()) literals.pop_back();  // the broken text ends before it
@@ -119,7 +119,7 @@ CallMachine::Match CallMachine::Run(const Element& element) {
     case Element::kKeywords:
       return RunKeywords();
     default:
-      return Match::kFail;  // CompileRow rejects all other kinds
+      return Match::kFail;  // CompileRow rejects all others
   }
 }
 
@@ -156,7 +156,8 @@ CallMachine::Match CallMachine::RunName(bool is_id) {
   return call().name.empty() ? Match::kFail : Match::kDone;
 }
 
-// `written`: the bytes of the arguments' last brace in the text, directly before at_; 0 = it was added, not written.
+// `written` is the size of the arguments' last brace in the text, directly before at_; 0 = the brace was added and is
+// not in the text.
 void CallMachine::ArgumentsDone(size_t written) {
   HoldArguments();
   if (held_arguments() == 0) return;
@@ -174,8 +175,8 @@ CallMachine::Match CallMachine::CheckArguments() {
   return Match::kDone;
 }
 
-// Adds bytes of the text to the arguments. The end of a string is held while it may be the call's envelope instead, of a
-// string without an end.
+// Adds bytes of the text to the arguments. Holds back the end of a string while it may instead be the call's envelope,
+// after an unclosed string.
 void CallMachine::TakeArguments(size_t used) {
   const size_t end = at_ + used;
   for (; at_ < end; ++at_) envelope_.Read(in_[at_]);
@@ -185,7 +186,7 @@ void CallMachine::TakeArguments(size_t used) {
   if (committed_) hold_ = last;
 }
 
-// The literals of the current call after its arguments.
+// Returns the literals of the current call after its arguments.
 std::vector<std::string_view> CallMachine::EnvelopeLiterals() const {
   std::vector<std::string_view> literals;
   if ((*program_)[element_].kind == Element::kObject) literals.emplace_back("}");
@@ -276,7 +277,7 @@ CallMachine::Match CallMachine::ObjectKeyDone() {
           : Contains(row_.row.argument_keys, key) ? Role::kArguments
           : Contains(row_.row.id_keys, key)       ? Role::kId
                                                   : Role::kOther;
-  // A bare object with another first member is an answer; it need not wait for its end.
+  // A bare object with a different first member is an answer, so there is no need to wait for its end.
   if (bare_ && role_ == Role::kOther && !has_name_ && !has_arguments_ && key != "type") return Match::kFail;
   part_ = Part::kColon;
   return Match::kDone;
@@ -286,7 +287,7 @@ CallMachine::Match CallMachine::ObjectValueBegin() {
   const char c = in_[at_];
   if ((role_ == Role::kName && c != '"') || (role_ == Role::kArguments && c != '{')) return Match::kFail;
   if (committed_ && (role_ == Role::kName || role_ == Role::kArguments)) {
-    out_.malformed = true;  // a second name or second arguments after a committed call: the first count
+    out_.malformed = true;  // a second name or arguments after the call was committed; the first ones are used
     repeated_ = true;
   } else if (role_ == Role::kArguments) {
     call().arguments_json.clear();

@@ -1,4 +1,4 @@
-// CallMachine: arguments that are not JSON, {parameters} and {keywords}.
+// Implements CallMachine for non-JSON arguments: {parameters} and {keywords}.
 #include <algorithm>
 #include <cctype>
 
@@ -83,7 +83,7 @@ CallMachine::Match CallMachine::RunShortText(std::string& out) {
   return Match::kDone;
 }
 
-// Whether the text at `at` may follow a value, so that the value ended before it.
+// Returns true if the text at `at` may follow a value, so the value ended before it.
 bool CallMachine::EndsValue(size_t at, bool& partial) const {
   if (final_ && at == in_.size()) return true;
   if (section_->after_parameters.empty()) return true;
@@ -178,7 +178,7 @@ CallMachine::Match CallMachine::RunKeywords() {
 }
 
 CallMachine::Match CallMachine::KeywordBegin() {
-  const size_t at = scan_;  // after the white space
+  const size_t at = scan_;  // after the whitespace
   size_t end = at;
   while (end < in_.size() && end - at <= kMaxName && IsWordByte(in_[end])) ++end;
   if (end == at || end - at > kMaxName) return Match::kFail;

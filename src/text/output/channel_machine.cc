@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kMaxHeader = 1024;  // bytes
 constexpr std::string_view kRole = "assistant";
 
-// The first word of `text`.
+// Returns the first word of `text`.
 std::string_view Word(std::string_view text) { return text.substr(0, text.find_first_of(" \t\r\n<\xFF")); }
 
 std::string_view After(std::string_view text, std::string_view key) {
@@ -63,7 +63,7 @@ bool ChannelMachine::StepHeader() {
     BeginBody(window.substr(0, end), at);
     return true;
   }
-  // No header: plain text. The search for its end starts after the text that looked like a header.
+  // No header, so this is plain text. The search for its end starts after the text that looked like a header.
   scan_ = at_;
   if (stands) {
     out_.malformed = !Recipient(window, row_.row.channels.recipient_key).empty() || out_.malformed;
@@ -144,7 +144,7 @@ void ChannelMachine::AddBody(size_t limit) {
   if (committed_) hold_ = at_;
 }
 
-// False while it is undecided whether the arguments begin.
+// Returns false while it is undecided whether the arguments begin.
 bool ChannelMachine::BeginArguments(size_t limit) {
   if (begun_) return true;
   const size_t first = in_.find_first_not_of(kWhiteSpace, at_);
@@ -158,7 +158,7 @@ bool ChannelMachine::BeginArguments(size_t limit) {
   return true;
 }
 
-// The call's text so far is content, and so is the rest of it.
+// Turns the call's text, including text that follows later, into content.
 void ChannelMachine::GiveUpCall() {
   out_.malformed = true;
   BeginCall();

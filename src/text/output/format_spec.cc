@@ -21,7 +21,7 @@ FormatSpec Hermes() {
   return spec;
 }
 
-// A short form of the same turns and calls, for models of a million parameters with a byte-level tokenizer, where every
+// A short form of the same turns and calls for models of a million parameters with a byte-level tokenizer, where every
 // character is a token. One line names the tools, and there is no padding.
 FormatSpec Compact() {
   FormatSpec spec;

@@ -1,6 +1,6 @@
-// FormatSpec: a chat format as data, the literal text around messages, tool calls, tool results and reasoning.
-// chat_format.cc renders every spec and does not know any format by name. RowOf gives the output row that parses the
-// spec's turns.
+// Describes a chat format as data: the literal text around messages, tool calls, tool results, and reasoning.
+// chat_format.cc renders any spec and contains no format names. RowOf returns the output row that parses the spec's
+// turns.
 //
 //   system:     turn_begin system role_end [content tools_separator] tools_begin tool* tools_end turn_end after_turn
 //   user:       turn_begin user role_end content turn_end after_turn
@@ -24,17 +24,17 @@ namespace ingot::text {
 struct FormatSpec {
   std::string name;
 
-  std::string turn_begin = "<|im_start|>";  // turn_begin and turn_end must be special tokens of the tokenizer
+  std::string turn_begin = "<|im_start|>";  // turn_begin and turn_end must be special tokens in the tokenizer
   std::string role_end = "\n";
   std::string turn_end = "<|im_end|>";
   std::string after_turn = "\n";
-  std::string stop_token = "<|endoftext|>";  // ends a turn too, if the tokenizer has it
+  std::string stop_token = "<|endoftext|>";  // also ends a turn, if the tokenizer has it
 
   std::string tools_separator;  // between the system message's text and the tools
   std::string tools_begin;
   std::string tool_prefix;  // before each tool
   std::string tools_end;
-  bool tools_as_signatures = false;  // write name(parameter, ...) only, instead of the whole definition as JSON
+  bool tools_as_signatures = false;  // true = write only name(parameter, ...) instead of the whole JSON definition
 
   std::string think_begin = "<think>";
   std::string think_pad = "\n";
@@ -51,18 +51,18 @@ struct FormatSpec {
   std::string response_end = "</tool_response>";
   std::string response_separator = "\n";  // between results in the same turn
 
-  // Literals that become single tokens where the format itself writes them, if the tokenizer has such tokens.
+  // Literals that become single tokens where the format writes them, if the tokenizer has such tokens.
   std::vector<std::string> Markers() const {
     return {turn_begin, turn_end, think_begin, think_end, call_begin, call_end, response_begin, response_end};
   }
 
-  // Every field, unambiguously, as input of the fingerprint.
+  // Encodes every field unambiguously, as input for the fingerprint.
   std::string Definition() const;
 };
 
 std::span<const FormatSpec> BuiltinFormats();
 
-// The output row that reads the spec's rendered turns.
+// Returns the output row that parses the spec's rendered turns.
 OutputRow RowOf(const FormatSpec& spec);
 
 }  // namespace ingot::text

@@ -1,13 +1,13 @@
-// OutputFormat: how a model family writes reasoning and tool calls in its output. Every format is a row of a table
-// (output_row.h), found by name.
+// Parses and writes a model family's reasoning and tool calls. Every format is a row in a table (output_row.h), found
+// by name.
 //
-// Malformed output. Text that breaks the format stays as the model wrote it, and `malformed` is set. It goes to the
-// content; in a streamed call (CallMode::kStreamed) it stays in the arguments. A truncated output is parsed as far as
-// possible, and a call that is cut off is malformed.
+// Malformed output: text that violates the format is kept as the model wrote it, and `malformed` is set. It becomes
+// part of the content or, in a streamed call (CallMode::kStreamed), stays in the arguments. Truncated output is parsed
+// as far as possible, and a call that is cut off is malformed.
 //
-// Arguments. Formats that write JSON keep the model's bytes. Formats that write parameters or Python give one JSON
-// object with the parameters in their order, spaced like Python's json.dumps. Each parameter has the type that the
-// tool's JSON schema states (JsonOfText in argument_values.h), so parsing needs the tools.
+// Arguments: formats that write JSON keep the model's bytes. Formats that write parameters or Python produce one JSON
+// object with the parameters in order, spaced as in Python's json.dumps. Each parameter gets the type in the tool's
+// JSON schema (JsonOfText in argument_values.h), so parsing requires the tools.
 #pragma once
 
 #include <memory>
@@ -25,53 +25,53 @@
 
 namespace ingot::text {
 
-// Stands for the content of a begun answer in a prefill.
+// Replaces the content of a started answer in a prefill.
 inline constexpr char kBegunContent[] = "x";
 
 struct ParseOptions {
-  std::span<const base::json::value> tools = {};  // OpenAI's form; only read during the call
-  // The prefill: the part of this turn that the prompt already contains, such as "<think>\n" (OutputFormat::PrefillOf).
-  // Its text is not part of the message.
+  std::span<const base::json::value> tools = {};  // in OpenAI's format; read only during the call
+  // The prefill is the part of this turn that the prompt already contains, such as "<think>\n"
+  // (OutputFormat::PrefillOf). Its text is not part of the message.
   std::string_view prefill = {};
   CallMode calls = CallMode::kWhole;
 };
 
-// Immutable, thread safe. Formats from FindOutputFormat live as long as the program.
+// Immutable and thread safe. Formats from FindOutputFormat are never destroyed.
 class OutputFormat {
  public:
-  // INVALID_ARGUMENT names the fault of the row.
+  // Returns INVALID_ARGUMENT, with the problem, if the row is invalid.
   static absl::StatusOr<std::shared_ptr<const OutputFormat>> Make(const OutputRow& row);
 
-  // The same format for streams of one tokenizer (OutputStream). If a delimiter is one of its tokens, only that token
-  // counts, so that ordinary text cannot forge it. Parse() of the result finds no such delimiter, because plain text
-  // has no tokens.
+  // Returns the same format for streams of one tokenizer (OutputStream). If a delimiter is a token in that tokenizer,
+  // only the token is recognized, so ordinary text cannot fake it. Parse() on the result does not find such delimiters,
+  // because plain text has no tokens.
   std::shared_ptr<const OutputFormat> ForTokenizer(const Tokenizer& tokenizer) const;
 
   const std::string& name() const { return row_.row.name; }
   const OutputRow& row() const { return row_.row; }
-  // The delimiters that only count as tokens. Empty unless the format comes from ForTokenizer.
+  // Delimiters that count only as tokens. Empty unless the format is from ForTokenizer.
   const std::vector<std::string>& tokens() const { return row_.tokens; }
 
-  // Parses a whole output to a message. REQUIRES: special tokens are written out, and the end of the turn is cut off.
-  // Never fails. A call has an id if the format writes one.
+  // Parses a complete output. Never fails. Calls have ids if the format writes them. REQUIRES: special tokens are
+  // included as text, and the end of the turn is removed.
   ParsedOutput Parse(std::string_view output, const ParseOptions& options = {}) const;
 
-  // The prefill in a generation prompt: from the first delimiter of reasoning or of a channel on; empty without such a
-  // delimiter. The turn's header before it has no such delimiter.
+  // Returns the prefill in a generation prompt, which starts at the first reasoning or channel delimiter. Returns "" if
+  // there is none. The turn's header never contains one.
   std::string_view PrefillOf(std::string_view generation_prompt) const;
 
-  // Writes content and calls as a turn of this format. Parse gives them back: equal content, and arguments that are
-  // equal as JSON. INVALID_ARGUMENT: arguments are not a JSON object, or the format cannot write a name or key.
-  // UNIMPLEMENTED: the format has no calls.
+  // Writes content and calls as a turn in this format. Parse returns the same content and equivalent JSON arguments.
+  // Returns INVALID_ARGUMENT if arguments are not a JSON object or the format cannot write a name or key, and
+  // UNIMPLEMENTED if the format has no calls.
   absl::StatusOr<std::string> WriteCalls(std::string_view content, std::span<const ToolCall> calls) const;
 
-  // The shape of a turn of calls, to constrain sampling to a chosen tool: begin CALL [between CALL]... end.
+  // The shape of a turn with calls, used to force the model to call a chosen tool: begin CALL [between CALL]... end.
   struct CallPiece {
     enum Kind {
       kText,        // `text`
       kArguments,   // the arguments as one JSON object
-      kParameters,  // the arguments one by one, as ParameterShape says
-      kKeywords,    // the arguments as keyword arguments of Python
+      kParameters,  // the arguments one by one, as in ParameterShape
+      kKeywords,    // the arguments as Python keyword arguments
       kIndex,       // a number that distinguishes calls
     };
     Kind kind = kText;
@@ -81,18 +81,18 @@ class OutputFormat {
     std::string begin, between, end;
     std::vector<CallPiece> call;
   };
-  // The text around one parameter: begin KEY text_key_end STRING value_end, or begin KEY json_key_end JSON value_end
-  // for a value that is not a string. A string never contains `stop`, which is part of value_end.
+  // The text around one parameter: begin KEY text_key_end STRING value_end for strings, and begin KEY json_key_end JSON
+  // value_end for other values. A string never contains `stop`, which is part of value_end.
   struct ParameterShape {
     std::string begin, text_key_end, json_key_end, value_end, stop;
   };
-  // UNIMPLEMENTED: the format has no calls. INVALID_ARGUMENT: the format cannot write this name.
+  // Returns UNIMPLEMENTED if the format has no calls, and INVALID_ARGUMENT if it cannot write this name.
   absl::StatusOr<CallShape> ShapeOf(std::string_view tool) const;
-  // Only for formats whose calls have kParameters.
+  // REQUIRES: the format's calls contain kParameters.
   ParameterShape ShapeOfParameters() const;
 
-  // The text of a turn with one call of `tool`, before and after its arguments. UNIMPLEMENTED: the format does not
-  // write arguments as JSON.
+  // Returns the text before and after the arguments in a turn with one call to `tool`. Returns UNIMPLEMENTED if the
+  // format does not write arguments as JSON.
   struct CallFrame {
     std::string before, after;
   };
@@ -105,7 +105,7 @@ class OutputFormat {
   const CompiledRow row_;
 };
 
-// Finds a format by name or alias. NOT_FOUND lists the known names.
+// Finds a format by name or alias. Returns NOT_FOUND, listing the known names, if there is none.
 absl::StatusOr<const OutputFormat*> FindOutputFormat(std::string_view name);
 std::vector<std::string> OutputFormatNames();
 

@@ -52,7 +52,7 @@ class PatternCompiler {
     }
   }
 
-  // Reads elements up to the end, or up to the brace that closes the current group.
+  // Reads elements up to the end or to the brace that closes the current group.
   absl::Status Sequence(int depth) {
     while (at_ < pattern_.size()) {
       const size_t brace = std::min(pattern_.find_first_of("{}", at_), pattern_.size());
@@ -100,7 +100,8 @@ class PatternCompiler {
     return Bad(absl::StrCat("unknown placeholder {", base::View(name), "}"));
   }
 
-  // Moves padding and end text of each {value} from the literals next to it into the element, then marks the tokens.
+  // Moves the padding and end text of each {value} from the neighboring literals into the element, then marks the
+  // tokens.
   absl::Status BindValues() {
     for (size_t i = 0; i < program_.size(); ++i) {
       if (program_[i].kind != Element::kValue) continue;
@@ -130,7 +131,7 @@ class PatternCompiler {
   const std::string_view pattern_;
   const std::span<const std::string> tokens_;
   size_t at_ = 0;
-  bool join_ = true;  // false: the next literal stays separate from one inside the group before it
+  bool join_ = true;  // false = the next literal stays separate from one inside the preceding group
   Program program_;
 };
 
@@ -226,7 +227,7 @@ absl::Status CompileChannels(CompiledRow& compiled) {
   return absl::OkStatus();
 }
 
-// The end of a possible token that begins at `at`; npos if there is none.
+// Returns the end of a possible token that begins at `at`, or npos if there is none.
 size_t PossibleTokenEnd(std::string_view text, size_t at) {
   constexpr std::string_view kBar = "｜";
   size_t end = std::string_view::npos;

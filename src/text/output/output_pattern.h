@@ -1,8 +1,9 @@
-// Compiled rows of the table: patterns as lists of elements, and the texts that begin or end a section.
+// Compiles the table's rows: patterns become lists of elements, and the literals that begin or end sections are
+// extracted.
 //
-// Forged delimiters. If a delimiter is a token of the tokenizer, the same characters sampled as ordinary text are not
-// the delimiter. Patterns and stream therefore use an inner alphabet, in which a mark precedes the text of a token. The
-// mark is 0xFF 0x01; a byte 0xFF of ordinary text becomes 0xFF 0x02. Neither occurs in UTF-8.
+// Fake delimiters: if a delimiter is a token in the tokenizer, the same characters sampled as ordinary text are not the
+// delimiter. So patterns and the stream use an inner alphabet, where a mark precedes the text of each token. The mark
+// is 0xFF 0x01. A byte 0xFF in ordinary text becomes 0xFF 0x02. Neither occurs in UTF-8.
 #pragma once
 
 #include <array>
@@ -19,18 +20,18 @@ namespace ingot::text {
 inline constexpr std::string_view kTokenMark = "\xFF\x01";
 inline constexpr std::string_view kWhiteSpace = " \t\r\n";
 
-// AppendInner: ordinary text to the inner alphabet. AppendText, TextOf: the inner alphabet to text.
+// AppendInner converts ordinary text to the inner alphabet. AppendText and TextOf convert back.
 void AppendInner(std::string_view text, std::string& inner);
 void AppendText(std::string_view inner, std::string& text);
 std::string TextOf(std::string_view inner);
-// A literal of a pattern with its tokens marked; where several tokens begin, the longest wins.
+// Returns a pattern's literal with its tokens marked. Where several tokens begin, the longest one counts.
 std::string WithMarks(std::string_view literal, std::span<const std::string> tokens);
 
 struct Element {
   enum Kind {
     kLiteral,
-    kSpace,     // any white space; text: as the writer writes it
-    kOptional,  // `text`, and `skip` elements after it that are skipped if `text` is missing
+    kSpace,     // any whitespace; text: what the writer writes
+    kOptional,  // `text` and the following `skip` elements, which are skipped if `text` is missing
     kName,
     kId,
     kJson,
@@ -40,39 +41,40 @@ struct Element {
     kKey,
     kValue,  // text: the literal that ends the value
     kIsString,
-    kContent,  // only used by the writer
+    kContent,  // used only by the writer
   };
   Kind kind = kLiteral;
   std::string text = {};
   size_t skip = 0;
-  std::string pad_before = {}, pad_after = {};  // only of kValue
+  std::string pad_before = {}, pad_after = {};  // only for kValue
 };
 
 using Program = std::vector<Element>;
 
-// INVALID_ARGUMENT names the fault of the pattern.
+// Returns INVALID_ARGUMENT, with the problem, if the pattern is invalid.
 absl::StatusOr<Program> CompilePattern(std::string_view pattern, std::span<const std::string> tokens);
 
-// The literal that the program must begin (end) with, apart from white space; empty if it begins (ends) otherwise.
+// Return the literal that the program must begin or end with, ignoring whitespace. Return "" if there is none.
 std::string FirstLiteral(const Program& program);
 std::string LastLiteral(const Program& program);
 bool Has(const Program& program, Element::Kind kind);
 
 struct Section {
   Program begin, call, end;
-  std::string separator;         // `between` without white space around it
+  std::string separator;         // `between` without surrounding whitespace
   std::string between, before;   // as in the row
-  std::string first_call;        // the beginning of a call; "{" for an object
-  std::string after_parameters;  // the literal after the parameters; empty = any text may follow
+  std::string first_call;        // first text of a call; "{" for an object
+  std::string after_parameters;  // literal after the parameters; empty = any text may follow
   std::string end_literal;       // first literal of `end`
-  std::string call_end;          // last literal of `call`, where a broken call ends; empty = it ends with the turn
+  // last literal of `call`, which ends a broken call; empty = a broken call extends to the end of the turn
+  std::string call_end;
   bool bare = false;
 };
 
-// A text that ends ordinary content.
+// Text that ends ordinary content.
 struct Trigger {
   std::string text;
-  int section = -1;  // the section that it begins; -1 = it is dropped
+  int section = -1;  // the section that it begins; -1 = the text is dropped
 };
 
 struct CompiledRow {
@@ -82,23 +84,23 @@ struct CompiledRow {
   std::vector<Section> sections;
   std::vector<Trigger> triggers;           // longest first
   std::array<bool, 256> trigger_starts{};  // first bytes of `triggers`
-  std::string json_stop;                   // a trigger that begins like JSON; it ends JSON that is not closed
+  std::string json_stop;                   // a trigger that begins like JSON and terminates unclosed JSON
   Program parameter;
   std::string parameter_begin;  // its first literal
 
-  // Texts of channels, tokens marked.
+  // Channel literals, with tokens marked.
   std::string start, channel, constrain, message;
-  std::vector<std::string> ends;  // texts that end a body: row.channels.ends and `start`
+  std::vector<std::string> ends;  // literals that end a body: row.channels.ends and `start`
   Program write_content, write_preamble, write_call, write_between;
 };
 
-// `tokens`: the row's delimiters that are tokens of the tokenizer.
+// `tokens` are the row's delimiters that are tokens in the tokenizer.
 absl::StatusOr<CompiledRow> CompileRow(const OutputRow& row, std::vector<std::string> tokens);
 
-// Texts in the row that may be tokens: <...>, [...] or text between full-width bars, without white space.
+// Returns strings in the row that may be tokens: <...>, [...], or text between full-width bars, without whitespace.
 std::vector<std::string> PossibleTokens(const OutputRow& row);
 
-// The number of bytes at the end of `text` that are a proper prefix of `literal`; the largest such number.
+// Returns the length of the longest suffix of `text` that is a proper prefix of `literal`.
 size_t PartialAtEnd(std::string_view text, std::string_view literal);
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// The shape of calls around arguments that are not sampled yet.
+// Builds the shape of calls around arguments that have not been sampled yet.
 #include "text/output/output_shape.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using CallPiece = OutputFormat::CallPiece;
 
-// Appends text; adjacent text forms one piece.
+// Appends text. Adjacent text forms one piece.
 void AddText(std::string_view text, std::vector<CallPiece>& pieces) {
   if (text.empty()) return;
   if (pieces.empty() || pieces.back().kind != CallPiece::kText) pieces.push_back({});

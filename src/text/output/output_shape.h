@@ -1,4 +1,4 @@
-// Helpers shared by the writer of calls and the shapes for constrained sampling. Internal to output formats.
+// Helpers for the call writer and for the shapes used in constrained sampling. Internal to output formats.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace ingot::text {
 
-// INVALID_ARGUMENT: the pattern `call` cannot contain a tool of this name.
+// Returns INVALID_ARGUMENT if the pattern `call` cannot contain a tool with this name.
 absl::Status CheckName(const CompiledRow& row, std::string_view name, const Program& call);
-// UNIMPLEMENTED: the format has no calls.
+// Returns the UNIMPLEMENTED error for a format without calls.
 absl::Status NoCalls(const CompiledRow& row);
-// The section to write: the first section or, after content, the first section that is not bare, if any. REQUIRES: the
+// Returns the section to write: the first one or, after content, the first one that is not bare, if any. REQUIRES: the
 // row has a section.
 const Section& SectionFor(const CompiledRow& row, bool after_content);
 

@@ -7,7 +7,7 @@ OutputStream::OutputStream(std::shared_ptr<const OutputFormat> format, const Par
       types_(TypesFor(format_->compiled(), options.tools)),
       machine_(MakeMachine(format_->compiled(), options.calls, types_)) {
   if (options.prefill.empty()) return;
-  // The prefill is text of the prompt, so its delimiters count as tokens if they are tokens.
+  // The prefill is part of the prompt, so delimiters that are tokens count as tokens.
   std::string_view rest = options.prefill;
   while (!rest.empty()) {
     size_t at = rest.size(), length = 0;

@@ -1,11 +1,12 @@
-// The table of output formats. Each row follows the family's published chat template; its comment shows a call.
+// Defines the table of output formats. Each row follows the family's published chat template, and its comment shows a
+// call.
 #include "text/output/format_spec.h"
 #include "text/output/output_row.h"
 
 namespace ingot::text {
 namespace {
 
-// Qwen3-Coder's form of calls, which other families use within their own delimiters.
+// Qwen3-Coder's call format, which other families use within their own delimiters.
 //   <tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>
 std::string FunctionTags(const std::string& begin, const std::string& end) {
   return begin + "{~\n}<function={name}>{~\n}{parameters}</function>{~\n}" + end;
@@ -35,7 +36,7 @@ OutputRow SeedOss() {
       .parameter = "<parameter={key}>{value}</parameter>\n"};
 }
 
-// {"name": "f", "parameters": {...}}, as the whole turn, or anywhere after <|python_tag|>.
+// {"name": "f", "parameters": {...}} as the whole turn, or anywhere after <|python_tag|>.
 OutputRow Llama3Json() {
   const std::string object = "{object}";
   return {.name = "llama3_json",
@@ -45,7 +46,7 @@ OutputRow Llama3Json() {
           .argument_keys = {"parameters", "arguments"}};
 }
 
-// [f(a=1), g()], as the whole turn; Llama 4 may enclose it in <|python_start|> and <|python_end|>.
+// [f(a=1), g()] as the whole turn. Llama 4 may enclose it in <|python_start|> and <|python_end|>.
 OutputRow LlamaPythonic() {
   const std::string call = "{name}({keywords})";
   return {.name = "llama_pythonic",
@@ -203,7 +204,7 @@ OutputRow Harmony() {
 const std::vector<OutputRow>& BuiltinOutputRows() {
   static const auto* const rows = [] {
     auto* all = new std::vector<OutputRow>;
-    // The chat formats that also render: one definition for both directions.
+    // Adds the chat formats that also render, with one definition for both directions.
     for (const FormatSpec& spec : BuiltinFormats()) all->push_back(RowOf(spec));
     (*all)[0].aliases = {"qwen", "qwen2", "qwen3"};
     for (OutputRow row :

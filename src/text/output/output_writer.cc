@@ -1,4 +1,4 @@
-// The writer: messages to text, by the same rows that the parser reads.
+// Writes messages as text, using the same rows as the parser.
 #include <algorithm>
 #include <optional>
 

@@ -12,13 +12,13 @@ namespace {
 
 namespace json = base::json;
 
-constexpr int kMaxDepth = 100;  // as in base::ParseJson
+constexpr int kMaxDepth = 100;  // like base::ParseJson
 constexpr std::string_view kSpace = " \t\r\n";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsWord(char c) { return IsDigit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Recursive descent, at most kMaxDepth deep. Every method returns false if the text is not a literal.
+// A recursive-descent parser, at most kMaxDepth deep. Every method returns false if the text is not a literal.
 class PythonReader {
  public:
   explicit PythonReader(std::string_view text) : text_(text) {}
@@ -69,7 +69,7 @@ class PythonReader {
     return true;
   }
 
-  // A list or a tuple; (x) is x itself.
+  // Reads a list or a tuple; (x) is x itself.
   bool Items(char open, char close, std::string& out, int depth) {
     Consume(open);
     std::string items;
@@ -162,7 +162,7 @@ class PythonReader {
     return (c == 'r' || c == 'R' || c == 'u' || c == 'U') && (next == '\'' || next == '"');
   }
 
-  // One string, or several adjacent strings, which Python joins.
+  // Reads one string, or several adjacent strings, which Python joins.
   bool Strings(std::string& out) {
     while (IsString()) {
       const bool raw = Peek() == 'r' || Peek() == 'R';
@@ -209,7 +209,7 @@ class PythonReader {
       return true;
     }
     const int digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (digits == 0) {  // an unknown escape keeps both characters, like Python
+    if (digits == 0) {  // an unknown escape keeps both characters, as in Python
       out += '\\';
       out += c;
       return true;

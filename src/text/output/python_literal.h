@@ -9,14 +9,14 @@
 
 namespace ingot::text {
 
-// A Python literal as JSON text, spaced like Python's json.dumps: strings, numbers, True, False, None, lists, tuples,
-// dicts with string keys, and JSON's own words. nullopt if it is not such a literal.
+// Converts a Python literal to JSON text, spaced as in Python's json.dumps. Accepts strings, numbers, True, False,
+// None, lists, tuples, dicts with string keys, and JSON's own keywords. Returns nullopt for anything else.
 std::optional<std::string> JsonOfPython(std::string_view text);
 
-// A JSON value as Python's repr prints it.
+// Returns a JSON value as Python's repr would print it.
 std::string PythonOfJson(const base::json::value& value);
 
-// A string as quoted JSON text; bytes that are not UTF-8 become U+FFFD.
+// Returns a string as quoted JSON text. Invalid UTF-8 bytes become U+FFFD.
 std::string JsonString(std::string_view text);
 
 }  // namespace ingot::text

@@ -27,7 +27,7 @@ uint32_t HexOf(std::string_view digits) {
 
 enum class NumberText { kWrong, kBegun, kWhole };
 
-// Whether `text` is a JSON number, or the beginning of one.
+// Returns whether `text` is a JSON number or the beginning of one.
 NumberText JudgeNumber(std::string_view text) {
   size_t at = 0;
   const auto digits = [&] {
@@ -54,7 +54,7 @@ NumberText JudgeNumber(std::string_view text) {
 bool IsFinite(std::string_view number) {
   double value = 0;
   const auto read = absl::from_chars(number.data(), number.data() + number.size(), value);
-  return read.ec != std::errc::result_out_of_range || std::abs(value) < 1;  // a number that is too small is 0
+  return read.ec != std::errc::result_out_of_range || std::abs(value) < 1;  // a number that is too small becomes 0
 }
 
 }  // namespace
@@ -167,10 +167,10 @@ bool ReadableObject::ReadString(char c) {
   return true;
 }
 
-// False: escape_ is neither an escape nor the beginning of an escape.
+// Returns false if escape_ is neither an escape nor the beginning of one.
 bool ReadableObject::ReadEscape() {
   constexpr std::string_view kShort = "\"\\/bfnrt";
-  const size_t begin = escape_.size() > kUnicodeEscape ? kUnicodeEscape : 0;  // of the second escape of two
+  const size_t begin = escape_.size() > kUnicodeEscape ? kUnicodeEscape : 0;  // of the second of two escapes
   const std::string_view last = std::string_view(escape_).substr(begin);
   if (last.front() != '\\') return false;
   if (last.size() == 1) return true;
@@ -192,7 +192,7 @@ bool ReadableObject::ReadEscape() {
   return true;
 }
 
-// False: the number cannot continue with this byte.
+// Returns false if the number cannot continue with this byte.
 bool ReadableObject::ReadNumber(char c) {
   std::string longer = number_ + c;
   const NumberText text = JudgeNumber(longer);

@@ -1,5 +1,5 @@
-// ReadableObject: the arguments of a tool call as one JSON object, as far as they can be read, while they arrive in
-// pieces. Clients that take arguments as an object get this object.
+// Converts a tool call's arguments to one JSON object as they arrive in pieces, as far as they can be read. Used for
+// clients that expect arguments as an object.
 //
 //   {"city": "Paris", "days": 3}    {"city": "Paris", "days": 3}
 //   {"city": "Par                   {"city": "Par"}
@@ -7,10 +7,10 @@
 //   {"days": 3 or 4}                {"days": 3}
 //   ls -l                           {}
 //
-// Text is returned as soon as an object can begin with it and be closed after it. So a member waits for the first byte
-// of its value, and an escape until it is complete. The first byte that no object can have in its place closes the
-// object, and all text from it on is ignored. The pieces together are an object that base::ParseJson reads, even within
-// a request, for any arguments and any cuts between characters. Not thread safe.
+// Text is returned as soon as some object can begin with it and be closed after it. So a member is delayed until the
+// first byte of its value, and an escape until it is complete. The first byte that cannot continue an object closes the
+// object, and all later text is ignored. For any arguments, cut anywhere between characters, the pieces form an object
+// that base::ParseJson can read, even when embedded in a request. Not thread safe.
 #pragma once
 
 #include <string>
@@ -20,13 +20,13 @@ namespace ingot::text {
 
 class ReadableObject {
  public:
-  // Adds arguments, in UTF-8. Returns the text to append to the object so far.
+  // Adds arguments in UTF-8. Returns the text to append to the object.
   std::string Push(std::string_view arguments);
-  // The arguments have ended. Returns the text that closes the object; empty if it was closed.
+  // Must be called after the last Push. Returns the text that closes the object; empty if it is already closed.
   std::string Finish();
 
  private:
-  // The place of the next byte; kNumber and kWord: within a value.
+  // State for the next byte. kNumber and kWord are within a value.
   enum class Place {
     kBegin,
     kKeyOrEnd,
@@ -42,7 +42,7 @@ class ReadableObject {
     kEnd
   };
 
-  // Reads one byte. False: no object can continue with it.
+  // Reads one byte. Returns false if no object can continue with it.
   bool Read(char c);
   bool ReadValue(char c);
   bool ReadString(char c);
@@ -55,13 +55,13 @@ class ReadableObject {
   Place place_ = Place::kBegin;
   std::string brackets_;   // open brackets
   std::string emitted_;    // not returned yet
-  std::string held_;       // after emitted_: text that cannot be closed, such as a key
-  std::string escape_;     // the begun escape of a string; of characters beyond U+FFFF two are one
-  std::string number_;     // the digits, sign, point and exponent so far
-  std::string_view word_;  // the missing rest of true, false or null
+  std::string held_;       // text after emitted_ that cannot be closed yet, such as a key
+  std::string escape_;     // incomplete escape in a string; for characters above U+FFFF, both surrogates
+  std::string number_;     // the number so far: sign, digits, point, and exponent
+  std::string_view word_;  // remaining letters of true, false, or null
 };
 
-// The object of all arguments of a call.
+// Returns the object for a call's complete arguments.
 std::string ReadableObjectText(std::string_view arguments);
 
 }  // namespace ingot::text

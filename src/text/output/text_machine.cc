@@ -35,7 +35,7 @@ bool TextMachine::Step() {
 bool TextMachine::StepStart() {
   if (!row_.think_begin.empty()) {
     const size_t at = SpaceEnd(0);
-    // An end without a begin: the prompt began the reasoning, and the model wrote none.
+    // An end without a beginning means that the prompt began the reasoning and the model wrote none.
     for (const auto& [literal, next] :
          {std::pair(&row_.think_begin, State::kReasoning), std::pair(&row_.think_end, State::kAfterReasoning)}) {
       if (MayStandAt(at, *literal)) return false;
@@ -55,7 +55,7 @@ bool TextMachine::StepReasoning() {
     if (at_ == in_.size()) return false;
     reasoning_begun_ = true;
   }
-  // [at_, scan_) is line feeds, which belong to the format if the reasoning ends after them.
+  // [at_, scan_) consists of line feeds, which belong to the format if the reasoning ends after them.
   const size_t end = in_.find(row_.think_end, scan_);
   size_t limit = end;
   if (end == std::string::npos) {
@@ -158,7 +158,7 @@ bool TextMachine::StepContent() {
   return true;
 }
 
-// White space after a call belongs to the format, unless text follows it.
+// Whitespace after a call belongs to the format unless text follows it.
 bool TextMachine::StepSpaceAfterCall() {
   const size_t at = SpaceEnd(at_);
   if (at == in_.size()) {
@@ -296,7 +296,7 @@ bool TextMachine::StepBetween() {
     EndSection();
     return true;
   }
-  out_.malformed = true;  // the section is not closed, or other text replaces a call
+  out_.malformed = true;  // the section is not closed, or there is other text instead of a call
   if (at == in_.size()) {
     at_ = hold_ = at;
     return false;
@@ -322,7 +322,7 @@ bool TextMachine::StepBroken() {
     }
     if (partial || !found.empty()) break;
   }
-  // Outside content, white space at the end of the text so far may belong to the format; so may a call's envelope.
+  // Outside content, whitespace at the end of the text so far may belong to the format, and so may a call's envelope.
   size_t last = at, first = scan_;
   if (broken_ == BrokenPart::kArguments) {
     for (size_t i = scan_; i < at; ++i) envelope_.Read(in_[i]);

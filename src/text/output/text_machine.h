@@ -1,4 +1,4 @@
-// The parser for formats whose row has no channels: a turn is text with sections of calls.
+// Parses formats without channels, where a turn is text with sections of calls.
 //
 //   kStart --think_begin--> kReasoning --think_end--> kAfterReasoning --> kVisible (a bare section?) --> kContent
 //   kContent --a section begins--> kCall --complete--> kBetween --another call--> kCall
@@ -16,7 +16,7 @@ class TextMachine final : public CallMachine {
 
  private:
   enum class State { kStart, kReasoning, kAfterReasoning, kVisible, kContent, kCall, kBetween, kBroken };
-  // Where the text of a broken call goes, up to the end of the call.
+  // Destination of a broken call's text, until the end of the call.
   enum class BrokenPart { kContent, kArguments, kJunk };
 
   bool Step() override;
@@ -31,9 +31,9 @@ class TextMachine final : public CallMachine {
   bool StepSpaceAfterCall();
   bool StepBetween();
   bool StepBroken();
-  // The number of bytes before `limit` that belong to a section if one begins there.
+  // Returns the number of bytes before `limit` that belong to a section if one begins there.
   size_t HeldBefore(size_t limit, bool may_begin_here) const;
-  // The longest trigger at `at`. `partial`: there is no trigger, but more text may complete one.
+  // Returns the longest trigger at `at`. `partial` = there is none, but more text could complete one.
   const Trigger* TriggerAt(size_t at, bool& partial) const;
   void BeginSection(int section, size_t at, bool bare);
   void EndSection();
@@ -45,8 +45,8 @@ class TextMachine final : public CallMachine {
 
   State state_ = State::kStart;
   bool reasoning_begun_ = false;
-  bool after_call_ = false;        // only white space since the last call
-  bool section_has_call_ = false;  // the current section
+  bool after_call_ = false;        // only whitespace followed the last call
+  bool section_has_call_ = false;  // in the current section
   BrokenPart broken_ = BrokenPart::kContent;
   bool junk_begun_ = false;
 };

@@ -5,9 +5,10 @@
 namespace ingot::text {
 namespace {
 
-constexpr int kMaxDepth = 100;  // as in base::ParseJson
+constexpr int kMaxDepth = 100;  // like base::ParseJson
 
-// The bytes that JSON may have outside strings: white space, punctuation, numbers, and the letters of its three words.
+// The bytes that JSON allows outside strings: whitespace, punctuation, numbers, and the letters in true, false, and
+// null.
 constexpr std::array<bool, 256> kJsonBytes = [] {
   std::array<bool, 256> table{};
   for (const char c : std::string_view(" \t\r\n{}[],:+-.0123456789eEtrufalsn"))
@@ -126,7 +127,7 @@ Scan PythonScanner::Feed(std::string_view text, bool final, size_t& used) {
       return Scan::kDone;
     } else if (c == ')' || c == ']' || c == '}') {
       --depth_;
-    } else if (c == '<' || c == '\xFF') {  // begins no literal: the turn continued without closing the call
+    } else if (c == '<' || c == '\xFF') {  // begins no literal, so the turn continued without closing the call
       used += at;
       return Scan::kFailed;
     }

@@ -1,5 +1,5 @@
-// Scanners that find the end of a value in text that arrives in pieces, looking at each byte once. They only count
-// brackets outside strings; a parser must check whether the value is well-formed.
+// Finds the end of a value in text that arrives in pieces. Scanners look at each byte once and count only brackets
+// outside of strings. A parser must check whether the value is well formed.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@ namespace ingot::text {
 
 enum class Scan { kMore, kDone, kFailed };
 
-// Scans one JSON value. kFailed: a byte that JSON never has outside a string, or nesting deeper than base::ParseJson
-// allows.
+// Scans one JSON value. Fails on a byte that cannot occur outside of strings in JSON, and on nesting deeper than
+// base::ParseJson allows.
 class JsonScanner {
  public:
-  // Adds to `used` the number of bytes of `text` that belong to the value. An object, array or string ends with its
-  // last byte; any other value ends before the byte that follows it.
+  // Adds to `used` the number of bytes of `text` that belong to the value. Objects, arrays, and strings end with their
+  // last byte. Other values end before the byte that follows them.
   Scan Feed(std::string_view text, size_t& used) { return Feed(text, "", true, used); }
-  // The same, and fails at a `stop` outside a string, which is a text that begins like JSON. Unless `final`, a possible
-  // beginning of `stop` is not used; feed it again with more text after it.
+  // Same as above, but also fails at a `stop` outside of strings. `stop` is a string that begins like JSON. Unless
+  // `final` is set, a possible beginning of `stop` is left unread and must be passed again with more text.
   Scan Feed(std::string_view text, std::string_view stop, bool final, size_t& used);
 
-  int depth() const { return depth_; }  // brackets that are open
+  int depth() const { return depth_; }  // open brackets
   bool in_string() const { return in_string_; }
 
  private:
@@ -31,23 +31,23 @@ class JsonScanner {
   bool started_ = false, scalar_ = false, in_string_ = false, escaped_ = false;
 };
 
-// Finds the envelope of a call after unreadable arguments: literals with any white space around them, at the end of the
-// text. So it is not mistaken for arguments.
+// Finds a call's envelope after invalid arguments, so that it is not mistaken for arguments. The envelope consists of
+// literals at the end of the text, with any whitespace around them.
 //
-//   {"city": Paris}}\n</tool_call>     after {"city": Paris} come the literals } and </tool_call>
+//   {"city": Paris}}\n</tool_call>     {"city": Paris} is followed by the literals } and </tool_call>
 class EnvelopeScanner {
  public:
   EnvelopeScanner() = default;
-  // The first `needed` literals are an envelope, with or without more literals. `depth`: the arguments' open brackets;
-  // the envelope begins after as many closing brackets. nullopt: it may begin anywhere. The literals outlive the
-  // scanner.
+  // The first `needed` literals form an envelope, whether or not more literals follow. `depth` is the number of open
+  // brackets in the arguments, and the envelope begins after the same number of closing brackets; nullopt = it may
+  // begin anywhere. REQUIRES: the literals outlive the scanner.
   EnvelopeScanner(std::vector<std::string_view> literals, size_t needed, std::optional<int> depth)
       : literals_(std::move(literals)), needed_(needed), depth_(depth) {}
 
   void Read(char c);
-  // The number of bytes at the end of the text that may belong to the envelope.
+  // Returns the number of bytes at the end of the text that may belong to the envelope.
   size_t held() const { return held_; }
-  // Whether they are an envelope, or end within a literal.
+  // Return whether these bytes form an envelope, or end within a literal.
   bool whole() const { return needed_ > 0 && found_ >= needed_ && matched_ == 0; }
   bool in_literal() const { return matched_ > 0; }
 
@@ -55,16 +55,16 @@ class EnvelopeScanner {
   std::vector<std::string_view> literals_;
   size_t needed_ = 0;
   std::optional<int> depth_;
-  size_t found_ = 0;    // literals
-  size_t matched_ = 0;  // bytes of the next literal
+  size_t found_ = 0;    // number of complete literals
+  size_t matched_ = 0;  // matched bytes of the next literal
   size_t held_ = 0;
 };
 
-// Scans one Python literal, up to a comma or a closing bracket that is not its own (not used). Knows '...', "..." and
-// their triple forms.
+// Scans one Python literal. Stops before a comma or closing bracket that is not part of it. Supports '...', "..." and
+// triple-quoted strings.
 class PythonScanner {
  public:
-  // `final`: no text follows `text`. Unless `final`, feed unused bytes again with more text after them.
+  // `final`: true = no text follows `text`. Otherwise, unread bytes must be passed again with more text.
   Scan Feed(std::string_view text, bool final, size_t& used);
 
  private:

@@ -77,7 +77,7 @@ void AddedTokenMatcher::Add(std::string_view text, const AddedTokenSpec& token, 
   if (token.rstrip) {
     while (end < text.size() && IsSpaceAt(text, end)) end += DecodeAt(text, end).size;
   }
-  if (begin >= end) return;  // the token before took this white space
+  if (begin >= end) return;  // the previous token consumed this whitespace
   if (done < begin) parts.push_back({done, begin, nullptr});
   parts.push_back({begin, end, &token});
   done = end;

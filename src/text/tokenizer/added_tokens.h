@@ -1,4 +1,5 @@
-// Finds added tokens in a text, before any other step of tokenizing: leftmost first, and the longest at each place.
+// Finds added tokens in text, which is the first step of tokenization. Takes the leftmost match, and the longest one at
+// each position.
 #pragma once
 
 #include <array>
@@ -9,42 +10,41 @@
 
 namespace ingot::text {
 
-// An entry of tokenizer.json's added_tokens.
+// An entry in tokenizer.json's added_tokens.
 struct AddedTokenSpec {
   std::string content;
   int32_t id = 0;
   bool special = false;
   bool single_word = false;  // not matched next to a word character
-  bool lstrip = false;       // also takes the white space before it
-  bool rstrip = false;       // also takes the white space after it
-  bool normalized = true;    // searched for in normalised text, in its own normalised form
+  bool lstrip = false;       // includes preceding whitespace
+  bool rstrip = false;       // includes following whitespace
+  bool normalized = true;    // searched in normalized text, in its own normalized form
 };
 
-// A set of texts, found together with a trie. Immutable, thread safe.
+// Searches for a set of strings together, using a trie. Immutable and thread safe.
 class AddedTokenMatcher {
  public:
   struct Entry {
-    std::string text;  // the text to search for; not empty
+    std::string text;  // string to search for; not empty
     const AddedTokenSpec* token;
   };
-  // If two entries have the same text, the last entry counts. REQUIRES: the tokens outlive the matcher.
+  // If two entries have the same text, the last one is used. REQUIRES: the tokens outlive the matcher.
   explicit AddedTokenMatcher(const std::vector<Entry>& entries);
 
-  // A part of a text: an added token with the white space that it takes along, or (token == nullptr) the text between
-  // two tokens.
+  // A part of the text: an added token including its whitespace, or (token == nullptr) the text between two tokens.
   struct Part {
     size_t begin;
     size_t end;
     const AddedTokenSpec* token;
   };
-  // All parts of `text`, in order. REQUIRES: valid UTF-8.
+  // Returns all parts of `text` in order. REQUIRES: valid UTF-8.
   std::vector<Part> Find(std::string_view text) const;
 
   bool empty() const { return tokens_.empty(); }
 
  private:
   struct Node {
-    uint32_t edges = 0;  // index of its first edge in edges_
+    uint32_t edges = 0;  // index of the first edge in edges_
     uint16_t count = 0;
     int32_t token = -1;  // index in tokens_ of the token that ends here; -1 = none
   };
@@ -52,16 +52,16 @@ class AddedTokenMatcher {
     uint8_t byte;
     uint32_t node;
   };
-  // The longest entry at `text[at]`: its index in tokens_ (-1 = none) and its end.
+  // Finds the longest entry at `text[at]`. Returns its index in tokens_ (-1 = none) and its end.
   int32_t Longest(std::string_view text, size_t at, size_t* end) const;
   void Add(std::string_view text, const AddedTokenSpec& token, size_t begin, size_t end, size_t& done,
            std::vector<Part>& parts) const;
 
   std::vector<Node> nodes_;
-  std::vector<Edge> edges_;  // the edges of a node are sorted by byte
+  std::vector<Edge> edges_;  // sorted by byte for each node
   std::vector<const AddedTokenSpec*> tokens_;
-  std::array<uint32_t, 256> first_{};  // the root's edges by byte: the node, 0 = none
-  int only_first_byte_ = -1;           // the first byte that all entries share; -1 = they differ
+  std::array<uint32_t, 256> first_{};  // the root's edges by byte; 0 = none
+  int only_first_byte_ = -1;           // first byte shared by all entries; -1 = they differ
 };
 
 }  // namespace ingot::text

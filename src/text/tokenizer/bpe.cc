@@ -10,8 +10,8 @@
 namespace ingot::text {
 namespace {
 
-constexpr size_t kShortPiece = 40;  // symbols; up to here a scan for the best pair beats a heap
-constexpr size_t kCutAbove = 24;    // bytes; a longer piece is cut at borders that no token crosses
+constexpr size_t kShortPiece = 40;  // symbols; up to this many, a scan for the best pair is faster than a heap
+constexpr size_t kCutAbove = 24;    // bytes; longer pieces are cut at borders that no token crosses
 
 struct Symbol {
   int32_t id;
@@ -37,7 +37,8 @@ void MergeShort(const MergeTable& merges, std::vector<Symbol>& symbols) {
   symbols.resize(count);
 }
 
-// Uses a heap of (rank, place) and a list linked by place. A heap entry whose rank is no longer the pair's is stale.
+// Uses a heap of (rank, place) and a list linked by place. A heap entry is stale if its rank is no longer the pair's
+// rank.
 void MergeLong(const MergeTable& merges, std::vector<Symbol>& symbols) {
   const auto count = static_cast<uint32_t>(symbols.size());
   std::vector<uint32_t> next(count);
@@ -75,7 +76,7 @@ void MergeLong(const MergeTable& merges, std::vector<Symbol>& symbols) {
   std::erase_if(symbols, [](const Symbol& symbol) { return symbol.id < 0; });
 }
 
-// One thread's cache of pieces for one model. A later piece of equal hash overwrites the slot.
+// One thread's cache of pieces for one model. A later piece with the same hash overwrites the slot.
 class PieceCache {
  public:
   static constexpr size_t kSlots = 1 << 15;
@@ -95,7 +96,7 @@ class PieceCache {
   std::vector<Slot> slots_;
 };
 
-// This thread's cache for `model`. A thread has four; a fifth model replaces the oldest.
+// Returns this thread's cache for `model`. A thread has four caches, and a fifth model replaces the oldest.
 PieceCache& CacheOf(uint64_t model) {
   struct Entry {
     uint64_t model = 0;
@@ -168,8 +169,8 @@ size_t Bpe::Tables::Longest() const {
   return complete ? longest_token : std::max(longest_token, kCharacter);
 }
 
-// Text may be cut only if every character has its own symbols: a known character, or bytes or `unk` that no merge
-// takes. An unknown character that is dropped would make its neighbours meet, and a fused one would cross the border.
+// Text may be cut only if every character has its own symbols: a known character, or bytes or an `unk` that no merge
+// uses. If an unknown character were dropped, its neighbors would meet. If it were fused, it would cross the border.
 void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   may_cut = !definition.bytes && !definition.ignore_merges;
   if (!may_cut) return;
@@ -184,7 +185,7 @@ void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   }
   if (!may_cut) return;
   std::unordered_set<uint64_t> pairs;
-  // Only pairs inside a result matter. Both parts of a merge are results or single characters, so this finds all.
+  // Only pairs inside a result matter. Both parts of a merge are results or single characters, so this finds all pairs.
   for (const auto& merge : definition.merges) {
     const std::string& left = tokens[merge.left];
     const uint32_t a = DecodeAt(left, base::StartOf(left, left.size() - 1)).value;
@@ -196,7 +197,7 @@ void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
 }
 
 void Bpe::Tables::ReadSymbols(std::string_view piece, std::vector<Symbol>& symbols) const {
-  int unknown = 0;  // 1 = an unknown character waits to become `unk`
+  int unknown = 0;  // 1 = an unknown character will become `unk`
   const auto add = [&](int32_t id) { symbols.push_back({id, {}}); };
   for (size_t at = 0; at < piece.size();) {
     int32_t id = -1;
@@ -227,7 +228,7 @@ void Bpe::Tables::ReadSymbols(std::string_view piece, std::vector<Symbol>& symbo
   if (unknown > 0) add(definition.unk);
 }
 
-// The first border of `text` at which it may be cut; its end if there is none.
+// Returns the first border where `text` may be cut, or its end if there is none.
 size_t Bpe::Tables::CutAfter(std::string_view text) const {
   CodePoint c = DecodeAt(text, 0);
   for (size_t at = c.size; at < text.size();) {

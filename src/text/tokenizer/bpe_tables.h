@@ -1,4 +1,4 @@
-// Lookup tables of a BPE model. Internal to bpe.cc and its tests.
+// Lookup tables for a BPE model. Internal to bpe.cc and its tests.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ingot::text {
 
-inline uint64_t Mix(uint64_t x) {  // a bijection that spreads every bit (Stafford's mix 13)
+inline uint64_t Mix(uint64_t x) {  // a bijection that mixes all bits (Stafford's mix 13)
   x ^= x >> 30;
   x *= 0xBF58476D1CE4E5B9ull;
   x ^= x >> 27;
@@ -34,7 +34,7 @@ inline uint64_t HashBytes(std::string_view text) {
   return Mix(hash ^ word);
 }
 
-// A map from text to id with open addressing. All texts lie in one arena.
+// A map from string to id with open addressing. All strings are stored in one arena.
 class TextTable {
  public:
   void Reserve(size_t entries, size_t bytes) {
@@ -43,7 +43,7 @@ class TextTable {
     slots_.assign(slots, {});
     arena_.reserve(bytes);
   }
-  // If the text is known, its first id stays.
+  // If the string already exists, keeps its first id.
   void Insert(std::string_view text, int32_t id) {
     size_t at = HashBytes(text) & (slots_.size() - 1);
     for (; slots_[at].id >= 0; at = (at + 1) & (slots_.size() - 1)) {
@@ -114,8 +114,8 @@ class MergeTable {
 };
 
 // The pairs of neighboring characters inside merge results. If two characters are not such a pair, no token crosses the
-// border between them, so a text may be cut there before merging. A Bloom filter with one probe: a false positive
-// prevents a possible cut, but never allows a wrong cut.
+// boundary between them, so text may be cut there before merging. This is a Bloom filter with one probe. A false
+// positive prevents a possible cut, but wrong cuts cannot occur.
 class BorderFilter {
  public:
   void Reserve(size_t pairs) {

@@ -26,9 +26,9 @@ absl::Status Bad(const File& file, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", base::CutMessage(what)));
 }
 
-// Patterns that the tokenizers themselves publish, by the names that llama.cpp gives them. GPT-2's is an empty text: the
-// byte-level pre-tokenizer has it built in. `transformers` takes GPT-2's for smollm, whose own tokenizer also splits
-// digits first; the two differ only where several spaces come before a digit.
+// Patterns that the tokenizers themselves publish, by llama.cpp's names. GPT-2's is empty, because it is built into the
+// byte-level pre-tokenizer. `transformers` uses GPT-2's for smollm, although smollm's own tokenizer also splits digits
+// first. The two differ only where several spaces come before a digit.
 struct Pattern {
   std::string_view text;
   std::vector<std::string_view> names;
@@ -54,7 +54,7 @@ const std::vector<Pattern>& Patterns() {
   return *patterns;
 }
 
-// The fields of a tokenizer, checked against each other.
+// A tokenizer's fields, checked against each other.
 struct Fields {
   std::string kind;                 // gpt2 or llama
   std::vector<std::string> tokens;  // as the file spells them
@@ -90,7 +90,7 @@ absl::StatusOr<Fields> ReadFields(const File& file) {
   INGOT_ASSIGN_OR_RETURN(fields.eos, TokenNamed(file, "eos", fields.tokens));
   INGOT_ASSIGN_OR_RETURN(fields.unknown, TokenNamed(file, "unknown", fields.tokens));
   INGOT_ASSIGN_OR_RETURN(fields.padding, TokenNamed(file, "padding", fields.tokens));
-  // A SentencePiece vocabulary begins texts with its token unless the file says otherwise, as in llama.cpp.
+  // By default, text in a SentencePiece vocabulary begins with its begin token, as in llama.cpp.
   INGOT_ASSIGN_OR_RETURN(fields.adds_bos, file.FindOr("tokenizer.ggml.add_bos_token", fields.kind == "llama"));
   INGOT_ASSIGN_OR_RETURN(fields.adds_eos, file.FindOr("tokenizer.ggml.add_eos_token", false));
   return fields;
@@ -110,7 +110,7 @@ bool IsByteSpelled(std::string_view token) {
   return true;
 }
 
-// The texts of the vocabulary. llama.cpp writes some byte-level tokens as plain text; special tokens stay plain.
+// Returns the vocabulary's strings. llama.cpp writes some byte-level tokens as plain text. Special tokens stay plain.
 std::vector<std::string> Spellings(const Fields& fields) {
   std::vector<std::string> spelled = fields.tokens;
   if (fields.kind != "gpt2") return spelled;
@@ -150,8 +150,9 @@ absl::StatusOr<json::array> WrittenMerges(const File& file, const std::vector<st
   return sides;
 }
 
-// A token's cut in two tokens. `transformers` orders the cuts of all tokens by score, then by the sides' lengths in
-// characters, greatest first; equal ones stay in the order of the tokens, and of one token in the order of their sides' ids.
+// A token's cut into two tokens. `transformers` orders the cuts of all tokens by score, then by the lengths of the
+// sides in characters, greatest first. Equal cuts stay in the order of their tokens. Equal cuts of one token are
+// ordered by the ids of their sides.
 struct TokenCut {
   std::string_view left, right;
   int64_t left_id, right_id;
@@ -324,7 +325,7 @@ std::string TokenizerConfigJson(const Fields& fields) {
   return base::PrintJson(config) + "\n";
 }
 
-// Templates for other uses than chat, such as tool_use, with the name behind the field's.
+// Adds templates for uses other than chat, such as tool_use. Their name follows the field's name.
 absl::Status AddNamedTemplates(const File& file, std::map<std::string, std::string>& files) {
   constexpr std::string_view kPrefix = "tokenizer.chat_template.";
   for (const auto& [key, value] : file.fields()) {
@@ -349,7 +350,7 @@ absl::StatusOr<std::map<std::string, std::string>> TokenizerFilesFromGguf(const 
   INGOT_ASSIGN_OR_RETURN(const Fields fields, ReadFields(file));
   std::map<std::string, std::string> files;
   INGOT_ASSIGN_OR_RETURN(files["tokenizer.json"], TokenizerJson(file, fields));
-  // An unreadable result fails here, where the field is known, not when the folder is used.
+  // If the result is unreadable, fails here, where the field can be named, rather than when the folder is used.
   const auto tokenizer = ParseTokenizerJson(files["tokenizer.json"]);
   if (!tokenizer.ok()) return base::Annotate(tokenizer.status(), absl::StrCat(file.path(), ": its tokenizer"));
   files["tokenizer_config.json"] = TokenizerConfigJson(fields);

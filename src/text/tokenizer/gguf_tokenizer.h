@@ -1,4 +1,4 @@
-// The tokenizer that a GGUF file describes, as the files of a Hugging Face folder.
+// Converts the tokenizer in a GGUF file to Hugging Face files.
 #pragma once
 
 #include <map>
@@ -9,16 +9,16 @@
 
 namespace ingot::text {
 
-// File names and contents: tokenizer.json, tokenizer_config.json and, if the file has them, chat_template.jinja and
-// additional_chat_templates/NAME.jinja.
+// Returns file contents by name: tokenizer.json, tokenizer_config.json, and, if the file has them, chat_template.jinja
+// and additional_chat_templates/NAME.jinja.
 //
-// Ids equal the ids of `transformers` 5 for the same file (its integrations/gguf). The pattern of tokenizer.ggml.pre
-// splits byte-level vocabularies (tokenizer.ggml.model gpt2). An unknown pattern is an error, because a guess would
-// give other ids than the model was trained with. SentencePiece vocabularies (llama) get the merges that their scores
-// imply. Special and user-defined tokens are whole.
+// Ids equal those of `transformers` 5 for the same file (its integrations/gguf). tokenizer.ggml.pre determines the
+// split pattern for byte-level vocabularies (tokenizer.ggml.model gpt2). An unknown pattern is an error, because a
+// guess could produce ids that differ from those in training. SentencePiece vocabularies (llama) get the merges implied
+// by their scores. Special and user-defined tokens are never split.
 //
-// INVALID_ARGUMENT names the file and the field: an unsupported kind of tokenizer, lists of unequal length, a
-// token twice, an id beyond the vocabulary.
+// Returns INVALID_ARGUMENT, with the file and the field, for an unsupported tokenizer type, lists of unequal length,
+// duplicate tokens, or an id outside the vocabulary.
 absl::StatusOr<std::map<std::string, std::string>> TokenizerFilesFromGguf(const gguf::File& file);
 
 }  // namespace ingot::text

@@ -31,7 +31,7 @@ Shrinkage Joined(std::span<const Shrinkage> steps) {
   Shrinkage all = steps[0];
   for (const Shrinkage& step : steps.subspan(1)) {
     all.bytes *= step.bytes;
-    all.ascii *= step.bytes;  // after this step, the text's ASCII may no longer be ASCII
+    all.ascii *= step.bytes;  // after this step, ASCII text may no longer be ASCII
     all.drops_spaces = all.drops_spaces || step.drops_spaces;
     all.drops_text = all.drops_text || step.drops_text;
   }

@@ -1,5 +1,5 @@
-// A lower bound for the number of ids of a text, computed from lengths without encoding the text. It rejects a text
-// that is far too long for a model's context at the cost of one look at each byte.
+// Computes a lower bound on the number of ids in a string without encoding it. This makes it possible to reject a
+// string that is far too long for a model's context with just one pass over its bytes.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ namespace ingot::text {
 
 inline constexpr size_t kAnyNumberOfIds = std::numeric_limits<size_t>::max();
 
-// OUT_OF_RANGE: a text has at least `least` ids, more than its caller allows.
+// Returns the OUT_OF_RANGE error for a string that has at least `least` ids, which is more than the caller allows.
 absl::Status TooManyIds(size_t least);
-// The number in such an error; nullopt: a different error.
+// Returns the number in such an error, or nullopt for any other error.
 std::optional<size_t> LeastIdsOf(const absl::Status& status);
 
-// The text that one step of tokenizing may drop or join into one byte of its result.
+// The amount of text that one tokenization step may drop, or join into one byte of its result.
 struct Shrinkage {
-  size_t bytes = 1;           // most bytes of the text for one of the result
-  size_t ascii = 1;           // most ASCII characters of the text for one byte of the result
-  bool drops_spaces = false;  // any amount of white space may vanish
-  bool drops_text = false;    // any text may vanish
+  size_t bytes = 1;           // maximum input bytes per result byte
+  size_t ascii = 1;           // maximum input ASCII characters per result byte
+  bool drops_spaces = false;  // any amount of whitespace may be dropped
+  bool drops_text = false;    // any text may be dropped
 };
-// All steps, one after another.
+// Combines steps that run one after another.
 Shrinkage Joined(std::span<const Shrinkage> steps);
 
 class IdBound {
  public:
   IdBound() = default;  // no bound: LeastIds is 0
-  // `longest`: bytes of the longest token, after the steps that `shrinkage` describes; 0 = no token has a limit.
+  // `longest` is the size of the longest token in bytes, after the steps that `shrinkage` describes; 0 = no limit.
   IdBound(size_t longest, const Shrinkage& shrinkage);
 
   // REQUIRES: valid UTF-8.

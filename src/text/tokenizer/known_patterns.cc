@@ -1,6 +1,6 @@
-// Hand-written matchers for the pre-tokenizing patterns of GPT-2, Llama 3, Qwen, GPT-4o, Kimi and DeepSeek-V3. Each
-// tries the pattern's alternatives in order, as the comments show; in each, backtracking has at most one place to stop.
-// A test compares every matcher with the general engine.
+// Implements hand-written matchers for the pre-tokenization patterns of GPT-2, Llama 3, Qwen, GPT-4o, Kimi, and
+// DeepSeek-V3. Each tries the pattern's alternatives in order, as the comments show. In each alternative, backtracking
+// can stop at only one place. A test compares every matcher with the general engine.
 #include <array>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace ingot::text {
 namespace {
 
-// The flags of ASCII characters, without the two-stage table.
+// The flags of ASCII characters, which avoid the two-stage table.
 struct Ascii {
   std::array<uint8_t, 128> flags;
   Ascii() {
@@ -28,7 +28,7 @@ class Text {
 
   struct Char {
     uint8_t flags = 0;
-    uint32_t size = 0;  // 0 = the end of the text
+    uint32_t size = 0;  // 0 = end of the text
   };
   Char At(size_t at) const {
     if (at >= text_.size()) return {};
@@ -38,12 +38,12 @@ class Text {
     return {unicode_.FlagsOf(c.value), c.size};
   }
 
-  // The end of the run from `at` of characters with one of `flags` and none of `without`.
+  // Returns the end of the run at `at` of characters that have one of `flags` and none of `without`.
   size_t RunOf(size_t at, uint8_t flags, uint8_t without = 0) const {
     for (Char c = At(at); c.size != 0 && (c.flags & flags) && !(c.flags & without); c = At(at)) at += c.size;
     return at;
   }
-  // The end of the run from `at` of characters with none of `flags`.
+  // Returns the end of the run at `at` of characters that have none of `flags`.
   size_t RunWithout(size_t at, uint8_t flags) const {
     for (Char c = At(at); c.size != 0 && !(c.flags & flags); c = At(at)) at += c.size;
     return at;
@@ -61,7 +61,8 @@ class Text {
     return at;
   }
 
-  // (?i:'s|'t|'re|'ve|'m|'ll|'d), or the same without (?i:); `at` if it does not match. With (?i:), U+017F matches s.
+  // Matches (?i:'s|'t|'re|'ve|'m|'ll|'d), or the same without (?i:). Returns `at` if it does not match. With (?i:),
+  // U+017F matches s.
   size_t Contraction(size_t at, bool any_case) const {
     if (Byte(at) != '\'') return at;
     const auto letter = [&](size_t i) {
@@ -78,7 +79,7 @@ class Text {
     return at;
   }
 
-  // \s*[\r\n]+|\s+(?!\S)|\s+ (the first alternative only with `lines`); `at` if there is no white space.
+  // Matches \s*[\r\n]+|\s+(?!\S)|\s+ (the first alternative only with `lines`). Returns `at` if there is no whitespace.
   size_t Spaces(size_t at, bool lines) const {
     size_t end = at;
     size_t last = at;          // start of the run's last character
@@ -103,7 +104,7 @@ class Text {
   const std::array<uint8_t, 128>& ascii_;
 };
 
-// A pattern that matches at every place.
+// A pattern that matches at every position.
 template <typename Matcher>
 class Everywhere final : public SplitPattern {
  public:
@@ -136,7 +137,7 @@ struct Gpt2 {
   }
 };
 
-// Llama 3 (three digits), Qwen 2 and 3 (one digit), Qwen 3.5 (one digit; marks belong to words).
+// Llama 3 (three digits), Qwen 2 and 3 (one digit), Qwen 3.5 (one digit, and marks belong to words).
 struct Gpt4 {
   int digits;
   uint8_t word_flags;  // kLetter, with or without kMark
@@ -160,15 +161,15 @@ struct Gpt4 {
   }
 };
 
-// GPT-4o. With `han`: Kimi, where runs of Han are separate pieces and never part of a word.
+// GPT-4o, or Kimi if `han`. In Kimi's, runs of Han are separate pieces and never part of a word.
 struct O200k {
   bool han;
 
   static constexpr uint8_t kNotLower = kUpper | kUncased | kMark;
   static constexpr uint8_t kNotUpper = kLower | kUncased | kMark;
 
-  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+; `at` if it does not match, and `upper_end` is then the
-  // end of the first run. Backtracking stops after the last character that both runs may contain.
+  // Matches [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+. If it does not match, returns `at` and sets
+  // `upper_end` to the end of the first run. Backtracking stops after the last character that both runs may contain.
   size_t Lower(const Text& text, size_t at, size_t* upper_end) const {
     const uint8_t without = han ? kHan : 0;
     size_t end = at;
@@ -197,7 +198,7 @@ struct O200k {
       const size_t end = Lower(text, at, &upper);
       if (end != at) return text.Contraction(end, true);
     }
-    // The second alternative can only be a run of capitals: if lower case followed, the first would have matched.
+    // The second alternative can only be a run of capitals. If lowercase followed, the first would have matched.
     if (prefix && upper_after_prefix != at + first.size) return text.Contraction(upper_after_prefix, true);
     if (upper > at) return text.Contraction(upper, true);
     if (first.flags & kNumber) return text.NumberRun(at, 3);
@@ -245,7 +246,7 @@ class ChineseJapanese final : public SplitPattern {
   }
 };
 
-// DeepSeek-V3's third pattern. It does not match at some digits and controls; the caller handles the gap.
+// DeepSeek-V3's third pattern. It does not match at some digits and controls. The caller handles the gap.
 class DeepSeek final : public SplitPattern {
  public:
   bool Find(std::string_view view, size_t from, Regex::Match* match) const override {

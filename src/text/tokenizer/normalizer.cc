@@ -14,8 +14,8 @@ class ToNormalForm final : public Normalizer {
  public:
   explicit ToNormalForm(NormalForm form) : form_(form) {}
   std::string Apply(std::string text, bool&) const override { return Normalize(std::move(text), form_); }
-  // A code point of at most four bytes is decomposed to one byte or more. A decomposition has at most three times the
-  // bytes of its composition. An ASCII character stays one, or is composed with marks after it.
+  // A code point of at most four bytes decomposes to one byte or more. A decomposition has at most three times the
+  // bytes of its composition. An ASCII character stays one character or is composed with the marks after it.
   Shrinkage shrinkage() const override { return {.bytes = 12, .ascii = 1}; }
 
  private:
@@ -58,7 +58,7 @@ class Strip final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  // `literal`: bytes of the pattern, if it is a text; 0 = it may match any number.
+  // `literal` is the pattern's length in bytes if it is a literal; 0 = it may match any number of bytes.
   Replace(std::shared_ptr<const SplitPattern> pattern, size_t literal, std::string content)
       : pattern_(std::move(pattern)), literal_(literal), content_(std::move(content)) {}
   std::string Apply(std::string text, bool& keeps_start) const override {

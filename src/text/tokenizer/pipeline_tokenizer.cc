@@ -7,7 +7,7 @@
 namespace ingot::text {
 namespace {
 
-// Whether `text` is only white space, or SentencePiece's sign for a space (U+2581).
+// Returns true if `text` is only whitespace or SentencePiece's sign for a space (U+2581).
 bool IsWhiteSpaceOnly(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = DecodeAt(text, at);

@@ -1,4 +1,5 @@
-// The tokenizer of a tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE, template and decoder, in this order.
+// Implements the tokenizer defined by a tokenizer.json: added tokens, normalizer, pre-tokenizer, BPE, template, and
+// decoder, in that order.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@
 namespace ingot::text {
 
 struct PipelineParts {
-  std::vector<AddedTokenSpec> added;  // their texts are distinct and not empty
+  std::vector<AddedTokenSpec> added;  // strings are distinct and not empty
   NormalizerChain normalizer;
   PreTokenizerStages pre_tokenizer;
   std::unique_ptr<const Bpe> model;
@@ -29,7 +30,7 @@ struct PipelineParts {
   std::string fingerprint;
 };
 
-// Immutable, thread safe.
+// Immutable and thread safe.
 class PipelineTokenizer final : public Tokenizer {
  public:
   explicit PipelineTokenizer(PipelineParts parts);
@@ -46,7 +47,8 @@ class PipelineTokenizer final : public Tokenizer {
   const std::string& fingerprint() const override { return parts_.fingerprint; }
 
  private:
-  // Matchers of added tokens: `raw` in the original text, `normalized` in the normalised rest.
+  // Matchers for added tokens: `raw` for the original text, and `normalized` for the remaining text after
+  // normalization.
   struct Matchers {
     AddedTokenMatcher raw;
     AddedTokenMatcher normalized;
@@ -59,9 +61,9 @@ class PipelineTokenizer final : public Tokenizer {
   const PipelineParts parts_;
   std::map<std::string, const AddedTokenSpec*, std::less<>> by_text_;
   std::map<int32_t, const AddedTokenSpec*> by_id_;
-  std::array<bool, 256> begins_ = {};  // first bytes of by_text_'s keys, a quick check for every decoded id
-  const Matchers all_;                 // used where special tokens are allowed
-  const Matchers white_space_;         // used elsewhere: only tokens of white space
+  std::array<bool, 256> begins_ = {};  // first bytes of the keys in by_text_, for a quick check of every decoded id
+  const Matchers all_;                 // used if special tokens are allowed
+  const Matchers white_space_;         // used otherwise; has only whitespace tokens
   const IdBound bound_;
 };
 

@@ -25,7 +25,7 @@ absl::StatusOr<PostProcessor> PostProcessor::Read(const json::value* json) {
 
 absl::Status PostProcessor::ReadOne(const json::value& component, int depth) {
   const std::string type = TypeOf(component);
-  if (type == "ByteLevel") return absl::OkStatus();  // it changes offsets only
+  if (type == "ByteLevel") return absl::OkStatus();  // changes only offsets
   if (type == "Sequence") {
     const json::value* list = Find(component, "processors");
     if (list == nullptr || !list->is_array() || depth > 8) {
@@ -71,7 +71,7 @@ absl::Status PostProcessor::ReadTemplate(const json::value& component) {
     }
     parts_.push_back(std::move(part));
   }
-  if (parts_.empty()) parts_.push_back({});  // a template that leaves the text out gives no ids
+  if (parts_.empty()) parts_.push_back({});  // a template that omits the text gives no ids
   return absl::OkStatus();
 }
 

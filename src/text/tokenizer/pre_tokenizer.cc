@@ -21,7 +21,7 @@ struct Span {
   bool is_match;
 };
 
-// Joins consecutive spans of a text as the behaviour says, and passes them on. The spans come in order.
+// Joins consecutive spans according to the behavior and passes them on. The spans arrive in order.
 class Joiner {
  public:
   Joiner(Behavior behavior, const Piece& piece, PieceSink& sink) : behavior_(behavior), piece_(piece), sink_(sink) {}
@@ -93,7 +93,7 @@ class SplitStage final : public PreTokenizer {
   const bool invert_;
 };
 
-// Splits at characters: every character that `has` accepts is one match.
+// Splits at characters. Every character that `has` accepts is one match.
 class SplitCharacters final : public PreTokenizer {
  public:
   SplitCharacters(std::function<bool(uint32_t)> has, Behavior behavior) : has_(std::move(has)), behavior_(behavior) {}
@@ -294,7 +294,7 @@ struct Reader {
   }
 };
 
-// Passes pieces to the next stage; pieces of the last stage go to `end`.
+// Passes pieces to the next stage. The last stage's pieces go to `end`.
 class StageSink final : public PieceSink {
  public:
   StageSink(const PreTokenizerStages& stages, size_t next, PieceSink& end) : stages_(stages), next_(next), end_(end) {}

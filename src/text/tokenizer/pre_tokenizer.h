@@ -1,4 +1,5 @@
-// The pre_tokenizer of tokenizer.json: cuts normalised text into pieces that the model encodes one by one.
+// Implements the pre_tokenizer in tokenizer.json, which cuts normalized text into pieces that the model encodes
+// separately.
 #pragma once
 
 #include <functional>
@@ -17,43 +18,44 @@ namespace ingot::text {
 // A part of the text between two stages.
 struct Piece {
   std::string_view text;
-  // The piece begins where the whole input begins; Metaspace's scheme `first` depends on it. (The reference also sets
-  // it for later pieces that come from the normalised or spelled form of the first character.)
+  // True = the piece begins at the start of the input, which matters to Metaspace's scheme `first`. (The reference also
+  // sets this for later pieces that originate from the normalized or spelled form of the first character.)
   bool starts_text = false;
 };
 
 class PieceSink {
  public:
   virtual ~PieceSink() = default;
-  virtual void Accept(const Piece& piece) = 0;  // piece.text is valid during the call
+  virtual void Accept(const Piece& piece) = 0;  // piece.text is valid only during the call
 };
 
-// Immutable, thread safe.
+// Immutable and thread safe.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Passes the pieces to `sink` in order; some may be empty. REQUIRES: valid UTF-8.
+  // Passes the pieces to `sink` in order. Pieces may be empty. REQUIRES: valid UTF-8.
   virtual void Run(const Piece& piece, PieceSink& sink) const = 0;
   virtual Shrinkage shrinkage() const { return {}; }
 };
 
 struct PreTokenizerStages {
-  std::vector<std::unique_ptr<const PreTokenizer>> stages;  // in order; a Sequence is flattened
-  // The last stage is a ByteLevel that keeps bytes; the vocabulary is then read as bytes instead of their spelling.
+  std::vector<std::unique_ptr<const PreTokenizer>> stages;  // in order, with Sequences flattened
+  // True = the last stage is a ByteLevel that keeps bytes, and the vocabulary is read as bytes instead of their
+  // spelling.
   bool byte_level = false;
 };
 
-// Reads a pre_tokenizer; without `allow_bytes`, the result's byte_level is false. UNIMPLEMENTED names an unsupported
-// component; INVALID_ARGUMENT names the fault.
+// Reads a pre_tokenizer. Without `allow_bytes`, byte_level is false in the result. Returns UNIMPLEMENTED, naming an
+// unsupported component, or INVALID_ARGUMENT, with the problem.
 absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool allow_bytes);
 
-// Runs all stages; drops empty pieces.
+// Runs all stages and drops empty pieces.
 void RunStages(const PreTokenizerStages& stages, const Piece& piece, PieceSink& sink);
 
-// `text` with each byte as GPT-2's printable character for it.
+// Replaces each byte with its printable character in GPT-2.
 std::string SpellBytes(std::string_view text);
 
-// Helpers that read one field of a component; `where` names the component in errors.
+// Helpers that read one field of a component. `where` names the component in errors.
 absl::StatusOr<std::shared_ptr<const SplitPattern>> ReadPattern(const base::json::value& component,
                                                                 std::string_view where);
 absl::StatusOr<bool> ReadBool(const base::json::value& component, std::string_view field, bool otherwise,

@@ -1,4 +1,4 @@
-// SplitPattern: the pattern that a Split or ByteLevel pre-tokenizer, or a Replace, searches for.
+// Defines the patterns that Split and ByteLevel pre-tokenizers and Replace normalizers search for.
 #pragma once
 
 #include <memory>
@@ -10,28 +10,28 @@
 
 namespace ingot::text {
 
-// Immutable, thread safe.
+// Immutable and thread safe.
 class SplitPattern {
  public:
   virtual ~SplitPattern() = default;
-  // The first match at or after `from`; false if there is none. REQUIRES: valid UTF-8, `from` at a character's first
-  // byte.
+  // Finds the first match at or after `from`. Returns false if there is none. REQUIRES: the text is valid UTF-8, and
+  // `from` is at the first byte of a character.
   virtual bool Find(std::string_view text, size_t from, Regex::Match* match) const = 0;
 };
 
 std::shared_ptr<const SplitPattern> LiteralPattern(std::string literal);
-// A regular expression. The patterns of well-known tokenizers, recognised by their text, have hand-written matchers
-// with the same matches that are many times faster. Errors as in Regex::Compile.
+// Returns a pattern for a regular expression. For well-known tokenizers' patterns, returns a hand-written matcher that
+// finds the same matches many times faster. Returns the errors of Regex::Compile.
 absl::StatusOr<std::shared_ptr<const SplitPattern>> RegexPattern(std::string_view pattern);
-// The hand-written matcher of a regular expression; nullptr if there is none.
+// Returns the hand-written matcher for a regular expression, or nullptr if there is none.
 std::shared_ptr<const SplitPattern> KnownPattern(std::string_view pattern);
 
-// GPT-2's pattern; ByteLevel applies it with use_regex.
+// GPT-2's pattern, which ByteLevel applies with use_regex.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Iterates over all matches in order, like Rust's find_iter: an empty match directly after another match is skipped. An
-// empty text has no match.
+// Iterates over all matches in order, like Rust's find_iter. Skips empty matches directly after another match. An empty
+// string has no matches.
 class MatchIterator {
  public:
   MatchIterator(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}

@@ -16,7 +16,7 @@ namespace json = base::json;
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// The bytes that a byte-level token spells. A token with a character that spells no byte stays as it is.
+// Returns the bytes that a byte-level token spells. A token with a character that spells no byte is returned unchanged.
 std::string Unspell(const std::string& token) {
   static const auto* const bytes = [] {
     auto* map = new std::unordered_map<std::string, char>();
@@ -34,7 +34,8 @@ std::string Unspell(const std::string& token) {
   return out;
 }
 
-// The byte of a token such as <0xE2>; -1 = none. Like Rust's parser, accepts a plus sign before the digits.
+// Returns the byte of a token such as <0xE2>, or -1 if it is another token. Like Rust's parser, accepts a plus sign
+// before the digits.
 int FallbackByte(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
   int value = 0;
@@ -90,10 +91,10 @@ absl::StatusOr<StripOptions> ReadStrip(const json::value& component) {
 
 }  // namespace
 
-// The steps of the file's decoder, read component by component.
+// The steps in the file's decoder, read component by component.
 struct TokenDecoder::Plan {
-  std::vector<std::function<std::string(std::string)>> each;  // applied to every token's text
-  // Replaces the last of `each` for a text's first token.
+  std::vector<std::function<std::string(std::string)>> each;  // applied to every token's string
+  // Replaces the last function in `each` for the first token.
   std::optional<std::function<std::string(std::string)>> each_first;
   bool byte_fallback = false;
   bool fused = false;  // the components after it see the whole text

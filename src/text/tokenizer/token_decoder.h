@@ -1,5 +1,5 @@
-// TokenDecoder: token ids to bytes. The decoder of tokenizer.json is applied to every token at load time. Only the
-// steps that depend on a token's place remain at run time: the first token's space, and runs of byte tokens.
+// Converts token ids to bytes. The decoder in tokenizer.json is applied to every token at load time. Only the steps
+// that depend on a token's position run later: the first token's space, and runs of byte tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@
 
 namespace ingot::text {
 
-// Immutable, thread safe.
+// Immutable and thread safe.
 class TokenDecoder {
  public:
   struct Token {
     std::string text;      // as in the vocabulary or the added token
-    bool exists = false;   // false: no token has this id
-    bool special = false;  // dropped by skip_special
+    bool exists = false;   // false = no token has this id
+    bool special = false;  // skip_special drops it
   };
-  // `tokens` is indexed by id. UNIMPLEMENTED names an unsupported component; INVALID_ARGUMENT names the fault.
+  // `tokens` is indexed by id. Returns UNIMPLEMENTED, naming an unsupported component, or INVALID_ARGUMENT, with the
+  // problem.
   static absl::StatusOr<TokenDecoder> Read(const base::json::value* json, std::vector<Token> tokens);
 
   void Next(int32_t id, bool skip_special, DecodeState& state, std::string& out) const;
@@ -31,24 +32,24 @@ class TokenDecoder {
 
  private:
   struct Bytes {
-    uint32_t begin = 0;  // place in arena_ of its bytes within a text
+    uint32_t begin = 0;  // offset in arena_ of its bytes when it is not the first token
     uint32_t size = 0;
-    uint32_t first_size = 0;  // then, if they differ, its bytes as the first token of a text
+    uint32_t first_size = 0;  // size of its bytes when it is the first token, stored next if they differ
     bool exists = false;
     bool special = false;
-    bool byte = false;  // a token of byte fallback, such as <0xE2>
+    bool byte = false;  // a byte fallback token, such as <0xE2>
     bool first_differs = false;
   };
   struct Plan;
-  // The token; nullptr if it does not exist or is skipped.
+  // Returns the token, or nullptr if it does not exist or is skipped.
   const Bytes* Find(int32_t id, bool skip_special) const;
   void Append(std::string_view text, DecodeState& state, std::string& out) const;
 
   std::vector<Bytes> tokens_;
   std::string arena_;
-  std::string separator_;  // between tokens: a space if the file has no decoder
+  std::string separator_;  // string between tokens: a space if the file has no decoder
   bool byte_fallback_ = false;
-  // The Strip of the whole text: drops up to this many of a character at its start and end.
+  // Strip settings for the whole text: drop up to this many of these characters at its start and end.
   char strip_start_char_ = ' ';
   int32_t strip_start_ = 0;
   char strip_stop_char_ = ' ';

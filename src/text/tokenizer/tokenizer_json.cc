@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<AddedTokenSpec>> ReadAddedTokens(const json::value& r
   return added;
 }
 
-// Every token by id, for the decoder. An added token replaces the vocabulary's token of equal id.
+// Returns every token by id, for the decoder. An added token replaces the vocabulary's token with the same id.
 absl::StatusOr<std::vector<TokenDecoder::Token>> DecoderTokens(const Vocabulary& vocabulary,
                                                                const std::vector<AddedTokenSpec>& added,
                                                                const NormalizerChain& normalizer) {
@@ -85,7 +85,7 @@ absl::StatusOr<std::vector<TokenDecoder::Token>> DecoderTokens(const Vocabulary&
   return tokens;
 }
 
-// A checksum of everything that ids depend on, independent of the file's layout.
+// Returns a checksum of everything that affects ids, independent of the file's layout.
 std::string FingerprintOf(const json::value& root, const Vocabulary& vocabulary) {
   std::vector<std::pair<int32_t, std::string_view>> tokens;
   for (const auto& [text, id] : vocabulary.ids) tokens.emplace_back(id, text);

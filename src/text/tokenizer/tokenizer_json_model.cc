@@ -29,7 +29,7 @@ absl::Status CheckOptions(const json::value& model) {
   return absl::OkStatus();
 }
 
-// The two sides of a merge, written as "a b" or ["a", "b"].
+// Returns the two sides of a merge, written as "a b" or ["a", "b"].
 absl::StatusOr<std::pair<std::string_view, std::string_view>> ReadSides(const json::value& merge, size_t rank) {
   if (merge.is_string()) {
     const std::string_view text(merge.get_string());
@@ -73,7 +73,8 @@ absl::Status ReadMerges(const json::value& model, Vocabulary& vocabulary) {
   return absl::OkStatus();
 }
 
-// The bytes of a byte-level token; empty if a character spells no byte, because then no text can give the token.
+// Returns the bytes of a byte-level token. Returns "" if a character spells no byte, because then no text can produce
+// the token.
 std::string SpelledBytes(std::string_view token) {
   static const auto* const bytes = [] {
     auto* map = new std::unordered_map<uint32_t, char>();

@@ -1,4 +1,4 @@
-// The `model` of a tokenizer.json: vocabulary, merges and options of BPE. Internal to tokenizer_json.cc.
+// Reads the `model` in tokenizer.json: vocabulary, merges, and BPE options. Internal to tokenizer_json.cc.
 #pragma once
 
 #include <string>
@@ -15,20 +15,20 @@
 namespace ingot::text {
 
 struct Vocabulary {
-  std::unordered_map<std::string_view, int32_t> ids;  // by text as in the file; the keys point into the file's JSON
+  std::unordered_map<std::string_view, int32_t> ids;  // by string as in the file; keys point into the file's JSON
   std::vector<BpeDefinition::Merge> merges;
 };
 
-// INVALID_ARGUMENT unless `id` is an integer that a token may have.
+// Returns INVALID_ARGUMENT unless `id` is a valid token id.
 absl::StatusOr<int32_t> ReadTokenId(const base::json::value* id, std::string_view token);
 
-// UNIMPLEMENTED for any model except BPE.
+// Returns UNIMPLEMENTED for any model except BPE.
 absl::StatusOr<Vocabulary> ReadVocabulary(const base::json::value& model);
-// `bytes`: pieces are bytes, and the vocabulary spells bytes as ByteSpelling does.
+// `bytes`: true = pieces are bytes, and the vocabulary spells bytes as in ByteSpelling.
 absl::StatusOr<BpeDefinition> ReadBpe(const base::json::value& model, const Vocabulary& vocabulary, bool bytes);
 
-// The file as an AlphabetTokenizer, if it has no merges, a token for every byte, and nothing that this class does not
-// support; otherwise nullptr.
+// Returns the file as an AlphabetTokenizer if it has no merges, a token for every byte, and only supported features.
+// Otherwise returns nullptr.
 std::shared_ptr<const Tokenizer> ReadAlphabetTokenizer(const base::json::value& root, const base::json::value& model,
                                                        const std::vector<AddedTokenSpec>& added);
 

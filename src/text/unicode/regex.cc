@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<const Regex>> Regex::Compile(std::string_view pat
                                                    "' is malformed: ", reinterpret_cast<const char*>(message), " (at ",
                                                    where, " of '", translated, "')"));
   }
-  // Without JIT, pcre2_match interprets: slower, with equal results.
+  // Without the JIT, pcre2_match interprets, which is slower but gives the same results.
   pcre2_jit_compile(code->compiled, PCRE2_JIT_COMPLETE);
   return std::shared_ptr<const Regex>(new Regex(std::move(code)));
 }

@@ -1,6 +1,6 @@
-// A regular expression of tokenizer.json: Oniguruma's Ruby syntax over Unicode 16.0, run by PCRE2 with its JIT. The
-// pattern is translated, so that sets (\s, \w, \p{..}, && in classes), anchors and quantifiers mean the same as in
-// Oniguruma. Immutable, thread safe.
+// Compiles and runs the regular expressions in tokenizer.json, which use Oniguruma's Ruby syntax with Unicode 16.0, on
+// PCRE2 with its JIT. The pattern is translated so that sets (\s, \w, \p{..}, && in classes), anchors, and quantifiers
+// have the same meaning as in Oniguruma. Immutable and thread safe.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ namespace ingot::text {
 
 class Regex {
  public:
-  // INVALID_ARGUMENT: not a regular expression. UNIMPLEMENTED names the unsupported construct.
+  // Returns INVALID_ARGUMENT if the pattern is not a regular expression, or UNIMPLEMENTED, naming the unsupported
+  // construct.
   static absl::StatusOr<std::shared_ptr<const Regex>> Compile(std::string_view pattern);
   ~Regex();
 
@@ -22,8 +23,8 @@ class Regex {
     size_t begin;
     size_t end;
   };
-  // The first match at or after `from`; looks back and ahead within `text` only. A match beyond PCRE2's limits (ten
-  // million steps from one place) counts as no match. REQUIRES: `text` is valid UTF-8.
+  // Finds the first match at or after `from`. Lookbehind and lookahead are limited to `text`. A match that exceeds
+  // PCRE2's limits (ten million steps from one position) counts as no match. REQUIRES: `text` is valid UTF-8.
   bool Find(std::string_view text, size_t from, Match* match) const;
 
  private:
@@ -32,7 +33,7 @@ class Regex {
   const std::unique_ptr<Code> code_;
 };
 
-// Translates an Oniguruma pattern to PCRE2 with the options UTF, NEWLINE=LF and MULTILINE. Public for tests.
+// Translates an Oniguruma pattern to PCRE2 with the options UTF, NEWLINE=LF, and MULTILINE. Public for tests.
 absl::StatusOr<std::string> OnigurumaToPcre2(std::string_view pattern);
 
 }  // namespace ingot::text

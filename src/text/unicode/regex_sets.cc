@@ -15,7 +15,7 @@ void AppendRange(uint32_t first, uint32_t last, std::string& out) {
   if (last > first) out += "-" + HexEscape(last);
 }
 
-// The ranges of all code points for which `has` holds, without surrogates.
+// Returns the ranges of all code points that `has` accepts, without surrogates.
 template <typename Has>
 std::string Ranges(const Has& has) {
   std::string out;
@@ -45,7 +45,7 @@ std::optional<std::string> CategoryItems(std::string_view name) {
   }
   if (mask == 0) return std::nullopt;
   // PCRE2's table may have an older version of Unicode, so newer characters are added. A set that has lost characters
-  // since is spelled out.
+  // since then is written out in full.
   const auto has = [&](Category category) { return (mask >> static_cast<int>(category) & 1) != 0; };
   if (has(Category::kCn) || has(Category::kMn) != has(Category::kMc)) {
     return Ranges([&](uint32_t c) { return has(Unicode().CategoryOf(c)); });

@@ -1,4 +1,4 @@
-// Sets of characters of Unicode 16.0, in PCRE2's syntax between [ and ]. Internal to regex_syntax.cc.
+// Returns Unicode 16.0 character sets in PCRE2 syntax, for use between [ and ]. Internal to regex_syntax.cc.
 #pragma once
 
 #include <optional>
@@ -7,15 +7,15 @@
 
 namespace ingot::text {
 
-// A code point as an escape of PCRE2.
+// Returns a code point as a PCRE2 escape.
 std::string HexEscape(uint32_t c);
-// A general category by its short name (Lu, or L for all letters); nullopt: no such category.
+// Returns a general category by its short name (Lu, or L for all letters), or nullopt if it does not exist.
 std::optional<std::string> CategoryItems(std::string_view name);
-// A script; nullopt except for the few scripts that tokenizers use.
+// Returns a script, or nullopt unless it is one of the few scripts that tokenizers use.
 std::optional<std::string> ScriptItems(std::string_view name);
-// The characters with the property White_Space.
+// Returns the characters with the property White_Space.
 const std::string& SpaceItems();
-// Oniguruma's \w. Outside a class, it also has the superscript digits and fractions of Latin-1.
+// Returns Oniguruma's \w. Outside of classes, it includes the superscript digits and fractions in Latin-1.
 const std::string& WordItems(bool in_class);
 
 }  // namespace ingot::text

@@ -1,4 +1,5 @@
-// Translates Oniguruma's Ruby syntax to PCRE2: a recursive descent that copies everything that both read alike.
+// Translates Oniguruma's Ruby syntax to PCRE2. A recursive descent parser copies everything that has the same meaning
+// in both.
 #include <optional>
 #include <vector>
 
@@ -11,10 +12,10 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-// A set of characters in PCRE2's syntax between [ and ].
+// A set of characters in PCRE2 syntax, for use between [ and ].
 struct Set {
   std::string items;
-  bool negated = false;  // the set is every character except `items`
+  bool negated = false;  // the set contains every character except `items`
 };
 
 absl::Status Unsupported(std::string_view what) {
@@ -46,7 +47,7 @@ class Translator {
 
   absl::Status Alternatives(int depth) {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
-    bool first = true;  // in Ruby, a bare (?i) counts to the end of its alternatives only at their start
+    bool first = true;  // in Ruby, a bare (?i) applies to the end of its alternatives only at their start
     while (More() && !Next(")")) {
       if (Consume("|")) {
         out_ += '|';
@@ -134,7 +135,7 @@ class Translator {
         }
         quantifier += in_[at_++];
       }
-      // A second quantifier, as the + of {1,3}+ in Ruby, applies to the quantified atom as a group.
+      // A second quantifier, such as the + of {1,3}+ in Ruby, applies to the quantified atom as a group.
       if (quantified_ == atom && quantified_end_ == out_.size()) {
         out_.insert(atom, "(?:");
         out_ += ')';
@@ -146,7 +147,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Reads {n}, {n,}, {,m} or {n,m}. False: the brace is literal.
+  // Reads {n}, {n,}, {,m} or {n,m}. Returns false if the brace is literal.
   bool TakeInterval(std::string& quantifier) {
     const size_t end = in_.find('}', at_);
     if (end == std::string_view::npos) return false;
@@ -164,7 +165,7 @@ class Translator {
     return true;
   }
 
-  // Translates an escape outside a class, after the backslash.
+  // Translates an escape outside a class, starting after the backslash.
   absl::Status Escape() {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_];
@@ -185,7 +186,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // A set, or a single character, from after a backslash.
+  // Returns a set or a single character, starting after a backslash.
   absl::StatusOr<Set> EscapedSet(bool in_class) {
     if (!More()) return Malformed("a backslash at the end");
     const char c = in_[at_++];
@@ -264,8 +265,8 @@ class Translator {
     return Set{*items, negated};
   }
 
-  // Reads a class after '['; returns a pattern that matches one character. The pattern is a single [...] if possible,
-  // and uses look-aheads for classes that are nested, intersected or contain a negated set.
+  // Reads a class, starting after '['. Returns a pattern that matches one character: a single [...] if possible, or
+  // lookaheads for classes that are nested, intersected, or contain a negated set.
   absl::StatusOr<std::string> Class(int depth) {
     if (depth > kMaxDepth) return Unsupported("nesting deeper than 100");
     const bool negated = Consume("^");

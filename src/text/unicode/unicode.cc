@@ -86,7 +86,7 @@ std::unique_ptr<UnicodeTables> BuildTables() {
   return tables;
 }
 
-// Whether normalisation ignores `c`, because Unicode 9.0 does not know it as a mark, or as composed or decomposable.
+// Returns true if normalization ignores `c`, because in Unicode 9.0 it is neither a mark nor composed nor decomposable.
 bool IsInert(uint32_t c) {
   if (c < 0x7FD) return false;
   if (Unicode().CategoryOf(c) == Category::kCn || Contains(kNormalizedSinceUnicode9, c)) return true;
@@ -96,7 +96,7 @@ bool IsInert(uint32_t c) {
   return false;
 }
 
-// Per form and code point: whether a text that contains it may differ from its normal form.
+// For each form and code point: whether text that contains it may differ from its normal form.
 struct QuickCheck {
   uint8_t suspect[kLimit];  // a bit per form
 };
@@ -219,8 +219,8 @@ std::string Normalize(std::string_view text, NormalForm form) {
   const uint8_t bit = 1 << static_cast<int>(form);
   const QuickCheck& checks = Checks();
   std::string out;
-  size_t done = 0;   // the end of the text that is in `out`
-  size_t start = 0;  // the last place where normalisation can start anew: a character that joins nothing before it
+  size_t done = 0;   // end of the text that is in `out`
+  size_t start = 0;  // the last place where normalization can restart: a character that joins nothing before it
   for (size_t at = 0; at < text.size();) {
     const auto first = static_cast<uint8_t>(text[at]);
     if (first < 0x80) {
@@ -233,7 +233,7 @@ std::string Normalize(std::string_view text, NormalForm form) {
       at += c.size;
       continue;
     }
-    // From that starter to the next character that is not suspect, and so joins nothing before it.
+    // From that starter to the next character that is not suspect and so joins nothing before it.
     size_t end = at + c.size;
     while (end < text.size() && static_cast<uint8_t>(text[end]) >= 0x80) {
       const CodePoint next = DecodeAt(text, end);

@@ -1,6 +1,6 @@
-// Properties of code points, and normal forms, as in Hugging Face's `tokenizers`. Properties have the values of Unicode
-// 16.0, the version of its regular expressions. Normal forms have the values of Unicode 9.0; later characters are
-// inert. Both versions are fixed, independent of the system's library. Everything is immutable and thread safe.
+// Provides code point properties and normal forms, as in Hugging Face's `tokenizers`. Properties are from Unicode 16.0,
+// the version that its regular expressions use. Normal forms are from Unicode 9.0, and characters added later never
+// change. Both versions are fixed and do not depend on the system's library. Everything is immutable and thread safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Category : uint8_t {
 // clang-format on
 inline constexpr int kCategories = 30;
 
-// Bits of UnicodeTables::flags: the distinctions that pre-tokenizers of large models make. Several bits may be set.
+// Bits in UnicodeTables::flags: the distinctions that large models' pre-tokenizers make. Several bits may be set.
 inline constexpr uint8_t kUpper = 1;     // Lu, Lt
 inline constexpr uint8_t kLower = 2;     // Ll
 inline constexpr uint8_t kUncased = 4;   // Lm, Lo
@@ -30,19 +30,19 @@ inline constexpr uint8_t kSpace = 64;    // White_Space (with U+0085, without U+
 inline constexpr uint8_t kHan = 128;     // Script=Han
 inline constexpr uint8_t kLetter = kUpper | kLower | kUncased;
 
-// Two-stage tables over all code points, built at first use in some milliseconds.
+// Two-stage tables over all code points, built in a few milliseconds on first use.
 struct UnicodeTables {
   uint16_t page[0x1100];
   uint8_t flags[0x1100 * 256];       // equal pages are stored once
-  uint8_t categories[0x1100 * 256];  // in the same pages
+  uint8_t categories[0x1100 * 256];  // uses the same pages
   uint8_t FlagsOf(uint32_t c) const { return flags[page[c >> 8] * 256 + (c & 255)]; }
   Category CategoryOf(uint32_t c) const { return static_cast<Category>(categories[page[c >> 8] * 256 + (c & 255)]); }
 };
 const UnicodeTables& Unicode();
 
 bool IsWordCharacter(uint32_t c);  // \w: letters, marks, decimal digits, connectors, joiners
-bool IsNumeric(uint32_t c);        // N, like Rust's char::is_numeric (Unicode 17)
-bool IsPunctuation(uint32_t c);    // ASCII punctuation, and P of Unicode 8, like the Punctuation pre-tokenizer
+bool IsNumeric(uint32_t c);        // category N, like Rust's char::is_numeric (Unicode 17)
+bool IsPunctuation(uint32_t c);    // ASCII punctuation and category P in Unicode 8, like the Punctuation pre-tokenizer
 void AppendLowercase(uint32_t c, std::string& out);
 
 using base::AppendUtf8;
@@ -51,7 +51,7 @@ using base::DecodeAt;
 using base::IsValidUtf8;
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-// `text` in a normal form. Unchanged text costs one pass. REQUIRES: valid UTF-8.
+// Returns `text` in the given normal form. Unchanged text takes only one pass. REQUIRES: valid UTF-8.
 std::string Normalize(std::string_view text, NormalForm form);
 
 }  // namespace ingot::text
