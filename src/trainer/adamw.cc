@@ -15,7 +15,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Whether updates mark the words of a parameter that they change.
+// Returns whether updates mark the changed words of this parameter.
 bool Marks(const at::Tensor& parameter) {
   return parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && parameter.numel() > 0 &&
          OwnsItsMemory(parameter);
@@ -185,7 +185,7 @@ std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
 weights::ChangeMask AdamW::TakeChanges(const std::string& name) {
   const size_t i = IndexOf(name);
   if (!Marks(parameters_[i])) return {};
-  // The next update makes a new mask, and no caller waits for it then.
+  // The next update creates a new mask, when no caller is waiting.
   weights::ChangeMask changes = std::exchange(marked_[i].changes, {});
   return changes.words() > 0 ? std::move(changes) : weights::ChangeMask(parameters_[i].numel());
 }
@@ -196,7 +196,7 @@ void AdamW::Step(double learning_rate, double grad_norm) {
   ++steps_;
   if (parameters_.empty()) return;  // _foreach rejects empty lists
   std::vector<at::Tensor> gradients = ClippedGradients(grad_norm);
-  // The formulas of adamw.h, over all parameters at once: m, v, the denominator sqrt(v') + eps, then p.
+  // The formulas in adamw.h, over all parameters at once: m, v, the denominator sqrt(v') + eps, then p.
   at::_foreach_mul_(exp_avg_, options_.beta1);
   at::_foreach_add_(exp_avg_, gradients, 1.0 - options_.beta1);
   at::_foreach_mul_(exp_avg_sq_, options_.beta2);
@@ -219,7 +219,7 @@ void AdamW::Propose(double learning_rate, double grad_norm) {
   proposed_ = ClippedGradients(grad_norm);
   before_.clear();
   const auto t = static_cast<double>(steps_ + 1);
-  // One parameter at a time: the new moments are temporaries, which Commit computes again.
+  // Handles one parameter at a time. The new moments are temporaries, which Commit recomputes.
   for (size_t i = 0; i < parameters_.size(); ++i) {
     before_.push_back(master_[i].detach().clone());
     const at::Tensor& gradient = proposed_[i];

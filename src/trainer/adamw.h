@@ -1,17 +1,16 @@
 // AdamW (decoupled weight decay, arXiv 1711.05101) over named parameters. State and sums are fp32, or fp64 for fp64
-// parameters, on the parameters' device. A parameter of a narrower type has a master copy in fp32: the update changes
-// the master, and the parameter is rounded from it.
+// parameters, and are stored on the parameters' device. A parameter with a narrower type has an fp32 master copy. The
+// update changes the master and rounds it to the parameter.
 //
 //   m = beta1 m + (1 - beta1) g        m' = m / (1 - beta1^t)
 //   v = beta2 v + (1 - beta2) g^2      v' = v / (1 - beta2^t)
 //   p = p (1 - lr weight_decay)  then  p = p - lr m' / (sqrt(v') + eps)
 //
-// Every operation is elementwise, so that the result does not depend on the number of threads. One thread at a time;
-// throws c10::Error.
+// Operations are elementwise, so results do not depend on the number of threads. Not thread safe. Throws c10::Error.
 //
-// While it rounds a bf16 parameter on the CPU, an update marks the words that change (weights/change_mask.h) and
-// computes the checksum. So the codec of published versions need not compare them. A version shares the memory of such
-// a parameter: two buffers trade places, and the next update rounds into the buffer without readers.
+// When an update rounds a bf16 parameter on the CPU, it also marks the words that changed (weights/change_mask.h) and
+// computes the checksum. The version codec can then skip the comparison. A published version shares memory with such a
+// parameter. The parameter has two buffers, and the next update writes into the one that has no readers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,10 +29,10 @@
 
 namespace ingot::trainer {
 
-// A parameter as updates have rounded it, or a parameter that no update changes.
+// A rounded parameter, or one that updates never change.
 struct RoundedParameter {
-  weights::ChangeMask changes;          // since it was last taken, or since the start
-  std::shared_ptr<std::byte[]> memory;  // the parameter's own, which no update changes again; null = torch's
+  weights::ChangeMask changes;          // changes since they were last taken, or since creation
+  std::shared_ptr<std::byte[]> memory;  // the parameter's memory, which no longer changes; null = allocated by torch
   uint64_t checksum = 0;                // weights::TensorChecksum of the memory
 };
 
@@ -42,84 +41,86 @@ class AdamW {
   // Shares the parameters' tensors and updates them in place. Moments start at 0.
   AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters);
 
-  // Moves the .grad of each parameter with a master into its fp32 sum; .grad is undefined afterwards. REQUIRES: called
-  // after every backward pass where several make a step, for a narrow sum would be rounded each time. Other parameters'
-  // .grad stays: torch adds it up in their own type.
+  // Moves the .grad of each parameter that has a master into its fp32 sum and leaves .grad undefined. Does not touch
+  // the .grad of other parameters, which torch accumulates in their own type. REQUIRES: called after every backward
+  // pass if a step has several, because a narrow sum would be rounded each time.
   void CollectGradients();
 
-  // Adds `gradient`, of the parameter's shape and the state's type, to the sum of the parameter of that name, and may
-  // keep the tensor. For gradients from other ranks, in place of .grad and CollectGradients.
+  // Adds `gradient` to the sum of the named parameter and may keep the tensor. `gradient` has the parameter's shape and
+  // the state's type. Used for gradients from other ranks, instead of .grad and CollectGradients.
   void AddGradient(const std::string& name, const at::Tensor& gradient);
 
-  // The gradients that Step would apply, by name, shared; undefined = none.
+  // Returns the gradients that Step would apply, by name. Shares the tensors; undefined = no gradient.
   std::map<std::string, at::Tensor> Gradients() const;
 
-  // Euclidean norm over all gradients; a parameter without a gradient counts as zeros.
+  // Returns the Euclidean norm over all gradients. A parameter without a gradient counts as zeros.
   double GradNorm() const;
-  // The norm of each gradient, in the order of the names.
+  // Returns the norm of each gradient, in name order.
   std::vector<double> GradNorms() const;
 
-  // One update at `learning_rate`, from the collected sums and the parameters' .grad. Gradients are scaled down to
-  // options.grad_clip_norm if `grad_norm` is above it. Step spends the gradients: call ZeroGrad before the next.
+  // Applies one update at `learning_rate`, from the collected sums and the parameters' .grad. Scales gradients down to
+  // options.grad_clip_norm if `grad_norm` is above it. Step consumes the gradients, so call ZeroGrad before the next
+  // backward pass.
   void Step(double learning_rate, double grad_norm);
 
-  // The same update in two stages. Propose changes only the weights and holds a copy of the earlier weights, in the
-  // type of the masters. Then call Halve any number of times, and Commit or TakeBack once. On the CPU Propose and
-  // Commit give Step's bits.
+  // Applies the same update as Step in two phases. Propose changes only the weights and saves a copy of the old ones in
+  // the masters' type. Then call Halve any number of times, and Commit or TakeBack once. On the CPU, Propose and Commit
+  // give the same bits as Step.
   void Propose(double learning_rate, double grad_norm);
-  // Halves the change of the weights, weight decay included.
+  // Halves the change to the weights, including weight decay.
   void Halve();
-  // Updates the moments and t with the whole gradient, halved or not.
+  // Updates the moments and t with the full gradient, whether or not the step was halved.
   void Commit();
-  // Restores the weights; moments and t are as before Propose.
+  // Restores the weights. Moments and t are as they were before Propose.
   void TakeBack();
 
   void ZeroGrad();
 
-  // Moments and t become 0; masters stay.
+  // Resets the moments and t to 0. Does not change the masters.
   void Reset();
 
   int64_t steps() const { return steps_; }  // t of the last update
 
-  // By name. The next update gives each parameter other memory. A parameter that updates do not mark is missing: it is
-  // not bf16, or it is on a device.
+  // Returns the rounded parameters by name. The next update moves each of them to different memory. Omits parameters
+  // that updates do not mark because they are not bf16 or are on a device.
   std::map<std::string, RoundedParameter> TakeRounded();
-  // The changes of one parameter, which TakeRounded then lacks; empty if updates do not mark it.
+  // Takes one parameter's changes, which TakeRounded then omits. Returns an empty mask if updates do not mark the
+  // parameter.
   weights::ChangeMask TakeChanges(const std::string& name);
 
-  // exp_avg.NAME, exp_avg_sq.NAME and, where there is a master, master.NAME. Shares the tensors: a checkpoint saves
-  // them or reads into them, along with the number of steps.
+  // Returns exp_avg.NAME, exp_avg_sq.NAME, and, if there is a master, master.NAME. Shares the tensors. A checkpoint
+  // saves them or reads into them, along with the step count.
   std::map<std::string, at::Tensor> State() const;
   void SetSteps(int64_t steps) { steps_ = steps; }
 
  private:
   size_t IndexOf(const std::string& name) const;
   at::Tensor Gradient(size_t i) const;
-  // All gradients, zeros where undefined, scaled down to options.grad_clip_norm.
+  // Returns all gradients, scaled down to options.grad_clip_norm, with zeros where undefined.
   std::vector<at::Tensor> ClippedGradients(double grad_norm) const;
-  // A parameter that is marked while it is rounded.
+  // A parameter with changes that are marked during rounding.
   struct MarkedParameter {
     weights::ChangeMask changes;          // empty until an update marks a word
-    std::shared_ptr<std::byte[]> memory;  // the parameter's; null = torch allocated it, and it has no digests
+    std::shared_ptr<std::byte[]> memory;  // the parameter's memory; null = torch allocated it, and it has no digests
     std::vector<uint64_t> slices;         // digests of the memory (weights/tensor_checksum.h)
-    bool taken = false;                   // the next update rounds into other memory:
-    std::shared_ptr<std::byte[]> next;    // this one, once allocated
+    bool taken = false;                   // true = the next update rounds into `next`
+    std::shared_ptr<std::byte[]> next;    // null = not allocated yet
   };
 
-  void TakeMemory();       // for RoundParameters to write; changes nothing else. Throws StatusError: out of memory.
-  void RoundParameters();  // from the masters
+  void TakeMemory();       // allocates the output of RoundParameters; throws StatusError if out of memory
+  void RoundParameters();  // rounds the parameters from the masters
   void RoundAndMark(size_t i);
 
   const OptimizerOptions options_;
   std::vector<std::string> names_;
-  // One each per name; master_ is the parameter itself where its type is wide enough
+  // One entry per name. master_ is the parameter itself if its type is wide enough.
   std::vector<at::Tensor> parameters_, master_, exp_avg_, exp_avg_sq_;
-  std::vector<at::Tensor> collected_;    // gradients in fp32; undefined = none
-  std::vector<at::Tensor> decayed_;      // the masters of matrices: weight decay applies to them
+  std::vector<at::Tensor> collected_;    // fp32 gradients; undefined = none
+  std::vector<at::Tensor> decayed_;      // masters of the matrices, to which weight decay applies
   std::vector<MarkedParameter> marked_;  // one per name
-  weights::BufferPool buffers_;          // of marked parameters
+  weights::BufferPool buffers_;          // for marked parameters
   int64_t steps_ = 0;
-  // Between Propose and its end: the masters before it, and the gradients that it applied.
+  // Set between Propose and Commit or TakeBack: the old masters, and the gradients that Propose applied.
   std::vector<at::Tensor> before_, proposed_;
 };
 

@@ -15,7 +15,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Log-probs come from a log-softmax in fp32, whose rounding may leave a certain token slightly above 0.
+// Log-probs come from an fp32 log-softmax, where rounding may give a certain token a value slightly above 0.
 constexpr float kLogprobRounding = 1e-4f;
 
 bool Flagged(const v1::Call& call) {
@@ -23,12 +23,12 @@ bool Flagged(const v1::Call& call) {
   return sampling.penalty_acted() || sampling.bias_acted() || sampling.grammar_acted();
 }
 
-// Whether a length limit ended a call of the run's weights: max_new_tokens or the context length.
+// Returns whether a length limit (max_new_tokens or the context length) ended a call that used the run's weights.
 bool Truncated(const v1::Call& call) {
   return call.finish() == v1::FINISH_LENGTH && call.weights() == v1::WEIGHTS_FOLLOW && !call.encoded();
 }
 
-// The oldest version whose tokens bear loss.
+// Returns the oldest version with tokens that bear loss.
 int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
   if (options.train_segments == "current_version") return version;
   return options.train_segments == "max_age" ? version - options.train_segments_max_age : 0;
@@ -37,9 +37,9 @@ int64_t OldestTrained(const TrainerOptions& options, int64_t version) {
 struct Counts {
   int64_t trunks = 0;
   int64_t episodes_left_out = 0;
-  int64_t episodes_ungraded = 0;  // of judged groups
-  int64_t episodes_unpaired = 0;  // with loss tokens, but in no pair
-  int64_t groups_equal = 0;       // groups of the batch with equal returns; the scheduler drops others before
+  int64_t episodes_ungraded = 0;  // in graded groups
+  int64_t episodes_unpaired = 0;  // with loss tokens, but not in a pair
+  int64_t groups_equal = 0;       // groups in the batch with equal returns; the scheduler drops others earlier
   int64_t groups_filtered = 0;
   int64_t calls_left_out_weights = 0;
   int64_t calls_left_out_flagged = 0;
@@ -48,8 +48,8 @@ struct Counts {
   int64_t tokens_left_out_age = 0;
 };
 
-// Collects the calls of all groups. Finish, once all rewards are known, computes advantages and weights of those that
-// remain.
+// Collects the calls in all groups. Once all rewards are known, Finish computes the remaining calls' advantages and
+// weights.
 class Collector {
  public:
   Collector(const TrainerOptions& options, const TokenLimits& limits, int64_t version, PreparedBatch& out)
@@ -116,8 +116,8 @@ class Collector {
   struct Sample {
     size_t group = 0;
     bool trunk = false;
-    size_t index = 0;         // of its group's rows, or trunks
-    int64_t loss_tokens = 0;  // before groups are filtered and pairs made
+    size_t index = 0;         // among its group's rows, or trunks
+    int64_t loss_tokens = 0;  // before groups are filtered and pairs are made
   };
   struct PendingCall {
     tree::CallPath call;
@@ -203,8 +203,8 @@ class Collector {
     return pending;
   }
 
-  // Prefers the best episode of every group, or of every trunk's leaves, to the worst; episodes in no pair are left
-  // out.
+  // In every group, or among the leaves of every trunk, prefers the best episode to the worst. Omits episodes that are
+  // not in a pair.
   void Pair(std::vector<bool>& left_out) {
     std::map<std::pair<size_t, int32_t>, std::pair<int32_t, int32_t>> best_worst;  // by group and trunk
     const auto value = [&](int32_t e) {
@@ -258,8 +258,8 @@ class Collector {
 
   void Report(const v1::FeedStats& feed) {
     StepMetrics& m = out_.metrics;
-    // Over all episodes that finished while the batch was assembled, dropped groups included: the reward that the
-    // policy earns, before any filter.
+    // The reward before any filtering, over all episodes that finished while the batch was assembled, including dropped
+    // groups.
     m["reward/mean"] = feed.reward_episodes() > 0 ? feed.reward_mean() : metrics_.reward_mean();
     const double equal = static_cast<double>(counts_.groups_equal) / static_cast<double>(groups_.size());
     m["reward/frac_zero_std"] = feed.dropped_fraction() + (1 - feed.dropped_fraction()) * equal;
@@ -292,17 +292,17 @@ class Collector {
   PreparedBatch& out_;
   Counts counts_;
   std::vector<GroupRows> groups_;
-  std::vector<int64_t> trunk_sampled_;      // tokens that the last group's trunks sampled
-  std::vector<bool> has_token_advantages_;  // of groups_
+  std::vector<int64_t> trunk_sampled_;      // tokens sampled by the last group's trunks
+  std::vector<bool> has_token_advantages_;  // per entry of groups_
   std::vector<Sample> episodes_;
   std::vector<PendingCall> pending_;
-  std::vector<CallExtent> extents_;          // of out_.calls
-  std::vector<const v1::Episode*> records_;  // of episodes_, in the batch
+  std::vector<CallExtent> extents_;          // per entry of out_.calls
+  std::vector<const v1::Episode*> records_;  // the batch's records of episodes_
   EpisodeMetrics metrics_;
   std::map<int64_t, int64_t> histogram_;
 };
 
-// The first fault of a call's recorded routes; empty = none.
+// Returns the first fault in a call's recorded routes; empty = none.
 std::string RoutesFault(const tree::CallPath& call, const TokenLimits& limits) {
   if (call.routes.empty()) return "";
   const auto width = static_cast<size_t>(limits.routes_per_token),
@@ -389,7 +389,7 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, cons
     prepared.episodes = std::max(prepared.episodes, call.episode + 1);
     prepared.loss_tokens += tokens;
     prepared.unmerged_tokens += call.size();
-    // These tokens were not sampled; merging needs the fields at full length.
+    // These tokens were not sampled, but merging needs the fields at full length.
     call.logprobs.assign(static_cast<size_t>(tokens), 0.0f);
     call.versions.assign(static_cast<size_t>(tokens), 0);
     call.kv_mixed.assign(static_cast<size_t>(tokens), 0);

@@ -1,5 +1,5 @@
-// BatchSource is the trainer's input: it returns the batch of each step. The trainer owns this interface; the app
-// implements it with the scheduler and the pool.
+// BatchSource is the trainer's input: it returns the batch for each step. The trainer defines this interface, and the
+// app implements it with the scheduler and the pool.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct TrainBatch {
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  // Blocks until batch `step` exists. CANCELLED: the run was stopped.
+  // Blocks until batch `step` exists. Returns CANCELLED if the run was stopped.
   virtual absl::StatusOr<TrainBatch> Next(int64_t step) = 0;
 };
 

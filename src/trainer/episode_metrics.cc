@@ -12,7 +12,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Metrics whose largest value is reported too.
+// Returns whether the metric's maximum is also reported.
 bool HasMax(std::string_view name) {
   return name == "response_length" || name == "num_turns" || name == "async/staleness";
 }

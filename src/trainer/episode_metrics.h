@@ -1,4 +1,4 @@
-// Metrics of a batch's episodes, over all of them and by domain and scaffold. Pure; no torch.
+// Computes metrics for a batch's episodes, overall and by domain and scaffold. Pure functions that do not use torch.
 #pragma once
 
 #include <cstdint>
@@ -10,48 +10,49 @@
 
 namespace ingot::trainer {
 
-// Means over the batch's finished training episodes, of these numbers per episode:
+// Reports means (and maxima, where noted) over the batch's finished training episodes of these per-episode values:
 //
 //   reward/batch_mean            return
-//   reward/outcome               reward that was posted, calls included, before any term; of episodes with one
-//   reward/term/NAME             value of a reward term before its weight, calls included; of judged episodes
+//   reward/outcome               posted reward, calls included, before any term; over episodes with one
+//   reward/term/NAME             value of a reward term before its weight, calls included; over judged episodes
 //   response_length/{mean,max}   sampled tokens that followed the run's weights
 //   num_turns/{mean,max}         calls
 //   async/staleness_{mean,max}   age of the trained tokens, in versions
-//   agent/truncated_ratio        share of calls that ended at a length limit
-//   agent/halted_ratio           share of calls that the engine ended for repeating themselves
-//   agent/repeat_ratio           share of calls that repeat the request of an earlier call
-//   agent/malformed_ratio        share of calls with a tool call that breaks the output format
-//   agent/parallel_branches      calls that no other call continues: 1 for an agent that appends to one history
-//   agent/episode_seconds        from opening to end
+//   agent/truncated_ratio        fraction of calls that ended at a length limit
+//   agent/halted_ratio           fraction of calls that the engine stopped because of repetition
+//   agent/repeat_ratio           fraction of calls that repeat an earlier call's request
+//   agent/malformed_ratio        fraction of calls with a tool call that violates the output format
+//   agent/parallel_branches      calls that no other call continues; 1 for an agent that appends to one history
+//   agent/episode_seconds        time from opening to end
 //
-// and every signal of Episode.signals, over the episodes that have it: under its own name if tree/signal_bounds.h says
-// so, else as signal/NAME.
+// Also reports every signal in Episode.signals, over the episodes that have it. The metric has the signal's own name if
+// tree/signal_bounds.h allows it, and signal/NAME otherwise.
 //
-// If the batch holds more than one domain, each metric is repeated as NAME@domain:D; likewise NAME@scaffold:S.
+// If the batch has more than one domain, each metric is repeated as NAME@domain:D. The same applies to NAME@scaffold:S.
 class EpisodeMetrics {
  public:
-  // The largest number of different signals that are reported: the first ones, by name within one episode.
+  // Maximum number of distinct signals reported. Signals from earlier episodes take precedence; within an episode, they
+  // are sorted by name.
   static constexpr int64_t kMaxSignals = 256;
 
-  // `sampled`: the episode's tokens for response_length. `trunk_turns`: turns of its trunk.
+  // `sampled` is the episode's response_length. `trunk_turns` is the number of turns in its trunk.
   void AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns = 0);
-  // Adds a trained token, `age` versions old, of an episode that was added.
+  // Adds a trained token that is `age` versions old. Its episode must already have been added.
   void AddToken(const v1::Episode& episode, int64_t age);
 
-  // NaN: no episode was judged.
+  // NaN = no episode was judged.
   double reward_mean() const;
   void Report(StepMetrics& metrics) const;
 
  private:
   using Values = std::map<std::string, MeanMax>;
-  // Visits the values of the batch, of the episode's domain and of its scaffold.
+  // Visits the values for the batch, the episode's domain, and its scaffold.
   template <typename Visit>
   void ForEach(const v1::Episode& episode, Visit visit);
 
   Values all_;
   std::map<std::string, Values> by_domain_, by_scaffold_;
-  std::map<std::string, std::string> signals_;  // signal -> name of its metric
+  std::map<std::string, std::string> signals_;  // signal -> metric name
 };
 
 }  // namespace ingot::trainer

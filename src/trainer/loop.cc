@@ -21,9 +21,9 @@ void ReportFeed(const v1::FeedStats& feed, StepMetrics& metrics) {
   metrics["scheduler/finished_episodes"] = static_cast<double>(feed.finished_episodes());
 }
 
-// Wall time of one step in seconds, divided into the shares that are reported; they sum to 1.
+// Wall time of one step in seconds, with the parts that are reported as fractions. The fractions sum to 1.
 struct StepTimes {
-  double wait = 0;  // for the batch, that is for rollout
+  double wait = 0;  // waiting for the batch, which means for rollout
   double train = 0;
   double checkpoint = 0;
   double publish = 0;

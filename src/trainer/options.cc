@@ -33,7 +33,7 @@ void BindObjective(base::Schema& schema, TrainerOptions& o) {
   schema.Field("dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin", base::Positive());
 }
 
-// Credit of turns, weights of tokens, and which tokens bear loss.
+// Binds turn credit, token weights, and the choice of tokens that bear loss.
 void BindCredit(base::Schema& schema, TrainerOptions& o) {
   schema.Choice("loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
                 "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");

@@ -1,4 +1,5 @@
-// Options of the trainer. Plain values, no torch. Their keys, meanings, bounds and choices are declared in options.cc.
+// Options of the trainer: plain values without torch. options.cc declares their keys, descriptions, bounds, and
+// choices.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace ingot::trainer {
 // AdamW and its learning-rate schedule, for one stage (RL or SFT).
 struct OptimizerOptions {
   double learning_rate = 1e-4;
-  int64_t warmup_steps = 0;  // the rate rises from learning_rate / warmup_steps
+  int64_t warmup_steps = 0;  // the learning rate starts at learning_rate / warmup_steps
   std::string decay = "cosine";
   double min_lr_ratio = 0.1;
   double beta1 = 0.9;
@@ -27,7 +28,7 @@ struct OptimizerOptions {
   double grad_clip_norm = 1.0;
 };
 
-// A supervised stage before the first step: cross entropy on conversations, or DPO on pairs of them.
+// Options for a supervised stage before the first RL step: cross entropy on conversations, or DPO on pairs of them.
 struct SftOptions {
   int64_t epochs = 1;
   int64_t max_steps = 0;
@@ -36,9 +37,9 @@ struct SftOptions {
   OptimizerOptions optimizer{.learning_rate = 1e-3};
 };
 
-// Bounds of a step, measured after the update (trust_region.h). The measure is KL(policy before || policy after) over
-// the vocabulary, in nats, at sampled tokens of calls that a seed of the step draws. A step past a bound is halved, and
-// finally undone.
+// Bounds on a step, measured after the update (trust_region.h). The measure is KL(policy before || policy after) over
+// the vocabulary, in nats, at sampled tokens of randomly chosen calls. The choice is seeded per step. A step that
+// exceeds a bound is halved up to `halvings` times and, if it still exceeds the bound, undone.
 struct TrustRegionOptions {
   double max_mean = 0;
   double max_position = 0;
@@ -48,12 +49,12 @@ struct TrustRegionOptions {
   int64_t halvings = 6;
 
   bool on() const { return max_mean > 0 || max_position > 0; }
-  // The most rows whose policies can be held, `row_bytes` each; at least 1.
+  // Returns how many rows' policies fit into memory_mb, at `row_bytes` each. At least 1.
   int64_t MostRows(int64_t row_bytes) const { return std::max<int64_t>(1, (memory_mb << 20) / row_bytes); }
 };
 
-// Tokens that the policy loss leaves out, with every objective (off_policy_mask.h). Bounds are of the importance
-// ratio exp(log-prob under the current weights - recorded log-prob); 0 = no bound.
+// Tokens that the policy loss excludes under every objective (off_policy_mask.h). Bounds apply to the importance ratio
+// exp(log-prob under the current weights - recorded log-prob). 0 = no bound.
 struct OffPolicyMaskOptions {
   double token_low = 0;
   double token_high = 0;
@@ -67,30 +68,31 @@ struct OffPolicyMaskOptions {
 };
 
 struct TrainerOptions {
-  // Not keys of `trainer`: from the scheduler's options, the run's seed, numerics and compute.
-  int64_t groups_per_step = 0;  // groups that every batch must hold; 0 = any number
-  int64_t group_size = 0;       // finished samples that every group must hold; 0 = any number
+  // Set by the scheduler's options, the run's seed, numerics, and compute, not by keys of `trainer`.
+  int64_t groups_per_step = 0;  // number of groups in every batch; 0 = any number
+  int64_t group_size = 0;       // finished samples in every group; 0 = any number
   int64_t total_steps = 100;    // optimizer steps of the run, where the decay ends; > 0
   kernels::Numerics numerics = kernels::Numerics::kFast;
-  int threads = 0;    // compute threads of the training thread; 0 = the process's setting
-  uint64_t seed = 0;  // of shuffling
+  int threads = 0;    // compute threads for the training thread; 0 = the process default
+  uint64_t seed = 0;  // for shuffling
 
-  // A larger batch is cut, at any token, and the parts pass on the keys and values of shared prefixes.
+  // A larger batch is split, possibly in the middle of a sequence. The parts share the keys and values of common
+  // prefixes.
   int64_t micro_batch_tokens = 8192;
-  // A part that later parts see waits for them with its layers' histories. With recompute_prefix it holds only the keys
-  // and values of its exports, and runs forward twice. With checkpoint_layers every part holds only its layers' inputs
-  // and runs each layer twice; the result is bit-identical.
+  // A part that later parts need keeps its activations until they have run backward. With recompute_prefix, it keeps
+  // only the keys and values that it exports and runs its forward pass twice. With checkpoint_layers, every part keeps
+  // only the inputs of its layers and runs each layer twice. The result is bit-identical.
   bool checkpoint_layers = false;
   bool recompute_prefix = false;
   std::string sharding = "optimizer";  // no effect with one rank
   std::string dtype = "model";
-  // CPU only. trainer/pass/memory.h predicts the memory of a step, and a step that needs more fails before it runs.
+  // CPU only. trainer/pass/memory.h predicts each step's memory. A step that needs more than this fails before it runs.
   int64_t memory_limit_mb = 0;
   int64_t logits_chunk_elements = int64_t{1} << 24;
 
   OptimizerOptions optimizer;
 
-  // A set of values for the fields below (presets.h). The reader of the configuration expands it; the trainer uses only
+  // A named set of values for the fields below (presets.h). The configuration reader expands it; the trainer reads only
   // the fields.
   std::string preset = "none";
 
@@ -102,7 +104,7 @@ struct TrainerOptions {
   double opmd_tau = 1.0;
   double sapo_tau_positive = 1.0;
   double sapo_tau_negative = 1.05;
-  double dpo_beta = 0.1;  // also of the stage `dpo`
+  double dpo_beta = 0.1;  // also for the `dpo` stage
 
   OffPolicyMaskOptions off_policy_mask;
 
@@ -110,11 +112,11 @@ struct TrainerOptions {
   double reference_kl_coefficient = 0.0;
   std::string kl_kind = "k3";  // step_loss.h
   std::string reference_path;
-  int64_t reference_update_every = 0;  // not with sharding layers, where no rank has the whole policy
+  int64_t reference_update_every = 0;  // not supported with sharding "layers", because no rank has the whole policy
   double entropy_coefficient = 0.0;
 
   std::string loss_aggregation = "token";
-  int64_t loss_constant_tokens = 0;  // of loss_aggregation constant
+  int64_t loss_constant_tokens = 0;  // for loss_aggregation constant
 
   std::string advantage_baseline = "mean";
   std::string advantage_normalization = "none";
@@ -130,9 +132,9 @@ struct TrainerOptions {
   int64_t max_skipped_steps = 3;
   int64_t optimizer_reset_every = 0;
 
-  // Of models with experts.
+  // For models with experts.
   double expert_balance = 0;
-  double expert_bias_rate = 0;  // the bias of DeepSeek-V3
+  double expert_bias_rate = 0;  // DeepSeek-V3's bias update
   bool replay_routes = false;   // recorded_routes.h
 
   TrustRegionOptions trust_region;
@@ -143,14 +145,14 @@ struct TrainerOptions {
   int64_t keep_checkpoints = 2;
   int64_t keep_every = 0;
 
-  // The stages `sft` and `dpo`, which are sections next to `trainer`.
+  // The `sft` and `dpo` stages, which are separate sections next to `trainer`.
   SftOptions sft;
   SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};
 
-  // INVALID_ARGUMENT names a field that is wrong, or two that contradict each other, and says why.
+  // Returns INVALID_ARGUMENT with an invalid field, or two conflicting ones, and the reason.
   absl::Status Validate() const;
   bool by_terms() const { return advantage_normalization == "terms"; }
-  // A sample is compared within its group.
+  // Returns whether samples are compared only within their group.
   bool within_group() const { return advantage_baseline != "batch" && advantage_baseline != "none"; }
   bool by_role() const { return advantage_groups == "role"; }
   bool needs_reference() const { return objective == "dpo" || reference_kl_coefficient > 0; }
@@ -164,7 +166,7 @@ void Bind(base::Schema& schema, OptimizerOptions& options);
 void Bind(base::Schema& schema, SftOptions& options);
 void Bind(base::Schema& schema, TrustRegionOptions& options);
 void Bind(base::Schema& schema, OffPolicyMaskOptions& options);
-// The section `trainer`, without the stages.
+// Binds the `trainer` section, without the stages.
 void Bind(base::Schema& schema, TrainerOptions& options);
 
 }  // namespace ingot::trainer

@@ -1,4 +1,4 @@
-// The memory of a parameter's tensor, shared by all handles of the tensor. No handle may be in use while it changes.
+// Replaces the memory of a parameter's tensor, which all its handles share. No handle may be in use during the change.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +10,13 @@
 
 namespace ingot::trainer {
 
-// Whether the tensor uses all of its storage, in order, so that the memory can be replaced.
+// Returns whether the tensor uses all of its storage, in order, so that its memory can be replaced.
 inline bool OwnsItsMemory(const at::Tensor& parameter) {
   return parameter.is_contiguous() && parameter.storage_offset() == 0 &&
          parameter.storage().nbytes() == parameter.nbytes();
 }
 
-// New memory of unknown content.
+// Allocates new, uninitialized memory.
 inline void Allocate(const at::Tensor& parameter) {
   const c10::DeviceGuard device(parameter.device());  // an allocator uses the current device
   c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
@@ -24,7 +24,7 @@ inline void Allocate(const at::Tensor& parameter) {
   storage->set_nbytes(parameter.nbytes());
 }
 
-// The tensor keeps no memory.
+// Frees the tensor's memory.
 inline void Drop(const at::Tensor& parameter) {
   c10::StorageImpl* const storage = parameter.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, parameter.device()));
@@ -34,14 +34,14 @@ inline void Drop(const at::Tensor& parameter) {
 using SharedMemory = std::shared_ptr<std::byte[]>;
 inline void LetGo(void* memory) { delete static_cast<SharedMemory*>(memory); }
 
-// The tensor of the CPU keeps `memory`, of at least its size.
+// Makes the CPU tensor use `memory`, which is at least as large.
 inline void PointAt(const at::Tensor& parameter, SharedMemory memory) {
   std::byte* const data = memory.get();
   parameter.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       c10::DataPtr(data, new SharedMemory(std::move(memory)), &LetGo, parameter.device()));
 }
 
-// Whether the tensor's memory is of PointAt, so that a version may share it.
+// Returns whether PointAt set the tensor's memory, so that a version may share it.
 inline bool MayBeShared(const at::Tensor& parameter) { return parameter.storage().data_ptr().get_deleter() == &LetGo; }
 
 }  // namespace ingot::trainer

@@ -11,8 +11,8 @@ struct NamedPreset {
 const std::vector<NamedPreset>& Table() {
   static const std::vector<NamedPreset> table = {
       {"none", {}},
-      // MiniMax Forge: CISPO, averaged over the tokens of a group, then over groups. Reward-to-go over turns, less a
-      // baseline that is the same for all turns; no division by a deviation.
+      // MiniMax Forge: CISPO, averaged over a group's tokens, then over groups. Reward-to-go over turns, minus a
+      // baseline that is the same for all turns. No division by a deviation.
       {"forge",
        {{"objective", "cispo"},
         {"eps_clip_low", "1"},
@@ -31,8 +31,8 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_normalization", "group"},
         {"advantage_credit", "outcome"},
         {"reference_kl_coefficient", "0.04"}}},
-      // arXiv 2503.20783, in the form of Composer 2: a constant divisor instead of the length, no division by a
-      // deviation. The outcome counts on every sampled token of every call, summaries included.
+      // arXiv 2503.20783, in Composer 2's form: a constant divisor instead of the length, and no division by a
+      // deviation. The outcome applies to every sampled token in every call, including summaries.
       {"dr_grpo",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -42,9 +42,9 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "mean"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 2503.14476: a higher upper bound of the clip, every token of the batch weighs the same, groups without
-      // signal are left out (the scheduler's drop_zero_variance samples others in their place). Overlong shaping is not
-      // here: it belongs to the reward.
+      // arXiv 2503.14476: a higher upper clip bound, equal weights for all tokens of the batch, and no groups without
+      // signal (the scheduler's drop_zero_variance samples replacements). Overlong shaping is not included because it
+      // is part of the reward.
       {"dapo",
        {{"objective", "ppo_clip"},
         {"eps_clip_low", "0.2"},
@@ -63,7 +63,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "mean"},
         {"advantage_normalization", "group"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 1707.06347 without a value function; the baseline is the mean of the other samples (RLOO, arXiv
+      // arXiv 1707.06347 without a value function. The baseline is the mean of the other samples (RLOO, arXiv
       // 2402.14740).
       {"ppo",
        {{"objective", "ppo_clip"},
@@ -73,8 +73,9 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "leave_one_out"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 2402.14740 (RLOO): REINFORCE on whole samples, so the sum over a sample's tokens and no length. The paper
-      // samples from the policy itself; where versions differ, the ratio counts and is held in [0, 5].
+      // arXiv 2402.14740 (RLOO): REINFORCE on whole samples, so it sums over a sample's tokens without normalizing by
+      // length. The paper samples from the policy itself. If versions differ, the ratio applies and is clipped to [0,
+      // 5].
       {"rloo",
        {{"objective", "cispo"},
         {"eps_clip_low", "1"},
@@ -84,7 +85,7 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "leave_one_out"},
         {"advantage_normalization", "none"},
         {"advantage_credit", "outcome"}}},
-      // arXiv 2501.03262, REINFORCE++ with a baseline (verl's reinforce_plus_plus_baseline): less the group's mean,
+      // arXiv 2501.03262, REINFORCE++ with a baseline (verl's reinforce_plus_plus_baseline): minus the group's mean,
       // then divided by the deviation over the batch. A KL penalty has its own key.
       {"reinforce_plus_plus",
        {{"objective", "ppo_clip"},
@@ -94,8 +95,8 @@ const std::vector<NamedPreset>& Table() {
         {"advantage_baseline", "mean"},
         {"advantage_normalization", "batch"},
         {"advantage_credit", "outcome"}}},
-      // Kimi k1.5, arXiv 2501.12599: every step is a separate iteration, with a fresh optimizer. Segments that an
-      // earlier policy sampled are context only.
+      // Kimi k1.5, arXiv 2501.12599: every step is a separate iteration with a fresh optimizer. Segments sampled by an
+      // earlier policy are context only.
       {"k1.5",
        {{"objective", "opmd"},
         {"loss_aggregation", "sequence"},
@@ -106,8 +107,7 @@ const std::vector<NamedPreset>& Table() {
         {"optimizer_reset_every", "1"}}},
       // arXiv 2305.18290 on the best and worst sample of each group.
       {"dpo", {{"objective", "dpo"}, {"loss_aggregation", "sequence"}}},
-      // arXiv 2511.20347: a soft gate per token in place of the clip, with the temperatures that are its defaults;
-      // means per sample.
+      // arXiv 2511.20347: a soft gate per token instead of the clip, with its default temperatures. Means per sample.
       {"sapo",
        {{"objective", "sapo"},
         {"loss_aggregation", "sequence"},

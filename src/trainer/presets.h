@@ -1,5 +1,5 @@
-// Published recipes as named sets of trainer settings. A preset is only values: the reader of the configuration sets
-// the values that the user did not set, and prints them with the rest.
+// Defines published recipes as named sets of trainer settings. A preset consists only of values. The configuration
+// reader applies those that the user did not set, and prints them with the other settings.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace ingot::trainer {
 
-// Field of TrainerOptions -> value, spelled as in the configuration file.
+// Field of TrainerOptions -> value, in configuration file syntax.
 using PresetSettings = std::vector<std::pair<std::string, std::string>>;
 
-// All known names, "none" first.
+// Returns all known names, "none" first.
 std::vector<std::string> PresetNames();
 
-// The settings of a preset; empty for "none". INVALID_ARGUMENT lists the known names.
+// Returns a preset's settings, which are empty for "none". Returns INVALID_ARGUMENT, with the known names, if there is
+// no such preset.
 absl::StatusOr<PresetSettings> Preset(const std::string& name);
 
 }  // namespace ingot::trainer

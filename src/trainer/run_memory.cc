@@ -16,7 +16,7 @@
 namespace ingot::trainer {
 namespace {
 
-// The memory that this rank needs, including its reference policy, if any. `in_parts`: ranks store versions in parts.
+// Returns the memory that this rank needs, including any reference policy. `in_parts` = ranks store versions in parts.
 MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& config, int element_bytes,
                   const PassOptions& pass, std::span<const tree::ForestPart> parts,
                   const std::optional<RankPlace>& place, bool reference, bool in_parts) {
@@ -25,8 +25,8 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
   const int ranks = place.value_or(RankPlace{}).size;
   const bool publishes = place.value_or(RankPlace{}).leads();
   const int64_t weights = WeightBytes(config, element_bytes);
-  // Published: the newest version and the memory for the next version. If ranks store versions, each rank has both for
-  // its own part.
+  // Publishing needs the newest version and memory for the next one. If ranks store versions, each rank has both for
+  // its part.
   need.copies = reference ? weights : 0;
   if (in_parts) {
     need.copies += 2 * weights / ranks;
@@ -34,9 +34,9 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
     need.copies += 2 * weights;
   }
   if (options.trust_region.on()) {
-    // The masters before the step, divided as the optimizer's state is, and the policies before it (fp32, or fp64).
+    // The masters before the step, divided like the optimizer's state, and the policies before it (fp32, or fp64).
     const int64_t wide = element_bytes == 8 ? 8 : 4;
-    int64_t rows = 0;  // of the batch
+    int64_t rows = 0;  // rows in the batch
     for (const tree::ForestPart& part : parts) rows += part.size();
     const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
     need.copies += model::SpecOf(config).trained_elements() * wide / ranks + held * config.vocab_size * wide;
@@ -46,7 +46,7 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
 
 int64_t LimitBytes(const TrainerOptions& options) { return options.memory_limit_mb << 20; }
 
-// Of model, optimizer and one micro-batch.
+// Returns the memory for the model, the optimizer, and one micro-batch.
 MemoryNeed FirstNeed(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                      const std::optional<RankPlace>& place) {
   const PassOptions pass = PassOptionsOf(options);
@@ -64,7 +64,7 @@ at::ScalarType ConfigType(const model::ModelConfig& config) {
                               : at::kFloat;
 }
 
-// Of this rank.
+// Checks this rank.
 absl::Status CheckRun(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                       at::Device device, const Ranks* ranks, bool log, int64_t held) {
   INGOT_RETURN_IF_ERROR(config.CheckDevice(device.str()));
@@ -113,7 +113,7 @@ absl::Status CheckStepFits(const TrainerOptions& options, const Policy& policy, 
   const std::string what = absl::StrCat(step, " (", forest.size(), " merged tokens in ", parts.size(), " parts)");
   if (options.memory_limit_mb > 0) return CheckMemory(need, need.total(), LimitBytes(options), what, policy.pass());
   const auto available = [&] { return base::AvailableMemory(RanksHere(ranks)); };
-  // The cache of tensor memory is available to this step too; it is returned to the system only if the numbers need it.
+  // The tensor memory cache is available to this step too. It is returned to the system only if the numbers require it.
   if (need.step() > available()) ReleaseTensorMemory();
   return CheckMemory(need, need.step(), available(), what, policy.pass());
 }

@@ -1,4 +1,4 @@
-// LearningRate is the schedule of the learning rate: a pure function of the step.
+// Computes the learning-rate schedule, a pure function of the step.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace ingot::trainer {
 
-// Rate of optimizer step `step` (from 0) in a stage of `total_steps`. It rises linearly over steps [0, warmup); step
-// warmup - 1 has the peak. Then it decays to min_lr_ratio * peak, which step total_steps and all later ones have.
+// Returns the learning rate for optimizer step `step` (starting at 0) in a stage with `total_steps`. The rate rises
+// linearly over steps [0, warmup) and peaks at step warmup - 1. Then it decays to min_lr_ratio * peak at step
+// total_steps and stays there.
 double LearningRate(const OptimizerOptions& options, int64_t step, int64_t total_steps);
 
 }  // namespace ingot::trainer

@@ -8,7 +8,7 @@
 namespace ingot::trainer {
 namespace {
 
-// "sft" in ASCII: the stage's shuffles use other random numbers than the run's other users of the seed.
+// "sft" in ASCII. Separates the stage's shuffles from other uses of the run's seed.
 constexpr uint64_t kShuffleStream = 0x736674;
 
 std::vector<int64_t> Shuffled(int64_t count, uint64_t seed) {

@@ -1,4 +1,4 @@
-// StepTally holds the sums of one training step, over parts and over ranks.
+// StepTally holds one training step's sums over parts and ranks.
 #pragma once
 
 #include <algorithm>
@@ -12,24 +12,24 @@
 namespace ingot::trainer {
 
 struct StepTally {
-  // Plain values: ranks send one another their bytes.
+  // Plain values: ranks exchange their raw bytes.
   struct Plain {
     double loss = 0;
-    int64_t merged_tokens = 0;    // rows of the batch's merged forest
-    int64_t computed_tokens = 0;  // rows that were computed: more than merged_tokens if ranks share a prefix
+    int64_t merged_tokens = 0;    // rows in the batch's merged forest
+    int64_t computed_tokens = 0;  // rows that were computed; more than merged_tokens if ranks share a prefix
     int64_t parts = 0;
     int64_t route_conflicts = 0;  // RecordedRoutes::conflicts
     int64_t scorings = 0;         // passes that scored the batch before its gradient
-    double pass_seconds = 0;      // wall time of scorings, forward, loss and backward; of ranks the longest
-    double busy_seconds = 0;      // pass_seconds less exchanges between ranks; of ranks the sum
+    double pass_seconds = 0;      // wall time of scorings, forward, loss, and backward; maximum over ranks
+    double busy_seconds = 0;      // pass_seconds minus exchanges between ranks; sum over ranks
     double longest_busy_seconds = 0;
-    double variance_seconds = 0;  // wall time of single groups' gradients, not in pass_seconds; of ranks the longest
+    double variance_seconds = 0;  // wall time of individual groups' gradients, not in pass_seconds; maximum over ranks
     UpdateSpread spread;
-    StepWork work, unmerged;  // work of pass_seconds, and of the same calls unmerged
+    StepWork work, unmerged;  // work done in pass_seconds, and for the same calls unmerged
     MeanMax entropy;
     LogprobGap offpolicy;  // every trained token
     LogprobGap mismatch;   // the probe's tokens
-    LogprobGap packed;     // the batch's tokens that the engine sampled at this version, in merged forests
+    LogprobGap packed;     // the batch's tokens that were sampled at this version, in merged forests
 
     void Add(const Plain& other) {
       loss += other.loss;

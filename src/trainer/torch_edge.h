@@ -1,4 +1,4 @@
-// The torch edge: c10::Error and other exceptions of torch become absl::Status here and propagate no further.
+// Converts c10::Error and torch's other exceptions to absl::Status.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -11,7 +11,7 @@
 
 namespace ingot::trainer {
 
-// Carries an absl::Status out of code that torch calls back, or that throws like torch. AtTorchEdge returns that status
+// Carries an absl::Status out of code that torch calls back or that throws like torch. AtTorchEdge returns that status
 // with its context.
 class StatusError final : public std::exception {
  public:
@@ -35,7 +35,7 @@ T OrThrow(absl::StatusOr<T> value) {
 }
 
 // Runs `body`, which returns an absl::Status or StatusOr. A torch error becomes INTERNAL, or RESOURCE_EXHAUSTED if
-// memory ran out, prefixed with `context`.
+// torch ran out of memory, prefixed with `context`.
 template <typename Body>
 auto AtTorchEdge(const std::string& context, Body&& body) -> decltype(body()) {
   try {

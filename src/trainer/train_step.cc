@@ -1,4 +1,4 @@
-// Trainer::TrainStep: the sequence of a step, and its metrics.
+// Implements Trainer::TrainStep: the sequence of a step, and its metrics.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -129,7 +129,7 @@ absl::StatusOr<Trainer::Outcome> Trainer::RunStep(PreparedBatch& batch, const tr
   policy_.ReleaseLayer();
   OfferTensorMemory();
   INGOT_RETURN_IF_ERROR(ShareError(ranks_, status));
-  // Without a probe the batch's own tokens stand in for it.
+  // Without a probe, the batch's own tokens replace it.
   StepTally::Plain& plain = outcome.tally.plain;
   if (probe == nullptr || options_.probe_tokens == 0) plain.mismatch = plain.packed;
   return outcome;

@@ -24,7 +24,7 @@ absl::Status TakeFromRankZero(const model::Parameters& parameters, Ranks* ranks)
   return absl::OkStatus();
 }
 
-// The bounds of a mask; 0 above = none.
+// Describes a mask's bounds. An upper bound of 0 means none.
 std::string MaskBounds(double low, double high) {
   return high > 0 ? absl::StrCat("outside [", low, ", ", high, "]") : absl::StrCat("below ", low);
 }
@@ -66,7 +66,7 @@ Trainer::Trainer(const TrainerOptions& options, model::Transformer model, std::u
       parts_(policy_, ranks),
       bound_(options_, policy_, ranks),
       skipped_(options.max_skipped_steps, /*sound=*/0) {
-  base::ReturnFreedMemory();  // so that later peaks of the process are the steps' own
+  base::ReturnFreedMemory();  // so that later memory peaks come from the steps themselves
 }
 
 std::string Trainer::Describe() const {
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
   return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     const auto config = model::ModelConfig::FromFile(checkpoint_path + "/config.json");
-    // If it cannot be read, ReadCheckpoint says why.
+    // If it cannot be read, ReadCheckpoint reports the reason.
     if (config.ok()) INGOT_RETURN_IF_ERROR(CheckRunFits(options, *config, device, ranks));
     INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint_path));
     if (contents.seed != options.seed) {
@@ -142,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
   });
 }
 
-// Sets the calling thread's number of compute threads. The setting is per thread, so every entry point makes it.
+// Sets the calling thread's number of compute threads. The setting is per thread, so every entry point calls this.
 void Trainer::UseThreads() const {
   if (options_.threads > 0) kernels::UseThreads(options_.threads);
 }
@@ -199,7 +199,7 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
   INGOT_RETURN_IF_ERROR(orders_.Save(root, step));
   CheckpointContents contents;
   if (policy_.publishes_in_parts()) {
-    INGOT_RETURN_IF_ERROR(parts_.Take());  // names the weights
+    INGOT_RETURN_IF_ERROR(parts_.Take());  // sets the name of the weights
     contents.weights_checksum = parts_.checksum();
   }
   contents.step = step;

@@ -28,7 +28,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Medians of both clocks, separately.
+// Returns the medians of the two clocks separately.
 ProcessSeconds Median(const std::vector<ProcessSeconds>& values) {
   std::vector<double> wall, cpu;
   for (const ProcessSeconds& value : values) {
@@ -73,7 +73,7 @@ int64_t SampledTokens(const std::vector<tree::CallPath>& calls) {
   return sampled;
 }
 
-// A batch with advantages of both signs, and the weights of loss_aggregation token.
+// Makes a batch with advantages of both signs, and the weights of loss_aggregation token.
 PreparedBatch BatchOf(std::vector<tree::CallPath> calls) {
   PreparedBatch batch;
   batch.loss_tokens = SampledTokens(calls);
@@ -97,7 +97,7 @@ class ShapeBench {
   }
 
   absl::Status Run(const std::function<void(const std::string&)>& emit) {
-    // Choosing the scale measures with operands of the weights' sizes.
+    // Choosing the scale measures with operands as large as the weights.
     INGOT_RETURN_IF_ERROR(CheckBytes(kWeightCopies * WeightBytes(ConfigOf(o_, 1), ElementBytes()),
                                      absl::StrFormat("%d copies of the weights", kWeightCopies),
                                      "lower --layers, --hidden, --intermediate or --vocab"));
@@ -167,7 +167,7 @@ class ShapeBench {
                                         std::min<int64_t>(deepest, 8192)));
   }
 
-  // Chooses the scale by the baselines' time: the tree takes less.
+  // Chooses the scale based on the baselines' time, because the tree takes less.
   absl::Status ChooseScale() {
     scale_ = o_.scale > 0 ? o_.scale : 1;
     for (;; scale_ /= 2) {
@@ -218,8 +218,8 @@ class ShapeBench {
     return absl::OkStatus();
   }
 
-  // Runs the variant's step. The first run is not timed: only it shows the peak memory, because later runs begin with
-  // cached memory.
+  // Runs the variant's step. The first run is not timed. Only the first run shows the peak memory, because later runs
+  // start with cached memory.
   void Step(const model::Transformer& model, Variant& variant) {
     if (variant.seconds.empty()) {
       ReleaseTensorMemory();

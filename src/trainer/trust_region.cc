@@ -12,7 +12,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Streams of a step's seed.
+// Random streams of a step's seed.
 enum Stream : uint64_t { kStart, kPositions, kDrawn, kTokens };
 
 uint64_t KeyOf(uint64_t seed, Stream stream, const std::pair<int32_t, int32_t>& place) {
@@ -21,10 +21,10 @@ uint64_t KeyOf(uint64_t seed, Stream stream, const std::pair<int32_t, int32_t>& 
   return base::DeriveSeed(base::DeriveSeed(seed, stream), number);
 }
 
-// KL(old || new) of each row [rows], from log-probs [rows, vocab].
+// Returns KL(old || new) of each row [rows], from log-probs [rows, vocab].
 at::Tensor RowKl(const at::Tensor& old, const at::Tensor& now) {
   const at::Tensor p = old.exp();
-  // A token that the old policy excludes adds nothing, independent of its current log-prob.
+  // A token that the old policy excludes adds nothing, regardless of its current log-prob.
   return at::where(p > 0, p * (old - now), at::zeros_like(p)).sum(1, false, at::kDouble);
 }
 
@@ -33,14 +33,14 @@ std::vector<double> ToHost(const at::Tensor& tensor) {
   return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
 }
 
-// Calls of a forest, in its order, and their merged forest.
+// Calls of a forest in forest order, and their merged forest.
 struct ChosenCalls {
   std::vector<int32_t> calls;
   tree::PackedForest forest;
 };
 
-// `count` consecutive calls of `order` from each of `places` places, which are equally far apart; the first is the one
-// at `at` in [0, 1) of the distance.
+// Returns `count` consecutive calls in `order` from each of `places` equally spaced places. `at`, in [0, 1), is the
+// offset of the first place as a fraction of the spacing.
 absl::StatusOr<ChosenCalls> RunsOf(const PreparedBatch& batch, const std::vector<int32_t>& order, int64_t places,
                                    double at, int64_t count) {
   const auto calls = static_cast<int64_t>(order.size());
@@ -56,13 +56,13 @@ absl::StatusOr<ChosenCalls> RunsOf(const PreparedBatch& batch, const std::vector
   return chosen;
 }
 
-// Runs as long as the rows of all together allow: at most `budget`, or one call each. Neighbours in the forest's order
-// share the longest prefixes, and cost the fewest rows.
+// Returns the longest runs whose total rows fit into `budget`, or one call each. Neighbors in forest order share the
+// longest prefixes and cost the fewest rows.
 absl::StatusOr<ChosenCalls> LongestRuns(const PreparedBatch& batch, const std::vector<int32_t>& order, int64_t places,
                                         double at, double budget) {
   const auto calls = static_cast<int64_t>(order.size());
   INGOT_ASSIGN_OR_RETURN(ChosenCalls longest, RunsOf(batch, order, places, at, 1));
-  int64_t fits = 1, exceeds = calls + 1;  // counts
+  int64_t fits = 1, exceeds = calls + 1;  // numbers of calls
   while (fits < calls && (exceeds > calls || exceeds - fits > std::max<int64_t>(1, fits / 8))) {
     const int64_t count = exceeds > calls ? std::min(2 * fits, calls) : fits + (exceeds - fits) / 2;
     INGOT_ASSIGN_OR_RETURN(ChosenCalls longer, RunsOf(batch, order, places, at, count));
@@ -84,7 +84,7 @@ void PolicyShift::AddRow(double kl, int64_t visits, double share) {
     not_finite += visits;
     return;
   }
-  kl = std::max(kl, 0.0);  // rounding may leave a little below 0
+  kl = std::max(kl, 0.0);  // rounding may make it slightly negative
   sum += kl * static_cast<double>(visits);
   max = std::max(max, kl * std::min(share, 1.0));
 }
@@ -121,7 +121,7 @@ absl::StatusOr<TrustRegion> TrustRegion::Choose(const TrustRegionOptions& option
 void TrustRegion::ChoosePositions(const tree::PackedForest& calls, int64_t most_rows) {
   constexpr int64_t kPositionsPerDraw = 4;
   const int64_t most_draws = most_rows / (kPositionsPerDraw + 1), most_sampled = most_rows - most_draws;
-  std::vector<std::pair<uint64_t, const tree::LossEntry*>> entries;  // by a key that is drawn
+  std::vector<std::pair<uint64_t, const tree::LossEntry*>> entries;  // sorted by a random key
   const auto place_of = [](const tree::LossEntry* entry) { return Place(entry->call, entry->offset); };
   const auto order_by = [&](Stream stream) {
     for (auto& [key, entry] : entries) key = KeyOf(seed_, stream, place_of(entry));
@@ -131,7 +131,7 @@ void TrustRegion::ChoosePositions(const tree::PackedForest& calls, int64_t most_
   };
   for (const tree::LossEntry& entry : calls.entries) entries.emplace_back(0, &entry);
   order_by(kPositions);
-  std::set<std::pair<int32_t, float>> rows;  // of the policy: a row of the forest at a temperature
+  std::set<std::pair<int32_t, float>> rows;  // policy rows: a row of the forest at a temperature
   size_t count = 0;
   for (; count < entries.size(); ++count) {
     const tree::LossEntry* entry = entries[count].second;
@@ -173,7 +173,7 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
   paths_.clear();
   share_.clear();
   old_.clear();
-  std::map<int32_t, std::set<int32_t>> episodes;  // group -> its episodes that are measured
+  std::map<int32_t, std::set<int32_t>> episodes;  // group -> its measured episodes
   for (const int32_t call : calls_) {
     const tree::CallPath& path = batch_->calls[static_cast<size_t>(call)];
     episodes[path.group].insert(path.episode);
@@ -181,7 +181,7 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
   const auto share_of = [&](const tree::CallPath& call) {
     return 1 / static_cast<double>(episodes.at(call.group).size());
   };
-  std::map<int32_t, int32_t> path_of;  // call of the batch -> index into paths_
+  std::map<int32_t, int32_t> path_of;  // call in the batch -> index into paths_
   for (const int32_t call : calls_) {
     path_of[call] = static_cast<int32_t>(paths_.size());
     paths_.push_back(batch_->calls[static_cast<size_t>(call)]);
@@ -192,14 +192,14 @@ absl::Status TrustRegion::Remember(const model::Transformer& model, const PassOp
   for (const auto& [place, token] : drawn_) {
     const tree::CallPath& call = batch_->calls[static_cast<size_t>(place.first)];
     const auto offset = static_cast<size_t>(place.second);
-    if (token < 0 || token == call.sampled[offset]) continue;  // the sample's own position covers it
+    if (token < 0 || token == call.sampled[offset]) continue;  // the sample's own position covers this token
     tree::CallPath path;
     path.temperature = call.temperature;
     path.context = call.context;
     std::vector<int32_t> tail(call.sampled.begin(), call.sampled.begin() + place.second);
     tail.push_back(token);
     path.context = path.context.Then(std::move(tail));
-    // Label and record are arbitrary: only the policy is read, not a token's log-prob.
+    // The label and record are arbitrary, because only the policy is read, not a token's log-prob.
     path.sampled = {0};
     path.logprobs = {0};
     path.versions = {0};

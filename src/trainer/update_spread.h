@@ -1,4 +1,4 @@
-// UpdateSpread holds the sums of a step's update variance (update_variance.h), over parameters and over ranks.
+// UpdateSpread holds the sums for a step's update variance (update_variance.h), over parameters and ranks.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 namespace ingot::trainer {
 
-// Plain values: ranks send one another their bytes.
+// Plain values: ranks exchange the raw bytes.
 struct UpdateSpread {
   double apart = 0;    // mean over the sampled groups of |g_i - g|^2
   double length = 0;   // |g|^2
-  int64_t groups = 0;  // sampled; 0 = not measured in this step
+  int64_t groups = 0;  // number of sampled groups; 0 = not measured in this step
 
   void Add(const UpdateSpread& other) {
     apart += other.apart;

@@ -12,9 +12,9 @@
 namespace ingot::trainer {
 namespace {
 
-// The sampled elements of a tensor, the same in every step.
+// Returns the sampled elements of a tensor, which are the same in every step.
 at::Tensor Chosen(const at::Tensor& gradient) {
-  // Odd: a row's width is mostly even, and an even stride would take the same columns of every row.
+  // The stride is odd: row widths are usually even, so an even stride would select the same columns of every row.
   const int64_t stride = (gradient.numel() / UpdateVariance::kElements) | 1;
   return gradient.reshape({-1}).slice(0, 0, gradient.numel(), stride).clone();
 }

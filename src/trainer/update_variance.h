@@ -1,19 +1,19 @@
-// The variance of a step's update: how far the gradients of single groups lie from the batch's.
+// Measures the variance of a step's update: the distance of individual groups' gradients from the batch's gradient.
 //
-//   mean over groups of |g_i - g|^2 / |g|^2      g: the batch's gradient, g_i: the group's share of it times the groups
+//   mean over groups of |g_i - g|^2 / |g|^2      g: the batch's gradient; g_i: the group's share of it times the groups
 //
-// The groups' shares add up to g, and so g is the mean of the g_i. A step that averages n such groups has a relative
-// error of this value / n; more groups in a step, or less noise in their rewards, lower it.
+// The groups' shares add up to g, so g is the mean of the g_i. A step that averages n such groups has a relative error
+// of this value / n. More groups per step or less noise in the rewards reduce it.
 //
-// Groups and elements are samples: kGroups of the batch's groups, and of each tensor about kElements elements, evenly
-// spread. A group's gradient needs a backward pass, before the batch's own. Nothing of it stays in .grad, and the
-// step's bits do not change. A term that no group owns, such as the balance of experts, is only in g.
+// Groups and elements are sampled: kGroups of the batch's groups, and about kElements evenly spaced elements of each
+// tensor. Each group's gradient needs a backward pass before the batch's own. It leaves nothing in .grad, and the
+// step's result is bit-identical. A term that does not belong to a group, such as expert balancing, is only in g.
 //
 //   UpdateVariance variance(batch, seed, version);
 //   for each of variance.groups(): the gradient of its calls;  variance.AddGroup(gradients)
-//   the batch's gradient;                                      variance.Compare(gradients) -> spread, added up over ranks
+//   the batch's gradient;                                    variance.Compare(gradients) -> spread, summed over ranks
 //
-// Each rank sees the gradients of the parameters that it owns. One object per step; one thread.
+// Each rank processes the gradients of the parameters that it owns. One object per step. Used by one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,13 +34,13 @@ class UpdateVariance {
   static constexpr size_t kGroups = 4;
   static constexpr int64_t kElements = int64_t{1} << 14;
 
-  // The sample depends only on the batch, the seed and the version.
+  // The sample depends only on the batch, the seed, and the version.
   UpdateVariance(const PreparedBatch& batch, uint64_t seed, int64_t version);
 
-  // The sampled groups, as CallPath::group numbers them; none if the batch has fewer than two.
+  // Returns the sampled groups, numbered as in CallPath::group. Empty if the batch has fewer than two.
   const std::vector<int32_t>& groups() const { return groups_; }
 
-  // The gradient of the next group's calls in the batch's loss, by the name of every parameter; undefined = none here.
+  // Adds the gradient of the batch's loss over the next group's calls, by parameter name. Undefined = not on this rank.
   void AddGroup(const std::map<std::string, at::Tensor>& gradients);
   // REQUIRES: AddGroup was called for each group.
   UpdateSpread Compare(const std::map<std::string, at::Tensor>& gradients) const;
@@ -48,7 +48,7 @@ class UpdateVariance {
  private:
   double batch_groups_ = 0;
   std::vector<int32_t> groups_;
-  std::vector<std::map<std::string, at::Tensor>> sampled_;  // per group, the chosen elements
+  std::vector<std::map<std::string, at::Tensor>> sampled_;  // per group: the sampled elements
 };
 
 }  // namespace ingot::trainer

@@ -28,7 +28,7 @@ at::ScalarType TypeOf(const std::string& dtype) {
   TORCH_CHECK(false, "versions do not support tensors of type ", dtype);
 }
 
-// Calls `make` with the bytes of the tensors.
+// Calls `make` with the tensors' bytes.
 template <typename Make>
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::map<std::string, at::Tensor>& tensors,
                                                                    Make make) {

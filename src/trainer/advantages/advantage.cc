@@ -23,7 +23,7 @@ double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// 1 / (population standard deviation + eps); 1 if the values are the same.
+// Returns 1 / (population standard deviation + eps), or 1 if the values are the same.
 double InverseStd(const std::vector<double>& values) {
   if (AllSame(values)) return 1;
   const double mean = Mean(values);
@@ -53,8 +53,8 @@ double MeanByLength(const std::vector<EpisodeReturn>& group, const std::vector<d
   return tokens > 0 ? weighted / tokens : Mean(values);
 }
 
-// B_i of every sample of the group. If all values under a mean are the same, each is its own baseline exactly: rounding
-// must not become a gradient.
+// Returns B_i for every sample in the group. If all values in a mean are the same, each is exactly its own baseline, so
+// that rounding does not become a gradient.
 std::vector<double> Baselines(const std::vector<EpisodeReturn>& group, const std::vector<double>& values,
                               const std::string& rule, const std::vector<double>& batch) {
   if (rule == "none" || (rule == "leave_one_out" && values.size() == 1)) return std::vector<double>(values.size(), 0.0);
@@ -65,7 +65,7 @@ std::vector<double> Baselines(const std::vector<EpisodeReturn>& group, const std
   return baselines;
 }
 
-// A sum of parts that may cancel each other. Rounding must not become a gradient.
+// A sum of terms that may cancel each other. Prevents rounding from becoming a gradient.
 class CancellingSum {
  public:
   void Add(double part) {
@@ -78,7 +78,7 @@ class CancellingSum {
   double sum_ = 0, size_ = 0;
 };
 
-// 0 where the mean is only rounding.
+// Returns the mean, or 0 if it is only rounding.
 double CancellingMean(const std::vector<double>& values) {
   CancellingSum sum;
   for (const double value : values) sum.Add(value);
@@ -88,7 +88,7 @@ double CancellingMean(const std::vector<double>& values) {
 // A group's advantages before the batch scales them.
 struct ComparedGroup {
   GroupAdvantages advantages;
-  std::vector<double> centered;  // R_i - B_i by sample; of terms: S_i
+  std::vector<double> centered;  // R_i - B_i per sample; S_i under `terms`
 };
 
 ComparedGroup ByReturn(const std::vector<EpisodeReturn>& group, const std::string& baseline,
@@ -166,7 +166,7 @@ std::vector<GroupAdvantages> Advantages(const std::vector<std::vector<EpisodeRet
     for (const EpisodeReturn& episode : group) all.push_back(episode.value);
   }
   std::vector<GroupAdvantages> advantages;
-  std::vector<double> centered;  // of the groups that are not filtered
+  std::vector<double> centered;  // values for the groups that are not filtered
   const bool by_terms = rule.normalization == "terms";
   for (const auto& group : groups) {
     ComparedGroup compared = by_terms ? ByTerms(group, rule.baseline) : ByReturn(group, rule.baseline, all);

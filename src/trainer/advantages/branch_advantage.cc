@@ -9,10 +9,10 @@
 namespace ingot::trainer {
 namespace {
 
-// Advantages of every row, compared in sets of rows.
+// Computes the advantages of every row, compared within sets of rows.
 class ComparedRows {
  public:
-  // `set_of(group, row)`: rows of a group with equal numbers are compared with each other.
+  // Rows in a group with the same `set_of(group, row)` are compared with each other.
   template <typename SetOf>
   ComparedRows(const std::vector<GroupRows>& groups, const AdvantageRule& rule, const SetOf& set_of) {
     std::vector<std::vector<EpisodeReturn>> sets;
@@ -33,13 +33,13 @@ class ComparedRows {
     const auto [set, index] = places_[group][row];
     return sets_[set].turns[index];
   }
-  bool Equal(size_t group) const {  // of the set of the group's first row
+  bool Equal(size_t group) const {  // for the set of the group's first row
     return !places_[group].empty() && sets_[places_[group][0].first].equal;
   }
 
  private:
   std::vector<GroupAdvantages> sets_;
-  std::vector<std::vector<std::pair<size_t, size_t>>> places_;  // [group][row]: set, and index in it
+  std::vector<std::vector<std::pair<size_t, size_t>>> places_;  // [group][row]: the set and the index in it
 };
 
 bool AllZero(const BranchedAdvantages& group) {

@@ -14,7 +14,7 @@
 namespace ingot::trainer {
 namespace {
 
-// The rewards of an episode's calls, one per turn. `rewards`: by call id.
+// Returns the rewards for an episode's calls, one per turn. `rewards` is by call id.
 absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
                                                 const google::protobuf::Map<std::string, double>& rewards) {
   std::vector<double> turns(static_cast<size_t>(tree.calls_size()), 0.0);
@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
   return turns;
 }
 
-// Tokens that the call sampled from weights that follow the run.
+// Returns the number of tokens that the call sampled from weights that follow the run.
 int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
   int64_t tokens = 0;
   if (call.weights() != v1::WEIGHTS_FOLLOW) return tokens;
@@ -77,7 +77,7 @@ class Planner {
 
  private:
   struct Trunk {
-    size_t index = 0;  // of GroupRows::trunk_turns
+    size_t index = 0;  // index in GroupRows::trunk_turns
     std::vector<double> turns;
     int64_t tokens = 0;
   };
@@ -104,7 +104,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // The newest attempt of its trunk is another episode.
+  // Returns whether the episode started from an older attempt of its trunk than the newest one.
   bool LeftALostTrunk(const v1::Episode& episode) const {
     const std::string& trunk = episode.fork().episode_id();
     return !trunk.empty() &&
@@ -119,7 +119,7 @@ class Planner {
     if (!std::isfinite(reward)) return absl::InvalidArgumentError("its reward is not a finite number");
     INGOT_ASSIGN_OR_RETURN(std::vector<double> turns, TurnRewards(tree, tree::CallRewardsOf(episode)));
     CheckBounds(episode, reward, tree::CallRewardsOf(episode));
-    // A trunk that continued is a sample like others; the episode is compared with it.
+    // A trunk that continued is a normal sample, and the episode is compared with it.
     const auto trunk = trunks_.find(episode.fork().episode_id());
     if (rule_.by_role && trunk != trunks_.end()) {
       return absl::InvalidArgumentError(
@@ -139,8 +139,8 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Adds the terms of the episode's grade to its row. `shared`: the turns of its trunk, where a judged group earns
-  // nothing.
+  // Adds the terms in the episode's grade to its row. `shared` is the number of turns in its trunk, which earn nothing
+  // in a graded group.
   absl::Status AddTerms(const v1::EpisodeTree& tree, size_t shared, EpisodeReturn& row) {
     if (!graded_) {
       row.terms.push_back({1, row.value, row.credits});
@@ -166,7 +166,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // `turns`: the rewards of the episode's calls.
+  // `turns` are the rewards for the episode's calls.
   void AddRoles(const v1::EpisodeTree& tree, double reward, const std::vector<double>& turns) {
     std::vector<RoleReturn>& roles = out_.rows.roles.emplace_back();
     for (const auto& [name, of_role] : tree::TurnsByRole(tree)) {
@@ -193,7 +193,7 @@ class Planner {
     out_.left_out += std::erase_if(out_.parts, lone);
   }
 
-  // A group's statistics may overflow with such a reward, and give a zero or non-finite gradient.
+  // Records an out-of-bounds reward, which may overflow a group's statistics and give a zero or non-finite gradient.
   void CheckBounds(const v1::Episode& episode, double reward,
                    const google::protobuf::Map<std::string, double>& of_calls) {
     NoteFault(episode, "its reward", reward);
@@ -209,7 +209,7 @@ class Planner {
   const v1::Group& group_;
   const RowRule& rule_;
   bool graded_ = false;
-  const v1::Grade* first_grade_ = nullptr;    // of a row, with `by_terms`
+  const v1::Grade* first_grade_ = nullptr;    // grade of the first row; used with `by_terms`
   std::map<std::string_view, Trunk> trunks_;  // by episode id
   TrainedGroup out_;
 };

@@ -1,5 +1,5 @@
-// The rows of a group, which get advantages (branch_advantage.h): its finished episodes, and the trunks that they left.
-// Pure; no torch.
+// Builds a group's rows, which get advantages (branch_advantage.h), from its finished episodes and their trunks. Pure
+// functions that do not use torch.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,36 @@
 namespace ingot::trainer {
 
 struct TrainedGroup {
-  // An episode whose calls are trained.
+  // An episode whose calls are trained on.
   struct Part {
     int episode = 0;     // index in v1::Group.episodes
-    bool trunk = false;  // it ended at its fork and has no return
-    size_t index = 0;    // of GroupRows::rows, or of its trunk_turns
+    bool trunk = false;  // true = it ended at its fork and has no return
+    size_t index = 0;    // index in GroupRows::rows, or in trunk_turns for a trunk
   };
   GroupRows rows;
   std::vector<Part> parts;  // trunks first
-  int64_t left_out = 0;     // episodes that did not finish, are not for training, or left a trunk that was tried again;
-                            // trunks that no finished episode left
-  int64_t ungraded = 0;     // finished episodes that the reward stage could not judge, in a group that it judged
+  // Number of untrained episodes: unfinished, not for training, leaves of a retried trunk, or trunks without finished
+  // leaves.
+  int64_t left_out = 0;
+  int64_t ungraded = 0;      // finished episodes that the reward stage could not grade, if it graded the group
   std::string reward_fault;  // names the first reward beyond tree::kMaxReward; empty = none
 };
 
-// The credit rule for the turns of an episode (advantage.h).
+// The credit rule for an episode's turns (advantage.h).
 struct RowRule {
   std::string credit = "outcome";
   double discount = 1;
-  bool by_terms = false;  // rows have EpisodeReturn::terms
-  bool by_role = false;   // fills GroupRows::roles; the rows of a role are discounted over its own turns
+  bool by_terms = false;  // fill in EpisodeReturn::terms
+  bool by_role = false;   // fill in GroupRows::roles; discounts count only the role's own turns
 
   static RowRule Of(const TrainerOptions& options);
 };
 
-// With `by_terms` the terms are the grades' terms; a group without grades has one term, its posted reward. With
-// `by_role` a role's return is the episode's own reward plus the rewards of the role's calls. INVALID_ARGUMENT names
-// the episode: a reward is not finite, or is of a call that the episode does not hold; with `by_terms` its terms differ
-// from the group's first grade; with `by_role` it left a trunk.
+// With `by_terms`, the terms come from the grades. A group without grades has one term, its posted reward. With
+// `by_role`, a role's return is the episode's own reward plus the rewards of the role's calls. Returns
+// INVALID_ARGUMENT, with the episode, if a reward is not finite or is for a call that is not in the episode, if with
+// `by_terms` the episode's terms differ from the group's first grade, or if with `by_role` the episode started from a
+// trunk.
 absl::StatusOr<TrainedGroup> RowsOf(const v1::Group& group, const RowRule& rule);
 
 }  // namespace ingot::trainer

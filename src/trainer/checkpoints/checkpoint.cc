@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace json = base::json;
 using model::ShardFile;
 
-// One flipped bit does not turn any other format into the oldest, which has no checksum to detect it.
+// Chosen so that one flipped bit cannot turn another format into the oldest one, which has no checksum to detect it.
 constexpr char kFormat[] = "ingot-checkpoint-4";
 constexpr const char* kState = base::kCheckpointState;
 constexpr char kOptimizer[] = "optimizer";
@@ -32,7 +32,7 @@ constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
 
-// The number in "step-N"; nullopt = another name.
+// Returns the number in "step-N", or nullopt for other names.
 std::optional<int64_t> StepOf(const std::string& name) {
   const std::string prefix = kPrefix;
   if (name.size() < prefix.size() + 8 || name.size() > prefix.size() + 18 || !name.starts_with(prefix)) return {};
@@ -48,7 +48,7 @@ std::string TemporaryFolder(const std::string& root, int64_t step) {
   return absl::StrCat(root, "/", kTemporary, CheckpointName(step));
 }
 
-// Steps with a folder in `root`, newest first.
+// Returns the steps with a directory in `root`, newest first.
 absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& root) {
   return steps;
 }
 
-// Whether `name` names a file in a checkpoint's folder, or in a folder in it.
+// Returns whether `name` can name a file in a checkpoint's directory or a subdirectory.
 bool IsFileName(std::string_view name) {
   const size_t slash = name.find('/');
   const auto is_plain = [](std::string_view part) {
@@ -104,11 +104,11 @@ json::value StateJson(const CheckpointContents& contents, size_t shards,
                       {"files", base::PrintDigests(files)}};
 }
 
-// Writes the other files of a checkpoint: the rest of the model folder, the app's files and state.json.
+// Writes a checkpoint's other files: the remaining model folder, the app's files, and state.json.
 absl::Status WriteInto(const std::string& dir, const CheckpointContents& contents,
                        const std::vector<CheckpointShard>& shards,
                        const std::map<std::string, std::string>& extra_files) {
-  std::map<std::string, base::FileDigest> digests;  // of the shards, from their writers
+  std::map<std::string, base::FileDigest> digests;  // digests of the shards, from their writers
   std::map<std::string, std::string> file_of;
   int64_t bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -146,7 +146,7 @@ void RemoveStale(const std::string& root, const CheckpointContents& newest, int6
     const bool newest_sound = !sound && step <= newest.last_sound_step;
     sound = sound || newest_sound;
     const bool stays = newest_sound || (newest.keep_every > 0 && step % newest.keep_every == 0);
-    // Newer checkpoints belong to a run that went back to an earlier checkpoint: this writer leaves them.
+    // Newer checkpoints are from before the run went back to an earlier checkpoint. This writer does not delete them.
     if (step <= newest.step && ++seen > keep && !stays) fs::remove_all(root + "/" + CheckpointName(step), ignored);
   }
   std::vector<fs::path> leftovers;
@@ -157,8 +157,8 @@ void RemoveStale(const std::string& root, const CheckpointContents& newest, int6
   for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
 }
 
-// Renames a finished temporary folder. Where a resumed run makes the same step again, one of the two exists at every
-// moment: the replaced folder then has the temporary name, and RemoveStale removes it.
+// Renames a finished temporary directory. If a resumed run repeats a step, one of the two checkpoints exists at every
+// moment: the replaced directory gets a temporary name, and RemoveStale deletes it.
 absl::Status Install(const std::string& root, const std::string& temporary, const std::string& name) {
   return base::ReplaceFolder(temporary, root + "/" + name, root + "/" + kReplaced + name);
 }
@@ -187,7 +187,7 @@ absl::StatusOr<uint64_t> UnsignedField(const json::value& state, const std::stri
   return static_cast<uint64_t>(value);
 }
 
-// The text of state.json, parsed, with this format and the checksum of its text.
+// Parses the text of state.json, which must have this format and a matching checksum.
 absl::StatusOr<json::value> ParseState(const std::string& text) {
   auto state = base::ParseJson(text);
   if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
@@ -214,7 +214,7 @@ struct State {
   uint64_t weights_checksum = 0;
   int64_t optimizer_steps = 0;
   int64_t next_group = 0;
-  int shards = 1;  // files of the optimizer's state
+  int shards = 1;  // number of optimizer state files
   std::map<std::string, base::FileDigest> files;
 };
 
@@ -233,7 +233,7 @@ absl::StatusOr<State> StateOf(const std::string& text) {
   return state;
 }
 
-// DATA_LOSS: the checkpoint's state.json is missing, incomplete or changed.
+// Returns DATA_LOSS if the checkpoint's state.json is missing, incomplete, or changed.
 absl::StatusOr<State> ReadState(const std::string& path) {
   const auto text = ReadSmallFile(path + "/" + kState);
   if (!text.ok()) return Damaged(path, std::string(text.status().message()));
@@ -243,7 +243,7 @@ absl::StatusOr<State> ReadState(const std::string& path) {
 }
 
 absl::Status VerifyFiles(const std::string& path, const State& state) {
-  // LoadModelDir finds the weights' files through the index, which state.json also lists.
+  // LoadModelDir finds the weight files through the index, which state.json also lists.
   const bool indexed = state.files.contains(model::kWeightsIndex);
   std::vector<std::string> needed = {"config.json", indexed ? model::kWeightsIndex : ShardFile(kWeights, 0, 1)};
   for (int shard = 0; shard < state.shards; ++shard) needed.push_back(ShardFile(kOptimizer, shard, state.shards));
@@ -258,7 +258,7 @@ absl::Status VerifyFiles(const std::string& path, const State& state) {
   return whole.ok() ? whole : Damaged(path, std::string(whole.message()));
 }
 
-// The state of a checkpoint whose files are all as they were written.
+// Returns a checkpoint's state if all its files are as they were written.
 absl::StatusOr<State> Verify(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(State state, ReadState(path));
   INGOT_RETURN_IF_ERROR(VerifyFiles(path, state));

@@ -1,19 +1,19 @@
-// Checkpoints of a training run. A checkpoint exists whole or not at all.
+// Writes and reads checkpoints of a training run. A checkpoint is written completely or not at all.
 //
-//   ROOT/step-00000012/         contains exactly the batches below 12, i.e. version 12
-//     config.json, model.safetensors and the app's files (tokenizer.json, ...): a Hugging Face model folder
-//     optimizer.safetensors     moments (and masters) of AdamW
+//   ROOT/step-00000012/         includes exactly the batches below 12, so it is version 12
+//     config.json, model.safetensors, and the app's files (tokenizer.json, ...): a Hugging Face model folder
+//     optimizer.safetensors     AdamW's moments and masters
 //     reference.safetensors     the reference policy, once reference_update_every has moved it
-//     state.json                step, seed, schedule, size and checksum of every other file, and a checksum of all
-//                               that; written last
+//     state.json                step, seed, schedule, the size and checksum of every other file, and a checksum of all
+//                               of that; written last
 //
-// Each of N ranks writes the parameters and the state that it owns: model-00001-of-0000N.safetensors and
-// optimizer-00001-of-0000N.safetensors, ... Rank 0 then adds Hugging Face's model.safetensors.index.json.
+// Each of N ranks writes the parameters and state that it owns to model-00001-of-0000N.safetensors and
+// optimizer-00001-of-0000N.safetensors, and so on. Rank 0 then adds Hugging Face's model.safetensors.index.json.
 //
-// A checkpoint is written into a temporary folder in ROOT, fsynced, and renamed: a crash leaves the earlier ones as
-// they were. The checksums find later damage before anything of the checkpoint is used, also by readers that load it as
-// a model folder (base/written_files.h). One writer per ROOT (or the ranks of one trainer, on one file system); blocks
-// on disk.
+// A checkpoint is written to a temporary directory in ROOT, fsynced, and renamed, so a crash leaves older checkpoints
+// intact. The checksums reveal later damage before any part of the checkpoint is used. Readers that load it as a model
+// folder also check them (base/written_files.h). Each ROOT has a single writer: one process, or one trainer's ranks on
+// a shared file system. Blocks on disk I/O.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,52 +33,52 @@ namespace ingot::trainer {
 struct CheckpointInfo {
   std::string path;
   int64_t step = 0;
-  uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of its parameters
+  uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of the parameters
   int64_t next_group = 0;             // CheckpointContents::next_group
-  std::vector<std::string> rejected;  // LatestCheckpoint: newer checkpoints that are damaged, each with its fault
+  std::vector<std::string> rejected;  // set by LatestCheckpoint: newer but damaged checkpoints, and why
 };
 
 struct CheckpointContents {
   int64_t step = 0;
   uint64_t seed = 0;
   uint64_t weights_checksum = 0;
-  // FeedStats::next_group of the last batch: a run that loses its pool continues there. 0 = no batch yet.
+  // FeedStats::next_group from the last batch. A run that loses its pool continues from there. 0 = no batch yet.
   int64_t next_group = 0;
-  int64_t total_steps = 0;  // for readers, like the schedule: a resumed run follows its configuration
+  int64_t total_steps = 0;  // informational, like the schedule: a resumed run uses its own configuration
   OptimizerOptions schedule;
   model::ModelConfig config;
-  model::Parameters parameters;                 // written: only with one rank
-  std::map<std::string, at::Tensor> optimizer;  // likewise; ReadCheckpoint leaves it empty
-  std::map<std::string, at::Tensor> reference;  // written: empty = the checkpoint holds none; ReadReference reads it
+  model::Parameters parameters;                 // written only with one rank
+  std::map<std::string, at::Tensor> optimizer;  // written only with one rank; ReadCheckpoint leaves it empty
+  std::map<std::string, at::Tensor> reference;  // set when writing; empty = none; use ReadReference to read it
   int64_t optimizer_steps = 0;
-  int optimizer_shards = 1;  // read: number of files of the optimizer's state
-  // Written: the last step whose weights are known to give a finite gradient. The newest checkpoint at or before it is
-  // never removed as too old. -1 = every step is known to be sound.
+  int optimizer_shards = 1;  // set when read: number of optimizer state files
+  // Set when writing. The last step with weights known to give a finite gradient. The newest checkpoint at or before
+  // this step is never deleted because of age. -1 = every step is known to be sound.
   int64_t last_sound_step = -1;
-  int64_t keep_every = 0;  // written: checkpoints whose step is a multiple of it are never removed; 0 = none
+  int64_t keep_every = 0;  // set when writing; checkpoints at multiples of this step are never deleted; 0 = none
 };
 
-// The files that one of several ranks wrote into a checkpoint.
+// The files that one of several ranks wrote to a checkpoint.
 struct CheckpointShard {
-  std::vector<std::string> parameters;  // names of the parameters in its file of weights
+  std::vector<std::string> parameters;  // names of the parameters in its weights file
   int64_t parameter_bytes = 0;
   std::map<std::string, base::FileDigest> files;  // by name
 };
 
-// "step-00000012".
+// Returns, for example, "step-00000012".
 std::string CheckpointName(int64_t step);
 
-// Writes ROOT/step-N, replacing a checkpoint of the same number. Then removes temporary folders of crashed writers, and
-// the checkpoints up to N except the `keep` newest, those that keep_every keeps, and the checkpoint that
-// last_sound_step protects. `extra_files`: names to contents; a name is plain, or FOLDER/NAME. After an error (a full
-// disk, ...) the earlier checkpoints are untouched; the message names the path.
+// Writes ROOT/step-N, replacing any checkpoint for the same step. Then deletes temporary directories left by crashed
+// writers, and all checkpoints up to N except the newest `keep`, the ones protected by keep_every, and the one
+// protected by last_sound_step. `extra_files` maps names to contents. A name is a plain name or FOLDER/NAME. An error,
+// such as a full disk, leaves older checkpoints untouched, and names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 
-// WriteCheckpoint in three steps, for several ranks. Rank 0 begins and gets the temporary folder; each rank writes its
-// own tensors into the folder as shard `shard` in [0, shards); rank 0 finishes with all shards, in order of the ranks.
-// FinishCheckpoint ignores contents.parameters and contents.optimizer. After an error AbandonCheckpoint removes the
-// folder.
+// Same as WriteCheckpoint, but in three steps, for several ranks. Rank 0 begins and gets the temporary directory. Each
+// rank writes its own tensors there as shard `shard` in [0, shards). Rank 0 finishes with all shards, in rank order.
+// FinishCheckpoint ignores contents.parameters and contents.optimizer. AbandonCheckpoint deletes the directory after an
+// error.
 absl::StatusOr<std::string> BeginCheckpoint(const std::string& root, int64_t step);
 absl::StatusOr<CheckpointShard> WriteShard(const std::string& folder,
                                            const std::map<std::string, at::Tensor>& parameters,
@@ -88,19 +88,20 @@ absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const C
                                                 const std::map<std::string, std::string>& extra_files, int64_t keep);
 void AbandonCheckpoint(const std::string& root, int64_t step);
 
-// Checks every file against state.json. DATA_LOSS names a file that is missing or differs.
+// Checks every file against state.json. Returns DATA_LOSS with the file that is missing or differs.
 absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path);
 
-// The newest intact checkpoint. NOT_FOUND: ROOT holds none; DATA_LOSS: all its checkpoints are damaged.
+// Returns the newest intact checkpoint, NOT_FOUND if ROOT has no checkpoints, or DATA_LOSS if all are damaged.
 absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
 
 // Verifies and reads a checkpoint, without the optimizer's state.
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
-// Reads the reference policy of a checkpoint that ReadCheckpoint verified. NOT_FOUND: the checkpoint holds none.
+// Reads the reference policy from a checkpoint that ReadCheckpoint has verified. Returns NOT_FOUND if there is none.
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::string& path);
-// Reads the optimizer's state, from any number of shards, into the tensors of `state`, by name (AdamW::State). `all`:
-// `state` names every tensor of the checkpoint, or else a part of them. INVALID_ARGUMENT names the first tensor that is
-// missing, has another shape, or (with `all`) is unknown; tensors read before it keep their new values.
+// Reads the optimizer's state, from any number of shards, into the tensors of `state` by name (AdamW::State). If `all`,
+// `state` must name every tensor in the checkpoint; otherwise, it may name a subset. Returns INVALID_ARGUMENT with the
+// first tensor that is missing, has the wrong shape, or (with `all`) is unknown. Tensors read before the error keep
+// their new values.
 absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<std::string, at::Tensor>& state,
                            bool all);
 

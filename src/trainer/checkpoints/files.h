@@ -1,4 +1,4 @@
-// Files of model folders: whole reads and texts.
+// Helpers that read whole files and write text files in model folders.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@ namespace ingot::trainer {
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
-// Writes texts by their names below `dir`, each fsynced. A name has at most one folder, which is made.
+// Writes text files to `dir` by name and fsyncs each one. A name may include one subdirectory, which is created.
 absl::Status WriteTexts(const std::string& dir, const std::map<std::string, std::string>& texts);
 
 }  // namespace ingot::trainer

@@ -1,9 +1,9 @@
-// The checkpoints of a supervised stage (checkpoint.h), in a separate folder, numbered by the optimizer steps taken. A
-// stage that continues from one is bit-identical to a stage that never stopped, on the same number of ranks; on another
-// number of ranks it is equal up to rounding.
+// Manages a supervised stage's checkpoints (checkpoint.h), which are in a separate directory, numbered by optimizer
+// step. A stage resumed from a checkpoint is bit-identical to an uninterrupted one on the same number of ranks, and
+// equal up to rounding on a different number.
 //
-// Each checkpoint holds stage.json: the checksums of the stage's data and of its first weights. A stage does not
-// continue from a checkpoint of other data or other first weights.
+// Each checkpoint contains stage.json, with checksums of the stage's data and initial weights. A stage does not resume
+// from a checkpoint with different data or initial weights.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ namespace ingot::trainer {
 class StageCheckpoints {
  public:
   StageCheckpoints() = default;  // the stage writes no checkpoints
-  // Checkpoints in `root`, of a stage whose first weights have that checksum (weights::Snapshot::checksum).
+  // Uses checkpoints in `root`. `weights_checksum` is the weights::Snapshot::checksum of the stage's initial weights.
   StageCheckpoints(std::string root, uint64_t weights_checksum, const std::vector<tree::CallPath>& calls);
 
   bool kept() const { return !root_.empty(); }
   const std::string& root() const { return root_; }
-  // Extra files of every checkpoint, by name.
+  // Returns the extra files for every checkpoint, by name.
   const std::map<std::string, std::string>& files() const { return files_; }
 
-  // The newest intact checkpoint; if none exists, step 0 and an empty path. FAILED_PRECONDITION: it is of other data
-  // or other first weights. Other errors as LatestCheckpoint.
+  // Returns the newest intact checkpoint, or step 0 and an empty path if there is none. Returns FAILED_PRECONDITION if
+  // it is for different data or initial weights. Other errors are those of LatestCheckpoint.
   absl::StatusOr<CheckpointInfo> Newest() const;
 
  private:
@@ -37,7 +37,7 @@ class StageCheckpoints {
   std::map<std::string, std::string> files_;
 };
 
-// Optimizer steps of the newest checkpoint in `root`; 0 = none.
+// Returns the optimizer steps of the newest checkpoint in `root`, or 0 if there is none.
 absl::StatusOr<int64_t> StageSteps(const std::string& root);
 
 }  // namespace ingot::trainer

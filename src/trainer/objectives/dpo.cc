@@ -6,7 +6,7 @@
 namespace ingot::trainer {
 namespace {
 
-// log(1 + e^x), without overflow.
+// Returns log(1 + e^x) without overflow.
 double Softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
 
 // DPO, arXiv 2305.18290, eq. 7, over pairs of sequences.
@@ -20,7 +20,7 @@ class Dpo final : public Objective {
   double Loss(const LossEntries& e, std::span<double> derivative) const override {
     const std::vector<SequenceSums> sequences = SumSequences(e, e.reference);
     const double weight = 1.0 / static_cast<double>(e.preferences.size());
-    std::vector<double> by_sequence(sequences.size(), 0.0);  // derivative by the sequence's log-prob
+    std::vector<double> by_sequence(sequences.size(), 0.0);  // derivative with respect to the sequence's log-prob
     double loss = 0;
     for (const Preference& pair : e.preferences) {
       const double margin = Margin(sequences, pair);

@@ -19,8 +19,8 @@ class Gspo final : public Objective {
     const std::vector<double> ratios = Ratios(e);
     double loss = 0;
     for (size_t i = 0; i < e.logprobs.size(); ++i) {
-      // ds/dlogprob = s / tokens for each token of the sequence. With equal weights within a sequence, the sum over its
-      // tokens of w_t * s / tokens is w_t * s: one token's share.
+      // ds/dlogprob = s / tokens for each token of the sequence. With equal weights within a sequence, the sum of w_t *
+      // s / tokens over its tokens is w_t * s, which is one token's share.
       const Surrogate term = clip_.At(ratios[static_cast<size_t>(e.sequences[i])], e.advantages[i]);
       loss -= e.weights[i] * term.value;
       derivative[i] -= e.weights[i] * term.derivative;
@@ -46,7 +46,7 @@ class Gspo final : public Objective {
   }
 
  private:
-  // One ratio per sequence; NaN = a sequence without tokens.
+  // Returns one ratio per sequence. NaN = a sequence without tokens.
   static std::vector<double> Ratios(const LossEntries& e) {
     std::vector<double> ratios;
     for (const SequenceSums& sum : SumSequences(e, e.recorded)) {

@@ -7,7 +7,7 @@
 namespace ingot::trainer {
 namespace {
 
-// A bound of 0 is none. A ratio that is not a number is within.
+// A bound of 0 means none. A NaN ratio is within the bounds.
 bool Outside(double ratio, double low, double high) { return ratio < low || (high > 0 && ratio > high); }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace ingot::trainer {
 namespace {
 
-// The clipped surrogate, arXiv 1707.06347, eq. 7, per token; with a cap the ratio is 1 and its weight is truncated.
+// The clipped surrogate, arXiv 1707.06347, eq. 7, per token. With a cap, the ratio is 1 and its weight is truncated.
 class PpoClip final : public Objective {
  public:
   explicit PpoClip(const PpoClipSettings& s)

@@ -5,7 +5,7 @@
 namespace ingot::trainer {
 namespace {
 
-// SAPO, arXiv 2511.20347: the gate takes the place of the clip.
+// SAPO, arXiv 2511.20347: the gate replaces the clip.
 class Sapo final : public Objective {
  public:
   Sapo(double tau_positive, double tau_negative) : tau_positive_(tau_positive), tau_negative_(tau_negative) {}
@@ -38,14 +38,14 @@ class Sapo final : public Objective {
  private:
   struct Gate {
     double value = 0;       // f(r) = 4 / tau * sigmoid(tau * (r - 1))
-    double derivative = 0;  // by log r: openness * r
+    double derivative = 0;  // with respect to log r: openness * r
     double openness = 0;    // df/dr = 4 * sigmoid * (1 - sigmoid): 1 at r = 1, less on both sides
   };
 
   Gate At(double ratio, double advantage) const {
     const double tau = advantage > 0 ? tau_positive_ : tau_negative_;
     const double z = tau * (ratio - 1);
-    const double tail = std::exp(-std::abs(z));  // neither end overflows
+    const double tail = std::exp(-std::abs(z));  // does not overflow for either sign
     const double openness = 4 * tail / ((1 + tail) * (1 + tail));
     const double sigmoid = (z >= 0 ? 1 : tail) / (1 + tail);
     return {4 / tau * sigmoid, tail == 0 ? 0 : openness * ratio, openness};

@@ -1,4 +1,4 @@
-// Sums over the tokens of each sequence, for the objectives that compare whole sequences.
+// Computes sums over each sequence's tokens, for objectives that compare whole sequences.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@ namespace ingot::trainer {
 
 struct SequenceSums {
   double log_ratio = 0;  // sum of logprob - anchor
-  double weight = 0;     // sum of the tokens' weights, masked tokens included
+  double weight = 0;     // sum of the tokens' weights, including masked tokens
   int64_t tokens = 0;
 };
 
-// `anchor`: the log-probs to compare with, an element per entry. A sequence without tokens has zeros.
+// `anchor` has one log-prob per entry to compare with. Sums are zero for a sequence without tokens.
 inline std::vector<SequenceSums> SumSequences(const LossEntries& entries, std::span<const double> anchor) {
   std::vector<SequenceSums> sums(static_cast<size_t>(entries.sequence_count));
   for (size_t i = 0; i < entries.logprobs.size(); ++i) {

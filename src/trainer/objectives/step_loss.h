@@ -1,18 +1,18 @@
-// The loss of one step over the entries of its whole batch: the objective, of the tokens that the masks keep
-// (off_policy_mask.h), and per token t, masked or not, these penalties.
+// Computes one step's loss over its whole batch: the objective over the tokens that the masks keep (off_policy_mask.h),
+// plus these penalties for every token t, masked or not:
 //
 //     w_t * kl_coefficient           * kl(x)    x = logprob_t - recorded_t
 //     w_t * reference_kl_coefficient * kl(x)    x = reference_t - logprob_t
 //   - w_t * entropy_coefficient      * entropy_t
 //
-// The first estimates KL(rollout policy || policy), the second KL(policy || reference policy), by one of KlKind.
-// StepLoss separates the objectives, which know no forests, from the passes, which know no losses. No torch. One
-// thread; the batch must outlive it.
+// The first estimates KL(rollout policy || policy), and the second KL(policy || reference policy), using one KlKind.
+// StepLoss separates the objectives, which do not depend on forests, from the passes, which do not depend on losses.
+// Does not use torch. Single-threaded. The batch must outlive this object.
 //
 //   StepLoss loss(objective, coefficients, batch);
 //   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)
 //   if (loss.needs_scores())    for every forest: loss.RecordCurrent(entries, log-probs);  then loss.Fix(...)
-//   for every forest: AccumulateGradients(..., loss, ...)                 asks Evaluate, in any order, each entry once
+//   for every forest: AccumulateGradients(..., loss, ...)       calls Evaluate once per entry, in any order
 //   loss.sums(), loss.non_finite_calls()
 #pragma once
 
@@ -29,37 +29,37 @@
 
 namespace ingot::trainer {
 
-// The interface of a pass to its loss.
+// The interface between a pass and its loss.
 class EntryLoss {
  public:
   virtual ~EntryLoss() = default;
-  // True = Evaluate reads `entropy` and fills `by_entropy`.
+  // Returns whether Evaluate reads `entropy` and fills in `by_entropy`.
   virtual bool uses_entropy() const = 0;
-  // Returns the share of these entries in the loss. Writes (does not add) its derivatives by log-prob and entropy. All
-  // spans have an element per entry.
+  // Returns these entries' contribution to the loss. Overwrites `by_logprob` and `by_entropy` with its derivatives with
+  // respect to log-prob and entropy. All spans have one element per entry.
   virtual double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
                           std::span<const double> entropy, std::span<double> by_logprob,
                           std::span<double> by_entropy) = 0;
 };
 
-// Estimates kl(x) of KL(p || q) from a token that p sampled, with x = log q - log p
-// (http://joschu.net/blog/kl-approx.html; abs as in verl's kl_loss_type). All are 0 where the policies agree. k1 and k3
-// have the divergence as their mean; k1 may be negative.
+// Estimators kl(x) of KL(p || q) from a token sampled from p, with x = log q - log p
+// (http://joschu.net/blog/kl-approx.html; abs as in verl's kl_loss_type). All estimates are 0 where the policies agree.
+// The means of k1 and k3 equal the divergence. k1 may be negative.
 //
 //   k1    -x                  k3    e^x - 1 - x
 //   k2    x^2 / 2             abs   |x|
 //
-// A gradient goes only through x, not through the draw of the token. So the gradient of k1 to the reference is the
-// gradient of logprob_t, whose mean over the policy's own tokens is 0: k1 does not hold the policy back. The gradient
-// of k2 has the divergence's gradient as its mean.
+// The gradient flows only through x, not through the choice of the token. So the gradient of k1 with respect to the
+// reference is the gradient of logprob_t. Its mean over the policy's own tokens is 0, so k1 does not constrain the
+// policy. The mean of k2's gradient is the gradient of the divergence.
 enum class KlKind { kK1, kK2, kK3, kAbs };
 
-// REQUIRES: TrainerOptions::kl_kind as Validate allows it.
+// REQUIRES: `name` is a valid TrainerOptions::kl_kind.
 KlKind KlKindOf(const std::string& name);
 
 struct KlTerm {
   double value = 0;
-  double derivative = 0;  // by x; of |x| at 0: 0
+  double derivative = 0;  // with respect to x; for |x|, 0 at x = 0
 };
 KlTerm KlAt(KlKind kind, double x);
 
@@ -74,7 +74,7 @@ LossCoefficients CoefficientsOf(const TrainerOptions& options);
 
 class StepLoss final : public EntryLoss {
  public:
-  // `masks`: off unless given. Masks of sequences take the log-probs of the whole batch, so they need scores.
+  // `masks` are off by default. Sequence masks need the whole batch's log-probs, so they need scores.
   StepLoss(const Objective& objective, const LossCoefficients& coefficients, const PreparedBatch& batch,
            const OffPolicyMaskOptions& masks = {});
 
@@ -83,23 +83,23 @@ class StepLoss final : public EntryLoss {
 
   void RecordReference(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
   void RecordCurrent(std::span<const tree::LossEntry> entries, std::span<const double> logprobs);
-  // The recorded log-prob of an entry; 0 if none was recorded.
+  // Returns the recorded log-prob of an entry, or 0 if none was recorded.
   double RecordedReference(const tree::LossEntry& entry) const;
   double RecordedCurrent(const tree::LossEntry& entry) const;
-  // REQUIRES: all entries were recorded. Asks the objective for its loss, which the first call of Evaluate adds, and
-  // its derivatives at the recorded log-probs. `counts` false: another rank counts the loss and the objective's
-  // tallies.
+  // Evaluates the objective's loss, which the first call to Evaluate adds, and its derivatives at the recorded
+  // log-probs. If `counts` is false, another rank counts the loss and the objective's tallies. REQUIRES: all entries
+  // have been recorded.
   void Fix(bool counts = true);
 
   bool uses_entropy() const override { return coefficients_.entropy > 0; }
   double Evaluate(std::span<const tree::LossEntry> entries, std::span<const double> logprobs,
                   std::span<const double> entropy, std::span<double> by_logprob, std::span<double> by_entropy) override;
 
-  // Whether an entry bears loss; forests hold only entries that do.
+  // Returns whether an entry bears loss. Forests contain only entries that do.
   static bool Bears(const PreparedBatch& batch, const tree::LossEntry& entry);
 
   const MetricSums& sums() const { return sums_; }
-  // Calls with a log-prob or a derivative that is not finite: indices into the batch's calls, each once.
+  // Returns the calls with a non-finite log-prob or derivative, as unique indices into the batch's calls.
   const std::vector<int32_t>& non_finite_calls() const { return non_finite_calls_; }
 
  private:
@@ -107,8 +107,8 @@ class StepLoss final : public EntryLoss {
     return static_cast<size_t>(slots_[first_[static_cast<size_t>(entry.call)] + static_cast<size_t>(entry.offset)]);
   }
   LossEntries All() const;
-  // The objective's loss of the entries that the masks keep. Adds its derivative, which is 0 for the others. `counts`:
-  // adds the tallies of masks and objective.
+  // Returns the objective's loss over the entries that the masks keep, and adds its derivative, which is 0 for the
+  // other entries. If `counts`, adds the tallies of the masks and the objective.
   double PolicyLoss(const LossEntries& entries, std::span<double> derivative, bool counts);
   double Penalties(size_t slot, double logprob, double& derivative);
   void NoteNonFinite(int32_t call);
@@ -117,13 +117,13 @@ class StepLoss final : public EntryLoss {
   const LossCoefficients coefficients_;
   const PreparedBatch& batch_;
   const OffPolicyMaskOptions masks_;
-  std::vector<size_t> first_;   // per call, the place of its first token in slots_
-  std::vector<int32_t> slots_;  // per sampled token, its place in the vectors below; -1 = bears no loss
-  // Per token that bears loss, in the order of (call, offset), so that sums do not depend on the forests:
+  std::vector<size_t> first_;   // per call: the index of its first token in slots_
+  std::vector<int32_t> slots_;  // per sampled token: its index in the vectors below; -1 = bears no loss
+  // Per loss-bearing token, in (call, offset) order, so that sums do not depend on the forests:
   std::vector<double> recorded_, reference_, advantages_, weights_, current_;
   std::vector<int32_t> sequences_;
   std::vector<double> fixed_;  // the objective's derivative; empty before Fix
-  double fixed_loss_ = 0;      // the objective's loss, until Evaluate has added it
+  double fixed_loss_ = 0;      // the objective's loss, until Evaluate adds it
   MetricSums sums_;
   std::vector<int32_t> non_finite_calls_;
 };

@@ -9,11 +9,11 @@
 namespace ingot::trainer {
 namespace {
 
-// The place of a call in the order of the trie.
+// A call's position in trie order.
 struct CallPlace {
   int32_t call = 0;
   int64_t length = 0;
-  int64_t shared = 0;  // tokens in common with the call before it
+  int64_t shared = 0;  // tokens in common with the previous call
   int64_t entries = 0;
 };
 
@@ -25,7 +25,7 @@ std::vector<CallPlace> InTrieOrder(std::span<const tree::CallPath> calls) {
     ending[trie.Insert(calls[i].sampled, trie.Insert(calls[i].context))].push_back(static_cast<int32_t>(i));
   }
   std::vector<CallPlace> order;
-  int64_t shared = 0;  // with the previous call: the least depth on the path from its end to here
+  int64_t shared = 0;  // shared with the previous call: the minimum depth on the path from its end to here
   for (const int32_t id : trie.PreOrder()) {
     shared = std::min<int64_t>(shared, trie.node(id).depth);
     const auto found = ending.find(id);
@@ -39,7 +39,7 @@ std::vector<CallPlace> InTrieOrder(std::span<const tree::CallPath> calls) {
   return order;
 }
 
-// The cost that a call adds to a run that already holds its first `shared` tokens.
+// Returns the cost of adding a call to a run that already contains its first `shared` tokens.
 double CostOf(const CallPlace& place, int64_t shared, const RowCosts& costs) {
   const auto pairs = [&](int64_t window) {
     return static_cast<double>(SequencePairs(place.length, window) - SequencePairs(shared, window));
@@ -49,8 +49,8 @@ double CostOf(const CallPlace& place, int64_t shared, const RowCosts& costs) {
          costs.loss_entry * static_cast<double>(place.entries);
 }
 
-// The number of runs, filled from the front, that cost at most `limit` each; a call that costs more has a run to
-// itself. `begins`, unless null, gets the index of each run's first call.
+// Returns the number of runs, filled from the front, with a cost of at most `limit` each. A call that costs more gets
+// its own run. If not null, `begins` is set to the index of each run's first call.
 int RunsWithin(const std::vector<CallPlace>& order, double limit, const RowCosts& costs, std::vector<size_t>* begins) {
   int runs = 0;
   double held = 0;
@@ -72,13 +72,14 @@ int RunsWithin(const std::vector<CallPlace>& order, double limit, const RowCosts
 std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs) {
   std::vector<int32_t> rank_of(calls.size(), -1);
   const std::vector<CallPlace> order = InTrieOrder(calls);
-  double least = 0, most = 0;  // no run costs less than its most expensive call, nor more than all calls separately
+  // A run costs at least as much as its most expensive call, and at most as much as all calls run separately.
+  double least = 0, most = 0;
   for (const CallPlace& place : order) {
     least = std::max(least, CostOf(place, 0, costs));
     most += CostOf(place, 0, costs);
   }
   if (RunsWithin(order, least, costs, nullptr) <= ranks) most = least;
-  // No estimate of the cost is as fine as a millionth.
+  // Cost estimates are less precise than one millionth.
   for (int i = 0; i < 40 && most - least > 1e-6 * most; ++i) {
     const double middle = least + (most - least) / 2;
     (RunsWithin(order, middle, costs, nullptr) <= ranks ? most : least) = middle;

@@ -1,11 +1,11 @@
-// The division of a batch's calls among ranks. Pure; no torch.
+// Divides a batch's calls among ranks. Pure functions that do not use torch.
 //
-//   calls in the order of their trie     a b c d | a b c e | a b f | g h i | g h k
+//   calls in trie order                  a b c d | a b c e | a b f | g h i | g h k
 //   three ranks                          \_______________/   \___/   \_____________/
 //
-// In the order of their trie, calls that share a prefix are adjacent, and each rank gets a run of adjacent calls. The
-// cost of a run is its merged rows and the pairs of tokens that see one another; a prefix that two ranks share counts
-// on both. The division minimizes the greatest cost of a rank over all runs in this order.
+// In trie order, calls that share a prefix are adjacent, and each rank gets a run of adjacent calls. A run's cost
+// counts its merged rows and the pairs of tokens that see each other. A prefix shared by two ranks counts on both. Of
+// all divisions into runs in this order, the one with the lowest maximum cost per rank is chosen.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,17 @@
 
 namespace ingot::trainer {
 
-// Relative costs, forward and backward together.
+// Relative costs, forward and backward combined.
 struct RowCosts {
-  double row = 1;          // of a merged row through the layers
-  double pair = 0;         // of a (query, key) pair that is not masked, in layers without a window
-  double loss_entry = 0;   // of a row of logits
-  double window_pair = 0;  // of a pair within the window, in layers with one
+  double row = 1;          // cost of a merged row, in the layers
+  double pair = 0;         // cost of an unmasked (query, key) pair, in layers without a window
+  double loss_entry = 0;   // cost of a row of logits
+  double window_pair = 0;  // cost of a pair within the window, in layers with a window
   int64_t window = 0;      // 0 = none
 };
 
-// The rank of each call, in [0, ranks); -1 = the call sampled nothing and bears no loss. Rank 0 gets calls if any rank
-// does.
-// REQUIRES: ranks >= 1.
+// Returns the rank for each call, in [0, ranks), or -1 if the call has no sampled tokens and bears no loss. Rank 0 gets
+// calls if any rank does. REQUIRES: ranks >= 1.
 std::vector<int32_t> DivideCalls(std::span<const tree::CallPath> calls, int ranks, const RowCosts& costs);
 
 }  // namespace ingot::trainer

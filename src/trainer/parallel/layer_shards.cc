@@ -35,7 +35,7 @@ LayerShards::LayerShards(const model::ModelConfig& config, const std::map<std::s
   auto owner = owners.begin();
   for (const auto& [name, tensor] : spec.Tensors()) {
     const int own = *owner++;
-    // A router's bias has no owner: every rank holds it and changes it alike.
+    // A router's bias has no owner. Every rank holds it and changes it in the same way.
     if (tensor->part == model::Part::kCorrectionBias) continue;
     names_.push_back(name);
     parameters_.push_back(parameters.at(name));

@@ -1,26 +1,26 @@
-// A model's parameters divided over the ranks of a trainer (ZeRO stage 3, arXiv 1910.02054), by layer. Each parameter
-// stays with its owner (sharded_adamw.h); the other ranks hold it only while they need its unit.
+// Divides a model's parameters by layer among a trainer's ranks (ZeRO stage 3, arXiv 1910.02054). Each parameter stays
+// with its owner (sharded_adamw.h). The other ranks hold it only while they need its unit.
 //
 //   units       embedding | layer 0 | ... | layer L-1 | head (last norm and logits)
-//   a rank      needs one unit at a time; with the next one it drops the parameters that it does not own
+//   a rank      needs one unit at a time; when it needs the next, it drops the parameters that it does not own
 //
 //   rank 0   ran layer 3 | wants layer 4 |  2 and 4 are  | runs layer 4
 //   rank 1   ran layer 3 | wants layer 2 |   broadcast   | runs layer 2 (of a backward pass)
-//   rank 2   ends a slot |    agrees     |               | agrees: it still waits for the others to end theirs
+//   rank 2   ends a slot |    agrees     |               | agrees: it still waits for the others to end their slots
 //
-// Ranks do not run the same parts: one may be in a part's backward pass while another has no part left. So they share
-// no sequence of units. A rank that needs a unit announces it to all (Ranks::Want). Every rank that waits for the
-// others in any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast each wanted
-// unit, parameter by parameter; a rank that did not want it drops each parameter at once.
+// Ranks do not run the same parts: one rank may be in a part's backward pass while another has no parts left. So they
+// do not need units in a common order. A rank that needs a unit announces it to all ranks (Ranks::Want). A rank that
+// waits for the others in any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast
+// each requested unit, parameter by parameter. A rank that did not request the unit drops each parameter immediately.
 //
-// The values are the same as with whole parameters, so results are bit-identical. A dropped parameter keeps its tensor
-// but not its memory. So autograd's saved tensors stay valid between a layer's forward and backward pass: refilling the
-// memory is not a change to autograd.
+// The values are the same as with undivided parameters, so results are bit-identical. A dropped parameter keeps its
+// tensor but not its memory. So autograd's saved tensors stay valid between a layer's forward and backward pass,
+// because autograd does not treat a refill as a change.
 //
-// A frozen base under adapters is divided the same way. Every rank holds a router's bias, which changes without the
-// optimizer and has no owner.
+// The frozen base of a model with adapters is divided the same way. A router's bias changes without the optimizer and
+// has no owner, so every rank holds it.
 //
-// Used by the thread of Ranks. Functions marked "together" are called by all ranks at the same place.
+// Used by the thread of Ranks. All ranks call functions marked "collective" at the same point.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,19 +38,21 @@
 
 namespace ingot::trainer {
 
-// The owner of each tensor of the table, in the order of names: trained tensors as in the optimizer; the others are
-// divided separately.
+// Returns the owner of each tensor in the spec, in name order. Trained tensors have the same owner as in the optimizer.
+// The others are divided separately.
 std::vector<int> OwnersOf(const model::ModelSpec& spec, int ranks);
 
 class LayerShards final : public LayerWeights {
  public:
-  // Shares the tensors. REQUIRES: each is dense and has its storage to itself. `ranks` outlives this.
+  // Shares the tensors. REQUIRES: each tensor is dense and is the only user of its storage. `ranks` must outlive this
+  // object.
   LayerShards(const model::ModelConfig& config, const std::map<std::string, at::Tensor>& parameters, Ranks& ranks);
   ~LayerShards() override;
   LayerShards(const LayerShards&) = delete;
   LayerShards& operator=(const LayerShards&) = delete;
 
-  // Drops the parameters that this rank does not own. Until then all parameters are here, and Need does nothing.
+  // Drops the parameters that this rank does not own. Before this call, the rank holds all parameters and Need does
+  // nothing.
   void Divide();
   bool divided() const { return divided_; }
 
@@ -58,21 +60,22 @@ class LayerShards final : public LayerWeights {
   void NeedHead() override { Need(1); }
   void NeedLayer(int64_t layer) override { Need(layer + 2); }
 
-  // The parameters that this rank owns, trained or not, by name.
+  // Returns the parameters that this rank owns, trained or not, by name.
   std::map<std::string, at::Tensor> Owned() const;
-  // Whether a rank owns the parameter.
+  // Returns whether the parameter has an owner.
   bool Divides(const std::string& name) const;
 
-  // Drops the unit that was needed last. REQUIRED before parameters change; also frees its memory until the next step.
+  // Drops the unit that was needed last, which frees its memory until the next step. Must be called before parameters
+  // change.
   void Release();
 
-  // Together. Returns all divided parameters on rank 0, none elsewhere.
+  // Collective. Returns all divided parameters on rank 0, and nothing on other ranks.
   absl::StatusOr<std::map<std::string, at::Tensor>> Gather();
 
-  // Together. All ranks hold all parameters again, until the next Divide.
+  // Collective. All ranks hold all parameters again, until the next Divide.
   absl::Status Unite();
 
-  double seconds() const { return seconds_; }  // total waiting time of Need
+  double seconds() const { return seconds_; }  // total time spent waiting in Need
 
  private:
   void Need(int64_t unit);
@@ -82,7 +85,7 @@ class LayerShards final : public LayerWeights {
 
   Ranks& ranks_;
   std::vector<std::string> names_;
-  std::vector<at::Tensor> parameters_;  // by name, like names_
+  std::vector<at::Tensor> parameters_;  // same order as names_
   std::vector<int> owners_;
   std::vector<std::vector<size_t>> units_;
   bool divided_ = false;
@@ -90,7 +93,7 @@ class LayerShards final : public LayerWeights {
   double seconds_ = 0;
 };
 
-// Whether a parameter has its memory on this rank.
+// Returns whether a parameter has memory on this rank.
 bool IsHere(const at::Tensor& parameter);
 
 }  // namespace ingot::trainer

@@ -26,7 +26,7 @@ using std::chrono::nanoseconds;
 constexpr milliseconds kHelloTime{5000};
 constexpr char kLostPayload[] = "ingot.rank_lost";
 
-// A message is one byte; kLost + r says that rank 0 lost rank r.
+// A message is one byte. kLost + r means that rank 0 lost rank r.
 constexpr unsigned char kBeat = 0, kGoodbye = 1, kLost = 128;
 
 absl::StatusOr<sockaddr_in> AddressOf(const std::string& host, int port) {
@@ -45,7 +45,7 @@ absl::StatusOr<sockaddr_in> AddressOf(const std::string& host, int port) {
 
 absl::Status SocketError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
 
-// Waits until `fd` can be read; false = the clock reached `until` first.
+// Waits until `fd` is readable. Returns false if the clock reached `until` first.
 bool ReadableBefore(int fd, const base::Clock& clock, nanoseconds until) {
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(until - clock.Now()).count();
@@ -55,7 +55,7 @@ bool ReadableBefore(int fd, const base::Clock& clock, nanoseconds until) {
   }
 }
 
-// `size` bytes; less if the peer ended, or the clock reached `until`.
+// Returns `size` bytes, or fewer if the peer closed the connection or the clock reached `until`.
 std::string Receive(int fd, size_t size, const base::Clock& clock, nanoseconds until) {
   std::string bytes;
   while (bytes.size() < size && ReadableBefore(fd, clock, until)) {
@@ -68,11 +68,12 @@ std::string Receive(int fd, size_t size, const base::Clock& clock, nanoseconds u
 }
 
 void Send(int fd, unsigned char message) {
-  // A full buffer loses the message: a peer that reads no beats is also silent, which its watcher notices.
+  // If the buffer is full, the message is lost. A peer that does not read heartbeats does not send any either, and its
+  // watcher detects that.
   [[maybe_unused]] const auto sent = send(fd, &message, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// The system's own limit is two minutes.
+// The system's default limit is two minutes.
 void LimitConnecting(int fd, milliseconds timeout) {
   const timeval longest{.tv_sec = timeout.count() / 1000, .tv_usec = timeout.count() % 1000 * 1000};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
@@ -124,11 +125,11 @@ absl::Status Liveness::Accept() {
     }
     int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    // The first byte names the sender, the secret follows.
+    // The first byte identifies the sender. The secret follows.
     const std::string hello = Receive(fd, 1 + options_.secret.size(), clock, std::min(until, clock.Now() + kHelloTime));
     const size_t rank = hello.empty() ? here.size() : static_cast<unsigned char>(hello[0]);
     const bool reported = rank < here.size() && !here[rank] && base::SameSecret(hello.substr(1), options_.secret);
-    if (!reported) {  // not a rank of this trainer
+    if (!reported) {  // not one of this trainer's ranks
       Close(fd);
       continue;
     }
@@ -209,8 +210,8 @@ void Liveness::Watch() {
       next_beat = clock.Now() + interval;
     }
     WaitForInput(interval);
-    // Reads all input before it judges silence: if this process itself was stopped for a while, the beats of that time
-    // are in the sockets.
+    // Reads all input before checking for silence. If this process itself was suspended for a while, the heartbeats
+    // from that time are still in the sockets.
     for (Peer& peer : peers_) {
       if (peer.fd >= 0 && !Read(peer)) return;
     }

@@ -35,7 +35,7 @@ absl::StatusOr<int> ListenForRanks(const std::string& host, int* port) {
   }
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // a restarted group can use the port at once
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));  // lets a restarted group reuse the port immediately
   const bool listens = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0;
   const int error = errno;
   freeaddrinfo(found);
@@ -51,7 +51,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenMeetingPlace(const MeetingOp
   c10d::TCPStoreOptions store;
   store.port = static_cast<uint16_t>(options.port);
   store.isServer = options.serves;
-  // Without this listener the store would listen at every address of the machine.
+  // Without this listener, the store would listen on all of the machine's addresses.
   if (store.isServer) store.masterListenFd = listener;
   store.numWorkers = static_cast<size_t>(options.size);
   store.waitWorkers = false;

@@ -1,5 +1,5 @@
-// Where the processes of a c10d group exchange their addresses: a store that one of them serves. A process that does
-// not know the secret finds none of its keys.
+// Opens the store where the processes in a c10d group exchange their addresses. One of the processes serves it. A
+// process without the secret cannot find any of its keys.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -17,18 +17,19 @@ struct MeetingOptions {
   int port = 0;
   std::string secret;                         // the same in all processes; empty = none
   bool serves = false;                        // this process serves the store
-  int size = 1;                               // processes
-  std::chrono::milliseconds timeout{120000};  // of a wait for a key
+  int size = 1;                               // number of processes
+  std::chrono::milliseconds timeout{120000};  // maximum wait for a key
 };
 
-// A socket that listens only at `host`; `port` 0 becomes its free port. INVALID_ARGUMENT: it cannot listen.
+// Returns a socket that listens on `host` only. Sets a `port` of 0 to a free one. Returns INVALID_ARGUMENT if it cannot
+// listen.
 absl::StatusOr<int> ListenForRanks(const std::string& host, int* port);
 
-// `listener`: the serving process's socket; takes it over. UNAVAILABLE: the store cannot be reached.
+// Takes ownership of `listener`, the serving process's socket. Returns UNAVAILABLE if the store cannot be reached.
 absl::StatusOr<c10::intrusive_ptr<c10d::Store>> OpenMeetingPlace(const MeetingOptions& options, int listener);
 
-// Gloo writes to sockets without MSG_NOSIGNAL: a peer that closed its socket would end this process by SIGPIPE. A
-// handler that was set before stays.
+// Makes the process ignore SIGPIPE, unless a handler is already set. Gloo writes to sockets without MSG_NOSIGNAL, so a
+// closed peer socket would otherwise kill this process.
 void SurviveClosedSockets();
 
 }  // namespace ingot::trainer

@@ -1,12 +1,11 @@
-// Built into libingot_cuda.so only.
+// Built only into libingot_cuda.so.
 #define USE_C10D_NCCL 1
 
 #include "trainer/parallel/nccl_group.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-// An exchange has no time limit: the time that a rank may work is not known here, and Liveness watches
-// whether it lives.
+// An exchange has no time limit, because a rank's compute time is unknown here, and Liveness detects dead ranks.
 void ingot_cuda_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                            ingot::trainer::NcclGroup* group) {
   constexpr std::chrono::hours kNoLimit{24 * 365};

@@ -1,6 +1,6 @@
-// The exchanges between devices: NCCL's process group, from libingot_cuda.so, the only part that links NCCL. A program
-// that opened the library looks the function up by its symbol. The C name hides C++ types, so program and library must
-// come from one build (kernels/cuda/probe.h).
+// Creates an NCCL process group, for exchanges between devices. It is in libingot_cuda.so, the only library that links
+// NCCL. A program that has opened the library looks up the function by its symbol. The C name hides C++ types, so the
+// program and the library must come from the same build (kernels/cuda/probe.h).
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 
 inline constexpr char kNcclGroupSymbol[] = "ingot_cuda_nccl_group";
-// Interval at which a wait asks whether a device is done: a wait with a limit would abort NCCL's work.
+// Interval between checks whether a device is done. Waiting with a timeout would abort NCCL's work.
 inline constexpr std::chrono::microseconds kDevicePoll{50};
 
 struct NcclGroup {
@@ -23,6 +23,6 @@ struct NcclGroup {
 
 }  // namespace ingot::trainer
 
-// Fills in `group`, for tensors on devices. Connects at the first exchange; throws c10d's exceptions.
+// Sets `group`, for tensors on devices. Connects at the first exchange. Throws c10d's exceptions.
 extern "C" void ingot_cuda_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                       ingot::trainer::NcclGroup* group);

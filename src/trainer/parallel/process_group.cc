@@ -1,4 +1,4 @@
-// The one file that sees Gloo.
+// The only file that includes Gloo.
 #define USE_C10D_GLOO 1
 
 #include "trainer/parallel/process_group.h"
@@ -11,12 +11,12 @@
 namespace ingot::trainer {
 namespace {
 
-// Practically no limit, but clocks can still add it.
+// Practically unlimited, but small enough that clocks can add it.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// c10d records every exchange in one table of the process, and writes a part of it without its lock (2.11,
-// FlightRecorder::recordWithResetEnabled): the first exchanges of two groups on two threads corrupt it. Nothing reads
-// the record here. Set before main, when there are no other threads.
+// c10d records every exchange in one process-wide table and writes part of it without its lock (2.11,
+// FlightRecorder::recordWithResetEnabled), so the first exchanges of two groups on two threads corrupt it. Nothing
+// reads the table here, so it is disabled. Set before main, when there are no other threads.
 [[maybe_unused]] const int kNoFlightRecorder = setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
 
 class Gloo final : public c10d::ProcessGroupGloo {

@@ -1,5 +1,5 @@
-// c10d process groups, over which ranks exchange tensors. Gloo carries tensors on the CPU and the ranks' messages; NCCL
-// (nccl_group.h) carries tensors on devices, with the same calls.
+// Creates c10d process groups, which ranks use to exchange tensors. Gloo exchanges CPU tensors and the ranks' messages.
+// NCCL (nccl_group.h) exchanges tensors on devices, with the same calls.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -15,22 +15,22 @@
 namespace ingot::trainer {
 
 struct ProcessGroupOptions {
-  std::string host = "127.0.0.1";  // address at which the other ranks reach this one
+  std::string host = "127.0.0.1";  // address where the other ranks reach this one
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds join_timeout{120000};  // for all connections to be made
-  std::chrono::milliseconds exchange_timeout{0};   // of one exchange; 0 = none
+  std::chrono::milliseconds join_timeout{120000};  // maximum time to make all connections
+  std::chrono::milliseconds exchange_timeout{0};   // time limit for one exchange; 0 = none
 };
 
 struct ProcessGroup {
   c10::intrusive_ptr<c10d::Backend> backend;
-  // Closes the connections: waiting calls fail, here and on the other ranks. Any thread; may be called again.
+  // Closes the connections, so waiting calls fail here and on the other ranks. Thread safe and idempotent.
   std::function<void()> abort;
 };
 
-// Finds the other ranks through `store`; blocks until all are connected. UNAVAILABLE: not all connected in time. By
-// default, an exchange has no time limit: this code cannot know how long a rank may compute, and Liveness detects ranks
-// that have died.
+// Finds the other ranks through `store` and blocks until all are connected. Returns UNAVAILABLE if they do not all
+// connect in time. By default, an exchange has no time limit, because ranks may compute for arbitrarily long, and
+// Liveness detects dead ones.
 absl::StatusOr<ProcessGroup> MakeGlooGroup(const ProcessGroupOptions& options,
                                            const c10::intrusive_ptr<c10d::Store>& store);
 

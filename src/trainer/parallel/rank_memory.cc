@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Elements of the largest unit, where the rank's own parameters count as none.
+// Returns the number of elements in the largest unit, without the rank's own parameters.
 int64_t LargestUnit(const model::ModelConfig& config, const RankPlace& place, const std::vector<int>& owners) {
   const model::ModelSpec spec = model::SpecOf(config);
   const std::map<std::string, const model::TensorSpec*> tensors = spec.Tensors();
@@ -40,12 +40,12 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   const model::ModelSpec spec = model::SpecOf(config);
   const std::vector<int> owners = OwnersOf(spec, place->size);
   auto owner = owners.begin();
-  // Elements of the trained parameters, and of all that others own.
+  // Elements of the trained parameters, and of all parameters that other ranks own.
   int64_t all = 0, owned = 0, largest = 0, others = 0, largest_of_all = 0, whole_again = 0;
   for (const auto& [name, tensor] : spec.Tensors()) {
     const int64_t size = tensor->elements();
     const bool own = *owner++ == place->rank;
-    if (tensor->part == model::Part::kCorrectionBias) continue;  // every rank holds it
+    if (tensor->part == model::Part::kCorrectionBias) continue;  // every rank holds this bias
     if (!own) others += size;
     largest_of_all = std::max(largest_of_all, size);
     if (!tensor->trained) continue;
@@ -62,14 +62,14 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
-  // The owner holds a bucket from every rank, all of them once more in Gloo's receiving buffer, its own bucket and, for
-  // bf16, their sum.
+  // The owner holds a bucket from every rank, all of them again in Gloo's receive buffer, its own bucket, and for bf16
+  // their sum.
   const int64_t gathered =
       bucket * element_bytes * (2 * place->size + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
-  // The fullest moment of any pass is at least the end of a part, with its gradients and the waiting parts. The first
-  // part's gradients become sums bucket by bucket; the sums add to later parts.
+  // The peak of any pass is at least the end of a part, with its gradients and the waiting parts. The first part's
+  // gradients become sums bucket by bucket. In later parts, the sums are additional.
   need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;
-  // The update of the owned parameters, as on one rank, may be fuller.
+  // As on one rank, the update of the owned parameters may need more.
   if (need.step() < 2 * owned * accumulator) {
     need.waiting = need.running = 0;
     need.gradients = need.transient = owned * accumulator;

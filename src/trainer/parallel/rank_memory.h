@@ -1,4 +1,4 @@
-// The memory of one of several ranks of a trainer (memory.h).
+// Predicts the memory of one of a trainer's ranks (memory.h).
 #pragma once
 
 #include <optional>
@@ -10,25 +10,27 @@
 
 namespace ingot::trainer {
 
-// A rank of `size`; it need not run yet.
+// One of `size` ranks, which may not be running yet.
 struct RankPlace {
   int rank = 0, size = 1;
 
   bool leads() const { return rank == 0; }
 };
 
-// The place of `ranks`; nothing without ranks.
+// Returns this rank's place, or nullopt if `ranks` is null.
 std::optional<RankPlace> PlaceOf(const Ranks* ranks);
 
-// PredictMemory for one rank; without a place, equal to it. With a place it counts the moments, masters and reduced
-// gradients of only the owned parameters, and the gradients of one bucket from every rank. The reduced gradients add to
-// every part from the second on. With `by_layer` (layer_shards.h) the weights are the owned ones, the largest unit, and
-// the largest parameter on its way to another rank; rank 0 holds all weights again when it takes a snapshot.
+// Predicts the memory of one rank. Without a place, equal to PredictMemory. With a place, moments, masters, and reduced
+// gradients count only for the owned parameters, and the gradients of one bucket count once per rank. The reduced
+// gradients add to every part after the first. With `by_layer` (layer_shards.h), the weights are the owned ones, the
+// largest unit, and the largest parameter in transit to another rank. Rank 0 holds all weights again when it takes a
+// snapshot.
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
                              bool by_layer = false);
 
-// Number of ranks that share this machine's memory: all, since all are started on one machine.
+// Returns the number of ranks that share this machine's memory. This is all of them, because they all start on one
+// machine.
 int RanksHere(const Ranks* ranks);
 
 }  // namespace ingot::trainer

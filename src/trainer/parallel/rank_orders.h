@@ -1,10 +1,11 @@
-// Rank 0's orders to the other ranks of a trainer: what all do next, with what it takes.
+// Sends rank 0's orders to the other ranks of a trainer. An order tells all ranks what to do next and contains the
+// inputs.
 //
-//   rank 0   Step(batch) ─▶ does it        Save(...) ─▶ does it      ... Dismiss
+//   rank 0   Step(batch) ─▶ runs it        Save(...) ─▶ runs it      ... Dismiss
 //   rank 1   Follow ──────▶ work.step(batch) ─────────▶ work.save(...) ...  returns
 //
-// An order is sent once rank 0 has checked what it can alone. Then all ranks do the work together, and its errors are
-// the same on all (Ranks::Agree).
+// Rank 0 sends an order after doing the checks that it can do alone. Then all ranks do the work together, and errors
+// are the same on all of them (Ranks::Agree).
 //
 // Used by the thread of Ranks.
 #pragma once
@@ -25,29 +26,30 @@ namespace ingot::trainer {
 
 enum class StageKind : int32_t { kSft, kDpo };
 
-// Of a version that ranks store in parts. Plain values: ranks send one another their bytes.
+// Says how ranks store a version in parts. Plain values: ranks exchange the raw bytes.
 struct StoreOrder {
-  weights::HeldVersion base;  // the shards are a delta from it
-  bool full = false;          // without a base: the shards are a full copy
-  bool anchor = false;        // always store a full copy
+  weights::HeldVersion base;  // the shards are a delta from this version
+  bool full = false;          // true = there is no base, and the shards are a full copy
+  bool anchor = false;        // true = also store a full copy, even next to a delta
 };
 
 class RankOrders {
  public:
-  // `ranks` (null = one rank) outlive this.
+  // `ranks` must outlive this object. Null = one rank.
   explicit RankOrders(Ranks* ranks) : ranks_(ranks) {}
 
-  // Rank 0 sends; on other ranks, and with one rank, these do nothing. RankLost.
+  // These send orders on rank 0. They do nothing on other ranks or with one rank. They return RankLost if a rank is
+  // lost.
   absl::Status Step(const TrainBatch& batch);
   absl::Status Save(const std::string& root, int64_t step);
   absl::Status Store(const StoreOrder& order);
   absl::Status BeginStage(StageKind kind, const std::string& checkpoint, int threads);
   absl::Status StageStep(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
   absl::Status EndStage();
-  // The last order: this rank leaves the group. Does nothing after RankLost.
+  // Sends the last order, after which this rank leaves the group. Does nothing after RankLost.
   absl::Status Dismiss();
 
-  // How another rank does its part of each order.
+  // The other ranks' handlers, one per order.
   struct Work {
     std::function<absl::Status(const TrainBatch& batch)> step;
     std::function<absl::Status(const std::string& root, int64_t step)> save;
@@ -57,8 +59,8 @@ class RankOrders {
         stage_step;
     std::function<absl::Status()> end_stage;
   };
-  // On every other rank: takes orders until Dismiss, then leaves the group. An order that fails on all ranks is logged.
-  // RankLost; INTERNAL: the ranks did not continue together.
+  // On every other rank: executes orders until Dismiss, then leaves the group. Logs an order that fails on all ranks.
+  // Returns RankLost if a rank is lost, and INTERNAL if the ranks did not continue together.
   absl::Status Follow(const Work& work);
 
  private:

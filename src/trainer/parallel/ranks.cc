@@ -20,14 +20,14 @@ using std::chrono::milliseconds;
 
 constexpr char kAgreedPayload[] = "ingot.agreed";
 constexpr char kBeatsKey[] = "beats_port";
-constexpr milliseconds kSlice{200};  // interval at which a wait asks whether all ranks live
+constexpr milliseconds kSlice{200};  // interval at which a wait checks whether all ranks are alive
 
-// Exchanges only copy, so bytes do; Gloo does not know all of our types.
+// Exchanges only copy data, so bytes are sufficient. Gloo does not support all of our types.
 at::Tensor AsBytes(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
 at::Tensor BytesOf(const std::string& text, int64_t size) {
   at::Tensor bytes = at::zeros({size}, at::kByte);
-  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.mutable_data_ptr()));  // which may be none
+  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.mutable_data_ptr()));  // the text may be empty
   return bytes;
 }
 
@@ -46,7 +46,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Store>> MeetRanks(const RankOptions& opt
   MeetingOptions meeting{options.host,      options.port, options.secret,
                          options.rank == 0, options.size, options.join_timeout};
   int fd = -1;
-  if (meeting.serves) {  // listens first, so that a taken port is rank 0's own error and not a lost rank
+  if (meeting.serves) {  // listens first, so that a port in use is rank 0's own error and not a lost rank
     INGOT_ASSIGN_OR_RETURN(fd, ListenForRanks(options.host, &meeting.port));
   }
   absl::StatusOr<c10::intrusive_ptr<c10d::Store>> store = OpenMeetingPlace(meeting, fd);
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   SurviveClosedSockets();
   const base::Wait wait(absl::StrCat("the trainer's other ranks to come to ", options.host, ":", options.port),
-                        base::WaitKind::kWork);  // ranks may take as long to start as it takes to load a model
+                        base::WaitKind::kWork);  // starting a rank may take as long as loading a model
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetRanks(options));
   try {
     INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Liveness> liveness, BeginBeats(options, *store));
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
       return absl::IsUnavailable(group.status()) ? RankLost(std::string(group.status().message())) : group.status();
     }
     std::unique_ptr<Ranks> joined(new Ranks(options, *std::move(group), std::move(liveness)));
-    // One rank may be connected before the others are: the first exchange holds all back until all are.
+    // A rank may be connected before the others are. The first exchange blocks all ranks until all are connected.
     INGOT_RETURN_IF_ERROR(joined->JoinDevices(store));
     INGOT_LOG(info, "rank {} of {}: all ranks are connected", options.rank, options.size);
     return joined;
@@ -124,7 +124,7 @@ absl::Status Ranks::JoinDevices(const c10::intrusive_ptr<c10d::Store>& store) {
   }
   if (!here) return absl::OkStatus();
   options_.nccl(c10::make_intrusive<c10d::PrefixStore>("ingot/devices", store), rank(), size(), &device_group_);
-  // NCCL connects at the first exchange: now, not in the middle of a step.
+  // NCCL connects at the first exchange. This makes it connect now, not in the middle of a step.
   return AllGather(at::zeros({1}, at::dtype(at::kByte).device(options_.device))).status();
 }
 
@@ -140,7 +140,7 @@ absl::Status Ranks::Break(const absl::Status& own) {
 }
 
 absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
-  // A stopped or dead rank is reported as lost; a computing rank may take its time.
+  // Reports a suspended or dead rank as lost. A rank that is computing may take any amount of time.
   const base::Wait wait(absl::StrCat("the trainer's other ranks (", what, ")"), base::WaitKind::kWork);
   while (!work.isCompleted()) {
     if (on_device) {
@@ -148,20 +148,20 @@ absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
     } else {
       try {
         work.wait(kSlice);
-      } catch (const std::exception&) {  // its own error is seen below
+      } catch (const std::exception&) {  // handled below
       }
     }
     if (work.isCompleted()) break;
     if (const absl::Status lives = liveness_->status(); !lives.ok()) return Break(base::Annotate(lives, what));
   }
   if (work.exception() == nullptr) {
-    if (on_device) work.synchronize();  // later computation is ordered after it
+    if (on_device) work.synchronize();  // makes later computation wait for it
     return absl::OkStatus();
   }
   try {
     std::rethrow_exception(work.exception());
   } catch (const std::exception& error) {
-    // A connection fails before Liveness knows which rank is lost.
+    // A connection fails before Liveness has detected which rank is lost.
     return Break(RankLost(absl::StrCat(what, ": rank ", rank(), " lost another rank: ", error.what())));
   }
 }
@@ -233,7 +233,7 @@ absl::StatusOr<std::string> Ranks::BroadcastBytes(std::string bytes, int root) {
 absl::StatusOr<std::vector<std::string>> Ranks::AllGatherBytes(const std::string& bytes) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> sizes,
                          AllGather(at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong)));
-  int64_t largest = 1;  // gathered tensors have one size
+  int64_t largest = 1;  // gathered tensors must have the same size
   for (const at::Tensor& size : sizes) largest = std::max(largest, size.item<int64_t>());
   INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(BytesOf(bytes, largest)));
   std::vector<std::string> texts;

@@ -1,16 +1,18 @@
-// The ranks of one trainer: processes that train each batch together. They run one agreed sequence of exchanges. Rank 0
-// leads, and only it talks to the scheduler, the engines and the record of the run; the others follow.
+// The ranks of one trainer: processes that train each batch together. They run the same sequence of exchanges. Rank 0
+// leads, and only rank 0 communicates with the scheduler, the engines, and the run's record.
 //
-//   Join      meet at host:port (a c10d store that rank 0 serves), connect: the process group and Liveness. A process
-//             without the secret finds no key of the store, and Liveness rejects it; Gloo and NCCL know no secret
-//   exchanges every rank makes the same ones in the same order; an exchange takes as long as the slowest rank works
-//   Agree     before each exchange of a step: did any rank fail so far? Then all stop at the same place with the same
-//             error, and can continue with other work
-//   Want      asks the others for something meanwhile, whatever they do: ranks in Agree serve it, and agree only when
-//             no rank wants anything
+//   Join      meets at host:port (a c10d store that rank 0 serves) and connects the process group and Liveness. A
+//             process without the secret finds no keys in the store and is rejected by Liveness. Gloo and NCCL do
+//             not check the secret.
+//   exchanges every rank runs the same ones in the same order; an exchange is as slow as the slowest rank
+//   Agree     called before each exchange of a step: if any rank has failed, all ranks stop at the same point with
+//             the same error, and can continue with other work
+//   Want      requests something from the others at any time. Ranks in Agree serve the request, and agree only when
+//             no rank wants anything.
 //
-// When a rank is lost, every wait for it ends with RankLost, and the group is broken: all later calls return the same.
-// Tensors are on the CPU (Gloo) or on the ranks' devices (NCCL), one device a rank. One thread at a time, which blocks.
+// When a rank is lost, all calls waiting for it return RankLost and the group is broken: all later calls return the
+// same error. Tensors are on the CPU (Gloo) or on the ranks' devices (NCCL), one device per rank. Used by one thread at
+// a time, which blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,16 +35,16 @@ struct RankOptions {
   int rank = 0;
   int size = 1;  // in [1, 128]
   std::string host = "127.0.0.1";
-  int port = 0;          // the ranks' meeting place; rank 0 listens there, only at `host`
+  int port = 0;          // the ranks' meeting place, where rank 0 listens, only on `host`
   std::string own_host;  // this rank's address for the others; empty = host
-  // The same on all ranks, and not known to other programs that can connect to `port`. Empty = none.
+  // The same on all ranks, and must not be known to other programs that can connect to `port`. Empty = none.
   std::string secret;
-  // The rank's device, as torch names it ("cuda:1"), and the function kNcclGroupSymbol of libingot_cuda.so. "cpu" and
-  // null = tensors are only on the CPU. No two ranks share a device.
+  // The rank's device in torch notation ("cuda:1"), and the function kNcclGroupSymbol in libingot_cuda.so. "cpu" and
+  // null = all tensors are on the CPU. Ranks must not share a device.
   std::string device = "cpu";
   decltype(&ingot_cuda_nccl_group) nccl = nullptr;
-  std::chrono::milliseconds deadline{30000};         // of silence, after which a rank is lost
-  std::chrono::milliseconds join_timeout{120000};    // for all ranks to connect
+  std::chrono::milliseconds deadline{30000};         // a rank that is silent for longer is lost
+  std::chrono::milliseconds join_timeout{120000};    // maximum time for all ranks to connect
   std::function<void(const absl::Status&)> on_lost;  // LivenessOptions::on_lost
 
   absl::Status Validate() const;
@@ -50,33 +52,35 @@ struct RankOptions {
 
 class Ranks {
  public:
-  // INVALID_ARGUMENT: wrong options, or only some ranks have devices; UNAVAILABLE: the port is taken, or not all ranks
-  // connected in time. From here on the process ignores SIGPIPE, unless it has its own handler.
+  // Returns INVALID_ARGUMENT if the options are wrong or only some ranks have devices, and UNAVAILABLE if the port is
+  // taken or not all ranks connected in time. After this call, the process ignores SIGPIPE unless it has its own
+  // handler.
   static absl::StatusOr<std::unique_ptr<Ranks>> Join(const RankOptions& options);
-  // A rank that did not Leave before counts as lost for the others.
+  // Unless Leave was called before, the others count this rank as lost.
   ~Ranks();
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   bool leads() const { return rank() == 0; }
 
-  // Exchanges. Each returns RankLost, or INTERNAL if the exchange failed; the group is broken then.
+  // The exchanges return RankLost if a rank is lost, and INTERNAL if they failed. The group is broken after an error.
   //
-  // `tensor`, contiguous and of one size and type on all ranks, gets root's values.
+  // Sets `tensor` to root's values on every rank. It must be contiguous and have the same size and type on all ranks.
   absl::Status Broadcast(const at::Tensor& tensor, int root);
-  // On `root` returns the tensors of all ranks (of one size and type) in the order of ranks, elsewhere nothing.
+  // Returns the tensors of all ranks in rank order on `root`, and nothing elsewhere. They have the same size and type.
   absl::StatusOr<std::vector<at::Tensor>> Gather(const at::Tensor& tensor, int root);
-  // Any bytes: root's on every rank, and every rank's in the order of ranks.
+  // Exchange arbitrary bytes. BroadcastBytes returns root's bytes on every rank, and AllGatherBytes returns every
+  // rank's bytes in rank order.
   absl::StatusOr<std::string> BroadcastBytes(std::string bytes, int root);
   absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes);
 
-  // OK if `own` is OK on every rank. Otherwise every rank gets the error of the lowest rank that has one, marked as
-  // agreed (IsAgreed). An already agreed error is returned at once.
+  // Returns OK if `own` is OK on every rank. Otherwise, every rank gets the error from the lowest failed rank, marked
+  // as agreed (IsAgreed). Returns immediately if the error is already agreed.
   absl::Status Agree(const absl::Status& own);
 
-  // Asks all ranks for `what`, 0 or more. REQUIRES: every other rank is in Agree or Want, or will be. All of them then
-  // call their Server with what each rank wants, by rank (kNothing = a rank in Agree), and it makes the exchanges.
-  // Errors as Agree.
+  // Requests `what`, 0 or more, from all ranks. REQUIRES: every other rank is in Agree or Want, or will be. All ranks
+  // then call their Server with each rank's request, by rank (kNothing = the rank is in Agree). The Server makes the
+  // exchanges. Same errors as Agree.
   static constexpr int64_t kNothing = -1;
   absl::Status Want(int64_t what);
   using Server = std::function<absl::Status(const std::vector<int64_t>& wanted)>;
@@ -84,10 +88,11 @@ class Ranks {
 
   static bool IsAgreed(const absl::Status& status);
 
-  // Ends the group after this rank failed between exchanges of the others: they get RankLost. Returns `own`.
+  // Ends the group after this rank has failed while the others are in an exchange. The others get RankLost. Returns
+  // `own`.
   absl::Status Break(const absl::Status& own);
-  // Runs `body`, several exchanges in a row. A failure on only this rank would leave the others waiting, so it breaks
-  // the group.
+  // Runs `body`, a series of exchanges. A failure on only this rank breaks the group, because the others would wait for
+  // it.
   template <typename Body>
   absl::Status BreakUnless(Body&& body) {
     const absl::Status status = AtTorchEdge("exchange", std::forward<Body>(body));
@@ -95,7 +100,8 @@ class Ranks {
   }
   bool broken() const { return !broken_.ok(); }
 
-  // Says goodbye: the others may end or continue, and this rank does not count as lost. No exchange may follow.
+  // Sends a goodbye, so that the others do not count this rank as lost. They may exit or continue. No exchange may
+  // follow.
   void Leave();
 
  private:
@@ -110,20 +116,20 @@ class Ranks {
 
   const RankOptions options_;
   ProcessGroup group_;
-  NcclGroup device_group_;  // without devices its backend is null
+  NcclGroup device_group_;  // null backend = no devices
   const std::unique_ptr<Liveness> liveness_;
   absl::Status broken_;
   Server server_;
 };
 
-// Whether this process is rank 0; null = the only rank.
+// Returns whether this process is rank 0. Null `ranks` = the only rank.
 inline bool Leads(const Ranks* ranks) { return ranks == nullptr || ranks->leads(); }
-// Ranks::Agree; with one rank (null) `own`.
+// Calls Ranks::Agree, or returns `own` if `ranks` is null (one rank).
 absl::Status Agree(Ranks* ranks, const absl::Status& own);
-// Passes this rank's error in common work to the others, which get it at their next exchange.
+// Reports this rank's error during joint work to the others, which get it at their next exchange.
 absl::Status ShareError(Ranks* ranks, const absl::Status& own);
-// An error of this rank before rank 0's order for common work. Rank 0 returns it at once, since no other rank has
-// begun; the others share it.
+// Handles an error on this rank before rank 0's order for joint work. Rank 0 returns it immediately, because no other
+// rank has started. The other ranks share it.
 absl::Status ShareEarlyError(Ranks* ranks, const absl::Status& own);
 
 }  // namespace ingot::trainer

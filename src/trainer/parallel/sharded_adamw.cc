@@ -116,7 +116,7 @@ double ShardedAdamW::GradNorm() {
   for (const double norm : own_.GradNorms()) own.Put(norm);
   OrThrow(ranks_->Agree(absl::OkStatus()));
   const std::vector<std::string> all = OrThrow(ranks_->AllGatherBytes(own.Release()));
-  // In the order of names, as on one rank.
+  // In name order, as on one rank.
   std::vector<Reader> readers(all.begin(), all.end());
   std::vector<int> owners(parameters_.size(), 0);
   for (const Bucket& bucket : buckets_) {
@@ -149,7 +149,7 @@ void ShardedAdamW::Publish(const Bucket& bucket) {
 }
 
 void ShardedAdamW::PublishChanges(const Bucket& bucket) {
-  const at::Tensor& any = parameters_[bucket.parameters[0]];  // all have its type
+  const at::Tensor& any = parameters_[bucket.parameters[0]];  // all parameters in the bucket have this type
   if (bucket.owner == 0 || any.scalar_type() != at::kBFloat16 || !any.is_cpu()) return;
   int64_t entries = 0;
   for (const size_t i : bucket.parameters) entries += std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
@@ -158,7 +158,7 @@ void ShardedAdamW::PublishChanges(const Bucket& bucket) {
   if (bucket.owner == ranks_->rank()) {
     for (const size_t i : bucket.parameters) {
       const weights::ChangeMask changes = own_.TakeChanges(names_[i]);
-      std::copy(changes.entries().begin(), changes.entries().end(), at);  // none: all words count as changed
+      std::copy(changes.entries().begin(), changes.entries().end(), at);  // none = all words count as changed
       at += std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
     }
   }
@@ -199,7 +199,7 @@ void ShardedAdamW::Change(const std::function<void()>& change) {
   if (ranks_ == nullptr) return change();
   const at::NoGradGuard no_history;
   OrThrow(ranks_->Agree(absl::OkStatus()));
-  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {  // from here on the ranks' weights differ until all are published
+  OrThrow(ranks_->BreakUnless([&]() -> absl::Status {  // the ranks' weights now differ until all are published
     change();
     if (!publishes_) return absl::OkStatus();
     for (const Bucket& bucket : buckets_) {

@@ -23,7 +23,7 @@ RowCosts CostsOf(const model::ModelConfig& config) {
           .window = config.sliding_window};
 }
 
-// An entry's log-probs, exchanged for objectives of whole batches.
+// An entry's log-probs, exchanged for objectives over whole batches.
 struct Score {
   int32_t call, offset;
   double current, reference;
@@ -111,7 +111,7 @@ void StepExchanges::SumTallies(const PreparedBatch& batch, StepTally& tally) con
   }
   tally = std::move(all);
   if (!leads()) return;
-  // Tokens and pairs are reported of the batch's one merged forest, however ranks divided it.
+  // Reports tokens and pairs of the batch's single merged forest, regardless of its division among ranks.
   const tree::PackedForest whole = OrThrow(PackBatch(batch));
   tally.plain.merged_tokens = tally.plain.work.rows = static_cast<int64_t>(whole.size());
   tally.plain.work.visible_pairs = whole.visible_pairs;

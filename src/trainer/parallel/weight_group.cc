@@ -17,13 +17,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kPieceBytes = int64_t{256} << 20;  // of one exchange
-constexpr std::chrono::milliseconds kWaitSlice{50};  // of a wait that has its own timeout
+constexpr int64_t kPieceBytes = int64_t{256} << 20;  // per exchange
+constexpr std::chrono::milliseconds kWaitSlice{50};  // polling interval of a wait that has its own timeout
 
 }  // namespace
 
 struct WeightGroup::State {
-  int listener = -1;  // rank 0's, until the store has it
+  int listener = -1;  // owned by rank 0 until the store takes it over
   c10::intrusive_ptr<c10d::Store> store;
   base::Mutex mu;
   ProcessGroup group ABSL_GUARDED_BY(mu);
@@ -77,7 +77,7 @@ absl::Status WeightGroup::Connect() {
       }
     }
   }
-  // One rank may be connected before the others are, and NCCL connects at the first exchange.
+  // A rank may be connected before the others are, and NCCL connects at the first exchange.
   char first = 0;
   const absl::Status connected = Broadcast({&first, 1});
   return connected.ok() ? connected : absl::DeadlineExceededError(connected.message());
@@ -109,10 +109,10 @@ absl::Status WeightGroup::Broadcast(std::span<char> bytes) {
           std::this_thread::sleep_for(kDevicePoll);
           continue;
         }
-        // Gloo ends its work itself, at the group's time limit; until then it uses `bytes`.
+        // Gloo ends its work on its own, at the group's timeout. Until then, it uses `bytes`.
         try {
           work->wait(kWaitSlice);
-        } catch (const std::exception&) {  // its own error is seen below
+        } catch (const std::exception&) {  // handled below
         }
       }
       if (work->exception() != nullptr) std::rethrow_exception(work->exception());

@@ -1,9 +1,9 @@
-// The trainer and a set of engines as a c10d group, in which the trainer, rank 0, broadcasts bytes: Gloo between
-// processes, NCCL between their devices, by the same calls. weights/broadcast_set.h decides what the bytes are and
-// which engines join.
+// Connects the trainer and a set of engines as a c10d group. The trainer is rank 0 and broadcasts bytes to the engines,
+// with Gloo between processes or with NCCL between their devices. Both use the same calls. weights/broadcast_set.h
+// decides which bytes are sent and which engines join.
 //
-// A broadcast and the connecting have a timeout. After an error the group is unusable. Thread safe: Abort may be called
-// while another thread waits.
+// Broadcast and Connect have a timeout. The group is unusable after an error. Thread safe: Abort may be called while
+// another thread is waiting.
 #pragma once
 
 #include <chrono>
@@ -21,26 +21,26 @@ struct WeightGroupOptions {
   int rank = 0;
   int size = 2;
   std::string host = "127.0.0.1";  // the meeting place, which rank 0 serves
-  int port = 0;                    // for rank 0: 0 = a free one
+  int port = 0;                    // for rank 0, 0 = a free port
   std::string own_host;            // this rank's address for the others
-  std::string secret;              // of the meeting place
+  std::string secret;              // for the meeting place
   std::chrono::milliseconds timeout{10000};
-  // As in RankOptions; no two ranks share a device.
+  // As in RankOptions. Ranks must not share a device.
   std::string device = "cpu";
   decltype(&ingot_cuda_nccl_group) nccl = nullptr;
 };
 
 class WeightGroup {
  public:
-  // Rank 0 listens at once, so that the port can be passed to the others. INVALID_ARGUMENT: it cannot listen.
+  // Rank 0 listens immediately, so its port can be sent to the others. Returns INVALID_ARGUMENT if it cannot listen.
   static absl::StatusOr<std::unique_ptr<WeightGroup>> Make(WeightGroupOptions options);
-  ~WeightGroup();  // Abort
+  ~WeightGroup();  // calls Abort
 
   const WeightGroupOptions& options() const { return options_; }
 
-  // Blocks until all ranks are connected. DEADLINE_EXCEEDED: the timeout passed first.
+  // Blocks until all ranks are connected. Returns DEADLINE_EXCEEDED if the timeout passes first.
   absl::Status Connect();
-  // Gives every rank the bytes of rank 0; sizes are equal. ABORTED: it failed, or took longer than the timeout.
+  // Sends rank 0's bytes to every rank. Sizes must be equal. Returns ABORTED if the broadcast failed or timed out.
   absl::Status Broadcast(std::span<char> bytes);
   void Abort();
 

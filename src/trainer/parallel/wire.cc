@@ -60,8 +60,8 @@ absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes) {
   return batch;
 }
 
-// A context is the number of an earlier path (0 = the empty path), then the runs of ids after it, each with its
-// content. Each run adds a path with the next number.
+// A context is encoded as the index of an earlier path (0 = the empty path), followed by the remaining runs of ids,
+// each with its content. Each run adds a path with the next index.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer) {
   std::unordered_map<const void*, uint64_t> paths;
   writer.Put(static_cast<uint64_t>(calls.size()));

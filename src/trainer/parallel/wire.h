@@ -1,5 +1,6 @@
-// The messages between ranks of one binary: plain values as their bytes in memory, texts with their length in front,
-// and the trainer's batches, calls and sums. No torch. Reading past the end is DATA_LOSS in Reader::status.
+// Messages between ranks, which run the same binary: plain values as their bytes in memory, text with a length prefix,
+// and the trainer's batches, calls, and sums. Does not use torch. Reading past the end sets Reader::status to
+// DATA_LOSS.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class Writer {
   std::string bytes_;
 };
 
-// Reads the values that Writer wrote, in that order. After the end it returns zeros and empty texts.
+// Reads the values in the order in which Writer wrote them. Returns zeros and empty strings past the end.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -71,13 +72,13 @@ class Reader {
 std::string EncodeBatch(const TrainBatch& batch);
 absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes);
 
-// Calls of supervised training: ids, episodes and names, without recorded log-probs. Runs of ids that contexts share
-// are written once, and the calls that are read share them again.
+// Calls of supervised training: ids, episodes, and names, without recorded log-probs. Runs of ids that contexts share
+// are written once, and the decoded calls share them too.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer);
 absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader);
 
 void PutSums(const MetricSums& sums, Writer& writer);
-// Adds the sums that are read to `sums`.
+// Reads sums and adds them to `sums`.
 void AddSums(Reader& reader, MetricSums& sums);
 
 }  // namespace ingot::trainer

@@ -9,8 +9,8 @@
 namespace ingot::trainer {
 
 std::vector<float> CallsThrough(const tree::PackedForest& forest) {
-  // A row is on a call's path if the path's last row is among the rows that see it.
-  std::vector<int32_t> before(forest.size() + 1, 0);  // path ends in rows below
+  // A row is on a call's path if the path's last row sees it.
+  std::vector<int32_t> before(forest.size() + 1, 0);  // number of paths that end in earlier rows
   for (const int32_t row : forest.call_ends) ++before[static_cast<size_t>(row) + 1];
   std::partial_sum(before.begin(), before.end(), before.begin());
   std::vector<float> through(forest.size());

@@ -50,15 +50,15 @@ class Pass {
   struct WaitingPart {
     size_t index;
     std::unique_ptr<PartRun> run;
-    at::Tensor grad;  // by its output; undefined = its head did not run yet
+    at::Tensor grad;  // with respect to its output; undefined = its head has not run yet
   };
 
-  // With recompute_prefix, a part that later parts see.
+  // With recompute_prefix, parts that later parts read run twice.
   bool RunsTwice(size_t i) const {
     return loss_ != nullptr && options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i));
   }
 
-  // Runs `run` on part i, shown as the pass's `what` over its rows so far.
+  // Calls `run` for part i and reports its progress as `what`, counted over all rows of the pass.
   template <typename Run>
   auto Show(const char* what, size_t i, base::WorkAmount& rows, Run run) {
     base::WorkPart shown(absl::StrCat(what, " of part ", i + 1, " of ", parts_.size()), rows);
@@ -115,7 +115,7 @@ class Pass {
 
   const model::Transformer& model_;
   const tree::PackedForest& forest_;
-  EntryLoss* const loss_;  // null: score only
+  EntryLoss* const loss_;  // null = score only
   const PassOptions& options_;
   HeadPass head_;
   std::vector<tree::ForestPart> parts_;
@@ -158,7 +158,7 @@ int ScoreBefore(const model::Transformer& model, const model::Transformer* refer
   if (loss.needs_reference()) {
     PassOptions of_reference = options;
     of_reference.weights = nullptr;
-    of_reference.routes = nullptr;  // another model's routes are not a reference
+    of_reference.routes = nullptr;  // the recorded routes are not those of the reference model
     loss.RecordReference(forest.entries, ScoreForest(*reference, forest, calls, of_reference).logprobs);
     ++passes;
   }

@@ -12,11 +12,11 @@ constexpr size_t kNamedCalls = 4;
 
 int64_t CountNonFinite(const at::Tensor& tensor) {
   const at::NoGradGuard no_history;
-  if (!tensor.defined() || tensor.storage().nbytes() == 0) return 0;  // another rank holds and checks it
+  if (!tensor.defined() || tensor.storage().nbytes() == 0) return 0;  // another rank holds and checks this tensor
   return tensor.numel() - at::isfinite(tensor).sum().item<int64_t>();
 }
 
-// "tensor NAME: 3 of 256 elements of its `what` are not finite; 2 more tensors too"; empty = all are finite.
+// Returns "tensor NAME: 3 of 256 elements of its `what` are not finite; 2 more tensors too", or "" if all are finite.
 std::string NonFinite(const std::map<std::string, at::Tensor>& tensors, const char* what) {
   std::string text;
   int64_t more = 0;

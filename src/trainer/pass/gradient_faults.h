@@ -1,5 +1,5 @@
-// Names the faults of a step whose loss or gradient is not finite: the tensor and the trajectories. Computed only for
-// such a step. Throws c10::Error.
+// Finds the faulty tensor and trajectories in a step with a non-finite loss or gradient. Runs only after such a step.
+// Throws c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,20 +16,20 @@
 
 namespace ingot::trainer {
 
-// "tensor NAME: 3 of 256 elements of its weights are not finite; 2 more tensors too"; if all weights are finite, the
-// same for gradients; empty = all are finite. `gradients`: by name, as AdamW::Gradients returns them.
+// Returns "tensor NAME: 3 of 256 elements of its weights are not finite; 2 more tensors too", or the same for gradients
+// if all weights are finite. Empty = all are finite. `gradients` are by name, as returned by AdamW::Gradients.
 std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients);
 
-// INVALID_ARGUMENT names the first tensor that is not finite: such weights give no step.
+// Returns INVALID_ARGUMENT with the first tensor that is not finite. Such weights cannot be trained.
 absl::Status CheckFinite(const model::Parameters& parameters);
 
-// Runs each of `calls` (indices into the batch's) separately until `limit` calls without a finite gradient are found.
-// Destroys the model's gradients. For a step with finite log-probs whose gradient is not finite.
+// Runs each of `calls` (indices into the batch's calls) separately until it finds `limit` calls without a finite
+// gradient. Destroys the model's gradients. Used for a step with finite log-probs but a non-finite gradient.
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
                                                 std::span<const int32_t> calls, StepLoss& loss,
                                                 const PassOptions& options, size_t limit);
 
-// "calls A, B, C, D and at least 3 more", each once, in the batch's order.
+// Returns "calls A, B, C, D and at least 3 more", without duplicates, in the batch's order.
 std::string NameCalls(const PreparedBatch& batch, std::vector<int32_t> calls);
 
 }  // namespace ingot::trainer

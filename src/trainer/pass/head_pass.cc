@@ -15,8 +15,9 @@ namespace {
 
 bool Narrow(const at::Tensor& t) { return kernels::AccumulatorType(t) != t.scalar_type(); }
 
-// The gradient of the head's weight: a sum of products over a few rows each. Several products of a narrow type are
-// added up in the type of the sums and rounded once, for in the narrow type a long sum stops growing.
+// Computes the gradient of the head's weight: a sum of products over a few rows each. If a narrow type has several
+// products, they are summed in the accumulation type and rounded once, because a long sum in the narrow type stops
+// growing.
 class WeightGradient {
  public:
   WeightGradient(const at::Tensor& weight, bool several) : weight_(weight), wide_(several && Narrow(weight)) {}
@@ -140,8 +141,9 @@ HeadPass::Entries HeadPass::EntriesOf(size_t begin, size_t end) const {
   return chunk;
 }
 
-// Runs rows [begin, end) of the plan: records the log-probs of their entries and, with a loss, computes the gradient by
-// the logits [end - begin, vocab], into `gradient` if that is defined, else in the logits' memory. Returns it.
+// Processes rows [begin, end) of the plan: records the log-probs of their entries and, with a loss, computes the
+// gradient with respect to the logits [end - begin, vocab]. Writes the gradient to `gradient` if that is defined, or
+// else to the logits' memory, and returns it.
 at::Tensor HeadPass::Chunk(const at::Tensor& hidden, size_t begin, size_t end, const at::Tensor& gradient) {
   const std::vector<double> temperatures(temperatures_.begin() + static_cast<std::ptrdiff_t>(begin),
                                          temperatures_.begin() + static_cast<std::ptrdiff_t>(end));

@@ -1,13 +1,13 @@
-// The head of a pass over a packed forest: a fused linear cross-entropy in chunks. Forward, it computes the log-probs
-// of the loss entries from the last layer's rows. Backward, it computes the gradients of those rows and of the head's
-// weight.
+// Runs the head in a pass over a packed forest: a fused linear cross-entropy in chunks. The forward pass computes the
+// loss entries' log-probs from the last layer's rows. The backward pass computes the gradients of those rows and of the
+// head's weight.
 //
-// Logits are computed once per unique (row, temperature), a few rows at a time, in the type of the sums. Their gradient
-// is made in their memory (kernels/torch/softmax.h). A narrow model's gradient by the logits is also rounded to the
-// model's type and held for more rows than the logits are. The reason is the weight's gradient: a product over those
-// rows passes once over the whole weight, however few they are.
+// Logits are computed once per unique (row, temperature), a few rows at a time, in the accumulation type. Their
+// gradient is computed in place (kernels/torch/softmax.h). For a narrow model, the gradient with respect to the logits
+// is also rounded to the model's type and kept for more rows than the logits are, because the weight's gradient is a
+// product over those rows that reads the whole weight, even for a few rows.
 //
-// Used by one thread at a time; blocks. Throws c10::Error: callers translate (torch_edge.h).
+// Used by one thread at a time. Blocks. Throws c10::Error; callers translate it (torch_edge.h).
 #pragma once
 
 #include <cstdint>
@@ -25,46 +25,46 @@
 
 namespace ingot::trainer {
 
-// Numbers of rows, each as wide as the vocabulary, that are held at once.
+// The number of rows, each as wide as the vocabulary, that are in memory at once.
 struct HeadRows {
   HeadRows(int64_t logits_chunk_elements, int64_t vocab, bool narrow);
 
-  int64_t logits;    // in the type of the sums
-  int64_t gradient;  // by the logits, in the model's type; equal to `logits` where that is the type of the sums
+  int64_t logits;    // in the accumulation type
+  int64_t gradient;  // with respect to the logits, in the model's type; equals `logits` if the types are the same
 };
 
 // Per loss entry, in the order of PackedForest::entries.
 struct HeadResult {
   double loss = 0;
   std::vector<double> logprobs;
-  std::vector<double> entropy;  // of the tempered distribution that sampled the entry's token
+  std::vector<double> entropy;  // entropy of the tempered distribution from which the entry's token was sampled
 };
 
-// Sees the policy of each chunk of rows before it is freed, chunks in the order of the rows. `row` of each entry is the
-// index of its row in the policy. A row that several entries read from occurs once in the policy.
+// Receives each row chunk's policy before it is freed, in row order. `row` has the index of each entry's row in the
+// policy. A row shared by several entries appears only once in the policy.
 using PolicyReader = std::function<void(const kernels::Policy& policy, std::span<const tree::LossEntry> entries,
                                         std::span<const int64_t> row)>;
 
 class HeadPass {
  public:
-  // `loss` null = only log-probs. `reader` may be empty. All arguments must outlive it.
+  // If `loss` is null, computes only log-probs. `reader` may be empty. The arguments must outlive this object.
   HeadPass(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
            EntryLoss* loss, int64_t logits_chunk_elements, const PolicyReader& reader);
 
-  // Unique (row, temperature) pairs.
+  // Returns the number of unique (row, temperature) pairs.
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
-  // Whether an entry reads from the forest's rows [begin, end).
+  // Returns whether any entry reads from the forest's rows [begin, end).
   bool Reads(int32_t begin, int32_t end) const { return PlaceOf(begin) < PlaceOf(end); }
 
   // Runs the entries of the forest's rows [begin, end), whose output is x [end - begin, hidden]. With a loss, returns
   // the gradient by x [end - begin, hidden] and adds to the .grad of the head and the last norm; else an undefined
-  // tensor. `shown` advances by the rows whose logits are computed; null = nothing is shown.
+  // tensor. `shown` advances by the rows whose logits were computed; null = not reported.
   at::Tensor Run(int32_t begin, int32_t end, const at::Tensor& x, base::WorkPart* shown = nullptr);
 
   HeadResult& result() { return result_; }
 
  private:
-  // The entries of one chunk of rows, in the order of the rows, and their tokens in the chunk's logits.
+  // The entries of one chunk of rows, in row order, and their tokens in the chunk's logits.
   struct Entries {
     std::vector<tree::LossEntry> entries;
     kernels::PolicyTokens tokens;
@@ -79,8 +79,8 @@ class HeadPass {
   EntryLoss* const loss_;
   const PolicyReader& reader_;
   const HeadRows at_once_;
-  // Loss entries sorted by the (row, temperature) they are read from. Row u of the logits is packed token rows_[u] at
-  // temperatures_[u]; the entries order_[first_entry_[u]] .. order_[first_entry_[u + 1]) read from it.
+  // Loss entries, sorted by the (row, temperature) from which they read. Row u of the logits is packed token rows_[u]
+  // at temperatures_[u]. Entries order_[first_entry_[u]] .. order_[first_entry_[u + 1]) read from it.
   std::vector<int64_t> rows_;
   std::vector<double> temperatures_;
   std::vector<size_t> first_entry_;

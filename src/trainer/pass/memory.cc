@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 namespace {
 
-// Bytes of one layer per row, key or part. The tensors are from model/block.cc, of the autograd functions in
+// Bytes of one layer per row, key or part. The tensors are those of model/block.cc, of the autograd functions in
 // kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention/attention_backward.cc.
 struct LayerCosts {
   LayerCosts(const model::LayerSpec& layer, int64_t hidden, int64_t element, int64_t accumulator)
@@ -41,32 +41,32 @@ struct LayerCosts {
               (recurrent() ? RecurrentBytes() : AttentionBytes(layer)) + ExpertBytes(layer) + AdapterBytes(layer);
   }
 
-  // Of a row: q, k and v, the attended result, and the steps between them and the layer's rows.
+  // Per row: q, k, and v, the attention output, and the steps between them and the layer's rows.
   int64_t AttentionBytes(const model::LayerSpec& layer) {
     const model::AttentionSpec& a = layer.attention;
     const model::LatentConfig& latent = a.latent;
     if (!a.keys_are_values()) {
       const int64_t raw = a.norm ? 1 : 0;
       const int64_t factors = a.norm_whole ? 2 : a.heads + a.kv_heads;
-      const int64_t gate = a.gated ? 2 * queries : 0;  // itself, and the result
+      const int64_t gate = a.gated ? 2 * queries : 0;  // the gate itself and the result
       return element * ((2 + raw) * queries + (2 + raw) * keys + gate) + accumulator * raw * factors;
     }
-    // Each head's slice of the matrix from latents to keys, turned round.
+    // Each head's slice of the matrix from latents to keys, transposed.
     fixed_history = element * a.heads * latent.plain_dim * latent.kv_rank;
     const int64_t narrow = 2 * latent.query_rank + latent.kv_rank, factors = latent.query_rank > 0 ? 2 : 1;
     const int64_t by_head = latent.plain_dim + latent.kv_rank + latent.value_dim;
     return element * (2 * queries + keys + a.heads * by_head + narrow) + accumulator * factors;
   }
-  // Of a row: the inputs and results of the experts that it takes, and the router's numbers.
+  // Per row: the inputs and results of the experts that it uses, and the router's values.
   int64_t ExpertBytes(const model::LayerSpec& layer) const {
     const model::ExpertsConfig& experts = layer.feed_forward.experts;
-    const int64_t shared = experts.shared_gate ? 2 * hidden : 0;  // the share and what it scales
+    const int64_t shared = experts.shared_gate ? 2 * hidden : 0;  // the shared expert's gate and its scaled result
     return experts.count == 0 ? 0
                               : element * (3 * experts.per_token * hidden + shared) +
                                     accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
   }
-  // Of a row: what every adapter makes of it by A, of the experts that it takes. Between latents and heads, per head
-  // and both ways.
+  // Per row: the result of A for every adapter, including the experts that the row uses. The adapter between latents
+  // and heads counts per head and in both directions.
   int64_t AdapterBytes(const model::LayerSpec& layer) const {
     int64_t elements = 0;
     for (const model::TensorSpec& tensor : layer.tensors) {
@@ -79,16 +79,16 @@ struct LayerCosts {
   }
 
   bool recurrent() const { return shape.value_heads > 0; }
-  // Of a row: q, k and v, rates and steps; the result, its norm, the gate and their product.
+  // Per row: q, k, and v, rates and steps, the result, its norm, the gate, and the product of the last two.
   int64_t RecurrentBytes() const {
     return element * (shape.channels() + 4 * shape.values() + 2 * shape.value_heads) + accumulator * shape.value_heads;
   }
-  // Of a branch: the state after it, and the sums of the gradient by it.
+  // Per branch: the state after it, and the sums of the gradient with respect to it.
   int64_t BranchBytes() const { return recurrent() ? shape.state() * accumulator + shape.past() * element : 0; }
   int64_t BranchSums() const { return recurrent() ? (shape.state() + shape.past()) * accumulator : 0; }
-  // The recurrence's backward pass over a part's rows, which begin with `given` states: the convolution's results, and
-  // gradients by them and by the rows' inputs; then the states at the beginnings of chunks, of all heads at once. Less
-  // the part of the layer's history that is freed.
+  // Bytes for the recurrence's backward pass over a part's rows, which start from `given` states. Counts the
+  // convolution's results, the gradients with respect to them and to the rows' inputs, and the states at the starts of
+  // chunks for all heads at once. Subtracts the part of the layer's history that is freed.
   int64_t Recurrence(int64_t rows, int64_t chains, int64_t given) const {
     if (!recurrent()) return 0;
     const int64_t chunks = rows / kernels::kDeltaChunk + chains;
@@ -97,19 +97,19 @@ struct LayerCosts {
            scratch + given * (BranchBytes() + BranchSums()) + first_gradient * element - Spent(rows);
   }
 
-  int64_t ExportBytes() const { return key_copies * keys * element; }  // of a row
+  int64_t ExportBytes() const { return key_copies * keys * element; }  // per row
   int64_t ExportSums() const { return 2 * keys * accumulator; }
-  // The activation's backward pass. The activation's result is freed before it; the gradient by that result exists.
+  // The activation's backward pass. Its result is already freed, and the gradient with respect to it exists.
   int64_t Activation(int64_t rows) const { return rows * mlp * 2 * element; }
   // The down projection's backward pass: the gradients of its input and of its weight.
   int64_t Down(int64_t rows) const { return (rows * mlp + down_gradient) * element; }
-  // Attention's backward pass over `rows` rows that see `prefix` more, less the part of the layer's history that is
-  // freed.
+  // Attention's backward pass over `rows` rows that see `prefix` more rows, minus the layer's history that it frees.
   int64_t Attention(int64_t rows, int64_t prefix) const {
     const int64_t all = rows + prefix;
     const int64_t gathered = prefix > 0 ? ExportBytes() * all : 0;
     const int64_t scratch = accumulator * (rows * heads * (2 + padded_head) + 2 * all * kv_heads * padded_head);
-    const int64_t gradients = (2 * rows * queries + rows * hidden) * element;  // of result, queries and input
+    // The gradients of the result, queries and input.
+    const int64_t gradients = (2 * rows * queries + rows * hidden) * element;
     return gathered + ExportSums() * all + scratch + gradients - Spent(rows);
   }
   // The backward pass through norms and rotations to the layer's input.
@@ -117,20 +117,20 @@ struct LayerCosts {
     return ExportSums() * (rows + prefix) + rows * (2 * queries + 2 * hidden) * element + first_gradient * element -
            Spent(rows);
   }
-  // The part of a history that the first half of the backward pass frees: the MLP's, and the layer's result.
+  // The part of the history that the first half of the backward pass frees: the MLP's, and the layer's result.
   int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
 
   int64_t element, accumulator, hidden;
   int64_t mlp, heads, kv_heads, queries, keys, padded_head;
-  int64_t key_copies;                             // 1 = keys are the values too
+  int64_t key_copies;                             // 1 = keys are also values
   int64_t gradients;                              // elements of the trained matrices
-  int64_t down_gradient = 0, first_gradient = 0;  // of the widest matrices of the two halves; 0 = frozen
-  int64_t history = 0;                            // per row, the layer's input included
-  int64_t fixed_history = 0;                      // for any number of rows
-  kernels::DeltaShape shape;                      // of a recurrence; no heads = the layer attends
+  int64_t down_gradient = 0, first_gradient = 0;  // elements of the widest matrices in the two halves; 0 = frozen
+  int64_t history = 0;                            // per row, including the layer's input
+  int64_t fixed_history = 0;                      // independent of the number of rows
+  kernels::DeltaShape shape;                      // shape of a recurrence; no heads = an attention layer
 };
 
-// Bytes of one model: its layers and the rest.
+// Bytes for one model: its layers and everything else.
 struct Costs {
   Costs(const model::ModelConfig& c, int element_bytes) : Costs(c, model::SpecOf(c), element_bytes) {}
   Costs(const model::ModelConfig& c, const model::ModelSpec& spec, int element_bytes)
@@ -174,41 +174,43 @@ struct Costs {
     int64_t gradients = 0;                              // elements
   };
   const Sums& Below(int64_t count) const { return below[static_cast<size_t>(count)]; }
-  // Bytes per row of the sums of gradients that the last `done` layers give.
+  // Bytes per row of the gradient sums from the last `done` layers.
   int64_t ExportSumsAbove(int64_t done) const { return Below(depth()).export_sums - Below(depth() - done).export_sums; }
 
-  // The head's pass over `rows` rows (head_pass.h), `chunk` elements of logits at a time. All along it holds the rows,
-  // the gradient by the logits (of a wide type the logits themselves), and the sum of several gradients of its weight.
+  // The head's pass over `rows` rows (head_pass.h), with `chunk` elements of logits at a time. During the whole pass it
+  // holds the rows, the gradient with respect to the logits (for a wide type, the logits themselves), and the sum if
+  // its weight has several gradients.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const HeadRows at_once(chunk, vocab, narrow());
     return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element +
            (SumsHead(rows, chunk) ? vocabulary * accumulator : 0);
   }
   bool SumsHead(int64_t rows, int64_t chunk) const { return narrow() && HeadRows(chunk, vocab, true).gradient < rows; }
-  // The logits, which exist along with Head before the gradient of the weight.
+  // The logits, which exist in addition to Head before the gradient of the weight.
   int64_t Logits(int64_t rows, int64_t chunk) const {
     return narrow() ? vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator : 0;
   }
   int64_t HeadGradient() const { return vocabulary * element; }
 
-  // Gradients when a backward pass has done the last `done` layers; the vocabulary's exist from the first logits on.
+  // The gradients after a backward pass has finished the last `done` layers. The vocabulary's exist from the first
+  // logits on.
   int64_t Gradients(int64_t done) const {
     return element * (vocabulary + Below(depth()).gradients - Below(depth() - done).gradients);
   }
 
-  int64_t all_parameters, parameters;  // the second: of the trained tensors
-  int64_t vocabulary = 0;              // of the vocabulary's matrix where it is trained
+  int64_t all_parameters, parameters;  // elements of all tensors, and of the trained ones
+  int64_t vocabulary = 0;              // elements of the vocabulary's matrix, if it is trained
   int64_t element, accumulator, hidden, vocab;
-  int64_t input = 0;  // of a layer, per row
+  int64_t input = 0;  // bytes of a layer's input, per row
   int64_t rope = 0;
   std::vector<LayerCosts> layers;
-  std::vector<Sums> below = std::vector<Sums>(1);  // of the first n layers
+  std::vector<Sums> below = std::vector<Sums>(1);  // over the first n layers
 };
 
-// Walks through the parts in the order in which they run, and records the fullest moment.
+// Visits the parts in execution order and records the peak.
 class Walk {
  public:
-  // `gradients_stay`: from one part to the next, as on one rank.
+  // `gradients_stay` = gradients stay from one part to the next, as on one rank.
   Walk(const Costs& costs, const PassOptions& options, std::span<const tree::ForestPart> parts, bool gradients_stay,
        MemoryNeed& most)
       : costs_(costs),
@@ -230,15 +232,15 @@ class Walk {
   }
   bool Again(size_t i) const { return options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i)); }
 
-  // A waiting part: the histories of the first `layers` layers, or their inputs; and, until its backward pass, its last
-  // result (or the gradient by it) and its ids.
+  // A waiting part: the histories of the first `layers` layers, or their inputs. Until its backward pass, also its last
+  // result (or the gradient with respect to it) and its ids.
   int64_t HistoryBytes(size_t i, int64_t layers) const {
     const int64_t rows = parts_[i].size();
     const Costs::Sums& held = costs_.Below(layers);
     const int64_t ends = rows * (2 * costs_.input + 2 * static_cast<int64_t>(sizeof(int64_t)));
     return ends + (options_.checkpoint_layers ? rows * layers * costs_.input : rows * held.history + held.fixed);
   }
-  // Keys and values of the first `layers` layers that later parts see, and the gradients that came back for them.
+  // Keys and values of the first `layers` layers that later parts see, and the gradients returned for them.
   int64_t Path(size_t i, int64_t layers) const {
     const tree::ForestPart& part = parts_[i];
     const auto exports = static_cast<int64_t>(part.exports.size());
@@ -253,7 +255,7 @@ class Walk {
     for (const size_t i : waiting_) bytes += Waiting(i);
     return bytes;
   }
-  // Rows of the prefix for whose keys and values part i is the first to give gradients.
+  // Rows of the prefix for which part i is the first to add gradients of keys and values.
   int64_t NewRows(size_t i) const {
     int64_t rows = 0;
     for (const tree::ForestPart::Source& source : parts_[i].prefix) {
@@ -262,7 +264,7 @@ class Walk {
     }
     return rows;
   }
-  // Runs of rows of which each is the child of the row before it: one for each leaf.
+  // Number of runs of rows where each row is the child of the previous one: one for each leaf.
   static int64_t ChainsOf(const tree::ForestPart& part) {
     int64_t leaves = part.visible_end.empty() ? 1 : 0;
     for (auto key = static_cast<size_t>(part.prefix_rows); key < part.visible_end.size(); ++key) {
@@ -270,7 +272,7 @@ class Walk {
     }
     return leaves;
   }
-  // The same for branches.
+  // Branches of the prefix for which part i is the first to add gradients.
   int64_t NewBranches(size_t i) const {
     int64_t branches = 0;
     for (const tree::ForestPart::Source& source : parts_[i].prefix) {
@@ -281,7 +283,7 @@ class Walk {
   }
   int64_t GradientsAfter(int64_t layers_done) const {
     if (!any_finished_ || !gradients_stay_) return costs_.Gradients(layers_done);
-    // Narrow gradients have been added up in fp32, and each part makes new gradients in addition to the sums.
+    // Narrow gradients have been summed in fp32, and each part makes new gradients in addition to the sums.
     return costs_.parameters * costs_.accumulator + (costs_.narrow() ? costs_.Gradients(layers_done) : 0);
   }
 
@@ -329,7 +331,7 @@ class Walk {
     for (const tree::ForestPart::Source& source : parts_[i].prefix) summed_[static_cast<size_t>(source.part)] = true;
     Note(GradientsAfter(costs_.depth()), AllWaiting(), rows * costs_.input, costs_.vocabulary * costs_.element);
     any_finished_ = true;
-    if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // they were added up elsewhere
+    if (!gradients_stay_ || costs_.narrow()) head_gradient_ = false;  // they were summed elsewhere
   }
 
   const Costs& costs_;
@@ -337,14 +339,14 @@ class Walk {
   const std::span<const tree::ForestPart> parts_;
   const bool gradients_stay_;
   std::vector<size_t> waiting_;
-  std::vector<bool> summed_;  // per part: a later part has given gradients of its keys and values
+  std::vector<bool> summed_;  // per part: true = a later part has added gradients for its keys and values
   bool any_finished_ = false;
   bool head_gradient_ = false;  // the head's weight has a gradient
   int64_t tables_ = 0;
   MemoryNeed& most_;
 };
 
-// The memory that the trainer holds as long as it lives.
+// Returns the memory that the trainer holds throughout its lifetime.
 MemoryNeed PermanentNeed(const Costs& costs) {
   MemoryNeed need;
   need.weights = costs.Weights();
@@ -371,7 +373,7 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
                          std::span<const tree::ForestPart> parts) {
   const Costs costs(config, element_bytes);
   MemoryNeed need = PermanentNeed(costs);
-  // The update: gradients in the type of the sums, and the root of the second moment.
+  // The update: gradients in the accumulation type, and the root of the second moment.
   need.gradients = need.transient = costs.parameters * costs.accumulator;
   Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
   return need;

@@ -30,8 +30,8 @@ at::Tensor SumsLike(const at::Tensor& keys) {
 
 }  // namespace
 
-// The attention of one layer's run. It cuts the autograd history: q, k and v end the first half, and the attended
-// result starts the second.
+// Implements attention for one layer's run. It cuts the autograd history: q, k, and v end the first half, and the
+// attention output starts the second.
 class PartRun::Attention final : public model::AttentionBackend {
  public:
   Attention(PartRun& run, Tape& tape, bool history) : run_(run), tape_(tape), history_(history) {}
@@ -118,7 +118,7 @@ PartRun::PartRun(const model::Transformer& model, const tree::PackedForest& fore
   visible_end_ = at::from_blob(const_cast<int32_t*>(part_.visible_end.data()),
                                {static_cast<int64_t>(part_.visible_end.size())}, at::dtype(at::kInt));
   exports_ = Ints(part_.exports.data(), part_.exports.size(), ids);
-  std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // of the path above the part's first row
+  std::vector<int32_t> depths(static_cast<size_t>(part_.prefix_rows));  // depths of the path before its first row
   std::iota(depths.begin(), depths.end(), 0);
   depths.insert(depths.end(), forest.positions.begin() + part_.begin, forest.positions.begin() + part_.end);
   if (model.config().sliding_window > 0) depths_ = Ints(depths.data(), depths.size(), at::dtype(at::kInt));
@@ -311,7 +311,7 @@ void PartRun::Backward(at::Tensor grad, base::WorkPart* shown) {
       AttentionBackward(layer, tape);
     }
     grad = tape.x.grad();
-    if (PathRows& self = path_[index_]; !self.k.empty()) {  // all parts that saw them have run backward
+    if (PathRows& self = path_[index_]; !self.k.empty()) {  // all parts that read these rows have run backward
       const auto at_layer = static_cast<size_t>(layer);
       for (auto* tensors : {&self.k, &self.v, &self.grad_k, &self.grad_v}) (*tensors)[at_layer].reset();
       self.states[at_layer] = self.grad_states[at_layer] = {};

@@ -1,4 +1,4 @@
-// The run of one part of a cut forest (tree/cut.h) through the layers, forward and later backward.
+// Runs one part of a cut forest (tree/cut.h) through the layers, forward and later backward.
 //
 //   forward    embedding --> layer 0 --> layer 1 --> ... --> x
 //                              ^ prefix k, v    | exports' k, v
@@ -9,16 +9,17 @@
 //   backward   embedding <-- layer 0 <-- layer 1 <-- ... <-- grad
 //
 // Layers run one at a time. Each has its own autograd history, which ends at its attention. The gradients of keys and
-// values are added up outside of it, in fp32 (fp64), over all parts that saw them. With History::kInputs a layer holds
-// only its input and runs again for its backward: the same kernels on the same numbers give bit-identical gradients.
+// values are accumulated outside of that history, in fp32 (fp64), over all parts that read them. With History::kInputs,
+// a layer keeps only its input and runs again for its backward pass. The same kernels on the same numbers give
+// bit-identical gradients.
 //
-// Under kExact attention's forward pass walks the part's strands (strand_paths.h). Log-probs are then rollout's bits,
-// wherever the forest is cut. The backward pass is the same.
+// With kExact, attention's forward pass follows the part's strands (strand_paths.h). The log-probs are then
+// bit-identical to rollout's, no matter where the forest is cut. The backward pass is the same.
 //
-// A recurrent layer works the same way: its input is cut off where q, k and v are. A part passes on the states after
-// its branches (tree/cut.h) in place of keys and values, and gets their gradients back.
+// A recurrent layer works the same way: its history is cut where q, k, and v are in an attention layer. Instead of keys
+// and values, a part passes on the states after its branches (tree/cut.h) and gets their gradients back.
 //
-// Used by one thread; throws c10::Error.
+// Used by one thread. Throws c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,30 +42,30 @@
 
 namespace ingot::trainer {
 
-// The tensors that a part leaves for later parts, one per layer: keys and values of its exports [exports, kv_heads,
-// head_dim], and the sums of their gradients (undefined = no gradient yet). Empty if the part exports nothing.
+// The tensors that a part exports to later parts, one per layer: keys and values of its exports [exports, kv_heads,
+// head_dim], and the sums of their gradients (undefined = no gradient yet). Empty = the part exports nothing.
 struct PathRows {
   std::vector<at::Tensor> k, v, grad_k, grad_v;
-  std::vector<kernels::DeltaStates> states, grad_states;  // of recurrent layers, by branch
+  std::vector<kernels::DeltaStates> states, grad_states;  // states of recurrent layers, by branch
 };
 
 class PartRun {
  public:
   enum class History {
-    kNone,    // no backward follows
+    kNone,    // no backward pass follows
     kInputs,  // every layer's input
     kAll,     // every layer's history
   };
 
-  // `path` has an element per part; all arguments outlive this. REQUIRES: the parts that this one sees have run.
-  // `weights`: null = all weights are in memory. `experts`: counts what runs with history; null = count nothing.
+  // `path` has one element per part. The arguments must outlive this object. REQUIRES: the parts that this one reads
+  // have run. `weights`: null = all weights are in memory. `experts` counts runs with history; null = count nothing.
   // `routes`: null = not recorded.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
           size_t index, std::vector<PathRows>& path, kernels::Numerics numerics = kernels::Numerics::kFast,
           LayerWeights* weights = nullptr, ExpertRecord* experts = nullptr, const RecordedRoutes* routes = nullptr);
 
   // Returns the last layer's output [size, hidden], without history. Fills the part's element of the path, unless it is
-  // filled. `shown` advances by the part's rows, layer by layer; null = nothing is shown. The same goes for Backward.
+  // filled. `shown` advances by the part's rows, layer by layer, here and in Backward; null = not reported.
   at::Tensor Forward(History history, base::WorkPart* shown = nullptr);
 
   // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
@@ -79,10 +80,10 @@ class PartRun {
   Tape RunLayer(int64_t layer, const at::Tensor& x, bool history);
   void AttentionBackward(int64_t layer, Tape& tape);
   void RecurrenceBackward(int64_t layer, Tape& tape);
-  // The states that this part's rows begin with, by crossing.
+  // Returns the initial states for this part's rows, by crossing.
   kernels::DeltaStates Given(int64_t layer, const kernels::DeltaShape& shape, const at::Tensor& x) const;
   kernels::TreeAttentionOptions OptionsOf(const model::AttentionSpec& spec, const at::Tensor& sinks) const;
-  // Shows that one more layer is done, after `before` others.
+  // Reports that one more layer is done, after `before` others.
   void ShowLayer(int64_t before, base::WorkPart* shown) const;
 
   const model::Transformer& model_;
@@ -95,21 +96,21 @@ class PartRun {
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_;               // [size]
   at::Tensor visible_end_;                      // [prefix + size], on the CPU
-  at::Tensor depths_;                           // the same, of all keys; undefined = no layer has a window
-  at::Tensor exports_;                          // [exports], rows of this part
-  std::vector<int32_t> parents_;                // of recurrences; empty = no layer is recurrent
-  std::vector<kernels::KeptState> kept_;        // the branches
-  std::vector<at::Tensor> inputs_;              // kInputs: per layer [size, hidden]
-  std::vector<Tape> tapes_;                     // kAll: per layer
+  at::Tensor depths_;             // depths of all keys, [prefix + size], on the CPU; undefined = no layer has a window
+  at::Tensor exports_;            // [exports], rows of this part
+  std::vector<int32_t> parents_;  // parents of rows, for recurrences; empty = no layer is recurrent
+  std::vector<kernels::KeptState> kept_;  // the branches
+  std::vector<at::Tensor> inputs_;        // kInputs: per layer [size, hidden]
+  std::vector<Tape> tapes_;               // kAll: per layer
 };
 
-// A layer's run with history: from x to q, k, v and the gate, and from x, `attended` and `passed` to y. x and y are
-// [rows, hidden]; q, k, v and attended are [rows, heads, head_dim].
+// A layer's run with history: from x to q, k, v, and the gate, and from x, `attended`, and `passed` to y. x and y are
+// [rows, hidden]. q, k, v, and attended are [rows, heads, head_dim].
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
   at::Tensor sinks;               // undefined = the family has none
   at::Tensor gate, passed;        // PassBy's, before and after the cut; undefined = the layer has none
-  kernels::DeltaInput recurrent;  // in the place of q, k and v; undefined = the layer attends
+  kernels::DeltaInput recurrent;  // replaces q, k, and v; undefined = an attention layer
   at::Tensor balance_loss;        // scalar; undefined = no such term
 };
 

@@ -1,12 +1,12 @@
-// The experts that engines recorded for the loss-bearing rows of a packed forest (v1::Segment::routes).
+// Provides the experts that engines recorded for the loss-bearing rows of a packed forest (v1::Segment::routes).
 //
-// Engines that are not bit-identical to the trainer choose other experts for some tokens, and then the ratio of two
-// policies is one of two different networks. Replay takes the recorded experts in the trainer's forward pass, with the
-// weights that its own router gives them, so that the router still learns: rollout routing replay (R3, arXiv
-// 2510.11370). R3 replays prompts too; here rows that bear no loss have no record, and are routed by the trainer's
-// router.
+// Engines that are not bit-identical to the trainer choose different experts for some tokens, so the ratio of the two
+// policies then compares two different networks. Replay uses the recorded experts in the trainer's forward pass, with
+// weights from the trainer's own router, so the router still trains. This is rollout routing replay (R3, arXiv
+// 2510.11370). R3 also replays prompts. Here, rows that do not bear loss have no record, and the trainer's router
+// routes them.
 //
-// A merged row has one choice. If calls that share a row recorded different choices, the first call's counts.
+// A merged row has one choice. If calls that share a row recorded different choices, the first call's choice counts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,23 +23,23 @@ namespace ingot::trainer {
 
 class RecordedRoutes {
  public:
-  // `calls` outlive this. REQUIRES: their routes fit the model (CheckCall).
+  // `calls` must outlive this object. REQUIRES: their routes fit the model (CheckCall).
   RecordedRoutes(const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
                  const model::ModelConfig& config, bool replay);
 
-  // Gives a layer with experts the records of rows [begin, end), and whether to replay them.
+  // Sets the records for rows [begin, end) in `aux`, for a layer with experts, and whether to replay them.
   void Report(int64_t layer, int32_t begin, int32_t end, at::Device device, model::Aux& aux) const;
 
   bool replays() const { return replay_ && rows_with_routes_ > 0; }
   bool empty() const { return rows_with_routes_ == 0; }
-  // Records of rows that differ from an earlier call's record.
+  // Returns the number of rows where a call's record differs from an earlier call's.
   int64_t conflicts() const { return conflicts_; }
 
  private:
   const int64_t per_token_;
-  std::vector<int64_t> places_;  // by layer, of its first route among a row's routes
+  std::vector<int64_t> places_;  // per layer, index of its first route within a row's routes
   const bool replay_;
-  std::vector<const uint16_t*> of_rows_;  // by row, the routes of all layers; null = none
+  std::vector<const uint16_t*> of_rows_;  // per row: the routes for all layers; null = none
   int64_t rows_with_routes_ = 0, conflicts_ = 0;
 };
 

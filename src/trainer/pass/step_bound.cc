@@ -34,7 +34,7 @@ struct Product {
 };
 using Products = std::vector<Product>;
 
-// The products of `rows` rows; each expert has its share of them.
+// Returns the products for `rows` rows. Each expert gets its share of the rows.
 Products LayerProducts(const model::LayerSpec& layer, int64_t rows) {
   const model::ExpertsConfig& experts = layer.feed_forward.experts;
   Products products;
@@ -58,7 +58,7 @@ double Flops(const Products& products) {
   return sum;
 }
 
-// The different ones among `all`, with the number of each.
+// Returns the distinct elements of `all`, with the count of each.
 template <typename T>
 std::vector<std::pair<T, double>> Kinds(const std::vector<T>& all) {
   std::vector<std::pair<T, double>> kinds;
@@ -73,7 +73,7 @@ std::vector<std::pair<T, double>> Kinds(const std::vector<T>& all) {
   return kinds;
 }
 
-// Mean time of a call, over enough calls for the clock's resolution, after one call that does not count.
+// Returns the mean time per call, after one warm-up call, over enough calls for the clock's resolution.
 ProcessSeconds Time(const std::function<void()>& f) {
   constexpr double kLeast = 0.02;
   f();
@@ -92,11 +92,11 @@ ProcessSeconds Times(const ProcessSeconds& seconds, double factor) {
 
 ProcessSeconds Sum(const ProcessSeconds& a, const ProcessSeconds& b) { return {a.wall + b.wall, a.cpu + b.cpu}; }
 
-// Random numbers like a model's, because some machines are faster on equal numbers. They come from a separate
-// generator, so that the run's random numbers stay the same. A few are repeated: drawing a vocabulary's takes longer
-// than its product.
+// Returns random numbers similar to a model's, because some machines are faster on equal numbers. They come from a
+// separate generator, so that the run's random numbers do not change. A small set is repeated, because drawing a whole
+// vocabulary matrix takes longer than multiplying by it.
 at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOptions& options) {
-  constexpr int64_t kDrawn = 65'537;  // no multiple of a row
+  constexpr int64_t kDrawn = 65'537;  // not a multiple of a row
   at::Generator generator = at::detail::createCPUGenerator(/*seed=*/1);
   const at::Tensor drawn = at::empty({kDrawn}, at::kFloat).normal_(0, deviation, generator).to(options);
   at::Tensor all = at::empty(sizes, options);
@@ -108,7 +108,7 @@ at::Tensor Operand(at::IntArrayRef sizes, double deviation, const at::TensorOpti
   return all;
 }
 
-// The products alternate, as in a layer: a single product would find its weight in the caches.
+// The products alternate, as in a layer. A single repeated product would find its weight in the caches.
 ProcessSeconds TimeProducts(const Products& products, const at::TensorOptions& options) {
   std::vector<std::function<void()>> calls;
   for (const Product& p : products) {
@@ -126,7 +126,7 @@ ProcessSeconds TimeProducts(const Products& products, const at::TensorOptions& o
   });
 }
 
-// The attention of a layer, as far as its time depends on it.
+// The properties of a layer's attention that affect its time.
 struct AttentionKind {
   int64_t heads, kv_heads, head_dim, window;
   bool keys_are_values, sinks;
@@ -251,7 +251,7 @@ StepRates StepRates::Measure(const model::ModelConfig& config, at::ScalarType dt
 }
 
 ProcessSeconds BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates) {
-  double forward = 0;  // of a row
+  double forward = 0;  // per row
   for (const model::LayerSpec& layer : model::SpecOf(config).layers) forward += layer.row_forward_flops();
   const double layers = LayerFlops(config, work.rows) + forward * static_cast<double>(work.repeated_rows);
   const double head = HeadFlops(config, work.head_rows) + HeadProduct(config, work.repeated_head_rows).forward();

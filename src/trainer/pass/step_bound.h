@@ -1,11 +1,11 @@
-// The bound of a training step: the least time that its operators allow. It is printed next to every speed-up.
+// Computes a training step's bound: the minimum time that its operators allow. It is printed next to every speedup.
 //
 //   bound = linear work of each merged row once / linear rate + visible pairs / causal attention rate
 //
-// Both rates are measured on this machine on request, with the same operators on the model's own shapes, forward and
+// Both rates are measured on this machine on request, with the same operators and the model's own shapes, forward and
 // backward. Work that options repeat to save memory (checkpoint_layers, recompute_prefix) counts, and so do the passes
-// that score a batch before its gradient. Norms, rotations, activations, softmax and optimizer do not count. Throws
-// c10::Error.
+// that score a batch before its gradient. Norms, rotations, activations, softmax, and the optimizer do not count.
+// Throws c10::Error.
 #pragma once
 
 #include <ATen/core/ScalarType.h>
@@ -20,13 +20,13 @@
 
 namespace ingot::trainer {
 
-// Work of one step, forward and backward.
+// The work in one step, forward and backward.
 struct StepWork {
   int64_t rows = 0;           // through the layers
   int64_t head_rows = 0;      // rows with logits
   int64_t visible_pairs = 0;  // unmasked (query, key) pairs, per head and layer
   int64_t window_pairs = 0;   // those within the model's window; 0 = no window
-  // The share of the above that runs forward a second time:
+  // The part of the above that runs forward a second time:
   int64_t repeated_rows = 0;
   int64_t repeated_head_rows = 0;
   int64_t repeated_pairs = 0;
@@ -43,7 +43,7 @@ struct StepWork {
     repeated_window_pairs += other.repeated_window_pairs;
   }
 
-  // The same work after `passes` forward passes over all of it.
+  // Returns the same work, plus `passes` forward passes over all of it.
   StepWork WithScoring(int64_t passes) const {
     StepWork work = *this;
     work.repeated_rows += passes * rows;
@@ -57,14 +57,14 @@ struct StepWork {
 StepWork WorkOf(const model::ModelConfig& config, const tree::PackedForest& forest, const PassResult& result,
                 const PassOptions& options);
 
-// Work of the same loss if every call ran separately.
+// Returns the work of the same loss if every call ran separately.
 StepWork UnmergedWork(const model::ModelConfig& config, std::span<const tree::CallPath> calls,
                       std::span<const int32_t> trained, int64_t head_rows);
-// Rows of one sequence, without logits.
+// Returns the work for the rows of one sequence, without logits.
 StepWork SequenceWork(const model::ModelConfig& config, int64_t length);
 
-// Wall time, and processor time of all threads together, in seconds. Processor time is the better measure while other
-// processes compete for the processors.
+// Wall time, and CPU time summed over all threads, in seconds. CPU time is the better measure when other processes
+// compete for the CPUs.
 struct ProcessSeconds {
   double wall = 0, cpu = 0;
 };
@@ -73,36 +73,37 @@ struct ProcessSeconds {
 struct StepRates {
   ProcessSeconds per_flop;       // in the layers' products
   ProcessSeconds per_head_flop;  // in the product with the vocabulary
-  // In the attention, all heads, of all layers without a window, and of all layers with a window.
+  // In attention over all heads: in all layers without a window, and in all layers with a window.
   ProcessSeconds per_pair;
   ProcessSeconds per_window_pair;
 
-  // The smaller of both, rate by rate.
+  // Returns the smaller value of the two, field by field.
   StepRates Best(const StepRates& other) const;
-  // All seconds times `factor`.
+  // Returns the rates with all seconds multiplied by `factor`.
   StepRates Scaled(double factor) const;
 
-  // Measures forward and backward: the products of `rows` rows in one layer of each kind, the logits of `head_rows`
+  // Measures, forward and backward, the products for `rows` rows in one layer of each kind, the logits for `head_rows`
   // rows, and causal attention over `stream` rows in one layer of each kind. An expert gets its share of the rows. Uses
-  // the threads of the calling thread. Each runs at least once before it is timed.
+  // the calling thread's thread count. Runs each at least once before timing it.
   static StepRates Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
                            int64_t head_rows, int64_t stream);
 };
 
-// Multiplications and additions, forward and backward: 6 per trained weight and row, 4 per frozen one.
-double LayerFlops(const model::ModelConfig& config, int64_t rows);  // of all layers
+// Return the multiplications and additions, forward and backward: 6 per trained weight and row, and 4 per frozen one.
+double LayerFlops(const model::ModelConfig& config, int64_t rows);  // over all layers
 double HeadFlops(const model::ModelConfig& config, int64_t rows);
-// The same per visible pair (AttentionSpec::pair_flops), of all layers without a window, and of layers with one.
+// Multiplications and additions per visible pair (AttentionSpec::pair_flops), for all layers without a window, and for
+// all layers with one.
 struct PairFlops {
   explicit PairFlops(const model::ModelConfig& config);
   double full = 0, windowed = 0;
 };
-// The rate of attention, over layers with and without a window.
+// Returns the attention rate over layers with and without a window.
 double AttentionFlopsPerSecond(const model::ModelConfig& config, const StepRates& rates);
 
 ProcessSeconds BoundSeconds(const model::ModelConfig& config, const StepWork& work, const StepRates& rates);
 
-// The clocks' current readings, for differences.
+// Returns the current clock readings, for computing differences.
 ProcessSeconds ClockNow();
 
 }  // namespace ingot::trainer

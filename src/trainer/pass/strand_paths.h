@@ -1,4 +1,4 @@
-// The strands of a packed stream with the places of their paths' keys, in the form of the attention kernels.
+// Converts a packed stream's strands and the positions of their paths' keys to the attention kernels' format.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace ingot::trainer {
 
-// Input of kernels::PathAttentionForward, whose tiles are cut along each path as rollout's are: its rows are bit-equal
-// to rollout's (tree/strands.h).
+// Input for kernels::PathAttentionForward, which cuts tiles along each path as rollout does, so its rows are
+// bit-identical to rollout's (tree/strands.h).
 class StrandPaths {
  public:
-  // `positions` are the depths of all keys. The first `first_query` keys come before the queries: a prefix that was
-  // computed earlier.
+  // `positions` are the depths of all keys. The first `first_query` keys precede the queries: they are a prefix that
+  // was computed earlier.
   StrandPaths(std::span<const int32_t> positions, int32_t first_query);
   StrandPaths(const StrandPaths&) = delete;
   StrandPaths& operator=(const StrandPaths&) = delete;

@@ -17,19 +17,18 @@ namespace ingot::trainer {
 namespace {
 
 constexpr size_t kLeast = size_t{1} << 20;
-constexpr size_t kGrain = size_t{1} << 18;  // unit of sizes, and the least that is moved
-// Each piece may be a mapping of the system, which allows a process 65,530. Pieces only ever become smaller; above this
-// many the cache is emptied.
+constexpr size_t kGrain = size_t{1} << 18;  // unit of sizes, and the smallest move
+// Each piece may be a system mapping, and the system allows 65,530 per process. Pieces only become smaller. The cache
+// is emptied when there are more than this many.
 constexpr size_t kMostPieces = 4096;
 
-// Addresses [data, data + bytes). A block that was assembled of several mappings consists of them for good: `pieces`
-// are their sizes, in order.
+// Addresses [data, data + bytes). A block with several mappings remains divided; `pieces` are their sizes, in order.
 struct Block {
   char* data = nullptr;
   size_t bytes = 0;
   std::vector<size_t> pieces;
 
-  // Shortens this block to `first` bytes and returns the rest.
+  // Shortens this block to `first` bytes and returns the remainder.
   Block Split(size_t first) {
     Block rest{data + first, bytes - first, {}};
     size_t end = 0, i = 0;
@@ -45,8 +44,9 @@ struct Block {
   }
 };
 
-// The allocator: separate blocks for large tensors, the system's heap for the others. One deleter serves both: ATen
-// also allocates through raw_allocate, and may free with it memory that torch's own allocator gave out before.
+// The allocator: separate blocks for large tensors, and the system's heap for the others. Both use the same deleter,
+// because ATen also allocates through raw_allocate and may use it to free memory that torch's own allocator returned
+// earlier.
 class TensorCache final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
@@ -69,7 +69,7 @@ class TensorCache final : public c10::Allocator {
     for (const auto& [bytes, block] : cached_) madvise(block.data, bytes, MADV_FREE);
   }
 
-  // Never destroyed: tensors may be freed at the very end of the process.
+  // Never destroyed, because tensors may be freed while the process exits.
   static TensorCache& Get() {
     static auto* const memory = new TensorCache;
     return *memory;
@@ -93,7 +93,7 @@ class TensorCache final : public c10::Allocator {
     return data;
   }
 
-  // False = `data` is none of these blocks.
+  // Returns false if `data` is not one of these blocks.
   bool Recycle(void* data) ABSL_LOCKS_EXCLUDED(mu_) {
     base::MutexLock lock(mu_);
     const auto found = in_use_.find(data);
@@ -104,7 +104,7 @@ class TensorCache final : public c10::Allocator {
     return true;
   }
 
-  // Makes a block of new addresses. Cached blocks give their pages, as many as needed; the rest are new pages.
+  // Makes a block at new addresses. Uses as many pages from cached blocks as needed, and new pages for the remainder.
   Block Assemble(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (pieces_ > kMostPieces) Drop();
     void* data = Map(bytes);
@@ -122,7 +122,7 @@ class TensorCache final : public c10::Allocator {
       for (const size_t piece : from.pieces) {
         char* const to = block.data + filled;
         if (mremap(from.data, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
-          munmap(from.data, piece);  // too many mappings: new pages serve as well
+          munmap(from.data, piece);  // too many mappings; new pages work as well
         }
         block.pieces.push_back(piece);
         from.data += piece;
@@ -173,7 +173,7 @@ class TensorCache final : public c10::Allocator {
   std::unordered_map<void*, Block> in_use_ ABSL_GUARDED_BY(mu_);
   std::multimap<size_t, Block> cached_ ABSL_GUARDED_BY(mu_);  // by size
   size_t live_ ABSL_GUARDED_BY(mu_) = 0, cached_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t pieces_ ABSL_GUARDED_BY(mu_) = 0;  // of all blocks
+  size_t pieces_ ABSL_GUARDED_BY(mu_) = 0;  // total pieces of all blocks
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, 
   for (const auto& [name, tensor] : parameters.tensors()) {
     const auto entry = table.find(name);
     const bool trained = trainable && (entry == table.end() || entry->second->trained);
-    // A bias moves by a small constant, which bf16 would round away.
+    // A bias changes by a small constant, which bf16 would round away.
     const bool bias = entry != table.end() && entry->second->part == model::Part::kCorrectionBias;
     const at::ScalarType asked = HeldType(dtype, tensor.scalar_type());
     const at::ScalarType type = bias ? at::promote_types(asked, at::kFloat) : asked;

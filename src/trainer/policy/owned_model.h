@@ -1,4 +1,5 @@
-// Models whose parameters belong to the trainer: in its type, on its device, in memory that nothing else shares.
+// Creates models that the trainer owns: their parameters have the trainer's type, are on its device, and do not share
+// memory with anything else.
 #pragma once
 
 #include <ATen/core/ScalarType.h>
@@ -13,14 +14,15 @@
 
 namespace ingot::trainer {
 
-// The type in which the trainer holds weights of type `given`, by TrainerOptions::dtype.
+// Returns the type that the trainer uses for weights with type `given`, according to TrainerOptions::dtype.
 at::ScalarType HeldType(const std::string& dtype, at::ScalarType given);
 
-// The policy's model, whose parameters are trained as the config says. `copy` false: parameters whose type and device
-// stay are taken over. INVALID_ARGUMENT: the weights would be fp16; errors of Parameters::FromTensors.
+// Returns the policy's model. Its config determines which parameters are trained. If `copy` is false, takes over those
+// parameters that already have the right type and device. Returns INVALID_ARGUMENT if the weights would be fp16, and
+// the errors of Parameters::FromTensors.
 absl::StatusOr<model::Transformer> TrainedModel(const model::ModelConfig& config, const model::Parameters& parameters,
                                                 at::Device device, const std::string& dtype, bool copy);
-// A model of copied parameters that no step trains.
+// Returns a model with copied parameters that no step trains.
 absl::StatusOr<model::Transformer> FrozenModel(const model::ModelConfig& config, const model::Parameters& parameters,
                                                at::Device device, const std::string& dtype);
 

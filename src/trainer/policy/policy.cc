@@ -76,7 +76,7 @@ absl::Status Policy::LoadOptimizer(const std::string& checkpoint_path, const Che
 void Policy::LoadParameters(const model::Parameters& parameters) {
   const at::NoGradGuard no_history;
   for (const auto& [name, tensor] : model_.parameters().tensors()) {
-    Allocate(tensor);  // a version may share the memory that it has
+    Allocate(tensor);  // a version may share its current memory
     tensor.copy_(parameters.at(name));
   }
   marked_from_ = part_marked_from_ = 0;
@@ -124,7 +124,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::TakeSnapshot() 
   if (snapshot_ != nullptr) return snapshot_;
   if (divided()) return absl::InternalError("only rank 0 has the snapshot of divided parameters");
   INGOT_ASSIGN_OR_RETURN(snapshot_, Take(parameters().tensors(), marked_from_));
-  if (shards_ == nullptr) ShareFrozen(*snapshot_);  // most of the memory of a divided base is freed
+  if (shards_ == nullptr) ShareFrozen(*snapshot_);  // if divided, most of the base's memory is freed
   return snapshot_;
 }
 
@@ -150,13 +150,13 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::Take(
 
 void Policy::GatherSnapshot(int64_t version) {
   if (!divided() || in_parts_) return;
-  optimizer_->ZeroGrad();  // its gradients are spent and occupy memory
+  optimizer_->ZeroGrad();  // its gradients are no longer needed and take up memory
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(auto gathered, shards_->Gather());
     if (!ranks_->leads()) return absl::OkStatus();
     for (const auto& [name, tensor] : parameters().tensors()) {
-      if (!shards_->Divides(name)) gathered[name] = tensor;  // whole on every rank
+      if (!shards_->Divides(name)) gathered[name] = tensor;  // complete on every rank
     }
     INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, gathered, CopiesInto(nullptr)));
     return absl::OkStatus();

@@ -41,8 +41,8 @@ absl::Status FillIn(Policy& policy, CheckpointContents& contents) {
   return absl::OkStatus();
 }
 
-// Every rank writes its shard into the folder that rank 0 began, and all get all shards. Rank 0 abandons the checkpoint
-// if one fails.
+// Every rank writes its shard to the directory that rank 0 created, and all ranks get all shards. Rank 0 abandons the
+// checkpoint if a shard fails.
 absl::StatusOr<std::vector<CheckpointShard>> WriteShards(const Policy& policy, Ranks& ranks, const std::string& root,
                                                          int64_t step) {
   const absl::StatusOr<std::string> begun =

@@ -1,4 +1,4 @@
-// Writes a policy into a checkpoint (checkpoint.h): by one rank, or by all together, each its own parameters and state.
+// Writes a policy to a checkpoint (checkpoint.h), on one rank, or on all ranks, each with its own parameters and state.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 
 namespace ingot::trainer {
 
-// Together, after rank 0's order. Writes ROOT/step-N, N = contents.step; `keep` and `extra_files` as WriteCheckpoint.
-// `contents` without what the policy knows: its config, parameters and optimizer are filled in here, and the checksum
-// of its snapshot, unless it publishes in parts (VersionParts::checksum). Only rank 0 needs `extra_files` and the rest
-// of `contents`; other ranks get what rank 0 has. If the policy is divided, its snapshot has been gathered.
+// Collective, after rank 0's order. Writes ROOT/step-N, with N = contents.step. `keep` and `extra_files` are as in
+// WriteCheckpoint. Fills in the policy's config, parameters, and optimizer in `contents`, and the checksum of its
+// snapshot unless it publishes in parts (VersionParts::checksum). Only rank 0 needs `extra_files` and the rest of
+// `contents`; other ranks get them from rank 0. REQUIRES: if the policy is divided, its snapshot has been gathered.
 absl::StatusOr<CheckpointInfo> SavePolicy(Policy& policy, Ranks* ranks, const std::string& root,
                                           CheckpointContents contents,
                                           const std::map<std::string, std::string>& extra_files, int64_t keep);

@@ -69,7 +69,7 @@ absl::Status ReferencePolicy::Restore(const std::string& checkpoint_path, int64_
 absl::Status ReferencePolicy::MoveIfDue(const model::Parameters& policy, int64_t version) {
   if (options_.reference_update_every == 0 || version % options_.reference_update_every != 0) return absl::OkStatus();
   return AtTorchEdge("the reference policy", [&] {
-    Drop();  // before the copy: no more than one at a time
+    Drop();  // before the copy, so that there is never more than one
     return Copy(policy);
   });
 }

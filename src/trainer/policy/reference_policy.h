@@ -1,11 +1,12 @@
-// The reference policy: the frozen model that a KL term or DPO compares the policy with.
+// Owns the reference policy: the frozen model with which the policy is compared in a KL term or DPO.
 //
 //   start       the run's start policy, or the model folder options.reference_path
 //   DPO stage   the policy at the start of the stage
-//   RL stage    the start again (without a reference_path: the result of the supervised stages), or every
-//               reference_update_every steps the newest policy
+//   RL stage    the start policy (without a reference_path, the result of the supervised stages), replaced by the
+//               newest policy every reference_update_every steps
 //
-// At most one is held at a time. Every rank holds all of it. Used by one thread; throws c10::Error.
+// There is at most one reference policy at a time, and every rank holds all of it. Used by one thread. Throws
+// c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,27 +26,28 @@ namespace ingot::trainer {
 
 class ReferencePolicy {
  public:
-  // `options` and `config`, the policy's, outlive this. Holds none yet.
+  // Starts without a reference policy. `options` and `config`, which is the policy's, must outlive this object.
   ReferencePolicy(const TrainerOptions& options, const model::ModelConfig& config)
       : options_(options), config_(config) {}
 
-  // Null = none is held.
+  // Returns null if there is none.
   const model::Transformer* model() const { return model_ ? &*model_ : nullptr; }
 
-  // Holds the run's reference policy, if options need one. `start`: the run's start policy. INVALID_ARGUMENT: the model
-  // of reference_path does not fit the policy; errors of LoadModelDir.
+  // Loads the run's reference policy if the options need one. `start` is the run's start policy. Returns
+  // INVALID_ARGUMENT if the model in reference_path does not match the policy, and the errors of LoadModelDir.
   absl::Status Start(const model::Parameters& start);
-  // The same at a checkpoint of version `step`. FAILED_PRECONDITION: the checkpoint and reference_update_every do not
-  // agree on whether the reference policy has moved, or the start policy is needed and no reference_path names it.
+  // Same as Start, but when resuming from a checkpoint of version `step`. Returns FAILED_PRECONDITION if the checkpoint
+  // and reference_update_every disagree on whether the reference policy has moved, or if the start policy is needed and
+  // there is no reference_path.
   absl::Status Restore(const std::string& checkpoint_path, int64_t step, at::Device device);
-  // Holds a copy of `policy` instead.
+  // Replaces the reference policy with a copy of `policy`.
   absl::Status Copy(const model::Parameters& policy);
-  // The same if reference_update_every says that version `version` becomes the reference. RESOURCE_EXHAUSTED and
-  // INTERNAL: the torch edge's errors.
+  // Same as Copy, but only if reference_update_every makes version `version` the reference. Returns RESOURCE_EXHAUSTED
+  // or INTERNAL as AtTorchEdge does.
   absl::Status MoveIfDue(const model::Parameters& policy, int64_t version);
   void Drop() { model_.reset(); }
 
-  // What a checkpoint of version `version` holds of it: its tensors once it has moved, before that none.
+  // Returns the tensors that a checkpoint of version `version` stores: none until the reference policy has moved.
   std::map<std::string, at::Tensor> Saved(int64_t version) const;
 
  private:

@@ -12,10 +12,10 @@ namespace {
 
 weights::HeldVersion NameOf(const v1::Manifest& manifest) { return {manifest.version(), manifest.checksum()}; }
 
-// The manifest of all parts, and the indices of the tensors of one of them.
+// Returns the manifest of all parts, and the tensor indices of part `own`.
 absl::StatusOr<std::pair<v1::Manifest, std::vector<int32_t>>> Merge(const std::vector<std::string>& parts,
                                                                     int64_t version, int own) {
-  std::vector<std::pair<v1::TensorInfo, int>> tensors;  // with the rank
+  std::vector<std::pair<v1::TensorInfo, int>> tensors;  // with their rank
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     v1::Manifest part;
     if (!part.ParseFromString(parts[rank])) return absl::InternalError("a rank's manifest cannot be parsed");
@@ -36,7 +36,7 @@ absl::StatusOr<std::pair<v1::Manifest, std::vector<int32_t>>> Merge(const std::v
   return merged;
 }
 
-// The header of the version's delta from a base, or of its full copy (no base).
+// Returns the header of the version's delta from a base, or of its full copy (no base).
 absl::StatusOr<v1::DeltaHeader> HeaderOf(const v1::Manifest& target, const weights::HeldVersion& base) {
   v1::DeltaHeader header;
   *header.mutable_target() = target;

@@ -1,13 +1,13 @@
-// Versions that several ranks store, each the parameters that it owns (weights/stores/version_layout.h), so that none
-// needs all of them.
+// Stores versions from several ranks. Each rank stores the parameters that it owns (weights/stores/version_layout.h),
+// so no rank needs all of them.
 //
-//   rank 0   names the version ─┬─ encodes, writes shard-0 ─┬─ all are there ─▶ manifest of the shards
+//   rank 0   names the version ─┬─ encodes, writes shard-0 ─┬─ all are stored ─▶ manifest of the shards
 //   rank 1   names the version ─┴─ encodes, writes shard-1 ─┴─
 //
-// Holds this rank's part of the newest version, and of the one before until the next is stored: the shards of a version
-// are a delta from it. A version has its number and the checksum of all parts as its name.
+// Holds this rank's part of the newest version. Also holds its part of the previous version until the newest is stored,
+// because shards are a delta from the previous version. A version is named by its number and the checksum of all parts.
 //
-// Used by the thread of Ranks. Functions marked "together" are called by all ranks at the same place.
+// Used by the thread of Ranks. All ranks call functions marked "collective" at the same point.
 #pragma once
 
 #include <cstdint>
@@ -27,42 +27,42 @@ namespace ingot::trainer {
 
 class VersionParts {
  public:
-  // Not stored yet: see StoreIn. `policy` and `ranks` (null = one rank, which stores no parts) outlive this.
+  // Does not store versions until StoreIn. `policy` and `ranks` must outlive this object. Null `ranks` = one rank
+  // without parts.
   VersionParts(Policy& policy, Ranks* ranks) : policy_(policy), ranks_(ranks) {}
 
-  // Together. From now on the policy's versions are stored in `store`; it publishes in parts.
+  // Collective. Stores the policy's versions in `store` from now on. The policy publishes in parts.
   void StoreIn(weights::VersionStore store);
 
-  // Of rank 0: how the policy's version is stored, as a delta from `base` if the ranks still have it.
+  // On rank 0: returns how to store the policy's version, as a delta from `base` if the ranks still have it.
   StoreOrder OrderFor(const weights::HeldVersion& base, bool anchor) const;
-  // Together. Stores the policy's version. On rank 0 returns it with the manifest of its shards, elsewhere null. Can be
-  // called again after an error of a store. INTERNAL: a rank no longer has the base.
+  // Collective. Stores the policy's version. Returns it with the manifest of its shards on rank 0, and null elsewhere.
+  // May be called again after a store error. Returns INTERNAL if a rank no longer has the base.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Store(const StoreOrder& order);
 
-  // Together. Takes the policy's version, without storing it.
+  // Collective. Takes the policy's version without storing it.
   absl::Status Take();
-  // The checksum of the version that was taken last, all parts.
+  // Returns the checksum, over all parts, of the version that was taken last.
   uint64_t checksum() const { return part_.whole.checksum(); }
-  // The version after the one before is stored: that one is not needed again.
+  // Drops the previous version, which is not needed once the newest is stored.
   void DropBefore() { before_ = {}; }
 
  private:
-  // This rank's part of a version.
   struct Part {
-    v1::Manifest whole;                            // of the version
+    v1::Manifest whole;                            // manifest of the whole version
     std::shared_ptr<const weights::Snapshot> own;  // null = none
-    std::vector<int32_t> members;                  // indices of its tensors in `whole`
+    std::vector<int32_t> members;                  // indices of this part's tensors in `whole`
 
     bool Matches(const weights::HeldVersion& name) const;
   };
 
-  // Stores this rank's shard of the taken version: a delta from the version before, or a full copy.
+  // Stores this rank's shard of the taken version: a delta from the previous version, or a full copy.
   absl::StatusOr<v1::StoredShard> StoreShard(const StoreOrder& order, bool full) const;
 
   Policy& policy_;
   Ranks* const ranks_;
   std::optional<weights::VersionStore> store_;
-  Part part_, before_;  // of the newest requested version, and of the previous one
+  Part part_, before_;  // the newest requested version and the previous one
 };
 
 }  // namespace ingot::trainer

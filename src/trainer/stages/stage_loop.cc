@@ -80,7 +80,7 @@ absl::Status StageLoop::CheckSound() {
   SkippedSteps& skipped = stage_.skipped();
   const int64_t faulty = skipped.not_finite(), sound = skipped.sound();
   if (sound >= 0) {
-    // A step at learning rate 0 leaves the weights; it changes the optimizer's state, which ends with the stage.
+    // A step at learning rate 0 changes only the optimizer's state, which ends with the stage.
     skipped.Restart();
     INGOT_RETURN_IF_ERROR(RunStep(sound, 0).status());
     if (skipped.not_finite() == 0) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Rank 0's part of a supervised stage: the order of the conversations, when to save, and when to stop. The steps
-// themselves are StageRun's, which all ranks make together. One object per stage; one thread, which blocks.
+// Runs a supervised stage on rank 0: decides the order of the conversations, when to save, and when to stop. StageRun
+// runs the steps on all ranks. One object per stage. Used by one thread, which blocks.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@ namespace ingot::trainer {
 
 class StageLoop {
  public:
-  // `calls`: of whole conversations or pairs. `seed` of their shuffling. All arguments outlive this; `observer` may be
-  // empty.
+  // `calls` belong to whole conversations or pairs. `seed` shuffles them. The arguments must outlive this object.
+  // `observer` may be empty.
   StageLoop(StageRun& stage, const std::vector<tree::CallPath>& calls, const SftObserver& observer, uint64_t seed);
 
-  // Runs the stage to its end, from its newest checkpoint in `checkpoints` (empty = it has none and writes none).
-  // Does nothing without conversations. Errors as Trainer::RunSft.
+  // Runs the stage to its end, starting from its newest checkpoint in `checkpoints`. Empty `checkpoints` = reads and
+  // writes none. Does nothing if there are no conversations. Same errors as Trainer::RunSft.
   absl::Status Run(const std::string& checkpoints);
 
  private:
-  // The steps from `taken` on.
+  // Runs the steps, starting with step `taken`.
   absl::Status RunSteps(const StageCheckpoints& kept, int64_t taken);
   absl::StatusOr<StepMetrics> RunStep(int64_t step, double learning_rate);
-  // Judges a stage whose last steps were skipped: OK if its weights give a finite gradient.
+  // Checks a stage after its last steps were skipped. Returns OK if its weights give a finite gradient.
   absl::Status CheckSound();
-  // The calls of one step, with their episodes numbered from 0.
+  // Returns one step's calls, with their episodes numbered from 0.
   std::vector<tree::CallPath> Choose(const std::vector<int64_t>& chosen) const;
 
   StageRun& stage_;
   const std::vector<tree::CallPath>& calls_;
   const SftObserver& observer_;
   const uint64_t seed_;
-  const std::vector<std::vector<size_t>> units_;  // indices of the calls of each conversation or pair
-  const int64_t steps_;                           // of the whole stage
+  const std::vector<std::vector<size_t>> units_;  // call indices, by conversation or pair
+  const int64_t steps_;                           // total steps in the stage
 };
 
 }  // namespace ingot::trainer

@@ -1,14 +1,14 @@
-// One supervised stage of a trainer (sft.h), SFT or DPO, from its beginning to its end. Its steps are those of the RL
-// stage with another objective and a fresh optimizer. Every rank has one. Begin, Step, Save and End are called
-// together: rank 0's call sends the order by which the others call theirs (rank_orders.h).
+// One supervised stage of a trainer (sft.h), SFT or DPO, from start to end. Its steps are those of the RL stage with a
+// different objective and a fresh optimizer. Every rank has one. All ranks call Begin, Step, Save, and End together:
+// rank 0's call sends an order, and the other ranks then make the same call (rank_orders.h).
 //
 //   rank 0   Begin ─▶ Step ─▶ Step ─▶ Save ─▶ ... ─▶ End      StageLoop reads, observes, decides (stage_loop.h)
 //              │       │       │       │               │
 //   rank 1   Begin ─▶ Step ─▶ Step ─▶ Save ─▶ ... ─▶ End      gets each step's calls
 //
-// Meanwhile rank 0 has versions whole: no version of a stage is published. End leaves an ordinary trainer: all
-// parameters on every rank, the RL stage's fresh optimizer, and the stage's result as the start of the reference
-// policy.
+// During the stage, rank 0 has whole versions, because a stage does not publish versions. End returns the trainer to
+// its normal state: all parameters on every rank, a fresh optimizer for the RL stage, and the stage's result as the
+// initial reference policy.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ namespace ingot::trainer {
 
 class StageRun {
  public:
-  // What a stage uses of the trainer. All outlive it; `ranks` null = one rank.
+  // The parts of the trainer that a stage uses. All must outlive the stage. Null `ranks` = one rank.
   struct Context {
     const TrainerOptions& options;
     Ranks* ranks;
@@ -48,23 +48,24 @@ class StageRun {
     const base::Clock& clock;
   };
 
-  // `threads`: compute threads of this rank meanwhile; 0 = options.threads.
+  // `threads` is the number of compute threads on this rank during the stage; 0 = options.threads.
   StageRun(StageKind kind, int threads, const Context& context);
 
-  const std::string& name() const { return name_; }  // prefix of its metrics and of its configuration keys
+  const std::string& name() const { return name_; }  // prefix of the stage's metrics and configuration keys
   const SftOptions& options() const { return options_; }
   // Episodes per conversation (1) or pair (2).
   int32_t episodes() const { return kind_ == StageKind::kDpo ? 2 : 1; }
-  // A rank is gone: nothing can follow.
+  // Returns whether a rank is lost. If so, the stage cannot continue.
   bool broken() const { return context_.ranks != nullptr && context_.ranks->broken(); }
   SkippedSteps& skipped() { return skipped_; }
 
-  // Rank 0, before Begin: the checksum of the policy's weights.
+  // On rank 0, before Begin: returns the checksum of the policy's weights.
   absl::StatusOr<uint64_t> StartChecksum();
 
-  // `checkpoint`: the stage continues from it; empty = begins with the current weights. Errors of ReadCheckpoint.
+  // Continues the stage from `checkpoint`. Empty = begin with the current weights. Same errors as ReadCheckpoint.
   absl::Status Begin(const std::string& checkpoint);
-  // One optimizer step on the calls, whose episodes count from 0; or skips it (NAME/skipped 1). Errors as RunSft.
+  // Makes an optimizer step on the calls, with episodes numbered from 0, or skips it (NAME/skipped 1). Same errors as
+  // RunSft.
   absl::StatusOr<StepMetrics> Step(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
   // Writes ROOT/step-N after N steps. Only rank 0 has the extra files.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
@@ -76,7 +77,7 @@ class StageRun {
   void UseThreads() const;
   absl::Status Restore(const std::string& checkpoint);
   absl::StatusOr<PreparedBatch> Prepare(const std::vector<tree::CallPath>& calls) const;
-  // Updates the weights. The fault of its gradient; empty = updated.
+  // Updates the weights. Returns what is wrong with the gradient; empty = updated.
   absl::StatusOr<std::string> Update(const PreparedBatch& batch, const tree::PackedForest& forest, int64_t step,
                                      double learning_rate, StepTally& tally, double& grad_norm);
 
@@ -86,8 +87,8 @@ class StageRun {
   const std::string name_;
   const SftOptions& options_;
   const std::unique_ptr<Objective> objective_;
-  const bool in_parts_;   // how the policy publishes outside of the stage
-  SkippedSteps skipped_;  // counts steps of the stage
+  const bool in_parts_;   // whether the policy publishes in parts outside the stage
+  SkippedSteps skipped_;  // counts the stage's steps
 };
 
 }  // namespace ingot::trainer

@@ -12,7 +12,7 @@
 namespace ingot::trainer {
 namespace {
 
-constexpr size_t kMostNamed = 5;  // greatest number of calls to report for a gradient that is not finite
+constexpr size_t kMostNamed = 5;  // maximum number of calls to report for a gradient that is not finite
 
 }  // namespace
 
@@ -92,9 +92,9 @@ UpdateVariance BatchGradient::MeasureGroups() {
     std::vector<int32_t> calls = forest_.call_indices;
     std::erase_if(calls, [&](int32_t call) { return batch_.calls[static_cast<size_t>(call)].group != group; });
     const tree::PackedForest forest = OrThrow(PackBatch(batch_, calls));
-    StepLoss loss = loss_;  // its sums are not the step's
+    StepLoss loss = loss_;  // the sums of this copy are not the step's
     const RecordedRoutes routes(forest, batch_.calls, policy_.config(),
-                                options_.replay_routes);  // of this group's rows
+                                options_.replay_routes);  // for this group's rows
     PassOptions options = policy_.pass();
     options.routes = &routes;
     RunSlots(forest, loss, options);
@@ -140,7 +140,7 @@ std::string BatchGradient::FindFault(const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
   const base::WorkPart shown("search for numbers that are not finite");
   std::string tensors = NonFiniteTensors(policy_.model(), policy_.optimizer().Gradients());
-  // Each call separately: in a merged forest a non-finite number reaches rows that must not see it.
+  // Checks each call separately, because in a merged forest, a non-finite number spreads to rows that must not see it.
   std::vector<int32_t> own = forest_.call_indices;
   std::sort(own.begin(), own.end());
   const auto suspected = [&](int32_t call) {

@@ -1,13 +1,13 @@
-// The gradient of one batch, RL or supervised, computed by all ranks together: each runs its share of the calls, and
-// the owners of the parameters get the sum.
+// Computes the gradient of one batch, RL or supervised, on all ranks together. Each rank runs its share of the calls,
+// and the parameters' owners get the sum.
 //
-//   scores       log-probs that the loss needs before a gradient: of the reference policy, or of the whole batch
-//   variance     of some steps: the gradients of single groups (update_variance.h)
-//   gradient     part by part; the end of a part is a slot, in which ranks exchange its gradients (sharded_adamw.h)
-//   tally        sums of all ranks; so are the loads of the experts
+//   scores       log-probs that the loss needs before a gradient, from the reference policy or for the whole batch
+//   variance     on some steps: the gradients of individual groups (update_variance.h)
+//   gradient     part by part; the end of a part is a slot, where ranks exchange its gradients (sharded_adamw.h)
+//   tally        sums over all ranks, including the experts' loads
 //
-// The gradient stays in the policy's optimizer. One object per step. All functions are called together, by one thread
-// a rank; they throw c10::Error and StatusError.
+// The gradient stays in the policy's optimizer. One object per step. All ranks must call all functions together, on one
+// thread per rank. They throw c10::Error and StatusError.
 #pragma once
 
 #include <cstdint>
@@ -31,35 +31,36 @@ namespace ingot::trainer {
 
 class BatchGradient {
  public:
-  // `forest`: this rank's share of `batch`. `loss`: of the batch, fresh. All arguments outlive this.
+  // `forest` is this rank's share of `batch`. `loss` is a new StepLoss for the batch. The arguments must outlive this
+  // object.
   BatchGradient(const TrainerOptions& options, Policy& policy, const StepExchanges& exchanges, const base::Clock& clock,
                 const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss);
 
-  // Adds up the gradient; call it once, with no gradient before. `reader` (may be empty) sees the policies of the
-  // pass's rows. `variance`: measures the variance of the update.
+  // Accumulates the gradient. Must be called only once, with no gradient present. `reader` (may be empty) receives the
+  // policies of the pass's rows. `variance` = measure the variance of the update.
   StepTally Accumulate(const PolicyReader& reader, bool variance);
 
-  // Describes which tensors and calls have a loss or gradient that is not finite; empty = all are finite. Destroys the
-  // gradient if one is not. `tally` of Accumulate.
+  // Describes the tensors and calls with a non-finite loss or gradient. Returns an empty string if all are finite;
+  // otherwise, destroys the gradient. `tally` is the result of Accumulate.
   std::string FindFault(const StepTally& tally, double grad_norm);
 
-  // What the experts did, on all ranks; empty if the model has none. REQUIRES: Accumulate.
+  // Returns the expert record over all ranks, or nullopt if the model has no experts. REQUIRES: Accumulate.
   const std::optional<ExpertRecord>& experts() const { return experts_; }
 
  private:
   // Records the scores in the loss.
   void Score(StepTally& tally);
-  // The gradients of a sample of groups. Leaves no gradient.
+  // Computes the gradients of a sample of groups. Clears them afterwards.
   UpdateVariance MeasureGroups();
   // Adds the gradient of this rank's share.
   void AddShare(const PolicyReader& reader, StepTally& tally);
   struct Slots {
     PassResult pass;
-    double seconds = 0, exchanging = 0;  // wall time, and the part of it in exchanges between ranks
+    double seconds = 0, exchanging = 0;  // wall time, and the time spent in exchanges between ranks
   };
-  // Adds the gradient of `loss` over `forest`, in as many slots as every rank ends.
+  // Adds the gradient of `loss` over `forest`, in the number of slots that all ranks agreed on.
   Slots RunSlots(const tree::PackedForest& forest, StepLoss& loss, PassOptions options);
-  // The options of a pass over the step's forest.
+  // Returns the options for a pass over the step's forest.
   PassOptions Pass() const;
 
   const TrainerOptions& options_;
@@ -69,8 +70,8 @@ class BatchGradient {
   const PreparedBatch& batch_;
   const tree::PackedForest& forest_;
   StepLoss& loss_;
-  const RecordedRoutes routes_;          // of the forest
-  std::optional<ExpertRecord> experts_;  // of the gradient
+  const RecordedRoutes routes_;          // the forest's recorded routes
+  std::optional<ExpertRecord> experts_;  // experts used by the gradient
 };
 
 }  // namespace ingot::trainer

@@ -34,7 +34,7 @@ void BoundMeter::Measure() {
 }
 
 double BoundMeter::BoundOf(const StepWork& work, const StepTally& tally) const {
-  const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // each as fast as this one
+  const double ranks = ranks_ == nullptr ? 1 : ranks_->size();  // assumes that each is as fast as this one
   return BoundSeconds(policy_.config(), work.WithScoring(tally.plain.scorings), rates_->best).wall / ranks;
 }
 

@@ -1,7 +1,7 @@
 // Compares the time of a step's passes with their bound (pass/step_bound.h). Works on rank 0 only. Its rates are those
 // of this machine; they are measured once, and again while a step beats its bound, which shows that other processes
-// used the processors during the measurement. A step that still beats it proves that the machine is faster than all
-// measurements: its own rates count from then on, and no step is faster than its bound.
+// used the processors during the measurement. If a step still beats it, the machine is faster than all measurements, so
+// the step's own rates are used from then on. Therefore no step is faster than its bound.
 #pragma once
 
 #include <optional>
@@ -18,23 +18,24 @@ namespace ingot::trainer {
 
 class BoundMeter {
  public:
-  // All outlive this; `ranks` null = one rank.
+  // The arguments must outlive this object. Null `ranks` = one rank.
   BoundMeter(const TrainerOptions& options, const Policy& policy, const Ranks* ranks)
       : options_(options), policy_(policy), ranks_(ranks) {}
 
-  // Reports tree/speedup* and perf/*bound* of a step, on rank 0. Call it when the step's gradients are freed, with the
-  // step's number of compute threads. A failure is logged and leaves the metrics out.
+  // On rank 0, reports a step's tree/speedup* and perf/*bound* metrics. Call it after the step's gradients are freed,
+  // with the step's number of compute threads. On failure, logs the error and omits the metrics.
   void Report(const StepTally& tally, StepMetrics& metrics);
 
  private:
   struct Rates {
     StepRates best;
-    int threads = 0, times = 0;  // compute threads of the measurement; number of measurements with them
+    int threads = 0, times = 0;  // compute threads in the measurement; number of measurements with that count
   };
 
-  bool Known() const;  // with the current number of threads
+  bool Known() const;  // for the current number of threads
   void Measure();
-  // Measures the rates if they are not known or too slow for this step; takes the step's own rates if they still are.
+  // Measures the rates if they are unknown or too slow for this step. If they are still too slow, uses the step's
+  // rates.
   void MeasureFor(const StepTally& tally);
   double BoundOf(const StepWork& work, const StepTally& tally) const;
 

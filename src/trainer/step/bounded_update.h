@@ -1,10 +1,10 @@
-// The optimizer's update of one step, within the trust region if options have one (trust_region.h). All ranks measure
-// the same distance and decide alike.
+// Applies one step's optimizer update, within the trust region if the options have one (trust_region.h). All ranks
+// measure the same distance and make the same decision.
 //
-//   Choose ─▶ Reader: sees the gradient's pass ─▶ Remember ─▶ Apply: propose, measure, halve or take back
+//   Choose ─▶ Reader: observes the gradient's pass ─▶ Remember ─▶ Apply: propose, measure, halve, or take back
 //
-// Without a trust region only Apply does anything. One object per step. All functions are called together, by one
-// thread a rank; they throw c10::Error and StatusError.
+// Without a trust region, only Apply does anything. One object per step. All ranks must call all functions together, on
+// one thread per rank. They throw c10::Error and StatusError.
 #pragma once
 
 #include <optional>
@@ -24,14 +24,15 @@ namespace ingot::trainer {
 
 class BoundedUpdate {
  public:
-  // `metrics` get trainer/step_* and perf/step_kl_seconds if there is a trust region. All arguments outlive this.
+  // Reports trainer/step_* and perf/step_kl_seconds in `metrics` if there is a trust region. The arguments must outlive
+  // this object.
   BoundedUpdate(const TrainerOptions& options, Policy& policy, const StepExchanges& exchanges, const base::Clock& clock,
                 StepMetrics& metrics)
       : options_(options), policy_(policy), exchanges_(exchanges), clock_(clock), metrics_(metrics) {}
 
-  // Chooses what is measured, of this rank's `forest` of `batch`. Errors as TrustRegion::Choose.
+  // Chooses what to measure, from this rank's `forest` of `batch`. Same errors as TrustRegion::Choose.
   absl::Status Choose(const PreparedBatch& batch, const tree::PackedForest& forest);
-  // Sees the policies of the gradient's pass; empty = nothing to see. REQUIRES: Choose.
+  // Returns a reader for the policies in the gradient pass. Empty = none needed. REQUIRES: Choose.
   PolicyReader Reader();
   // Records the policy before the update. REQUIRES: a pass with Reader has run.
   absl::Status Remember();
@@ -39,7 +40,7 @@ class BoundedUpdate {
   void Apply(double learning_rate, double grad_norm);
 
  private:
-  // The distance that all ranks measured. REQUIRES: a trust region, and a step that is proposed.
+  // Returns the distance over all ranks. REQUIRES: a trust region, and a proposed step.
   PolicyShift Measure();
 
   const TrainerOptions& options_;

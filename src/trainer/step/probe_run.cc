@@ -12,8 +12,8 @@
 namespace ingot::trainer {
 namespace {
 
-// The groups of probe calls that are scored together. fast: each call separately, as the engine ran it. exact: merged
-// as in training, since merging must not change a bit.
+// Returns the groups of probe calls to score together. fast: each call separately, as the engine ran it. exact: merged
+// as in training, because merging must not change a bit.
 std::vector<std::vector<int32_t>> ProbeLayout(const TrainerOptions& options, const std::vector<tree::CallPath>& calls) {
   if (options.numerics == kernels::Numerics::kExact) return {tree::OrderChainFirst(calls)};
   std::vector<std::vector<int32_t>> alone;

@@ -1,5 +1,5 @@
-// The probe of one step (trainer/probe.h): its source runs while the gradient is computed; then its calls are scored
-// with the weights that sampled them. Its destructor waits for the source. One thread; throws c10::Error.
+// Runs one step's probe (trainer/probe.h). Its source runs while the gradient is computed. Then its calls are scored
+// with the weights that sampled them. The destructor waits for the source. Used by one thread. Throws c10::Error.
 #pragma once
 
 #include <future>
@@ -16,11 +16,12 @@ namespace ingot::trainer {
 
 class ProbeRun {
  public:
-  // Starts `source` on another thread, unless it is null or options ask for no probe. The arguments outlive this.
+  // Starts `source` on another thread unless it is null or the options disable the probe. The arguments must outlive
+  // this object.
   ProbeRun(const TrainerOptions& options, const Policy& policy, const ProbeSource& source);
 
-  // Waits for the calls and adds their gaps to `mismatch`, before the policy changes. A source that fails, or has too
-  // few tokens, is logged.
+  // Waits for the calls and adds their gaps to `mismatch`. Called before the policy changes. A source failure or a
+  // shortage of tokens is only logged.
   void Finish(LogprobGap& mismatch);
 
  private:
@@ -32,7 +33,7 @@ class ProbeRun {
 
   const TrainerOptions& options_;
   const Policy& policy_;
-  std::future<absl::StatusOr<std::vector<tree::CallPath>>> calls_;  // not valid: no probe runs
+  std::future<absl::StatusOr<std::vector<tree::CallPath>>> calls_;  // invalid = no probe is running
 };
 
 }  // namespace ingot::trainer

@@ -1,5 +1,5 @@
-// Counts the steps in a row that changed no weights, and remembers the newest weights that are known to be sound. One
-// count for a stage; the RL stage has its own. Not thread-safe.
+// Counts consecutive steps that did not change the weights, and records the newest weights that are known to be sound.
+// Each supervised stage has its own count, and so does the RL stage. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,26 @@ namespace ingot::trainer {
 
 class SkippedSteps {
  public:
-  // `most`: greatest number of steps in a row that may be skipped. `sound`: the version (in a supervised stage: step)
-  // whose weights count as sound at first; -1 = none.
+  // `most` is the maximum number of consecutive skipped steps. `sound` is the version (or step, in a supervised stage)
+  // with weights that initially count as sound; -1 = none.
   SkippedSteps(int64_t most, int64_t sound) : most_(most), sound_(sound) {}
 
-  // The weights of that version (step) gave a finite gradient. Ends the count.
+  // Records that this version's (step's) weights gave a finite gradient, and resets the count.
   void NoteSound(int64_t number) {
     in_a_row_ = not_finite_ = 0;
     sound_ = number;
   }
-  // The weights gave a gradient that is not finite: the data may be at fault, or the weights.
+  // Records that the weights gave a non-finite gradient. Either the data or the weights may be at fault.
   void NoteNotFinite() { ++not_finite_; }
-  // Counts the step of that name as skipped. INTERNAL: too many in a row were skipped before it.
+  // Counts the named step as skipped. Returns INTERNAL if too many consecutive steps were already skipped.
   absl::Status Count(const std::string& step, const std::string& why);
-  // Allows the greatest number again, without a sound step.
+  // Resets the count of consecutive skips, even without a sound step.
   void Restart() { in_a_row_ = 0; }
 
-  // Consecutive steps, up to now, without a finite gradient.
+  // Returns the number of most recent consecutive steps without a finite gradient.
   int64_t not_finite() const { return not_finite_; }
   int64_t sound() const { return sound_; }
-  // CheckpointContents::last_sound_step.
+  // Returns the value for CheckpointContents::last_sound_step.
   int64_t last_sound_step() const { return not_finite_ > 0 ? sound_ : -1; }
 
  private:
