@@ -17,8 +17,8 @@ absl::StatusOr<const v1::Segment*> FindSegment(const v1::EpisodeTree& tree, cons
   return &found->second;
 }
 
-// `context` with the segment appended: a run per stretch of text and of placeholders. DATA_LOSS: its placeholders are
-// not valid.
+// Returns `context` with the segment appended, as one run per stretch of text or placeholders. Returns DATA_LOSS if its
+// placeholders are not valid.
 absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment) {
   const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
   if (!fault.empty()) return absl::DataLossError(fault);
@@ -32,8 +32,8 @@ absl::StatusOr<TokenPath> Extended(TokenPath context, const v1::Segment& segment
   return context.Then({ids + begin, segment.token_ids().end()});
 }
 
-// Appends a sampled segment's routes to the call. DATA_LOSS: its ids do not have a whole number of experts, or a
-// different number than the call's earlier ids.
+// Appends a sampled segment's routes to the call. Returns DATA_LOSS if the number of experts per id is not whole or
+// differs from the call's earlier ids.
 absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
   const std::string& bytes = segment.routes();
   const size_t ids = static_cast<size_t>(segment.token_ids_size()), before = call.sampled.size();
@@ -46,8 +46,8 @@ absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
   return absl::OkStatus();
 }
 
-// Appends a sampled segment to the call. DATA_LOSS: it is not sampled, has placeholders, or its log-probs, versions or
-// routes do not cover its ids.
+// Appends a sampled segment to the call. Returns DATA_LOSS if it is not sampled, has placeholders, or has log-probs,
+// versions, or routes that do not match its ids.
 absl::Status AppendSampled(const v1::Segment& segment, CallPath& call) {
   const int ids = segment.token_ids_size();
   if (segment.source() != v1::SOURCE_SAMPLED) return absl::DataLossError("it is not sampled");
@@ -104,7 +104,7 @@ class Paths {
     return known_[&call] = context;
   }
 
-  // The context of a call that comes before its parent call in the episode's list.
+  // Returns the context of a call that precedes its parent call in the episode's list.
   absl::StatusOr<TokenPath> OfChain(const v1::Call& call) {
     INGOT_ASSIGN_OR_RETURN(std::vector<const v1::Call*> chain, contexts_.ChainOf(call));
     for (; chain.size() > 1; chain.pop_back()) INGOT_RETURN_IF_ERROR(ContextOf(*chain.back()).status());
@@ -126,7 +126,7 @@ class Paths {
   const v1::EpisodeTree& tree_;
   const Contexts contexts_;
   std::map<const v1::Call*, TokenPath> known_;
-  std::map<std::pair<const void*, const v1::Segment*>, TokenPath> further_;  // by (key of the path before, segment)
+  std::map<std::pair<const void*, const v1::Segment*>, TokenPath> further_;  // by (key of the previous path, segment)
 };
 
 }  // namespace

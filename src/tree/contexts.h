@@ -1,5 +1,5 @@
-// The whole prompts of an episode's calls. The record of a call that continues a parent call names only the new
-// segments, and how many sampled segments of the parent come before them (v1::Call::continued_segments):
+// Reconstructs the whole prompts of an episode's calls. If a call continues a parent call, its record contains only the
+// new segments and the number of the parent's sampled segments that precede them (v1::Call::continued_segments):
 //
 //   call  parent  continued_segments  context_keys  sampled_keys     its whole prompt
 //   A                                 s q           a                s q
@@ -19,21 +19,22 @@ namespace ingot::tree {
 
 class Contexts {
  public:
-  // `calls`: a range of the episode's v1::Call; they must outlive this object.
+  // `calls` is a range of the episode's v1::Calls, which must outlive this object.
   template <typename Calls>
   explicit Contexts(const Calls& calls) {
     for (const v1::Call& call : calls) by_id_.emplace(call.call_id(), &call);
   }
 
-  // The parent call whose path `call` continues; nullptr = `call` names its whole prompt. DATA_LOSS: the parent call is
-  // missing, or sampled fewer segments than `call` continues.
+  // Returns the parent call that `call` continues, or nullptr if `call` contains its whole prompt. Returns DATA_LOSS if
+  // the parent call is missing or sampled fewer segments than `call` continues.
   absl::StatusOr<const v1::Call*> ContinuedBy(const v1::Call& call) const;
 
-  // Content keys of the whole prompt, root to leaf. Errors as ContinuedBy, for every call on the path.
+  // Returns the content keys of the whole prompt, from root to leaf. Same errors as ContinuedBy, for every call on the
+  // path.
   absl::StatusOr<std::vector<std::string>> KeysOf(const v1::Call& call) const;
 
-  // `call`, its parent, its grandparent, and so on; the last names its whole prompt. DATA_LOSS also if a
-  // call continues itself.
+  // Returns `call`, its parent, its grandparent, and so on, up to the call that contains its whole prompt. Also returns
+  // DATA_LOSS if a call continues itself.
   absl::StatusOr<std::vector<const v1::Call*>> ChainOf(const v1::Call& call) const;
 
  private:

@@ -11,7 +11,7 @@ struct OpenRow {
   int32_t part;
 };
 
-// The last allowed end of a part that begins at `begin`, at most `limit`.
+// Returns the last allowed end, at most `limit`, of a part that begins at `begin`.
 int32_t ChooseEnd(const PackedForest& forest, const std::vector<OpenRow>& open, int32_t begin, int32_t limit) {
   std::vector<int32_t> ends;  // visible_end of the part's rows that are visible at `end`; they nest
   int32_t chosen = begin + 1;
@@ -60,7 +60,7 @@ void FindCrossings(const PackedForest& forest, std::vector<ForestPart>& parts) {
       if (!path.empty() && path.back() < part.begin) part.crossings.push_back({row - part.begin, -1, path.back()});
       path.push_back(row);
     }
-    for (ForestPart::Crossing& crossing : part.crossings) {  // `branch` is the parent's row so far
+    for (ForestPart::Crossing& crossing : part.crossings) {  // `branch` is the parent's row until here
       crossing.part = part_of(crossing.branch);
       parts[static_cast<size_t>(crossing.part)].branches.push_back(crossing.branch -
                                                                    parts[static_cast<size_t>(crossing.part)].begin);
@@ -101,9 +101,9 @@ std::vector<int32_t> ParentsIn(const PackedForest& forest, const ForestPart& par
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens) {
   const auto rows = static_cast<int32_t>(forest.size());
   std::vector<ForestPart> parts;
-  std::vector<bool> read(forest.size(), false);  // by row: a loss entry reads it
+  std::vector<bool> read(forest.size(), false);  // by row: true = a loss entry reads it
   for (const LossEntry& entry : forest.entries) read[static_cast<size_t>(entry.row)] = true;
-  std::vector<OpenRow> open;  // the path to the next row; visible_end does not rise along it
+  std::vector<OpenRow> open;  // the path to the next row; visible_end does not increase along it
   for (int32_t begin = 0; begin < rows;) {
     while (!open.empty() && open.back().visible_end <= begin) open.pop_back();
     const auto limit = static_cast<int32_t>(std::min<int64_t>(rows, begin + std::max<int64_t>(1, max_tokens)));

@@ -1,22 +1,23 @@
-// A packed forest cut into parts that each fit one forward and backward pass. A part sees the keys and values of its
-// ancestors in earlier parts.
+// Cuts a packed forest into parts that each fit into one forward and backward pass. A part sees the keys and values of
+// its ancestors in earlier parts.
 //
 //   packed     0 1 2 3 4 5 6 7 8 9        parts of at most 4 tokens
 //   path       a b c d e f . . . .        [0,4)  a b c d      exports a b c d
 //                    `---- g h . .        [4,8)  e f g h      prefix a b c d, exports nothing
 //                  `---------- i j        [8,10) i j          prefix a b
 //
-// A part is a range of rows of the packed stream. Its PREFIX is the set of earlier rows that its first row sees; no
-// other row of the part sees an earlier row beyond these. Its EXPORTS are its own rows that a later part sees. Both are
-// in path order. A later part sees a prefix of an earlier part's exports. Parts run forward in order and backward in
-// reverse: a part's gradient is complete once every part that saw its exports has given its own.
+// A part is a range of rows in the packed stream. Its PREFIX is the set of earlier rows that its first row sees. The
+// part's other rows see no earlier rows beyond these. Its EXPORTS are those of its own rows that a later part sees.
+// Both are in path order. A later part sees a prefix of an earlier part's exports. Parts run forward in order and
+// backward in reverse: a part's gradient is complete once every part that saw its exports has contributed its own.
 //
-// The cut. A part that later parts see stays in memory until they are done, with its prefix. So a part may end only
-// where (1) no row of it is seen later, or (2) all of its prefix stays visible and at least half of its rows are
-// exports. The last such end within the budget is chosen. This way no part stays in memory for another part that has
-// left the path. A part stays whole: if its path went back up to a fork, it holds more rows than later parts see.
+// The cut. A part that later parts see stays in memory with its prefix until they are done. So a part may end only
+// where (1) no later part sees any of its rows, or (2) its whole prefix stays visible and at least half of its rows are
+// exports. The cut uses the last such position within the budget. So no part stays in memory because of another one
+// that is no longer on the path. Parts are kept whole: if a part's path went back up to a fork, the part holds more
+// rows than later parts see.
 //
-// The one assumption about the forest: the ranges [j, visible_end[j]) nest. Pure functions.
+// The only assumption about the forest is that the ranges [j, visible_end[j]) nest. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -32,50 +33,51 @@ namespace ingot::tree {
 struct ForestPart {
   // The first `rows` exports of an earlier part.
   struct Source {
-    int32_t part;  // its index
+    int32_t part;  // index of the part
     int32_t rows;
   };
   int32_t begin = 0, end = 0;    // packed rows
-  std::vector<Source> prefix;    // by part, ascending
-  int32_t prefix_rows = 0;       // of all sources
-  std::vector<int32_t> exports;  // rows from `begin`, ascending
-  // Own rows with a child in a later part, from `begin`, ascending: a recurrence passes on the states after them.
+  std::vector<Source> prefix;    // in ascending order of parts
+  int32_t prefix_rows = 0;       // over all sources
+  std::vector<int32_t> exports;  // rows relative to `begin`, ascending
+  // The part's rows that have a child in a later part, relative to `begin`, ascending. Recurrences pass on the states
+  // after them.
   std::vector<int32_t> branches;
-  // An own row whose parent is in an earlier part.
+  // A row of this part with a parent in an earlier part.
   struct Crossing {
-    int32_t row;     // from `begin`
+    int32_t row;     // relative to `begin`
     int32_t part;    // the earlier part
-    int32_t branch;  // the parent: an index into that part's `branches`
+    int32_t branch;  // the parent, as an index into that part's `branches`
   };
-  std::vector<Crossing> crossings;  // by row
-  int32_t last_user = 0;            // index of the last part that sees an export; its own index = none
+  std::vector<Crossing> crossings;  // in row order
+  int32_t last_user = 0;            // index of the last part that sees an export; the part's own index = none
   int32_t loss_rows = 0;            // rows that predict the token of a loss entry
-  int64_t visible_pairs = 0;        // unmasked (query, key) pairs, keys of the prefix included
-  // [prefix_rows + size()], by key: the prefix, then the part's own rows. Values are query indices, from prefix_rows
-  // on.
+  int64_t visible_pairs = 0;        // unmasked (query, key) pairs, including keys in the prefix
+  // [prefix_rows + size()], by key: first the prefix, then the part's own rows. Values are query indices, starting at
+  // prefix_rows.
   std::vector<int32_t> visible_end;
 
   int32_t size() const { return end - begin; }
   bool seen_later(int32_t self) const { return last_user > self; }
 };
 
-// Parts of at most `max_tokens` rows (at least 1), in packed order; none for an empty forest. Linear, in time and
-// memory, in the rows and in the prefix of each part.
+// Cuts the forest into parts of at most `max_tokens` rows (at least 1), in packed order. Returns an empty list for an
+// empty forest. Time and memory are linear in the rows and in each part's prefix.
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens);
 
-// The parent of each of a part's rows: a row from `begin`; ~i = the parent of crossings[i]; kRoot = no parent. In the
-// form of kernels::PlanRows. Linear in the rows.
+// Returns the parent of each row in a part: a row relative to `begin`; ~i = the parent of crossings[i]; kRoot = no
+// parent. This is the format of kernels::PlanRows. Linear in the rows.
 std::vector<int32_t> ParentsIn(const PackedForest& forest, const ForestPart& part);
 inline constexpr int32_t kRoot = std::numeric_limits<int32_t>::min();
 
-// Calls start(i) for each part in turn, and finish(i) as soon as no later part sees part i. All parts that saw part i
-// are finished before it. Of the waiting parts, the last one started is finished first.
+// Calls start(i) for each part in turn, and finish(i) as soon as no later part sees part i. The parts that saw part i
+// finish before it. Among waiting parts, the most recently started one finishes first.
 void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t)>& start,
               const std::function<void(size_t)>& finish);
 
-// The indices of the calls that sampled a token, the longest first, calls of equal length in their order. Packed in
-// this order, every fork's deepest path comes before its other branches: in a cut forest no branch waits for a deeper
-// branch.
+// Returns the indices of the calls that sampled a token, longest first. Calls of equal length keep their order. When
+// packed in this order, the deepest path at every fork precedes the other branches, so in a cut forest no branch waits
+// for a deeper one.
 std::vector<int32_t> OrderChainFirst(std::span<const CallPath> calls);
 
 }  // namespace ingot::tree

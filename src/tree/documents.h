@@ -1,5 +1,5 @@
-// Packing without a tree, as other trainers do it: the baseline of tree training. Both ways give a forest of plain
-// causal sequences side by side, with the same loss entries as the merged forest.
+// Packs calls without a tree, as other trainers do. This is the baseline for tree training. Both methods give a forest
+// of separate causal sequences with the same loss entries as the merged forest.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace ingot::tree {
 
-// One document per call that sampled a token. Indices into `calls`.
+// Returns one document per call that sampled a token, as indices into `calls`.
 std::vector<std::vector<int32_t>> SeparateCalls(std::span<const CallPath> calls);
 
-// Chain-merged: one document per leaf of the merged trie. A call that another call continues token for token is in that
-// call's document, once. At a fork, each branch's document repeats the tokens before the fork. The longest call of a
-// document holds the others.
+// Returns one document per leaf of the merged trie (chain merging). If one call continues another token for token, both
+// are in one document. At a fork, each branch's document repeats the tokens before the fork. A document's longest call
+// contains its other calls.
 std::vector<std::vector<int32_t>> ChainedCalls(std::span<const CallPath> calls);
 
-// Packs each document by PackForest, one after the other; no document sees another. INVALID_ARGUMENT: as PackForest, or
-// more tokens than int32 can index.
+// Packs the documents with PackForest, one after another. Documents do not see each other. Returns INVALID_ARGUMENT as
+// PackForest does, or if there are more tokens than int32 can index.
 absl::StatusOr<PackedForest> PackDocuments(std::span<const CallPath> calls,
                                            std::span<const std::vector<int32_t>> documents);
 

@@ -1,6 +1,6 @@
-// The return of an episode, and the comparison of returns. Pure.
+// Computes and compares episode returns. Pure functions.
 //
-// An episode's return comes from the grade of the reward stage, and before it is graded from the posted reward.
+// An episode's return comes from the reward stage's grade. Until then, it comes from the posted reward.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace ingot::tree {
 
-// The episode's own reward plus the rewards of its calls. `record`: a v1::Grade or v1::StoreEndRequest.
+// Returns the episode's own reward plus the rewards of its calls. `record` is a v1::Grade or v1::StoreEndRequest.
 template <typename Record>
 double ReturnOf(const Record& record) {
   double sum = record.reward();
   for (const auto& [call, reward] : record.call_rewards()) sum += reward;
   return sum;
 }
-// A term's part of the return, before its weight.
+// Returns a term's part of the return, before its weight.
 inline double ReturnOf(const v1::TermValue& term) {
   double sum = term.value();
   for (const auto& [call, value] : term.calls()) sum += value;
@@ -28,7 +28,7 @@ inline double ReturnOf(const v1::Episode& episode) {
   return episode.has_grade() ? ReturnOf(episode.grade()) : ReturnOf<v1::Episode>(episode);
 }
 
-// The trained parts of the return: the episode's own reward, and its calls' rewards.
+// Return the trained parts of the return: the episode's own reward, and its calls' rewards.
 inline double RewardOf(const v1::Episode& episode) {
   return episode.has_grade() ? episode.grade().reward() : episode.reward();
 }
@@ -36,20 +36,20 @@ inline const google::protobuf::Map<std::string, double>& CallRewardsOf(const v1:
   return episode.has_grade() ? episode.grade().call_rewards() : episode.call_rewards();
 }
 
-// The term's value for the episode: its own value plus its values for calls.
+// Returns the term's value for the episode: its own value plus its values for calls.
 inline double ValueOf(const v1::TermValue& term) {
   double value = term.value();
   for (const auto& [call, of_call] : term.calls()) value += of_call;
   return value;
 }
 
-// True if an episode in this state has ended.
 inline bool IsEnd(v1::EpisodeState state) {
   return state == v1::EPISODE_FINISHED || state == v1::EPISODE_FAILED || state == v1::EPISODE_INFRASTRUCTURE_FAILED ||
          state == v1::EPISODE_FENCED || state == v1::EPISODE_FORKED;
 }
 
-// True if returns between `low` and `high` count as equal: sums of the same rewards differ by their order of addition.
+// Returns whether returns from `low` to `high` count as equal. Sums of the same rewards may differ slightly if the
+// order differs.
 inline bool SameReturn(double low, double high) {
   return high - low <= 1e-9 * std::max({1.0, std::abs(low), std::abs(high)});
 }

@@ -1,4 +1,4 @@
-// The time of an episode. Pure.
+// Computes an episode's duration. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -7,14 +7,14 @@
 
 namespace ingot::tree {
 
-// Seconds from the opening to the end; 0 = the episode is open. One process takes both times from its monotonic clock.
-// The time is 0 too if another process ended the episode and the wall clock was set back in between.
+// Returns the seconds from opening to end, or 0 if the episode is open. If one process records both times, it uses its
+// monotonic clock. Also returns 0 if another process ended the episode and the wall clock was set back in between.
 inline double SecondsOf(const v1::Episode& episode) {
   if (episode.ended_unix_ns() == 0 || episode.opened_unix_ns() == 0) return 0;
   return std::max(0.0, static_cast<double>(episode.ended_unix_ns() - episode.opened_unix_ns()) * 1e-9);
 }
 
-// The same, and of an open episode the seconds from its opening to the end of its last call so far.
+// Same as above, but for an open episode returns the seconds from its opening to the end of its last call so far.
 inline double SecondsOf(const v1::EpisodeTree& tree) {
   v1::Episode episode;
   episode.set_opened_unix_ns(tree.episode().opened_unix_ns());

@@ -28,7 +28,7 @@ absl::Status CheckCall(const CallPath& call) {
   return absl::OkStatus();
 }
 
-// `indices` in ascending order. INVALID_ARGUMENT: an index out of range or given twice.
+// Returns `indices` in ascending order. Returns INVALID_ARGUMENT if an index is out of range or appears twice.
 absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const CallPath> calls, std::span<const int32_t> indices) {
   std::vector<int32_t> sorted(indices.begin(), indices.end());
   std::sort(sorted.begin(), sorted.end());
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const CallPath> calls,
   return sorted;
 }
 
-// Lays the runs out in DFS pre-order. Returns each node's first packed index.
+// Lays out the runs in DFS pre-order. Returns each node's first packed index.
 std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
   const std::vector<int32_t> order = trie.PreOrder();
   std::vector<int32_t> starts(trie.size(), 0);
@@ -57,7 +57,7 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
     }
     for (int32_t depth = node.depth; depth < node.end_depth(); ++depth) forest.positions.push_back(depth);
   }
-  // All tokens of a run are visible until the end of its last descendant. In reverse pre-order a node's end is known
+  // All tokens in a run are visible until the end of its last descendant. In reverse pre-order, a node's end is final
   // before its parent's end is raised to it.
   std::vector<int32_t> ends(trie.size(), 0);
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
@@ -76,12 +76,12 @@ std::vector<int32_t> LayOut(const Trie& trie, PackedForest& forest) {
   return starts;
 }
 
-// The entries of one call, whose path ends with node `leaf`. Walks up over the sampled tokens only.
+// Appends the entries for one call, which ends at node `leaf`. Walks up only over the sampled tokens.
 void AppendEntries(const Trie& trie, const std::vector<int32_t>& starts, int32_t leaf, const CallPath& call,
                    int32_t index, std::vector<LossEntry>& entries) {
   const auto length = static_cast<int32_t>(call.size());
   const size_t base = entries.size();
-  const auto first_row = static_cast<int32_t>(call.context.size()) - 1;  // in depth
+  const auto first_row = static_cast<int32_t>(call.context.size()) - 1;  // as a depth
   entries.resize(base + call.sampled.size());
   for (int32_t id = leaf;; id = trie.node(id).parent) {
     const Trie::Node& node = trie.node(id);

@@ -20,7 +20,7 @@ std::string Fixed(double value, const char* format) {
   return buffer;
 }
 
-// Fills in the sampled fields of a run at `depth` from a call that sampled it.
+// Sets the sampled fields of a run at `depth` from a call that sampled it.
 void DescribeSampled(const CallPath& call, int32_t depth, TreeNode& node) {
   const size_t begin = static_cast<size_t>(depth - call.context.size());
   double sum = 0;
@@ -39,7 +39,7 @@ std::string Escape(std::string_view text, bool ascii) {
   return base::Printable(text, {.ascii = ascii, .quoted = true});
 }
 
-// `text` without its middle, cut between characters.
+// Returns `text` without its middle, cut between characters.
 std::string Shorten(const std::string& text, size_t most, bool ascii) {
   if (text.size() <= most) return "\"" + Escape(text, ascii) + "\"";
   const std::string head = base::CutText(text, most - most / 3);
@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<TreeNode>> DescribeTree(const v1::EpisodeTree& tree) 
     contexts.push_back(trie.Insert(call.context));
     leaves.push_back(trie.Insert(call.sampled, contexts.back()));
   }
-  std::vector<bool> border(trie.size(), false);  // a prompt or a call ends there
+  std::vector<bool> border(trie.size(), false);  // true = a prompt or call ends there
   border[0] = true;
   for (const int32_t id : contexts) border[id] = true;
   for (const int32_t id : leaves) border[id] = true;
@@ -195,11 +195,11 @@ absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const Decode
   int32_t roots = 0;
   for (const TreeNode& node : nodes) roots += node.parent < 0 ? 1 : 0;
   // Per node: the prefix of its children's lines, and the number of children to print. A node's prefix is dropped once
-  // no descendant is left to print: memory follows the open path.
+  // it has no descendants left to print, so memory use depends on the open path.
   struct Open {
     int32_t node;
     std::string prefix;
-    int32_t left;  // children still to come
+    int32_t left;  // children left to print
     int32_t indent;
   };
   std::vector<Open> open = {{-1, "", roots, 0}};
@@ -218,7 +218,7 @@ absl::StatusOr<std::string> RenderTree(const v1::EpisodeTree& tree, const Decode
       ++indent;
     }
     absl::StrAppend(&out, line, Line(tree, nodes[i], decode, options), "\n");
-    // All children of the parent have begun, so its entry is dropped; `prefix` is a copy.
+    // All of the parent's children have been started, so its entry is dropped. `prefix` is a copy.
     if (parent.left == 0 && parent.node >= 0) open.pop_back();
     open.push_back({static_cast<int32_t>(i), std::move(prefix), nodes[i].children, indent});
   }

@@ -1,5 +1,5 @@
-// Bounds of an episode's rewards and signals, for every way in: the gateway's API, a verifier's outcome, the pool. A
-// number out of bounds is rejected with the text of RewardFault or SignalFault. Pure.
+// Checks the bounds on an episode's rewards and signals, for all inputs: the gateway's API, a verifier's outcome, and
+// the pool. Numbers out of bounds are rejected with the message from RewardFault or SignalFault. Pure functions.
 #pragma once
 
 #include <cmath>
@@ -9,14 +9,15 @@
 
 namespace ingot::tree {
 
-// The largest absolute value of a reward, of an episode or of a call. Sums of squares of a group's returns then stay
-// exact to nine digits, and the loss stays finite in fp32. A larger reward would not teach more: Adam divides the
-// gradient by its own size.
+// The largest absolute value allowed for an episode's or call's reward. Within this bound, sums of squares of a group's
+// returns are exact to nine digits, and the loss is finite in fp32. A larger reward would not improve training, because
+// Adam divides the gradient by its own magnitude.
 inline constexpr double kMaxReward = 1e6;
-// The same for a signal, which trains nothing: means over many episodes stay finite, in TensorBoard's floats too.
+// The largest absolute value of a signal, which is not trained on. Means over many episodes remain finite, even in
+// TensorBoard's floats.
 inline constexpr double kMaxSignal = 1e30;
 
-// The rest of a sentence whose subject is the number; empty = it is within the bound.
+// Returns the end of an error message that begins with the number's name. Empty = the number is within the bound.
 inline std::string BoundFault(double number, double bound, const char* scale) {
   if (std::abs(number) <= bound) return "";  // false for NaN
   return absl::StrCat("is ", number, ": it must be a finite number from -", scale, " to ", scale, "; scale it");

@@ -1,4 +1,4 @@
-// The roles of an episode (v1::Call.role), such as the players of a game. Pure.
+// Finds an episode's roles (v1::Call.role), such as the players in a game. Pure functions.
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@
 
 namespace ingot::tree {
 
-// The turns (indices of calls, ascending) of each role that the policy plays in the episode, by the role's name; "" =
-// calls without a role. A role is left out if none of its calls sampled from weights that follow the run: it is not
-// trained.
+// Returns the turns (indices of calls, ascending) of each role that the policy plays in the episode, by role name. "" =
+// calls without a role. Omits a role that is not being trained, because none of its calls sampled from weights that
+// follow the run.
 inline std::map<std::string, std::vector<int>> TurnsByRole(const v1::EpisodeTree& tree) {
   std::map<std::string, std::vector<int>> turns;
   std::map<std::string, bool> trained;

@@ -13,7 +13,7 @@ void AppendLittleEndian(Unsigned value, std::string& out) {
   for (size_t byte = 0; byte < sizeof(Unsigned); ++byte) out += static_cast<char>((value >> (8 * byte)) & 0xFF);
 }
 
-// AppendLittleEndian of each value; on a little-endian machine the whole array at once.
+// Applies AppendLittleEndian to each value. On a little-endian machine, appends the whole array at once.
 template <typename Value>
 void AppendAll(const google::protobuf::RepeatedField<Value>& values, std::string& out) {
   static_assert(sizeof(Value) == sizeof(uint32_t));
@@ -40,7 +40,7 @@ std::string SegmentKey(const v1::Segment& segment) {
     AppendLittleEndian(static_cast<uint32_t>(run.count()), bytes);
     bytes += run.kv_mixed() ? '\1' : '\0';
   }
-  if (!segment.placeholders().empty()) {  // keys of segments without placeholders are as before placeholders existed
+  if (!segment.placeholders().empty()) {  // otherwise the key is the same as before placeholders existed
     AppendLittleEndian(static_cast<uint64_t>(segment.placeholders_size()), bytes);
     for (const v1::Placeholders& run : segment.placeholders()) {
       AppendLittleEndian(static_cast<uint32_t>(run.first()), bytes);

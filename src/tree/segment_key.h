@@ -1,4 +1,4 @@
-// Content keys of segments.
+// Computes content keys for segments.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace ingot::tree {
 
-// The content key of a segment, 16 bytes. Equal content gives equal keys on every machine: the hash covers source, ids,
-// log-prob bits, versions and placeholders in little-endian, not protobuf's encoding. It does not cover routes.
+// Returns the content key of a segment, 16 bytes. Equal content has equal keys on every machine. The hash covers
+// source, ids, log-prob bits, versions, and placeholders in little-endian, not protobuf's encoding, and not routes.
 std::string SegmentKey(const v1::Segment& segment);
 
 }  // namespace ingot::tree

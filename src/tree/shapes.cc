@@ -20,7 +20,7 @@ class Maker {
  public:
   Maker(double scale, int32_t vocab) : scale_(scale), vocab_(vocab) {}
 
-  // `count` tokens at scale 1.
+  // Returns `count` tokens at scale 1.
   Tokens Text(int64_t count) {
     Tokens tokens(static_cast<size_t>(std::max<int64_t>(1, std::llround(static_cast<double>(count) * scale_))));
     for (int32_t& token : tokens) token = static_cast<int32_t>(base::UniformAt(1, draws_++) * vocab_);
@@ -84,7 +84,7 @@ void Group(Maker& make, int64_t samples, int64_t prompt_k) {
   for (int32_t s = 0; s < samples; ++s) make.Call(prompt, make.Text(1024), s);
 }
 
-// "8" or "8k" as a number in [1, most]; 0 = not such a number.
+// Returns "8" or "8k" as a number in [1, most]. 0 = not such a number.
 int64_t Number(std::string_view text, int64_t most) {
   int64_t value = 0;
   return absl::SimpleAtoi(base::View(text), &value) && value >= 1 && value <= most ? value : 0;

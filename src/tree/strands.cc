@@ -6,7 +6,7 @@ namespace ingot::tree {
 
 StrandPlan PlanStrands(std::span<const int32_t> positions, int32_t first_query) {
   StrandPlan plan;
-  std::vector<PathRun> path;  // of the current strand: runs of its ancestors, then its own
+  std::vector<PathRun> path;  // the current strand's path: its ancestors' runs, then its own
   const auto rows = static_cast<int32_t>(positions.size());
   for (int32_t row = 0, end; row < rows; row = end) {
     const int32_t depth = positions[row];

@@ -1,4 +1,5 @@
-// The advantages of single tokens from the terms of a grade (TermValue.tokens), in addition to the rewards'. Pure.
+// Computes per-token advantages from a grade's terms (TermValue.tokens), in addition to advantages from rewards. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace ingot::tree {
 
-// Whether some token of the graded episode has its own advantage.
+// Returns whether any token of the graded episode has its own advantage.
 inline bool HasTokenAdvantages(const v1::Grade& grade) {
   for (const v1::TermValue& term : grade.terms()) {
     if (term.weight() != 0 && !term.tokens().empty()) return true;
@@ -17,8 +18,8 @@ inline bool HasTokenAdvantages(const v1::Grade& grade) {
   return false;
 }
 
-// The sum over the terms of weight * value, one per sampled token of the call; empty = no term has values for the call.
-// DATA_LOSS: the number of a term's values is not `sampled`.
+// Returns the sum over the terms of weight * value for each sampled token in the call. Empty = no term has values for
+// the call. Returns DATA_LOSS if a term has a number of values other than `sampled`.
 inline absl::StatusOr<std::vector<double>> TokenAdvantages(const v1::Grade& grade, const std::string& call_id,
                                                            size_t sampled) {
   std::vector<double> sum;

@@ -15,9 +15,10 @@ TokenPath::Run::Run(std::shared_ptr<const Run> run, std::vector<int32_t> own, st
   greatest = std::max(greatest, before->greatest);
 }
 
-// Releases the runs before this one in a loop: recursion could overflow the stack.
+// Releases the preceding runs in a loop, because recursion could overflow the stack.
 TokenPath::Run::~Run() {
-  thread_local std::vector<std::shared_ptr<const Run>>* releasing = nullptr;  // of a destructor further up the stack
+  // Set by a destructor further up the stack.
+  thread_local std::vector<std::shared_ptr<const Run>>* releasing = nullptr;
   if (before == nullptr) return;
   if (releasing != nullptr) {
     releasing->push_back(std::move(before));
@@ -41,7 +42,7 @@ TokenPath TokenPath::Then(std::vector<int32_t> ids, std::string content) const {
 
 TokenPath TokenPath::First(int64_t count) const {
   TokenPath path = *this;
-  TokenRun next;  // the run after `path`
+  TokenRun next;  // the run that follows `path`
   while (path.size() > count) {
     next = {path.last_->ids, path.last_->content};
     path.last_ = path.last_->before;

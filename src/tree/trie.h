@@ -1,5 +1,5 @@
-// Path-compressed trie of token sequences. A node is a run of tokens of one content (token_path.h); the sequences are
-// referenced, not copied.
+// A path-compressed trie for token sequences. A node is a run of tokens with the same content (token_path.h). The
+// sequences are referenced, not copied.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 namespace ingot::tree {
 
 // Invariants: (1) siblings begin with different ids or contents; (2) every inserted sequence ends where a node ends;
-// (3) node ids of inserted sequences stay valid when later insertions split runs. Node 0 is the empty root.
+// (3) node ids for inserted sequences remain valid when later insertions split runs. Node 0 is the empty root.
 //
-// Depth is bounded only by memory: no function recurses. Not thread safe. Inserted tokens and paths must outlive the
-// trie.
+// Depth is limited only by memory, because no function recurses. Not thread safe. Inserted tokens and paths must
+// outlive the trie.
 class Trie {
  public:
   struct Node {
     std::span<const int32_t> tokens;
-    std::string_view content;  // of each token; empty = text
-    int32_t depth = 0;         // tokens before this node's first
+    std::string_view content;  // content of each token; empty = text
+    int32_t depth = 0;         // number of tokens before this node
     // Node ids; -1 = none.
     int32_t parent = -1;
     int32_t first_child = -1;  // children in order of first appearance
@@ -35,21 +35,21 @@ class Trie {
 
   Trie() : nodes_(1) {}
 
-  // Inserts the tokens after the end of node `at` and returns the node in which they end. Linear in the tokens.
+  // Inserts the tokens after the end of node `at` and returns the node where they end. Linear in the tokens.
   int32_t Insert(std::span<const int32_t> text, int32_t at = 0) { return Insert(TokenRun{text}, at); }
   int32_t Insert(TokenRun run, int32_t at);
-  // Inserts a path from the root. Linear in the tokens of the runs that no earlier path shared.
+  // Inserts a path from the root. Linear in the tokens in runs that no earlier path shared.
   int32_t Insert(const TokenPath& path);
 
   const Node& node(int32_t id) const { return nodes_[id]; }
   size_t size() const { return nodes_.size(); }
-  int64_t tokens() const { return tokens_; }  // of all nodes
+  int64_t tokens() const { return tokens_; }  // over all nodes
 
-  // All nodes but the root, in DFS pre-order.
+  // Returns all nodes except the root, in DFS pre-order.
   std::vector<int32_t> PreOrder() const;
 
  private:
-  // A child's place: its parent and its first token.
+  // Identifies a child by its parent and its first token.
   struct Edge {
     int32_t parent, id;
     std::string_view content;
@@ -64,12 +64,12 @@ class Trie {
     }
   };
   int32_t Append(int32_t parent, TokenRun run);
-  // Moves the first `length` tokens of `id` to a new node above it; returns the new node.
+  // Moves the first `length` tokens of `id` to a new node above it. Returns the new node.
   int32_t Split(int32_t id, int32_t length);
 
   std::vector<Node> nodes_;
   std::unordered_map<Edge, int32_t, EdgeHash> children_;
-  std::unordered_map<const void*, int32_t> path_ends_;  // TokenPath::key -> the node at its end
+  std::unordered_map<const void*, int32_t> path_ends_;  // TokenPath::key -> the node where the path ends
   int64_t tokens_ = 0;
 };
 
