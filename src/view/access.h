@@ -1,5 +1,5 @@
-// Access to a run's page requires its key. A browser gets the key as a cookie for a one-time token; the terminal prints
-// the link with the token. Programs send the key as Authorization: Bearer.
+// Controls access to a run's page, which requires a key. A browser receives the key as a cookie in exchange for a
+// one-time token. The terminal prints a link that contains the token. Programs send the key as Authorization: Bearer.
 // Thread safe.
 #pragma once
 
@@ -14,23 +14,23 @@ namespace ingot::view {
 
 class Access {
  public:
-  // `key`: another key that Bearer accepts, such as the run's admin key; empty = none.
+  // `key` is an additional key accepted as a bearer token, such as the run's admin key; empty = none.
   explicit Access(std::string key = "");
 
-  // A new token. With more than kMostTokens unused tokens, the oldest becomes void.
+  // Returns a new token. If there are more than kMostTokens unused tokens, the oldest becomes invalid.
   std::string NewToken();
-  // True once for each token; then the token is void.
+  // Returns true if the token is valid, and invalidates it.
   bool Redeem(std::string_view token);
 
   bool Allows(const http::RequestHead& head) const;
-  // The value of Set-Cookie that admits a browser. `secure`: the page is served over TLS.
+  // Returns the Set-Cookie value that gives a browser access. `secure` is true if the page is served over TLS.
   std::string Cookie(bool secure) const;
 
   static constexpr size_t kMostTokens = 16;
 
  private:
   const std::string own_key_, other_key_;
-  const std::string cookie_;  // its name: cookies of one host are shared by all its ports
+  const std::string cookie_;  // the cookie's name, unique because cookies are shared across a host's ports
   base::Mutex mu_;
   std::deque<std::string> tokens_ ABSL_GUARDED_BY(mu_);
 };

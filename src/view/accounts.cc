@@ -16,7 +16,7 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
     if (first == nullptr) {
       first = &row;
     } else {
-      record += row.Get("perf/record_seconds");  // of the step before
+      record += row.Get("perf/record_seconds");  // for the previous step
     }
     last = &row;
     steps += row.Get("perf/step_seconds");
@@ -27,7 +27,7 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
     spread += row.Get("perf/update_variance_seconds");
     train += row.Get("perf/train_seconds") - row.Get("perf/probe_seconds") - row.Get("perf/step_kl_seconds") -
              row.Get("perf/update_variance_seconds");
-    // The share is of the whole call that trains; the seconds are of its passes and its update.
+    // The share is relative to the whole training call. The seconds cover its passes and its update.
     if (row.Has("perf/share_training")) {
       figures += row.Get("perf/share_training") * row.Get("perf/step_seconds") - row.Get("perf/train_seconds");
     }

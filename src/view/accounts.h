@@ -1,4 +1,4 @@
-// Where a run's seconds and tokens went, and what they bought. Pure functions over the rows of its record.
+// Computes how a run spent its time and tokens, and what they achieved. Pure functions over the rows in its record.
 #pragma once
 
 #include <optional>
@@ -11,37 +11,38 @@
 namespace ingot::view {
 
 struct Part {
-  std::string name;  // for people
+  std::string name;  // human-readable
   double amount = 0;
 };
 
-// The wall clock of the trainer, from the first row's step to the last row. The parts add up to `wall`; the last two parts
-// are not measured but left over:
-//   "between steps"  the record, the poll of evaluations, a restart: wall clock outside all steps
+// The trainer's wall-clock time, from the first row's step to the last row. The parts add up to `wall`. The last two
+// are not measured but make up the remainder:
+//   "between steps"  time outside all steps: writing the record, polling evaluations, restarting
 //   "not named"      time within steps that no part measures
 struct SecondsAccount {
   double wall = 0;
-  double measured = 0;  // sum of the parts that were measured
+  double measured = 0;  // sum of the measured parts
   std::vector<Part> parts;
 };
 
-// `rows`: of steps, in order. Rows without perf/step_seconds are skipped.
+// `rows` are the step rows, in order. Rows without perf/step_seconds are skipped.
 SecondsAccount AccountSeconds(std::span<const Row> rows);
 
-// Forge's efficiency over the given steps: tokens per second times the rise of reward/mean per million trained tokens.
-// The rise is the slope of a least-squares line of reward/mean over the cumulative batch/loss_tokens.
+// Forge's efficiency metric over the given steps: tokens per second times the increase in reward/mean per million
+// trained tokens. The increase is the slope of a least-squares fit of reward/mean over the cumulative
+// batch/loss_tokens.
 struct Efficiency {
   int steps = 0;
   double value = 0;
-  double low = 0, high = 0;  // 95 % interval by the slope's standard error and Student's t
+  double low = 0, high = 0;  // 95% interval from the slope's standard error and Student's t
   double tokens_per_second = 0;
   double reward_per_million = 0;
 };
 
-// nullopt: fewer than three steps have the three metrics, or no tokens were trained.
+// Returns nullopt if fewer than three steps have the three metrics, or if no tokens were trained on.
 std::optional<Efficiency> EfficiencyOf(std::span<const Row> rows);
 
-// Student's t for a two-sided interval of 95 %. REQUIRES: freedom >= 1.
+// Returns Student's t for a two-sided 95% interval. REQUIRES: freedom >= 1.
 double StudentT95(int freedom);
 
 }  // namespace ingot::view

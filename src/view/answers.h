@@ -1,4 +1,4 @@
-// What a page answers below /api. RunView answers for one run, and RunIndex for the runs of a folder.
+// The interface behind a page's /api targets. RunView implements it for one run, and RunIndex for a folder of runs.
 //
 // Called on the page's thread; methods may block. Thread safe.
 #pragma once
@@ -14,11 +14,12 @@ class Answers {
  public:
   virtual ~Answers() = default;
 
-  // The printed JSON for a target, such as "/api/window". NOT_FOUND: no such target, or what it names is not stored.
-  // INVALID_ARGUMENT: a parameter is missing or malformed. Other errors come from the run's files.
+  // Returns the JSON for a target, such as "/api/window". Returns NOT_FOUND if there is no such target or no such
+  // stored object. Returns INVALID_ARGUMENT if a parameter is missing or malformed. Other errors come from the run's
+  // files.
   virtual absl::StatusOr<std::string> Answer(std::string_view target) = 0;
 
-  // The answer to POST /api/end_uncalled (end_uncalled.h).
+  // Answers POST /api/end_uncalled (end_uncalled.h).
   virtual absl::StatusOr<std::string> EndUncalled(std::string_view target, const std::string& key) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Curves of a record as JSON, and what a request for curves asks for. Pure.
+// Converts curves to JSON and parses requests for curves. Pure.
 #pragma once
 
 #include <string>
@@ -15,12 +15,13 @@ struct CurveWish {
   std::vector<std::string> names;
   size_t points = 400;
 
-  // From the parameters "names" and "points". INVALID_ARGUMENT: too many names, or no number.
+  // Reads the parameters "names" and "points". Returns INVALID_ARGUMENT if there are too many names or "points" is not
+  // a number.
   static absl::StatusOr<CurveWish> Of(const Query& query);
 };
 
 base::json::object CurveJson(const Curve& curve);
-// What is not finite is null.
+// Values that are not finite become null.
 base::json::array NumbersJson(const std::vector<double>& numbers);
 
 }  // namespace ingot::view

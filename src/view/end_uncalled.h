@@ -1,4 +1,4 @@
-// The answer to POST /api/end_uncalled?id=E, or ?all=1. It blocks for the run's gateways.
+// Answers POST /api/end_uncalled?id=E or ?all=1.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@ namespace ingot::view {
 
 using EndUncalled = decltype(RunSource::end_uncalled);
 
-// {"ended": n}. `key`: what the browser's user entered. INVALID_ARGUMENT: a parameter is missing or malformed. NOT_FOUND:
-// `end` is null, or there is no such episode. UNAUTHENTICATED: no key. Other errors are end's.
+// Returns {"ended": n}. `key` is the key that the user entered. Blocks on the run's gateways. Returns INVALID_ARGUMENT
+// if a parameter is missing or malformed, NOT_FOUND if `end` is null or there is no such episode, and UNAUTHENTICATED
+// if there is no key. Also returns the errors of `end`.
 absl::StatusOr<std::string> AnswerEnd(const EndUncalled& end, std::string_view target, const std::string& key);
 
 }  // namespace ingot::view

@@ -20,7 +20,7 @@ int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
   return tokens;
 }
 
-// An end with a return that is not finite is a failure, as in the scheduler.
+// An end with a non-finite return counts as a failure, as in the scheduler.
 bool HasReward(const v1::Episode& episode) {
   return episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
 }
@@ -29,7 +29,7 @@ bool HasReward(const v1::Episode& episode) {
 
 double PassAtK(int64_t n, int64_t c, int64_t k) {
   if (n - c < k) return 1;
-  double all_fail = 1;  // C(n-c, k) / C(n, k) as a product, which does not overflow
+  double all_fail = 1;  // C(n-c, k) / C(n, k) as a product, which cannot overflow
   for (int64_t i = n - c + 1; i <= n; ++i) all_fail *= 1 - static_cast<double>(k) / static_cast<double>(i);
   return 1 - all_fail;
 }
@@ -77,7 +77,7 @@ void EvalFigures::Print(const Part& part, const std::string& suffix, std::map<st
   double squares = 0;
   int64_t most = 0;
   for (const auto& [group, task] : part.tasks) {
-    // Samples of one task depend on each other: their deviations add up before they are squared.
+    // A task's samples are not independent, so their deviations are added before squaring.
     const double deviation = task.reward - static_cast<double>(task.samples) * mean;
     squares += deviation * deviation;
     most = std::max(most, task.samples);
@@ -126,7 +126,7 @@ absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& po
     request.set_group_id(id);
     request.set_purpose(v1::PURPOSE_EVAL);
     const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
-    if (absl::IsNotFound(group.status())) continue;  // deleted meanwhile
+    if (absl::IsNotFound(group.status())) continue;  // deleted in the meantime
     INGOT_RETURN_IF_ERROR(group.status());
     for (const v1::EpisodeTree& tree : group->episodes()) figures.Add(tree);
   }

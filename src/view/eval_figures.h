@@ -1,14 +1,14 @@
-// The figures of an evaluation besides its mean reward: standard error, pass@k, lengths, and all of them by domain and
-// set.
+// Computes evaluation metrics other than the mean reward: standard error, pass@k, and lengths, both overall and by
+// domain and set.
 //
 //   eval/reward_stderr           standard error of the mean reward, clustered by task; absent with fewer than two tasks
-//   eval/pass@K                  chance that one of K samples of a task succeeds; K = 1, 2, 4, ... up to its samples
-//   eval/truncated_ratio         share of an episode's calls that ended at a length limit; absent without calls
-//   eval/response_length/mean    sampled tokens of an episode, except tokens from servers outside the run
-//   eval/num_turns/mean          calls of an episode
+//   eval/pass@K                  probability that at least one of K samples succeeds; K = 1, 2, 4, ... up to the
+//   samples per task eval/truncated_ratio         fraction of an episode's calls that ended at a length limit; absent
+//   without calls eval/response_length/mean    sampled tokens per episode, excluding tokens from servers outside the
+//   run eval/num_turns/mean          calls per episode
 //
-// If the tasks have more than one domain, each figure is repeated as NAME@domain:D, with eval/reward_mean and
-// eval/episodes. If their sets have names (Task.eval_set), the same as NAME@set:S.
+// If the tasks have more than one domain, each metric is repeated as NAME@domain:D, and so are eval/reward_mean and
+// eval/episodes. If the task sets have names (Task.eval_set), all of these are also repeated as NAME@set:S.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@
 
 namespace ingot::view {
 
-// The chance that at least one of `k` samples, drawn without replacement from `n` of which `c` succeeded, is a success:
-// 1 - C(n-c, k) / C(n, k), without bias (arXiv 2107.03374, eq. 1). REQUIRES: 0 <= c <= n and 1 <= k <= n.
+// Returns the unbiased estimate of pass@k from `n` samples, `c` of which succeeded: 1 - C(n-c, k) / C(n, k) (arXiv
+// 2107.03374, eq. 1). REQUIRES: 0 <= c <= n and 1 <= k <= n.
 double PassAtK(int64_t n, int64_t c, int64_t k);
 
-// Sums up the samples of one evaluation. Pure; not thread safe.
+// Aggregates an evaluation's samples. Pure. Not thread safe.
 class EvalFigures {
  public:
-  // A sample succeeds if its return is at least `success`, up to rounding.
+  // A sample succeeds if its return is at least `success`, with a tolerance for rounding.
   explicit EvalFigures(double success) : success_(success) {}
 
-  // Adds the newest attempt of a sample. An attempt without a reward counts as 0 and as a failure. An infrastructure
-  // failure is left out, as in eval/reward_mean.
+  // Adds a sample's newest attempt. An attempt without a reward counts as 0 and as a failure. Infrastructure failures
+  // are excluded, as in eval/reward_mean.
   void Add(const v1::EpisodeTree& tree);
 
-  // The metrics above. Empty = nothing was added.
+  // Returns the metrics listed above, or an empty map if no samples were added.
   std::map<std::string, double> Metrics() const;
 
  private:
@@ -43,12 +43,12 @@ class EvalFigures {
     double reward = 0;
     int64_t samples = 0, successes = 0;
   };
-  // All episodes, or a domain's, or a set's.
+  // All episodes, or those in one domain or set.
   struct Part {
-    std::map<int64_t, TaskSums> tasks;  // by group: a task has one group in each evaluation
+    std::map<int64_t, TaskSums> tasks;  // by group; a task has one group per evaluation
     int64_t episodes = 0;
-    int64_t with_calls = 0;  // episodes
-    double truncated = 0;    // sum of shares over episodes with calls
+    int64_t with_calls = 0;  // number of episodes with calls
+    double truncated = 0;    // sum of truncated fractions over episodes with calls
     double tokens = 0, turns = 0;
   };
   static double RewardMean(const Part& part);
@@ -58,11 +58,11 @@ class EvalFigures {
 
   const double success_;
   Part all_;
-  std::map<std::string, Part> by_domain_, by_set_;  // by_set_: sets with names
+  std::map<std::string, Part> by_domain_, by_set_;  // by_set_: only sets with names
 };
 
-// The figures of one version's evaluation, whose episodes are in the pool; empty = they are not stored. Reads their
-// trees group by group. Errors are the pool's.
+// Reads one version's evaluation from the pool and returns its metrics, or an empty map if its episodes are not stored.
+// Reads the trees one group at a time. Errors come from the pool.
 absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& pool, int64_t version, double success);
 
 }  // namespace ingot::view

@@ -12,7 +12,7 @@
 namespace ingot::view {
 namespace {
 
-constexpr int64_t kEvalGroups = int64_t{1} << 20;  // of one version (tree.proto, EpisodeRef)
+constexpr int64_t kEvalGroups = int64_t{1} << 20;  // number per version (tree.proto, EpisodeRef)
 constexpr size_t kAll = 1'000'000;
 constexpr std::string_view kPass = "eval/pass@";
 
@@ -33,7 +33,7 @@ Estimate MeanOf(const std::vector<double>& values) {
 }
 
 void SetWilson(Estimate& estimate) {
-  constexpr double kZ = 1.959964;  // the normal distribution's quantile of 97.5 %
+  constexpr double kZ = 1.959964;  // 97.5% quantile of the normal distribution
   const auto n = static_cast<double>(estimate.values);
   const double p = estimate.mean, spread = kZ * kZ / n;
   const double center = (p + spread / 2) / (1 + spread);
@@ -129,7 +129,7 @@ std::map<int64_t, std::map<int64_t, double>> EvaluatedPasses(const Rows& rows) {
   std::map<int64_t, std::map<int64_t, double>> passes;
   for (const Row& row : rows.Last("eval/reward_mean", kAll)) {
     for (const auto& [name, value] : row.values) {
-      int64_t k = 0;  // in the name of a domain's figure, the text after the mark is not a number
+      int64_t k = 0;  // in a domain's metric name, the text after the mark is not a number
       if (name.starts_with(kPass) && absl::SimpleAtoi(name.substr(kPass.size()), &k)) passes[VersionOf(row)][k] = value;
     }
   }

@@ -1,5 +1,5 @@
-// Evaluations of a run as figures with intervals, by task, and their comparison between runs. The episodes come from the
-// pool; the arithmetic is pure.
+// Computes a run's evaluation results by task, with confidence intervals, and compares runs. The episodes are read from
+// the pool. The arithmetic is pure.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,41 @@
 
 namespace ingot::view {
 
-// A mean with its 95 % interval, which never leaves the range of possible means. Fewer than two values: no interval
-// (low = high).
+// A mean and its 95% interval, which is always within the range of possible means. With fewer than two values, there is
+// no interval (low = high).
 struct Estimate {
   double mean = 0, low = 0, high = 0;
   int64_t values = 0;
 };
-// Wilson's score interval if every value is 0 or 1 (Wilson 1927, JASA 22, p. 209), and otherwise the percentile
-// bootstrap (Efron 1979, Ann. Stat. 7, p. 1) with a fixed seed, so that the same values give the same interval.
+// Uses the Wilson score interval if all values are 0 or 1 (Wilson 1927, JASA 22, p. 209). Otherwise, uses the
+// percentile bootstrap (Efron 1979, Ann. Stat. 7, p. 1) with a fixed seed, so the same values always produce the same
+// interval.
 Estimate EstimateOf(const std::vector<double>& values);
 
-// The mean reward of each held-out task over its samples, by task id, or by SET/ID if the sets have names. A failed
-// episode counts as 0.
+// Each held-out task's mean reward over its samples, by task id, or by SET/ID if the sets have names. A failed episode
+// counts as 0.
 using TaskRewards = std::map<std::string, double>;
 
-// The task rewards of one version's evaluation. Empty = its trees are not stored. Errors are the pool's.
+// Returns the task rewards from one version's evaluation, or an empty map if its trees are not stored. Errors come from
+// the pool.
 absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t version);
 
-// The groups of the evaluation of one version, in order. Empty = its trees are not stored. Errors are the pool's.
+// Returns the groups in one version's evaluation in order, or an empty vector if its trees are not stored. Errors come
+// from the pool.
 absl::StatusOr<std::vector<int64_t>> EvaluatedGroups(datapool::Client& pool, int64_t version);
 
-// Over tasks, since the samples of one task are not independent.
+// Averages over tasks because a task's samples are not independent.
 Estimate EstimateOf(const TaskRewards& rewards);
-// The difference `other` - `first`, paired by the tasks that both have. nullopt: fewer than two such tasks.
+// Returns the difference `other` - `first`, paired by common tasks, or nullopt if there are fewer than two.
 std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards& other);
 
-// The versions whose evaluation the record has, with their mean rewards.
+// Returns the versions that have an evaluation in the record, with their mean rewards.
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows);
 
-// eval/pass@K in the record, by version and K. Empty for records of programs that did not write it.
+// Returns eval/pass@K from the record, by version and K. Empty if the program that wrote the record did not include it.
 std::map<int64_t, std::map<int64_t, double>> EvaluatedPasses(const Rows& rows);
 
-// The reward of a run's last steps: the mean of reward/mean over at most `steps` rows.
+// Returns the mean of reward/mean over the last `steps` rows that have it.
 Estimate LastReward(const Rows& rows, size_t steps);
 
 }  // namespace ingot::view

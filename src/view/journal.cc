@@ -25,7 +25,7 @@ absl::Status Journal::Refresh(datapool::Client& pool) {
   while (true) {
     const int64_t known = next_index_;
     v1::ReadJournalRequest request;
-    // The newest known record is read once more: if it is missing or different, this is another journal.
+    // Reads the newest known record again. If it is missing or different, this is another journal.
     request.set_from_index(std::max<int64_t>(known - 1, 0));
     INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool.ReadJournal(request));
     if (known > 0 && (page.records().empty() || page.records(0).unix_ns() != newest_ns_)) {

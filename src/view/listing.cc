@@ -11,11 +11,11 @@
 namespace ingot::view {
 namespace {
 
-constexpr int64_t kBlock = 16;                     // groups that are read at a time
-constexpr int64_t kEvalGroups = int64_t{1} << 20;  // of one version (tree.proto, EpisodeRef)
+constexpr int64_t kBlock = 16;                     // number of groups read at a time
+constexpr int64_t kEvalGroups = int64_t{1} << 20;  // number per version (tree.proto, EpisodeRef)
 constexpr int64_t kMostEvaluations = 1 << 20;
 
-// One search: reads blocks of groups from the newest to the oldest.
+// Searches blocks of groups, from newest to oldest.
 class Search {
  public:
   Search(const EpisodeFilter& filter, datapool::Client& pool, const text::Tokenizer& tokenizer,
@@ -29,7 +29,7 @@ class Search {
 
   bool Done() const { return found_.size() >= bounds_.limit || clock_.Now() >= end_; }
 
-  // All matching episodes of the groups [first, last], newest group first.
+  // Returns all matching episodes in groups [first, last], newest group first.
   absl::Status Read(int64_t first, int64_t last) {
     std::vector<v1::Episode> episodes;
     for (datapool::EpisodePages pages(pool_, filter_.purpose, first, last); !pages.done();) {
@@ -61,7 +61,7 @@ class Search {
     request.set_episode_id(episode.episode_id());
     request.set_with_calls(true);
     const absl::StatusOr<v1::EpisodeTree> tree = pool_.GetEpisode(request);
-    if (absl::IsNotFound(tree.status())) return false;  // trimmed meanwhile
+    if (absl::IsNotFound(tree.status())) return false;  // trimmed in the meantime
     INGOT_RETURN_IF_ERROR(tree.status());
     const bool forked =
         filter_.fork.empty() || std::any_of(tree->calls().begin(), tree->calls().end(), [&](const v1::Call& call) {
@@ -80,7 +80,7 @@ class Search {
   int64_t looked_at_ = 0;
 };
 
-// The groups of an evaluated version have their own range; an unlisted version costs one empty page.
+// Each evaluated version has its own range of groups. An unlisted version costs one empty page.
 absl::StatusOr<base::json::object> ListEvaluations(Search& search, const EpisodeFilter& filter, int64_t newest) {
   int64_t version = filter.version.value_or(newest);
   const int64_t oldest = filter.version.value_or(0);

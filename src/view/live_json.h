@@ -1,4 +1,4 @@
-// The roles of a live run, as fields of its page's answer. Pure.
+// Adds a live run's roles to a page response. Pure function.
 #pragma once
 
 #include "base/json.h"
@@ -6,7 +6,8 @@
 
 namespace ingot::view {
 
-// Adds "trainer" (what it computes), "engines", "scheduler" or "scheduler_error", and "agents_idle_share", as far as the run has such roles.
+// Adds "trainer" (its current work), "engines", "scheduler" or "scheduler_error", and "agents_idle_share". Roles that
+// the run does not have are omitted.
 void AddLive(const LiveState& live, const RunFacts& facts, base::json::object& run);
 
 }  // namespace ingot::view

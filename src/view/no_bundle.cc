@@ -1,4 +1,4 @@
-// Replaces the bundle if the build found no npm.
+// Used in place of the bundle if the build did not find npm.
 #include "view/bundle.h"
 
 namespace ingot::view {

@@ -14,12 +14,12 @@
 namespace ingot::view {
 namespace {
 
-constexpr char kNewConversation[] = "new_conversation";  // Call.fork_cause of a request without an assistant's message
+constexpr char kNewConversation[] = "new_conversation";  // Call.fork_cause for a request without an assistant message
 
-// The texts by which a later prompt shows that it knows an answer.
+// Strings that show that a later prompt quotes an answer if it contains them.
 struct Quotes {
-  std::string line;                    // the longest line of the answer's text
-  std::vector<std::string> arguments;  // text arguments of its tool calls
+  std::string line;                    // the answer's longest line
+  std::vector<std::string> arguments;  // string arguments in its tool calls
 };
 
 void AddTexts(const base::json::value& value, std::vector<std::string>& texts) {
@@ -66,7 +66,7 @@ class Prompts {
   Prompts(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer)
       : tree_(tree), tokenizer_(tokenizer), contexts_(tree.calls()) {}
 
-  // The text of a call's whole prompt; empty = a part of it is not stored.
+  // Returns the text of a call's whole prompt, or "" if part of it is not stored.
   const std::string& Of(int call) {
     const auto [found, added] = texts_.try_emplace(call);
     if (!added) return found->second;
@@ -82,7 +82,7 @@ class Prompts {
     return found->second;
   }
 
-  // Whether `later` has the text from the answer of `earlier`.
+  // Returns true if `later` contains the text from `earlier`'s answer.
   bool Quotes(int later, int earlier, const std::string& text) {
     const auto has = [&](int call) { return Of(call).find(text) != std::string::npos; };
     return text.size() >= kLeastQuote && has(later) && !has(earlier);

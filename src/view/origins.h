@@ -1,5 +1,5 @@
-// How the branches of an episode began, as far as the record shows. A client seldom says that it starts a sub-agent or
-// continues from a summary; both begin a conversation that quotes an earlier answer. Pure.
+// Determines how an episode's branches began, as far as the record shows it. Clients rarely report that they start a
+// sub-agent or continue from a summary. In both cases, a new conversation quotes an earlier answer. Pure function.
 #pragma once
 
 #include <vector>
@@ -13,18 +13,19 @@ enum class OriginKind { kNone, kSummary, kSubAgent };
 
 struct Origin {
   OriginKind kind = OriginKind::kNone;
-  int call = -1;  // sequence of the call whose answer the prompt quotes; -1 = unknown
+  int call = -1;  // sequence number of the call whose answer the prompt quotes; -1 = unknown
 };
 
-// One per call of `tree`; kNone = the call does not begin a branch, or the record does not show how.
-//   1. A call that begins a thread with a parent thread (Call.parent_branch) is a sub-agent's.
-//   2. A call that begins a conversation and quotes a text argument of an earlier tool call is a sub-agent's.
-//   3. A call that begins a conversation and quotes the text of an earlier answer continues from a summary.
-// A quote is a whole argument, or the longest line of an answer, of at least kLeastQuote bytes, that the earlier call's own
-// prompt does not have. Only the previous kMostEarlier calls are checked, the newest first.
+// Returns one entry per call in `tree`. kNone = the call does not begin a branch, or the record does not show how.
+// 1. A call that begins a thread with a parent thread (Call.parent_branch) belongs to a sub-agent.
+// 2. A call that begins a conversation and quotes a string argument of an earlier tool call belongs to a sub-agent.
+// 3. A call that begins a conversation and quotes text from an earlier answer continues from a summary.
+//
+// A quote is an entire argument or the longest line in an answer. It has at least kLeastQuote bytes and is not in the
+// earlier call's own prompt. Only the previous kMostEarlier calls are checked, newest first.
 std::vector<Origin> OriginsOf(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer);
 
 inline constexpr size_t kLeastQuote = 12;
-inline constexpr int kMostEarlier = 64;  // so that an episode with many conversations opens quickly
+inline constexpr int kMostEarlier = 64;  // limits the time needed to open an episode with many conversations
 
 }  // namespace ingot::view

@@ -16,7 +16,7 @@ namespace {
 constexpr int kNice = 10;
 constexpr char kEndPath[] = "/api/end_uncalled";
 
-// Headers of every answer. The page runs only its own script, and no other page may frame it.
+// Headers for every response. The page runs only its own script, and other pages must not frame it.
 http::Fields Guarded() {
   return {{"Content-Security-Policy",
            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -34,7 +34,7 @@ http::Reply PlainText(int status, std::string body) {
 int HttpStatusOf(const absl::Status& status) {
   if (absl::IsNotFound(status)) return 404;
   if (absl::IsInvalidArgument(status)) return 400;
-  // Not 401, which says that the page itself needs a key.
+  // Not 401, which would mean that the page itself needs a key.
   if (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) return 403;
   if (absl::IsFailedPrecondition(status)) return 409;
   return 503;

@@ -1,10 +1,10 @@
-// The page of a run, or of a folder of runs, over HTTP, on its own listener: its files (bundle.h) and the answers of a
-// RunView or RunIndex. Everything needs
-// a key (access.h): without it every target is 401. The page only reads, with one exception: with the run's admin key, POST
-// /api/end_uncalled ends episodes that have made no call. Other methods than GET and HEAD are 405.
+// Serves the page of a run or of a folder of runs over HTTP on its own listener: its files (bundle.h), and answers from
+// a RunView or RunIndex. Every target requires a key (access.h) and is 401 without it. The page is read-only with one
+// exception: with the run's admin key, POST /api/end_uncalled ends episodes that have made no call. All other methods
+// except GET and HEAD are 405.
 //
-// One low-priority thread makes the answers, so that serving the page barely slows training. Start fails like
-// http::Server::Listen. Thread safe.
+// One low-priority thread computes the answers, so serving the page barely slows down training. Start returns the same
+// errors as http::Server::Listen. Thread safe.
 #pragma once
 
 #include <functional>
@@ -22,12 +22,12 @@ namespace ingot::view {
 
 class Page final : public http::Handler {
  public:
-  // Uses only host, port and TLS of `options`. `key` is passed to Access.
+  // Uses only host, port, and TLS from `options`. `key` is passed to Access.
   static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key, RunSource source);
   static absl::StatusOr<std::unique_ptr<Page>> Start(http::Options options, std::string key,
                                                      std::unique_ptr<Answers> answers);
 
-  // A one-time link to the page.
+  // Returns a one-time link to the page.
   std::string NewLink();
   int port() const { return server_->port(); }
 
@@ -35,7 +35,7 @@ class Page final : public http::Handler {
   http::Opening Head(http::RequestHead head) override;
 
  private:
-  // An answer that blocks, on the page's thread.
+  // Computes an answer, which may block, on the page's thread.
   http::Work OnThread(std::function<absl::StatusOr<std::string>()> answer);
   Page(bool secure, std::string key, std::unique_ptr<Answers> answers)
       : secure_(secure), access_(std::move(key)), answers_(std::move(answers)) {}
@@ -44,7 +44,7 @@ class Page final : public http::Handler {
   Access access_;
   const std::unique_ptr<Answers> answers_;
   base::Executor thread_{{.name = "page", .max_queued = 256}};
-  std::unique_ptr<http::Server> server_;  // last: it is stopped first
+  std::unique_ptr<http::Server> server_;  // declared last, so it is stopped first
 };
 
 }  // namespace ingot::view

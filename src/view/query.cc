@@ -31,7 +31,7 @@ std::string Decoded(std::string_view text) {
 }
 
 absl::Status Malformed(const std::string& key, const std::string& value, const std::string& wanted) {
-  constexpr size_t kShown = 64;  // bytes of the value
+  constexpr size_t kShown = 64;  // limit in bytes on the value
   return absl::InvalidArgumentError(
       absl::StrCat(SafeText(key), ": '", SafeText(value.substr(0, kShown)), "' is not ", wanted));
 }

@@ -1,5 +1,5 @@
-// The query of a target: KEY=VALUE joined by '&', percent-encoded. Pure. A value that its key does not accept is
-// INVALID_ARGUMENT, and the error names the key and the value.
+// Parses a target's query string: percent-encoded KEY=VALUE pairs joined by '&'. Returns INVALID_ARGUMENT with the key
+// and the value if a value is invalid. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace ingot::view {
 
 class Query {
  public:
-  // The part of `target` after its question mark. The last value of a repeated key counts.
+  // Parses the part of `target` after the question mark. If a key is repeated, the last value wins.
   static Query Of(std::string_view target);
   std::string Text(const std::string& key) const;  // empty = absent
-  // nullopt = absent or empty: a form sends an empty field as an empty value.
+  // Returns nullopt if the key is absent or empty, because a form sends an empty field as an empty value.
   absl::StatusOr<std::optional<int64_t>> Integer(const std::string& key) const;
-  absl::StatusOr<std::optional<double>> Number(const std::string& key) const;  // finite
-  // One of `choices`; empty = absent.
+  absl::StatusOr<std::optional<double>> Number(const std::string& key) const;  // must be finite
+  // Returns one of `choices`, or "" if the key is absent.
   absl::StatusOr<std::string> OneOf(const std::string& key, const std::vector<std::string>& choices) const;
-  // OK: every key is one of `known`.
+  // Returns OK if all keys are in `known`.
   absl::Status Only(const std::vector<std::string>& known) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kPoints = 300;
 constexpr size_t kAll = 1'000'000;
-constexpr size_t kShown = 2;  // best and worst trajectories each
+constexpr size_t kShown = 2;  // number of best trajectories and of worst trajectories
 
 constexpr char kStyle[] = R"(<style>
 :root{color-scheme:light dark}
@@ -75,7 +75,7 @@ SvgSeries SeriesOf(const Rows& rows, const std::string& metric, const std::strin
   return {label, curve.steps, curve.mean};
 }
 
-// Every curve whose name is `prefix` and a term's name, in as many charts as needed to give each curve its own color.
+// Charts every curve whose name is `prefix` plus a term's name, in enough charts to give each curve its own color.
 std::string TermCharts(const Rows& rows, const std::string& title, const std::string& prefix) {
   std::vector<SvgSeries> terms;
   for (const std::string& name : rows.Names()) {
@@ -152,7 +152,7 @@ absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
   return html + "</table>\n";
 }
 
-// The best and the worst stored episodes of the newest batch with stored episodes.
+// Renders the best and worst stored episodes in the newest batch that has any.
 absl::StatusOr<std::string> Trajectories(const ReportInput& run) {
   if (!run.no_pool.empty()) return "<h2>Trajectories</h2><p>None: " + HtmlText(run.no_pool) + ".</p>\n";
   std::vector<v1::EpisodeTree> trees;
@@ -222,7 +222,7 @@ std::string Figures(const ReportInput& run) {
 }
 
 std::string Differences(const ComparedRun& run, const std::string& first) {
-  constexpr size_t kMaxBytes = 100;  // of a value
+  constexpr size_t kMaxBytes = 100;  // limit on a value
   if (run.differences.empty()) return "";
   std::string text = fmt::format("{}: {} key{} from {}\n", run.name, run.differences.size(),
                                  run.differences.size() == 1 ? " differs" : "s differ", first);

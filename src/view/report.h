@@ -1,5 +1,5 @@
-// A run, or a comparison of runs, as one HTML file: no script, no other files, nothing from the network. Text from
-// models, agents and tasks is escaped.
+// Renders a run, or a comparison of runs, as a single HTML file without scripts, other files, or network access. Text
+// from models, agents, and tasks is escaped.
 #pragma once
 
 #include <memory>
@@ -15,40 +15,40 @@
 namespace ingot::view {
 
 struct ReportInput {
-  std::string name;    // of the run
-  std::string config;  // its effective configuration, YAML
+  std::string name;    // the run's name
+  std::string config;  // its effective configuration, in YAML
   const Rows* rows = nullptr;
   const Journal* journal = nullptr;
   datapool::Client* pool = nullptr;
   const text::Tokenizer* tokenizer = nullptr;
-  const Rows* warm_start = nullptr;  // the record of its warm start; null = there was none
-  std::string no_pool = {};          // why the run has no pool; then `pool` and `journal` are not read
+  const Rows* warm_start = nullptr;  // its warm start's record; null = none
+  std::string no_pool = {};          // why the run has no pool; if set, `pool` and `journal` are not used
 };
 
-// Figures, curves, evaluations with intervals, seconds by part, and the best and worst trajectories of the last batch.
-// A run without a pool has only the figures of its records. Errors are the pool's.
+// Renders metrics, curves, evaluations with intervals, a time breakdown, and the best and worst trajectories in the
+// last batch. For a run without a pool, renders only the metrics in its records. Errors come from the pool.
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run);
 
-// One run of a comparison.
+// One run in a comparison.
 struct ComparedRun {
   std::string name;
   const Rows* rows = nullptr;
-  int64_t evaluated_version = -1;  // the newest; -1 = none
-  double evaluated_mean = 0;       // as the record has it
-  TaskRewards tasks = {};          // of that evaluation; empty = its trees are not stored
+  int64_t evaluated_version = -1;  // the newest evaluated version; -1 = none
+  double evaluated_mean = 0;       // mean reward from the record
+  TaskRewards tasks = {};          // from that evaluation; empty = its trees are not stored
   const Rows* warm_start = nullptr;
-  // The keys of its configuration that differ from the first run's, with both values as YAML.
+  // The configuration keys that differ from the first run, with both values as YAML.
   struct KeyDifference {
     std::string key, first, own;
   };
   std::vector<KeyDifference> differences = {};
 };
 
-// A table for a terminal: the reward of the last steps, the newest evaluation with its interval, and its difference
-// from the first run, paired by task. Below it, a line for each supervised run has the figures of its newest step, and
-// the keys follow in which the configurations differ.
+// Returns a table for a terminal: the reward over the last steps, the newest evaluation with its interval, and its
+// difference from the first run, paired by task. Below the table, each supervised run has a line with its newest step's
+// metrics, followed by the configuration keys that differ.
 std::string CompareText(const std::vector<ComparedRun>& runs);
-// The same with the runs' curves on common axes.
+// Returns the same comparison as HTML, with the runs' curves on shared axes.
 std::string CompareHtml(const std::vector<ComparedRun>& runs);
 
 }  // namespace ingot::view

@@ -25,7 +25,7 @@ struct File {
   const int fd;
 };
 
-// Bytes [from, from + count) of the file, fewer at its end.
+// Returns bytes [from, from + count) of the file, or fewer at the end.
 absl::StatusOr<std::string> ReadAt(int fd, int64_t from, size_t count) {
   std::string bytes(count, '\0');
   size_t got = 0;

@@ -1,7 +1,7 @@
-// The record of a run (RUN/metrics.jsonl) in memory, by column. Refresh reads the bytes added since the last Refresh.
+// Holds a run's record (RUN/metrics.jsonl) in memory, by column. Refresh reads the bytes added since the last Refresh.
 //
-// A half-written line is read once it is complete. A broken line is skipped and counted. A record that was cut, as a
-// resumed run cuts it, is read again from its start. A missing record counts as empty.
+// An incomplete line is read once it is complete. Broken lines are skipped and counted. A resumed run may truncate the
+// record. In that case, it is read from the beginning. A missing record counts as empty.
 //
 // Thread safe.
 #pragma once
@@ -17,48 +17,48 @@
 
 namespace ingot::view {
 
-// One metric over the steps, with at most the requested number of points: each stands for a run of neighboring rows.
+// A metric over the steps, with at most the requested number of points. Each point represents several adjacent rows.
 struct Curve {
-  std::vector<double> steps;  // of a point's last row
+  std::vector<double> steps;  // step of each point's last row
   std::vector<double> mean, low, high;
 };
 
-// A row: a step or an evaluation, with the metrics that it has.
+// A row and its metrics. It is either a step or an evaluation.
 struct Row {
   int64_t step = 0;
   double time = 0;  // seconds since the Unix epoch
   std::map<std::string, double> values;
-  // The value, or `otherwise` if the row lacks the metric.
+  // Returns the value, or `otherwise` if the row lacks the metric.
   double Get(const std::string& name, double otherwise = 0) const;
   bool Has(const std::string& name) const { return values.contains(name); }
 };
 
-// Where the steps of a run are in time and in tokens, from its first step on.
+// Time and tokens at the steps of a run, starting with its first step.
 struct Progress {
-  std::vector<double> steps, seconds, tokens;  // tokens: trained ones, up to and with the step
+  std::vector<double> steps, seconds, tokens;  // tokens = trained tokens, up to and including the step
 };
 
 class Rows {
  public:
   explicit Rows(std::string path) : path_(std::move(path)) {}
 
-  // UNAVAILABLE: the file exists but cannot be read.
+  // Returns UNAVAILABLE if the file exists but cannot be read.
   absl::Status Refresh();
 
   int64_t size() const;
   int64_t broken() const;  // lines that are not JSON objects with a step
   std::vector<std::string> Names() const;
-  // A metric that no row has is an empty curve. REQUIRES: points >= 2.
+  // Returns an empty curve if no row has the metric. REQUIRES: points >= 2.
   Curve CurveOf(const std::string& name, size_t points) const;
-  // Of at most `points` steps; the last step is one of them. REQUIRES: points >= 2.
+  // Returns at most `points` steps, always including the last one. REQUIRES: points >= 2.
   Progress ProgressOf(size_t points) const;
   // The last `count` rows that have the metric `name`, in the order of the record.
   std::vector<Row> Last(const std::string& name, size_t count) const;
 
-  // The first `count` rows after `time`, in the order of the record, whatever metrics they have.
+  // Returns the first `count` rows after `time`, in record order, regardless of their metrics.
   std::vector<Row> After(double time, size_t count) const;
 
-  static constexpr size_t kMostNames = 4096;  // more metrics are left out
+  static constexpr size_t kMostNames = 4096;  // additional metrics are ignored
 
  private:
   void Add(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -67,8 +67,8 @@ class Rows {
 
   const std::string path_;
   mutable base::Mutex mu_;
-  int64_t offset_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of whole lines that were read
-  std::string tail_ ABSL_GUARDED_BY(mu_);    // the last of these bytes; if the file's differ, the record was cut
+  int64_t offset_ ABSL_GUARDED_BY(mu_) = 0;  // bytes read so far, up to the last complete line
+  std::string tail_ ABSL_GUARDED_BY(mu_);    // the last of these bytes; if the file differs here, it was truncated
   int64_t broken_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<int64_t> steps_ ABSL_GUARDED_BY(mu_);
   std::vector<double> times_ ABSL_GUARDED_BY(mu_);

@@ -15,7 +15,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The newest value of a metric; null = the record has none.
+// Returns the newest value of a metric, or null if the record has none.
 value Newest(const Rows& rows, const std::string& metric) {
   const std::vector<Row> last = rows.Last(metric, 1);
   return last.empty() ? value(nullptr) : value(last.back().Get(metric));

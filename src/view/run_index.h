@@ -1,7 +1,7 @@
-// The answers of the page of a folder of runs: JSON about all of them, from their records and configurations. Pools are
-// not read: `ingot view RUN` shows a run's episodes.
+// Answers for the page of a folder of runs: JSON about all runs, from their records and configurations. Does not read
+// pools. `ingot view RUN` shows a run's episodes.
 //
-//   /api/run                                   that this is an index, and the folder's name
+//   /api/run                                   the folder's name, marked as an index
 //   /api/runs                                  the runs with their newest figures and differing keys, and all metrics
 //   /api/curves?run=NAME&names=a,b&points=400  metrics of one run over its steps, and the steps' times and tokens
 #pragma once
@@ -23,19 +23,19 @@
 namespace ingot::view {
 
 struct IndexedRun {
-  std::string name;  // of its folder
+  std::string name;  // folder name
   std::string folder;
-  int64_t total_steps = 0;  // 0 = a run with only supervised stages
-  std::string error = {};   // why its configuration cannot be read; empty = it was read
+  int64_t total_steps = 0;  // 0 = the run has only supervised stages
+  std::string error = {};   // why its configuration could not be read; empty = it was read
   struct KeyDifference {
     std::string key, first, own;  // values as YAML
   };
-  std::vector<KeyDifference> differences = {};  // from the first run whose configuration was read
+  std::vector<KeyDifference> differences = {};  // compared with the first run whose configuration was read
 };
 
 class RunIndex final : public Answers {
  public:
-  // `runs`: the folder's runs as they are now, by name. Called on the page's thread.
+  // `runs` returns the folder's current runs, by name. It is called on the page's thread.
   RunIndex(std::string folder, std::function<std::vector<IndexedRun>()> runs)
       : folder_(std::move(folder)), runs_(std::move(runs)) {}
 
@@ -46,7 +46,7 @@ class RunIndex final : public Answers {
  private:
   absl::StatusOr<base::json::value> Runs();
   absl::StatusOr<base::json::value> Curves(const Query& query);
-  // The record of the run in `folder`, read up to its end.
+  // Returns the record of the run in `folder`, read to its current end.
   absl::StatusOr<std::shared_ptr<Rows>> RowsOf(const std::string& folder);
 
   const std::string folder_;

@@ -23,10 +23,10 @@ using base::json::value;
 
 constexpr size_t kMostAnswers = 64;
 constexpr size_t kEfficiencySteps = 10;
-constexpr size_t kWaitSteps = 64;    // whose waits are explained in one answer
-constexpr size_t kCountGroups = 16;  // dropped groups whose tokens are counted in one answer
+constexpr size_t kWaitSteps = 64;    // number of steps whose waits are explained in one response
+constexpr size_t kCountGroups = 16;  // number of dropped groups whose tokens are counted in one response
 constexpr size_t kMostCounted = 4096;
-constexpr size_t kTreeText = 600;  // bytes of a node's text
+constexpr size_t kTreeText = 600;  // limit in bytes on a node's text
 
 object RowJson(const Row& row) {
   object fields{{"step", row.step}, {"time", row.time}};
@@ -38,7 +38,8 @@ object RowJson(const Row& row) {
 
 object PartJson(const std::string& name, double amount) { return {{"name", name}, {"amount", amount}}; }
 
-// Sampled tokens of a group's stored trees; -1 = they are deleted. Errors are the pool's.
+// Returns the number of sampled tokens in a group's stored trees, or -1 if they were deleted. Errors come from the
+// pool.
 absl::StatusOr<int64_t> CountSampled(datapool::Client& pool, int64_t group) {
   v1::GetGroupRequest request;
   request.set_group_id(group);
@@ -89,7 +90,7 @@ absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
   INGOT_ASSIGN_OR_RETURN(std::string text, Make(path, Query::Of(target)));
   base::MutexLock lock(mu_);
   if (answers_.size() >= kMostAnswers) answers_.clear();
-  // A long answer, such as a call's tokens, is not kept.
+  // Long responses, such as a call's tokens, are not cached.
   if (text.size() < (1 << 20)) answers_[key] = {clock_.Now(), text};
   return text;
 }
@@ -97,7 +98,7 @@ absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
 absl::StatusOr<std::string> RunView::EndUncalled(std::string_view target, const std::string& key) {
   absl::StatusOr<std::string> answer = AnswerEnd(source_.end_uncalled, target, key);
   base::MutexLock lock(mu_);
-  answers_.clear();  // they may show the ended episodes
+  answers_.clear();  // they may contain the ended episodes
   return answer;
 }
 
@@ -208,7 +209,7 @@ absl::StatusOr<value> RunView::Curves(const Query& query) {
 
 absl::StatusOr<value> RunView::Window() {
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<datapool::Client> pool, Pool());
-  bool rest = source_.live != nullptr;  // whether no engine has a call
+  bool rest = source_.live != nullptr;  // true = no engine has a call
   if (rest) {
     for (const auto& [name, engine] : source_.live().engines) {
       rest = rest && engine.ok() && engine->running() == 0 && engine->waiting() == 0;
@@ -258,7 +259,7 @@ absl::StatusOr<value> RunView::Time(const Query& query) {
 object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
   double sampled = 0, trained = 0, stale = 0, unmerged = 0, merged = 0, computed = 0;
   for (const Row& row : rows) {
-    // Rows of older records have only the rate.
+    // Rows in older records have only the rate.
     sampled +=
         row.Get("rollout/sampled_tokens", row.Get("rollout/sampled_tokens_per_second") * row.Get("perf/step_seconds"));
     trained += row.Get("batch/loss_tokens");
@@ -278,7 +279,7 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
     if (found == sampled_in_.end() && pool != nullptr && read < kCountGroups) {
       ++read;
       const absl::StatusOr<int64_t> tokens = CountSampled(*pool, id);
-      // If the pool does not answer now, the next request asks it again.
+      // If the pool does not answer now, the next request tries again.
       if (tokens.ok()) found = sampled_in_.emplace(id, *tokens).first;
       if (!tokens.ok()) read = kCountGroups;
     }

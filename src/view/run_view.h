@@ -1,20 +1,20 @@
-// The answers of a run's page: JSON about one run, from its record, its journal, its pool and, while it is live, its
+// Answers a page's requests with JSON about its run, based on the record, journal, pool and, while the run is live, its
 // roles.
 //
 //   /api/run                            name, facts, progress, newest row, efficiency, roles
 //   /api/config                         the run's config.yaml
 //   /api/curves?names=a,b&points=400    metrics over the steps; a warm start has its own steps
-//   /api/window                         the window's groups with their samples
-//   /api/time?steps=200                 seconds and tokens, by where they went
-//   /api/step?step=7                    the groups of a batch
+//   /api/window                         the groups in the window with their samples
+//   /api/time?steps=200                 how seconds and tokens were spent
+//   /api/step?step=7                    the groups in a batch
 //   /api/episodes?...                   a list (listing.h)
 //   /api/group?group=3&kind=train       a group's episodes side by side
 //   /api/episode?id=E                   an episode's calls and tree
 //   /api/tokens?id=E&call=2             a call's tokens
-//   POST /api/end_uncalled?id=E         with the run's admin key: ends an episode that has made no call; all=1: all
+//   POST /api/end_uncalled?id=E         ends an episode without calls (all=1: all of them); requires the admin key
 //
-// Methods block on the pool and the roles. Thread safe. The same request within kFresh gets the
-// same answer, so many tabs cost no more than one tab.
+// Methods block on the pool and the roles. Thread safe. The same request within kFresh gets the same answer, so many
+// tabs cost no more than one.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ namespace ingot::view {
 
 class RunView final : public Answers {
  public:
-  // `clock` outlives the view.
+  // `clock` must outlive the view.
   explicit RunView(RunSource source, const base::Clock& clock = base::Clock::Real());
 
   // Answers
@@ -61,11 +61,11 @@ class RunView final : public Answers {
   absl::StatusOr<base::json::value> Episode(const Query& query);
   absl::StatusOr<std::string> Tokens(const Query& query);
 
-  // The pool, with the journal read up to its end.
+  // Returns the pool after reading the journal to its end.
   absl::StatusOr<std::shared_ptr<datapool::Client>> Pool();
   void AddPool(base::json::object& run);
   absl::StatusOr<v1::EpisodeTree> Tree(datapool::Client& pool, const Query& query);
-  // One per call of the tree; empty = not known.
+  // Returns one value per call in the tree, or none if they are unknown.
   std::vector<double> AdvantagesOf(datapool::Client& pool, const v1::EpisodeTree& tree);
   base::json::object Tokens(const std::vector<Row>& rows, datapool::Client* pool);
 
@@ -76,7 +76,7 @@ class RunView final : public Answers {
   Waits waits_;
   base::Mutex mu_;
   std::map<int64_t, int64_t> sampled_in_ ABSL_GUARDED_BY(mu_);  // tokens of dropped and failed groups; -1 = deleted
-  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // of the journal for waits_ and sampled_in_
+  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;                 // the journal's generation for waits_ and sampled_in_
   std::map<std::string, std::pair<std::chrono::nanoseconds, std::string>> answers_ ABSL_GUARDED_BY(mu_);
 };
 

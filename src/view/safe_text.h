@@ -1,5 +1,5 @@
-// Text of models, agents and tasks on its way to a page: valid UTF-8 whose only control characters are line ends and tabs.
-// Everything else that a browser or terminal would act on is escaped as in base/printable.h. Pure.
+// Makes text from models, agents, and tasks safe for a page: valid UTF-8 whose only control characters are newlines and
+// tabs. Anything else that a browser or terminal would interpret is escaped as in base/printable.h. Pure function.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<const char*, 2> kStages{"sft", "dpo"};
 
-// Other metrics, such as tree/speedup, belong to reinforcement steps as well.
+// Other metrics, such as tree/speedup, also belong to reinforcement steps.
 bool IsOfStage(std::string_view metric) { return metric.starts_with("sft/") || metric.starts_with("dpo/"); }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct Range {
 
 std::string Number(double value) { return fmt::format("{:.4g}", value); }
 
-// Lines and numbers at the ends and the middle of both axes; one number where an axis has one value.
+// Draws lines and numbers at the ends and the middle of both axes, or one number if an axis has only one value.
 std::string Axes(const Range& x, const Range& y) {
   std::string html;
   for (const double share : {0.0, 0.5, 1.0}) {

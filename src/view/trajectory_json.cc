@@ -21,13 +21,13 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kMostDelivered = 64 * 1024;  // bytes of a delivered message that are shown
+constexpr size_t kMostDelivered = 64 * 1024;  // limit in bytes on a delivered message
 
 double Seconds(int64_t from, int64_t to) {
   return from == 0 || to == 0 ? 0 : static_cast<double>(std::max<int64_t>(0, to - from)) * 1e-9;
 }
 
-// Every string in `value` made safe.
+// Returns `value` with every string made safe.
 base::json::value Safe(const base::json::value& value) {
   if (value.is_string()) return base::json::value(SafeText(std::string_view(value.get_string())));
   if (value.is_array()) {
@@ -102,7 +102,7 @@ array NodesJson(const std::vector<tree::TreeNode>& nodes, const v1::EpisodeTree&
   array list;
   for (const tree::TreeNode& node : nodes) {
     const bool sampled = node.source == v1::SOURCE_SAMPLED;
-    // A token has rarely more bytes than characters shown: a longer run need not be decoded whole.
+    // A token rarely decodes to less than one byte, so only the beginning of a long run is decoded.
     const size_t most = std::min(node.tokens.size(), text_bytes + 8);
     const std::string text = tokenizer.DecodeText(std::span(node.tokens).first(most), false);
     object fields{{"parent", node.parent}, {"depth", node.depth},           {"tokens", node.tokens.size()},

@@ -19,7 +19,7 @@ double Overlap(int64_t from, int64_t to, int64_t begin, int64_t end) {
   return static_cast<double>(std::max<int64_t>(0, std::min(to, end) - std::max(from, begin))) * 1e-9;
 }
 
-// The batch's group that was rewarded last; null = the journal has none of its groups.
+// Returns the batch's most recently rewarded group, or nullopt if none of its groups are in the journal.
 std::optional<JournalGroup> LastRewarded(const JournalBatch& batch, const Journal& journal) {
   std::optional<JournalGroup> last;
   for (const int64_t id : batch.groups) {
@@ -29,7 +29,7 @@ std::optional<JournalGroup> LastRewarded(const JournalBatch& batch, const Journa
   return last;
 }
 
-// The episode of the group that ended last, with its calls.
+// Returns the group's last episode to end, with its calls.
 absl::StatusOr<v1::EpisodeTree> LastEnded(datapool::Client& pool, int64_t group) {
   std::string id;
   int64_t ended = 0;
@@ -54,7 +54,7 @@ std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64
   std::map<std::string, double> causes;
   const double start = Overlap(from, to, from, episode.episode().opened_unix_ns());
   if (start > 0) causes[kStart] = start;
-  // Calls of parallel branches overlap: every instant counts once, for decoding before the queue.
+  // Calls in parallel branches overlap. Each instant counts once, with decoding taking precedence over queueing.
   std::vector<std::array<int64_t, 2>> queued, decoded;
   for (const v1::Call& call : episode.calls()) {
     const v1::CallTimes& times = call.times();
@@ -113,7 +113,7 @@ std::vector<Part> Waits::CausesOf(const Row& row, const Journal& journal, datapo
   const auto received = static_cast<int64_t>((row.time - after) * 1e9);
   const int64_t from = received - static_cast<int64_t>(wait * 1e9);
   std::map<std::string, double> causes;
-  int64_t done = std::clamp(batch->unix_ns, from, received);  // the batch was made
+  int64_t done = std::clamp(batch->unix_ns, from, received);  // when the batch was created
   causes[kReading] = Overlap(from, received, done, received);
   if (const std::optional<JournalGroup> last = LastRewarded(*batch, journal)) {
     const int64_t rewarded = std::clamp(last->rewarded_ns, from, done);

@@ -15,13 +15,13 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kRecent = 64;  // finished groups whose median age is the measure of a straggler
+constexpr size_t kRecent = 64;  // number of finished groups whose median age defines a straggler
 
 double AgeSeconds(int64_t from_ns, int64_t to_ns) {
   return from_ns == 0 ? 0 : static_cast<double>(std::max<int64_t>(0, to_ns - from_ns)) * 1e-9;
 }
 
-// Seconds from admission to reward of recent groups; 0 = none has finished.
+// Returns the median number of seconds from admission to reward of recent groups, or 0 if none has finished.
 double MedianAge(const Journal& journal) {
   std::vector<double> ages;
   for (const GroupState state : {GroupState::kTrained, GroupState::kDropped}) {
@@ -42,8 +42,8 @@ struct Samples {
   int begun = 0, running = 0, finished = 0, failed_attempts = 0;
   double oldest_running_s = 0;
   int oldest_sample = 0;
-  std::string oldest_id;   // of the running episodes
-  std::string last_cause;  // of a failed attempt
+  std::string oldest_id;   // among running episodes
+  std::string last_cause;  // cause of a failed attempt
 };
 
 object SampleJson(const v1::Episode& episode, int64_t now_ns) {
@@ -57,7 +57,7 @@ object SampleJson(const v1::Episode& episode, int64_t now_ns) {
           {"cause", SafeText(episode.cause())}};
 }
 
-// By group, from the newest attempt of each sample.
+// Returns the samples by group, based on each sample's newest attempt.
 absl::StatusOr<std::map<int64_t, Samples>> ReadSamples(datapool::Client& pool, int64_t first, int64_t last,
                                                        int64_t now_ns) {
   std::map<int64_t, std::map<int, v1::Episode>> newest;
@@ -93,7 +93,7 @@ absl::StatusOr<std::map<int64_t, Samples>> ReadSamples(datapool::Client& pool, i
   return samples;
 }
 
-// Why an open group has no reward yet.
+// Returns why an open group has no reward yet.
 std::string CauseOf(const JournalGroup& group, const Samples& samples) {
   if (group.state != GroupState::kOpen) return "";
   std::string cause;
@@ -112,7 +112,7 @@ std::string CauseOf(const JournalGroup& group, const Samples& samples) {
   return cause;
 }
 
-// What holds a straggler's oldest running sample up; empty = none runs, or its tree is gone.
+// Describes what a straggler's oldest running sample is doing. Returns "" if none is running or its tree is gone.
 std::string NamedCause(const Samples& samples, datapool::Client& pool, int64_t now_ns, bool engines_rest) {
   if (samples.oldest_id.empty()) return "";
   v1::GetEpisodeRequest request;
