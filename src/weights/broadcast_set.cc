@@ -10,7 +10,7 @@
 namespace ingot::weights {
 namespace {
 
-// True for answers of an engine that took part in the broadcast.
+// Returns true for an answer from an engine that took part in the broadcast.
 bool TookPart(const absl::Status& status) {
   return status.ok() || absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          absl::IsInvalidArgument(status);
@@ -79,7 +79,7 @@ int64_t BroadcastSet::broadcasts() const {
   return broadcasts_;
 }
 
-// --- one version ---
+// --- One version ---
 
 absl::StatusOr<v1::UpdateWeightsResponse> BroadcastSet::Update(const Engine& engine, Sink& direct,
                                                                const EncodedDelta& delta) {
@@ -89,13 +89,13 @@ absl::StatusOr<v1::UpdateWeightsResponse> BroadcastSet::Update(const Engine& eng
       base::MutexLock lock(mu_);
       --receiving_;
       if (TookPart(response.status())) {
-        // The group may have ended meanwhile, or another member's answer to this version may end it.
+        // The group may have ended in the meantime, or another member's answer to this version may end it.
         (group_ == round->group ? round->took : candidates_).insert(engine);
         return response;
       }
       End(round->group, absl::StrCat("engine ", engine.name, ": ", response.status().ToString()));
     }
-    // Too late for this version. The end of the group released the other members.
+    // It is too late for this version. Ending the group has released the other members.
     if (absl::IsDeadlineExceeded(response.status())) return response;
   }
   absl::StatusOr<v1::UpdateWeightsResponse> response = direct.Update(delta);
@@ -157,14 +157,14 @@ void BroadcastSet::End(const std::shared_ptr<Group>& group, const std::string& w
     round_->state = Round::State::kFailed;
     changed_.SignalAll();
   }
-  if (group_ != group) return;  // it has ended already
+  if (group_ != group) return;  // it has already ended
   INGOT_LOG(warn, "weights go to each engine directly until a new broadcast group forms: {}", why);
   group_ = nullptr;
   group->root->Abort();
   if (round_ != nullptr && round_->group == group) candidates_.insert(round_->took.begin(), round_->took.end());
 }
 
-// --- groups ---
+// --- Groups ---
 
 void BroadcastSet::AddCandidate(const Engine& engine) {
   base::MutexLock lock(mu_);
@@ -216,7 +216,7 @@ absl::StatusOr<std::shared_ptr<BroadcastSet::Group>> BroadcastSet::Connect(std::
   for (const auto& [name, status] : joined) {
     if (status.ok()) continue;
     connected = base::Annotate(status, absl::StrCat("engine ", name));
-    // An engine that does not answer is left out until it has taken a version again.
+    // An engine that does not answer is excluded until it has applied another version.
     if (!absl::IsDeadlineExceeded(status)) std::erase_if(*engines, [&](const Engine& one) { return one.name == name; });
   }
   if (connected.ok()) return group;

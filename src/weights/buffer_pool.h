@@ -1,6 +1,6 @@
-// Memory of versions, reused: two buffers of a tensor trade places. The newest version is in one of them. The next
-// version is written into the other once the previous version has no reader left; until then it gets new memory. So no
-// update waits for the system to give pages, and a pinned or retained version stays as it is.
+// Reuses version memory by alternating between two buffers per tensor. The newest version is in one of them. The next
+// version is written into the other if the previous version has no readers left, and otherwise into new memory. So
+// updates do not wait for the system to allocate pages, and a pinned or retained version is not overwritten.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,29 @@
 
 namespace ingot::weights {
 
-// A buffer of at least one byte, 64-byte aligned, uninitialized. RESOURCE_EXHAUSTED: not enough memory.
+// Returns an uninitialized, 64-byte aligned buffer of at least one byte. Returns RESOURCE_EXHAUSTED if memory runs out.
 absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes);
 
-// Thread safe. Its buffers may outlive it.
+// Thread safe. Buffers may outlive the pool.
 class BufferPool {
  public:
   BufferPool() : free_(std::make_shared<FreeBuffers>()) {}
 
-  // As AllocateBuffer. The buffer comes back when its last owner releases it.
+  // Same as AllocateBuffer, but the buffer returns to the pool when its last owner releases it.
   absl::StatusOr<std::shared_ptr<std::byte[]>> Acquire(int64_t bytes);
 
-  // Gives the memory of all free buffers back to the system.
+  // Returns the memory of all free buffers to the system.
   void Clear();
 
   int64_t free_bytes() const;
 
  private:
-  // Keeps at most one free buffer per taken buffer, so that a version that was held for a while leaves none.
+  // Keeps at most one free buffer per taken buffer, so that a version that was held for a while does not leave extra
+  // buffers behind.
   struct FreeBuffers {
     base::Mutex mu;
     std::map<int64_t, std::vector<std::shared_ptr<std::byte[]>>> buffers ABSL_GUARDED_BY(mu);  // by size
-    std::map<int64_t, int64_t> taken ABSL_GUARDED_BY(mu);                                      // buffers, by size
+    std::map<int64_t, int64_t> taken ABSL_GUARDED_BY(mu);  // number of buffers, by size
   };
   static void GiveBack(const std::weak_ptr<FreeBuffers>& to, int64_t bytes, std::shared_ptr<std::byte[]> buffer);
 

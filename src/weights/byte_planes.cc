@@ -15,7 +15,7 @@ Element Load(const std::byte* from, int64_t index) {
 template <typename Element>
 int64_t Count(const std::byte* a, const std::byte* b, int64_t elements) {
   int64_t changed = 0;
-  constexpr int64_t kBlock = 4096;  // counted in 32 bits, which vectorises better
+  constexpr int64_t kBlock = 4096;  // counted in 32 bits, which vectorizes better
   for (int64_t start = 0; start < elements; start += kBlock) {
     const int64_t end = start + kBlock < elements ? start + kBlock : elements;
     uint32_t block = 0;
@@ -27,7 +27,7 @@ int64_t Count(const std::byte* a, const std::byte* b, int64_t elements) {
 
 template <typename Element>
 void ToPlanes(const std::byte* a, const std::byte* b, int64_t elements, std::byte* __restrict planes) {
-  // Plane by plane within a block that stays in the first-level cache.
+  // Processes plane by plane within a block that fits into the L1 cache.
   constexpr int64_t kBlock = 2048;
   Element block[kBlock];
   for (int64_t start = 0; start < elements; start += kBlock) {

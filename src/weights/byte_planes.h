@@ -1,5 +1,5 @@
-// The delta codec's loops over every byte of a model. Raw memory, no allocation; elements of 2 or 4 bytes.
-// Planes are element bytes grouped by their position in the element: all first bytes, then all second bytes, ...
+// Implements the delta codec's loops over every byte in a model. Raw memory, no allocation, elements of 2 or 4 bytes.
+// Planes are element bytes grouped by position in the element: all first bytes, then all second bytes, and so on.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace ingot::weights {
 
-// The number of elements that differ.
+// Returns the number of elements that differ.
 int64_t CountChanged(const std::byte* a, const std::byte* b, int64_t elements, int64_t element_bytes);
 
 // planes = group(a XOR b).
 void XorToPlanes(const std::byte* a, const std::byte* b, int64_t elements, int64_t element_bytes, std::byte* planes);
 
-// out = base XOR ungroup(planes). `out` overlaps neither of them.
+// out = base XOR ungroup(planes). `out` must not overlap either input.
 void XorFromPlanes(const std::byte* base, const std::byte* planes, int64_t elements, int64_t element_bytes,
                    std::byte* out);
 
@@ -29,7 +29,7 @@ namespace ingot::weights {
 
 template <typename Element, typename Fn>
 void ForEachChanged(const std::byte* a, const std::byte* b, int64_t elements, Fn&& fn) {
-  constexpr int64_t kBlock = 64;  // most blocks are equal: memcmp skips them quickly
+  constexpr int64_t kBlock = 64;  // most blocks are unchanged, and memcmp skips them quickly
   for (int64_t start = 0; start < elements; start += kBlock) {
     const int64_t end = start + kBlock < elements ? start + kBlock : elements;
     if (std::memcmp(a + start * sizeof(Element), b + start * sizeof(Element), (end - start) * sizeof(Element)) == 0) {

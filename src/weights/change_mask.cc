@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kEntryWords = ChangeMask::kEntryWords;
 
-// The entry of 64 words.
+// Returns the entry for 64 words.
 uint64_t CompareEntry(const void* a, const void* b) {
 #ifdef __SSE2__
   // Sixteen equal words give sixteen bits.
@@ -37,7 +37,7 @@ uint64_t CompareEntry(const void* a, const void* b) {
 #endif
 }
 
-// The last entry of a tensor: `words` < 64.
+// Returns a tensor's last entry, for `words` < 64.
 uint64_t CompareRest(const void* a, const void* b, int64_t words) {
   uint16_t x[kEntryWords] = {}, y[kEntryWords] = {};
   std::memcpy(x, a, static_cast<size_t>(words) * sizeof(uint16_t));
@@ -75,7 +75,7 @@ void RoundToBfloat16(const float* from, int64_t words, const uint16_t* before, u
     RoundWords(from + start, count, rounded);
     const uint64_t changed =
         count == kEntryWords ? CompareEntry(rounded, before + start) : CompareRest(rounded, before + start, count);
-    if (changed == 0 && to == before) continue;  // most entries: their memory stays clean
+    if (changed == 0 && to == before) continue;  // true for most entries, whose memory stays clean
     std::memcpy(to + start, rounded, static_cast<size_t>(count) * sizeof(uint16_t));
     if (changed != 0) entries[e] |= changed;
   }

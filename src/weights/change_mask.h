@@ -1,6 +1,7 @@
-// A ChangeMask marks the words of a tensor that may differ from an earlier version's: a bit for each word of two bytes,
-// a sixteenth of the tensor's memory. The optimizer marks words while it writes them, so that the codec of deltas reads
-// only marked words of both versions. An unmarked word is equal; a marked one may be, after several updates.
+// Marks the words in a tensor that may differ from an earlier version. The mask has one bit per two-byte word, so it
+// takes a sixteenth of the tensor's memory. The optimizer marks words when it writes them, so the delta codec reads
+// only the marked words in both versions. Unmarked words are equal. Marked words may also be equal after several
+// updates.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace ingot::weights {
 
 class ChangeMask {
  public:
-  // Words of an entry: word w has bit w % 64 of entry w / 64. Bits after the last word are 0.
+  // Words per entry. Word w is bit w % 64 of entry w / 64. Bits after the last word are 0.
   static constexpr int64_t kEntryWords = 64;
 
   ChangeMask() = default;
@@ -30,21 +31,20 @@ class ChangeMask {
   std::vector<uint64_t> entries_;  // initially no word is marked
 };
 
-// The difference of a version from the previous one. A tensor without a mask must be compared.
+// Describes which words differ between a version and the previous one. A tensor without a mask must be compared.
 struct Changes {
   uint64_t base_checksum = 0;  // Manifest.checksum of the previous version
   std::map<std::string, ChangeMask> masks;
 };
 
-// Writes the entries of `words` words: a bit is set where a and b differ.
+// Writes the entries for `words` words, with bits set where a and b differ.
 void CompareWords(const std::byte* a, const std::byte* b, int64_t words, uint64_t* entries);
 
-// Rounds to bfloat16, to the nearest and ties to even, and sets the bits of words of `to` that differ from `before`. A
-// NaN becomes 0x7fc0. `to` starts at the first word of an entry. It may be `before`: then only changed words are
-// written.
+// Rounds to bfloat16 (to nearest, ties to even) and sets the bits for words in `to` that differ from `before`. A NaN
+// becomes 0x7fc0. `to` must start at the first word of an entry. If it equals `before`, only changed words are written.
 void RoundToBfloat16(const float* from, int64_t words, const uint16_t* before, uint16_t* to, uint64_t* entries);
 
-// The number of marked words that differ.
+// Returns the number of marked words that differ.
 int64_t CountChangedWords(const std::byte* a, const std::byte* b, std::span<const uint64_t> entries);
 
 }  // namespace ingot::weights

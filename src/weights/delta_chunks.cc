@@ -67,7 +67,7 @@ absl::Status ChunkAssembler::Add(v1::WeightChunk chunk) {
       if (delta_.tensors.empty()) {
         status = absl::InvalidArgumentError("weight chunks: a continuation before any tensor");
       } else {
-        // Checked before the append, so that the payload never grows past its tensor's bound.
+        // Checked before the append, so that the payload never exceeds its tensor's limit.
         const int64_t grown = delta_.tensors.back().payload().size() + chunk.continuation().size();
         if (grown <= sizes_[delta_.tensors.size() - 1] + 9) {
           delta_.tensors.back().mutable_payload()->append(chunk.continuation());

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kFewestSliceBits = 6, kMostSliceBits = 30;
 
-// Decodes one payload. All sizes were checked against the manifest before.
+// Decodes one payload. All sizes were already checked against the manifest.
 class TensorDecoder {
  public:
   // Fills `out` and returns its checksum.
@@ -82,7 +82,7 @@ class TensorDecoder {
     const uint64_t count = ReadInt(body);
     body.remove_prefix(8);
     const uint64_t elements = out.size() / element_bytes;
-    // A change takes a gap of at least one byte and its element, so this check also bounds the positions in memory.
+    // A change takes a gap of at least one byte plus its element, so this check also limits the memory for positions.
     if (count > elements || count > body.size() / (1 + element_bytes)) {
       return absl::DataLossError(absl::StrCat("sparse payload declares ", count, " changes"));
     }
@@ -177,7 +177,7 @@ absl::StatusOr<std::vector<std::shared_ptr<std::byte[]>>> Snapshot::Decode(const
                                                                            const CodecOptions& options) {
   const v1::Manifest& manifest = delta.header.target();
   const bool full = IsFullCopy(delta.header);
-  std::vector<size_t> order(sizes.size());  // the largest first, so that threads finish together
+  std::vector<size_t> order(sizes.size());  // largest first, so that threads finish at the same time
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
   std::vector<std::shared_ptr<std::byte[]>> buffers(sizes.size());

@@ -13,9 +13,9 @@
 namespace ingot::weights {
 namespace {
 
-constexpr int kSliceBits = 20;  // 2 MiB of bf16: both versions of a slice stay in the second-level cache
+constexpr int kSliceBits = 20;  // 2 MiB of bf16: both versions of a slice fit into the L2 cache
 
-// The marks of a tensor's words; null = compare it.
+// Returns the marks for a tensor's words. Null = compare the tensor.
 const ChangeMask* MaskOf(const Snapshot& base, const Snapshot& target, int tensor) {
   const Changes* changes = target.changes();
   if (changes == nullptr || changes->base_checksum != base.checksum()) return nullptr;
@@ -29,7 +29,7 @@ const ChangeMask* MaskOf(const Snapshot& base, const Snapshot& target, int tenso
 struct UlpTensor {
   size_t tensor = 0;
   std::vector<std::string> slices;
-  std::vector<int64_t> changed;  // words, by slice
+  std::vector<int64_t> changed;  // words, per slice
 
   int64_t all_changed() const { return std::accumulate(changed.begin(), changed.end(), int64_t{0}); }
   std::string Body() const {
@@ -40,7 +40,7 @@ struct UlpTensor {
   }
 };
 
-// Finds the smallest payload (coding, form and body) of one tensor.
+// Finds the smallest payload (coding, form, and body) for one tensor.
 class TensorEncoder {
  public:
   explicit TensorEncoder(int level) : level_(level) {}
@@ -62,13 +62,13 @@ class TensorEncoder {
       Offer(v1::TENSOR_XOR, scratch_);
       TrySparse(base, target, elements, element_bytes, changed);
     }
-    // A tensor whose XOR compresses well hardly ever compresses better without its base: skip FULL.
+    // A tensor whose XOR compresses well rarely compresses better without its base, so this skips FULL.
     if (base.empty() || best_size_ > target.size() / 2) Offer(v1::TENSOR_FULL, target);
     Finish(target, out);
     return changed;
   }
 
-  // `ulp` has changes.
+  // REQUIRES: `ulp` has changes.
   void Encode(const UlpTensor& ulp, std::span<const std::byte> target, v1::TensorDelta& out) {
     Begin(target);
     OfferAsItIs(v1::TENSOR_ULP, ulp.Body());
@@ -80,7 +80,7 @@ class TensorEncoder {
   void Begin(std::span<const std::byte> target) {
     coding_ = v1::TENSOR_FULL;
     best_.clear();
-    best_size_ = target.size() + 1;  // of FULL, uncompressed, which another payload must beat
+    best_size_ = target.size() + 1;  // for uncompressed FULL, which any other payload must beat
   }
 
   void Finish(std::span<const std::byte> target, v1::TensorDelta& out) {
@@ -97,7 +97,7 @@ class TensorEncoder {
 
   void TrySparse(std::span<const std::byte> base, std::span<const std::byte> target, int64_t elements,
                  int64_t element_bytes, int64_t changed) {
-    // A gap takes one byte at the densities at which SPARSE can win.
+    // Gaps take one byte at the densities where SPARSE can win.
     if (8 + changed * (element_bytes + 1) >= static_cast<int64_t>(target.size()) / 2) return;
     sparse_.clear();
     AppendInt(changed, 8, sparse_);
@@ -122,7 +122,7 @@ class TensorEncoder {
     Offer(v1::TENSOR_SPARSE, AsBytes(sparse_));
   }
 
-  // The body becomes the best payload if it is smaller.
+  // Makes the body the best payload if it is smaller.
   void OfferAsItIs(v1::TensorCoding coding, std::string_view body) {
     if (body.size() + 1 >= best_size_) return;
     coding_ = coding;
@@ -131,7 +131,7 @@ class TensorEncoder {
     best_ += body;
   }
 
-  // The compressed body becomes the best payload if it is smaller.
+  // Makes the compressed body the best payload if it is smaller.
   void Offer(v1::TensorCoding coding, std::span<const std::byte> body) {
     candidate_.assign(1, kZstd);
     if (best_size_ <= 1 || !zstd_.Compress(body, level_, best_size_ - 1, candidate_)) return;
@@ -153,7 +153,8 @@ class TensorEncoder {
 
 bool IsBf16(const v1::TensorInfo& info) { return info.dtype() == "BF16"; }
 
-// Encodes all tensors of a version, in pieces of a slice of a BF16 tensor, or a whole tensor of another dtype.
+// Encodes all of a version's tensors in pieces. A piece is a slice of a BF16 tensor, or a whole tensor with another
+// dtype.
 class VersionEncoder {
  public:
   // `base` has the target's tensors, or is null.
@@ -207,8 +208,8 @@ class VersionEncoder {
   static constexpr size_t kWhole = SIZE_MAX;
   static constexpr size_t kUlpBytes = static_cast<size_t>(kWordBytes) << kSliceBits;
   struct Piece {
-    size_t index;  // of the tensor, or of the UlpTensor if the piece is a slice
-    size_t slice;  // kWhole = all of the tensor
+    size_t index;  // index of the tensor, or of the UlpTensor if the piece is a slice
+    size_t slice;  // kWhole = the whole tensor
   };
 
   int64_t ElementBytes(size_t tensor) const {
@@ -229,7 +230,7 @@ class VersionEncoder {
   const Snapshot* const base_;
   const Snapshot& target_;
   const int threads_;
-  std::vector<TensorEncoder> tensor_encoders_;  // by worker, like the next
+  std::vector<TensorEncoder> tensor_encoders_;  // by worker, like the next member
   std::vector<UlpEncoder> ulp_encoders_;
 };
 

@@ -18,7 +18,7 @@ class GrpcSink final : public Sink {
     v1::UpdateWeightsResponse response;
     const auto stub = stubs_.Now();
     const std::unique_ptr<grpc::ClientWriter<v1::WeightChunk>> writer = stub->UpdateWeights(&context, &response);
-    // After a failed Write the engine has answered already: Finish returns the reason.
+    // After a failed Write, the engine has already answered. Finish returns the reason.
     ToChunks(delta, options_.chunk_bytes, [&](const v1::WeightChunk& chunk) { return writer->Write(chunk); });
     writer->WritesDone();
     if (const grpc::Status status = writer->Finish(); !status.ok()) return v1::FromGrpc(status);

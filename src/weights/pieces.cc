@@ -16,13 +16,13 @@ void ForEachPiece(int threads, int64_t count, const std::function<void(int64_t p
   };
   if (workers <= 1) return run(0);
   base::Executor others({.name = "pieces", .threads = 0});
-  // Without other threads, the caller's thread does all the work.
+  // If no other threads can be started, the calling thread does all the work.
   if (const absl::Status added = others.AddThreads(workers - 1); !added.ok()) {
     INGOT_LOG(warn, "weights are processed by fewer than {} threads: {}", workers, added.ToString());
   }
   for (int worker = 1; worker < workers; ++worker) others.Post([&run, worker] { run(worker); });
   run(0);
-  others.Shutdown();  // runs or ends what was posted
+  others.Shutdown();  // waits for the posted work
 }
 
 int ThreadsFor(int64_t bytes, int most) {

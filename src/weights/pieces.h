@@ -1,4 +1,4 @@
-// Work on many pieces at once: the tensors of a version, or the slices of a tensor.
+// Processes many pieces in parallel: the tensors in a version, or the slices of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,13 @@
 
 namespace ingot::weights {
 
-// Calls work(piece, worker) once for each piece in [0, count), in any order, on at most `threads` threads, the caller's
-// among them. A thread has the same worker in [0, threads) at each call. Returns when all are done.
+// Calls work(piece, worker) once for each piece in [0, count), in any order, on at most `threads` threads, including
+// the calling thread. A thread has the same worker index in [0, threads) in all its calls. Returns when all pieces are
+// done.
 void ForEachPiece(int threads, int64_t count, const std::function<void(int64_t piece, int worker)>& work);
 
-// The number of threads for `bytes` of work: at most `most`, and no extra thread for less than 4 MiB, which takes
-// longer to hand over than to process.
+// Returns the number of threads for `bytes` of work: one per 4 MiB, and at most `most`. Smaller pieces take longer to
+// hand over than to process.
 int ThreadsFor(int64_t bytes, int most);
 
 }  // namespace ingot::weights

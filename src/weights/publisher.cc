@@ -43,7 +43,7 @@ absl::Status Publisher::AddEngine(std::string name, std::shared_ptr<Sink> sink) 
   return absl::OkStatus();
 }
 
-// --- publishing ---
+// --- Publishing ---
 
 std::shared_ptr<Publisher::Update> Publisher::MakeRetained(std::shared_ptr<const Snapshot> snapshot) const {
   auto update = std::make_shared<Update>();
@@ -104,7 +104,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
 
   const AskedEngines asked = Ask(update, retain);
   if (before != update->snapshot && !update->delta.has_value()) {
-    update->density = Density(before.get(), *update->snapshot);  // while the engines take the version
+    update->density = Density(before.get(), *update->snapshot);  // while the engines apply the version
   }
   stats.density = update->density;
 
@@ -135,7 +135,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
     return std::any_of(engines_.begin(), engines_.end(), [](const auto& engine) { return engine->leased; });
   };
   if (!any_leased()) {
-    // A fresh deadline: the wait above may have used up the first one.
+    // A new deadline, because the wait above may have exhausted the first one.
     WaitUntil(clock_.Now() + options_.deadline,
               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(asked.others); });
   }
@@ -210,7 +210,7 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::sh
 absl::Status Publisher::NoLeaseError(int64_t version) {
   const std::string what = absl::StrCat("version ", version, " is live on none of ", engines_.size(), " engines");
   if (engines_.empty()) return absl::UnavailableError(what);
-  // Wait for an engine that may still take the version.
+  // Returns UNAVAILABLE if an engine may still accept the version.
   const auto found = std::find_if(engines_.begin(), engines_.end(),
                                   [](const auto& engine) { return engine->busy || !Rejects(engine->error); });
   if (found == engines_.end()) {

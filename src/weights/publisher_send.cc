@@ -1,4 +1,4 @@
-// The publisher's task for one engine: what it sends, and how it handles the answer.
+// Implements the publisher's task for one engine: the calls that it makes, and how it handles the answers.
 #include <algorithm>
 #include <utility>
 
@@ -128,10 +128,10 @@ void Publisher::RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& u
     INGOT_LOG(warn, "engine {} serves version {} but cannot retain it: it holds its maximum number of versions",
               engine.name, engine.version);
   }
-  // The version was released while the request to retain it was on its way.
+  // The version was released while the request to retain it was in flight.
   if ((full || engine.sink->SharesMemory()) && update->retain && !retained_.contains(engine.version))
     engine.releases.push_back(engine.version);
-  // If a newer version is out, the engine gets that next, and its lease waits for it.
+  // If there is a newer version, the engine gets it next, and its lease waits for that version.
   if (newest_ != update || engine.leased) return;
   engine.leased = true;
   INGOT_LOG(info, "engine {} is leased at version {}", engine.name, engine.version);
@@ -146,8 +146,8 @@ void Publisher::EndLease(Engine& engine) {
 
 absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Update& update,
                                                               RetainedUpdates retained) {
-  // Before the newest: an engine without a newest version asks calls that are pinned to a missing version to retry; an
-  // engine with a newest version reports to them that the version is lost.
+  // Sent before the newest version. For calls pinned to a missing version, an engine without a newest version asks them
+  // to retry, while an engine with one reports that the version is lost.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   v1::UpdateWeightsResponse response;
   if (engine.sink->SharesMemory()) {
@@ -157,7 +157,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Up
     INGOT_ASSIGN_OR_RETURN(const EncodedDelta* copy, update.FullCopy());
     INGOT_ASSIGN_OR_RETURN(response, engine.sink->Update(*copy));
   }
-  // After it too: a live version that was not retained is gone now, and the engine may have restarted.
+  // Sent again afterwards, because a live version that was not retained is now gone, and the engine may have restarted.
   INGOT_RETURN_IF_ERROR(SendRetained(engine, &retained));
   return response;
 }

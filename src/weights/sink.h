@@ -1,4 +1,4 @@
-// A Sink takes new versions for one engine: the seam between the trainer, which makes versions, and the engines.
+// A Sink delivers new versions to one engine. It is the interface between the trainer and the engines.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace ingot::weights {
 
-// A version that an engine holds. The number does not identify the weights: a run that went back to a checkpoint uses
-// the number again, with other weights.
+// A version that an engine holds. The number alone does not identify the weights, because a run that went back to a
+// checkpoint reuses numbers with different weights.
 struct HeldVersion {
   int64_t version = -1;
   uint64_t checksum = 0;  // Snapshot::checksum; 0 = unknown
@@ -20,11 +20,11 @@ struct HeldVersion {
   bool operator==(const HeldVersion&) const = default;
 };
 
-// The role of a shared version in an engine.
+// A shared version's role in an engine.
 enum class Place {
   kLive,          // every later step uses it
-  kLiveRetained,  // and the engine keeps it until its Release, if its memory allows
-  kBeside,        // retained, and the live version stays
+  kLiveRetained,  // same as kLive, but also kept until its Release if the engine has enough memory
+  kBeside,        // retained, without changing the live version
 };
 
 // Thread safe.
@@ -32,16 +32,17 @@ class Sink {
  public:
   virtual ~Sink() = default;
 
-  // Applies the update and returns once the version is live: swapped in between two steps and used by every later step.
-  // An update with `beside` does not change the live version. The engine keeps a retained version until its Release, or
-  // answers that it has no memory for it. FAILED_PRECONDITION: the engine does not hold the delta's base. DATA_LOSS: a
-  // checksum differs. After both errors nothing has changed, and a full copy recovers.
+  // Applies the update and returns once the version is live: it is swapped in between two steps and used by every later
+  // step. An update with `beside` does not change the live version. The engine keeps a retained version until its
+  // Release, or answers that it has no memory for it. Returns FAILED_PRECONDITION if the engine does not hold the
+  // delta's base, and DATA_LOSS if a checksum differs. After either error, nothing has changed, and sending a full copy
+  // fixes the problem.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
 
-  // True = the engine reads this process's memory. It gets each version by Share, and nothing is encoded for it.
+  // True = the engine reads this process's memory. It gets each version through Share, and nothing is encoded for it.
   virtual bool SharesMemory() const { return false; }
 
-  // Update for an engine that shares memory. It reads the snapshot's tensors in place.
+  // Same as Update, but for an engine that shares memory. It reads the snapshot's tensors in place.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const Snapshot>& snapshot,
                                                           Place place) {
     return absl::UnimplementedError(absl::StrCat("version ", snapshot->version(), " cannot be shared as place ",
@@ -51,11 +52,11 @@ class Sink {
   // Frees a retained version.
   virtual absl::Status Release(int64_t version) = 0;
 
-  // The newest live version; -1 = none, as after a restart. Answers immediately, also during an update. UNAVAILABLE:
-  // the engine cannot be reached.
+  // Returns the newest live version, or -1 if there is none, as after a restart. Returns immediately, even during an
+  // update. Returns UNAVAILABLE if the engine is unreachable.
   virtual absl::StatusOr<int64_t> LiveVersion() = 0;
 
-  // The live version and the retained ones. Answers and fails as LiveVersion.
+  // Returns the live version and the retained ones. Timing and errors are the same as for LiveVersion.
   virtual absl::StatusOr<std::vector<HeldVersion>> HeldVersions() = 0;
 };
 

@@ -14,7 +14,7 @@
 namespace ingot::weights {
 namespace {
 
-// A slice is read from the cache the second time.
+// Copies and digests slice by slice, so that the digest reads each slice from the cache.
 uint64_t CopyTensor(std::span<const std::byte> from, std::byte* to) {
   std::vector<uint64_t> digests(static_cast<size_t>(SlicesOf(std::ssize(from))));
   for (uint64_t& digest : digests) {
@@ -33,7 +33,7 @@ void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
   sum.Update(bytes);
 }
 
-// A string is hashed with its length, so that two manifests never give the same byte sequence.
+// A string is hashed with its length, so that different manifests never give the same byte sequence.
 void UpdateString(base::StreamingChecksum& sum, const std::string& text) {
   UpdateInt(sum, text.size());
   sum.Update(text);
@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
     INGOT_ASSIGN_OR_RETURN(buffers.emplace_back(),
                            options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Acquire(sizes[i]));
   }
-  std::vector<size_t> order;  // of tensors to copy: the largest first, so that threads finish together
+  std::vector<size_t> order;  // tensors to copy, largest first, so that threads finish at the same time
   std::vector<uint64_t> checksums(ordered.size());
   int64_t total = 0;
   for (size_t i = 0; i < ordered.size(); ++i) {

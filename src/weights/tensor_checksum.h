@@ -1,5 +1,5 @@
-// The checksum of a tensor's bytes in a version (TensorInfo.checksum). Slices of kSliceBytes are hashed separately, on
-// several threads or while something else writes them. The checksum covers their digests, in order.
+// Computes the checksum of a tensor's bytes in a version (TensorInfo.checksum). Slices of kSliceBytes are hashed
+// separately, possibly on several threads or while they are being written. The checksum covers their digests, in order.
 //
 //   one slice     Checksum64 of the bytes
 //   more          Checksum64 of the slices' Checksum64, each as eight bytes, little-endian
@@ -19,26 +19,26 @@ namespace ingot::weights {
 
 inline constexpr int64_t kSliceBytes = int64_t{1} << 17;
 
-// The number of slices of a tensor of `bytes`: at least one.
+// Returns the number of slices in a tensor with `bytes` bytes, at least one.
 inline int64_t SlicesOf(int64_t bytes) { return std::max<int64_t>((bytes + kSliceBytes - 1) / kSliceBytes, 1); }
 
-// `digests`: of all slices of a tensor, at least one.
+// Combines the digests of all slices of a tensor, at least one.
 uint64_t CombineSlices(std::span<const uint64_t> digests);
 
 uint64_t TensorChecksum(std::span<const std::byte> bytes);
 
-// TensorChecksum over a sequence of pieces of any size.
+// Computes TensorChecksum over a sequence of pieces of any size.
 class StreamingTensorChecksum {
  public:
   void Update(std::span<const std::byte> bytes);
-  // Call once.
+  // Must be called only once.
   uint64_t Finish();
 
  private:
   void Close();
 
   std::optional<base::StreamingChecksum> slice_{std::in_place};
-  int64_t in_slice_ = 0;  // bytes
+  int64_t in_slice_ = 0;  // in bytes
   std::vector<uint64_t> digests_;
 };
 

@@ -25,7 +25,7 @@ uint16_t LoadWord(const std::byte* from, int64_t index) {
   return word;
 }
 
-// The number of a bit pattern in the order of the floats, and back.
+// Return a bit pattern's rank in floating-point order, and the pattern with a given rank.
 uint16_t RankOf(uint16_t word) {
   return static_cast<uint16_t>(word ^ (static_cast<uint16_t>(static_cast<int16_t>(word) >> 15) | 0x8000));
 }
@@ -39,8 +39,8 @@ std::string_view AsText(std::span<const std::byte> bytes) {
 
 uint64_t ByteAt(std::string_view bytes, size_t index) { return static_cast<unsigned char>(bytes[index]); }
 
-// Prefetches the cache lines with marked words of the entry that comes 2 KiB later. Marks are too far apart for the
-// processor to predict.
+// Prefetches the cache lines with marked words in the entry 2 KiB ahead. Marks are too far apart for the CPU's
+// prefetcher.
 inline void Prefetch(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries, size_t e) {
   constexpr int64_t kLineWords = 32;
   if (e + kAhead >= entries.size()) return;
@@ -52,7 +52,7 @@ inline void Prefetch(const std::byte* base, const std::byte* target, std::span<c
   }
 }
 
-// The ends of the three streams of a slice.
+// The ends of a slice's three streams.
 struct ChangeStreams {
   std::byte *gap, *length, *sign;
   int64_t next = 0;     // the word after the last changed word
@@ -60,7 +60,7 @@ struct ChangeStreams {
   int64_t waiting = 0;  // number of pending signs; < 64
   int64_t written = 0;  // number of written signs
 
-  // The gap of one word; `word` becomes the last changed one.
+  // Adds the gap for one word. `word` becomes the last changed one.
   void AddGap(int64_t word) {
     auto left = static_cast<uint64_t>(word - next);
     for (; left >= kEscape; left -= kEscape) *gap++ = std::byte{kEscape};
@@ -74,7 +74,7 @@ struct ChangeStreams {
     *length++ = static_cast<std::byte>(left);
     *length++ = static_cast<std::byte>(left >> 8);
   }
-  // `count` signs, 1 to 64, in the low bits; the others are 0.
+  // Adds `count` signs, 1 to 64, from the low bits. The other bits must be 0.
   void AddSigns(uint64_t bits, int64_t count) {
     signs |= bits << waiting;
     if (waiting + count < 64) {
@@ -87,7 +87,7 @@ struct ChangeStreams {
     signs = waiting == 0 ? 0 : bits >> (64 - waiting);
     waiting += count - 64;
   }
-  // The number of changes.
+  // Returns the number of changes.
   int64_t Finish() {
     std::memcpy(sign, &signs, sizeof(signs));
     return written + waiting;
@@ -121,7 +121,7 @@ INGOT_VECTORS inline __m512i RanksOf(__m512i words) {
   return _mm512_xor_si512(words, _mm512_or_si512(sign, _mm512_set1_epi16(static_cast<int16_t>(0x8000))));
 }
 
-// The distances of 32 words.
+// Returns the distances of 32 words.
 INGOT_VECTORS inline __m512i Distances(const std::byte* base, const std::byte* target) {
   return _mm512_sub_epi16(RanksOf(_mm512_loadu_si512(target)), RanksOf(_mm512_loadu_si512(base)));
 }
@@ -130,7 +130,7 @@ INGOT_VECTORS inline uint64_t Join(__mmask32 low, __mmask32 high) {
   return static_cast<uint64_t>(low) | static_cast<uint64_t>(high) << 32;
 }
 
-// Prefetches the entry that comes 2 KiB later: vectors read all of it.
+// Prefetches the whole entry 2 KiB ahead, because the vectors read all of it.
 inline void PrefetchWhole(const std::byte* base, const std::byte* target, std::span<const uint64_t> entries, size_t e) {
   if (e + kAhead >= entries.size() || entries[e + kAhead] == 0) return;
   constexpr int64_t kEntryBytes = kEntryWords * kWordBytes;
@@ -141,7 +141,7 @@ inline void PrefetchWhole(const std::byte* base, const std::byte* target, std::s
   }
 }
 
-// As AppendEntry for all entries, 64 words at a time.
+// Same as AppendEntry, but for all entries, 64 words at a time.
 INGOT_VECTORS void AppendByVectors(const std::byte* base, const std::byte* target, int64_t words,
                                    std::span<const uint64_t> entries, ChangeStreams& streams) {
   alignas(64) int8_t numbers[kEntryWords];
@@ -162,7 +162,7 @@ INGOT_VECTORS void AppendByVectors(const std::byte* base, const std::byte* targe
     if (changed == 0) continue;
     const int count = std::popcount(changed);
 
-    // The first gap reaches into earlier entries; each other is the difference of two positions.
+    // The first gap extends into earlier entries. Each other gap is the difference of two positions.
     const __m512i positions = _mm512_maskz_compress_epi8(changed, iota);
     const __m512i distances = _mm512_sub_epi8(positions, _mm512_permutexvar_epi8(before, positions));
     streams.AddGap(start + std::countr_zero(changed));
@@ -218,7 +218,7 @@ absl::StatusOr<uint64_t> TakeVarint(std::string_view& bytes) {
   return absl::DataLossError("payload has a broken number");
 }
 
-// --- encoding ---
+// --- Encoding ---
 
 int64_t UlpEncoder::Encode(const std::byte* base, const std::byte* target, int64_t words, const uint64_t* marks,
                            std::string& out) {
@@ -241,7 +241,7 @@ bool UlpEncoder::HasVectors() { return kHasVectors; }
 
 int64_t UlpEncoder::Collect(const std::byte* base, const std::byte* target, int64_t words,
                             std::span<const uint64_t> entries) {
-  // Space for a change of every word, plus one extra vector. It only grows, because a resize clears memory.
+  // Space for changing every word, plus one additional vector. It only grows, because a resize clears memory.
   const auto most = static_cast<size_t>(words);
   if (signs_.size() < most / 8 + 16) {
     gaps_.resize(most + most / kEscape + 1 + kEntryWords);
@@ -274,7 +274,7 @@ void UlpEncoder::AppendStream(std::span<const std::byte> bytes, std::string& out
   }
 }
 
-// --- decoding ---
+// --- Decoding ---
 
 absl::StatusOr<std::string_view> UlpDecoder::TakeStream(std::string_view& slice, size_t limit,
                                                         std::vector<std::byte>& unpacked) {

@@ -6,7 +6,7 @@ bool ZstdFrame::Compress(std::span<const std::byte> bytes, int level, size_t lim
   if (compress_ == nullptr) compress_.reset(ZSTD_createCCtx());
   if (compress_ == nullptr) return false;
   const size_t before = out.size();
-  // With a buffer of the limit's size, zstd gives up early on a frame that does not fit.
+  // With a buffer as large as the limit, zstd stops early on a frame that does not fit.
   out.resize(before + limit);
   const size_t size = ZSTD_compressCCtx(compress_.get(), out.data() + before, limit, bytes.data(), bytes.size(), level);
   const bool fits = !ZSTD_isError(size) && size < limit;

@@ -1,5 +1,4 @@
-// A ZstdFrame compresses and decompresses zstd frames, and reuses its contexts over the tensors of a delta. Not thread
-// safe.
+// Compresses and decompresses zstd frames, reusing its contexts across the tensors in a delta. Not thread safe.
 #pragma once
 
 #include <zstd.h>
@@ -15,13 +14,14 @@ namespace ingot::weights {
 
 class ZstdFrame {
  public:
-  // Appends the compressed bytes to `out` if they are fewer than `limit`. False = they are not; `out` is unchanged.
+  // Appends the compressed bytes to `out` if there are fewer than `limit`. Otherwise returns false and leaves `out`
+  // unchanged.
   bool Compress(std::span<const std::byte> bytes, int level, size_t limit, std::string& out);
 
-  // Fills `out`. DATA_LOSS: the frame is damaged, or its content has a different size.
+  // Fills `out`. Returns DATA_LOSS if the frame is damaged or its content has a different size.
   absl::Status Decompress(std::string_view frame, std::span<std::byte> out);
 
-  // The content size in the frame's header. DATA_LOSS: the header names none, or more than `limit`.
+  // Returns the content size from the frame header, or DATA_LOSS if the header has none or one above `limit`.
   absl::StatusOr<size_t> ContentSize(std::string_view frame, size_t limit);
 
  private:

@@ -25,14 +25,14 @@ namespace fs = std::filesystem;
 constexpr char kWritingFolder[] = ".writing";
 constexpr char kLockFile[] = ".lock";
 constexpr int kAttempts = 5;
-// Files of writers that died are removed when they are this old.
+// Files left by crashed writers are deleted at this age.
 constexpr std::chrono::hours kAbandoned{24};
 
 absl::Status Failed(const char* verb, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", verb, " ", path));
 }
 
-// UNAVAILABLE: another process has held the lock for `timeout`.
+// Returns UNAVAILABLE if another process has held the lock for `timeout`.
 absl::Status Lock(int fd, const std::string& path, std::chrono::milliseconds timeout) {
   const std::string holder = absl::StrCat("the process that holds ", path);
   const base::Wait wait(holder);
@@ -93,7 +93,7 @@ class DirectoryStore final : public ObjectStore {
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) override {
-    // Walk only the folder that `prefix` lies in.
+    // Walks only the directory that contains `prefix`.
     const std::string folder = prefix.substr(0, prefix.rfind('/') == std::string::npos ? 0 : prefix.rfind('/'));
     std::vector<std::string> keys;
     std::error_code error;
@@ -107,7 +107,7 @@ class DirectoryStore final : public ObjectStore {
       std::string key = fs::path(entry->path()).lexically_relative(path_).string();
       if (key.starts_with(prefix)) keys.push_back(std::move(key));
     }
-    // A folder that is missing, or that another process removes meanwhile, has no objects.
+    // A directory that is missing, or that another process deletes in the meantime, has no objects.
     if (error && error != std::errc::no_such_file_or_directory) {
       return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", path_, "/", folder));
     }
@@ -119,7 +119,7 @@ class DirectoryStore final : public ObjectStore {
     INGOT_RETURN_IF_ERROR(CheckKey(key));
     fs::path path = PathOf(key);
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("remove", path.string());
-    // Removes folders that are empty now; the first non-empty folder ends the walk.
+    // Deletes parent directories that are now empty, up to the first one that is not.
     for (path = path.parent_path(); path.string().size() > path_.size(); path = path.parent_path()) {
       if (::rmdir(path.c_str()) != 0) break;
     }
@@ -136,7 +136,7 @@ class DirectoryStore final : public ObjectStore {
     return absl::InvalidArgumentError(absl::StrCat("'", key, "' is not a valid object key"));
   }
 
-  // Makes the folders of `to` and renames `from`. A Delete may remove an empty folder between the two.
+  // Creates the parent directories of `to` and renames `from`. A Delete may remove an empty directory between the two.
   absl::Status MoveTo(const std::string& from, const fs::path& to) const {
     for (int attempt = 1;; ++attempt) {
       std::error_code error;
@@ -151,7 +151,7 @@ class DirectoryStore final : public ObjectStore {
     return absl::OkStatus();
   }
 
-  const std::string path_;  // absolute, without a slash at its end
+  const std::string path_;  // absolute, without a trailing slash
   const std::chrono::milliseconds lock_timeout_;
 };
 

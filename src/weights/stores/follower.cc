@@ -15,7 +15,7 @@ double Milliseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
-// The version that a route leads to; none = the route is empty.
+// Returns the version at the end of a route, or none if the route is empty.
 HeldVersion EndOf(const v1::VersionRoute& route) {
   return route.steps_size() == 0 ? HeldVersion() : FromName(route.steps(route.steps_size() - 1).name());
 }
@@ -62,15 +62,15 @@ Follower::~Follower() {
   beating_.Cancel();
 }
 
-// --- following ---
+// --- Following ---
 
 void Follower::Look() {
   const absl::StatusOr<StoredObject> object = store_->Get(LiveKey(options_.run), kMaxPointerBytes);
-  if (absl::IsNotFound(object.status())) return;  // the trainer has published nothing yet
+  if (absl::IsNotFound(object.status())) return;  // the trainer has not published anything yet
   if (!object.ok()) return Log(object.status(), "cannot read the live versions");
   const absl::StatusOr<v1::LiveVersions> live = ParseLive(object->bytes, options_.run);
   if (!live.ok()) return Log(live.status(), store_->Describe().c_str());
-  // Ignores the weights of an earlier run of the same name.
+  // Ignores the weights of an earlier run with the same name.
   if (!options_.history.empty() && live->history() != options_.history) return;
   const bool done = live->sequence() == done_.sequence() && live->history() == done_.history();
   if (done || clock_.Now() < next_try_) return;
@@ -87,13 +87,13 @@ void Follower::Look() {
 }
 
 absl::Status Follower::Follow(const v1::LiveVersions& live, Cost* cost) {
-  // Before the newest, as the publisher does: while the engine has no newest version, it asks requests that are pinned
-  // to a missing version to retry.
+  // Before the newest version, as in the publisher: while the engine has no newest version, it asks requests that are
+  // pinned to a missing version to retry.
   INGOT_RETURN_IF_ERROR(HoldRetained(live, cost));
   // A resumed trainer has retained versions before it has a newest version.
   if (!live.has_newest()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(TakeNewest(live, cost));
-  // After it too: a live version that was not retained yet is gone now.
+  // Again after the newest version, because a live version that was not retained yet is now gone.
   INGOT_RETURN_IF_ERROR(HoldRetained(live, cost));
   return ReleaseOthers(live);
 }
@@ -142,7 +142,7 @@ absl::Status Follower::TakeDeltas(const v1::LiveVersions& live, int from, Cost* 
     INGOT_ASSIGN_OR_RETURN(EncodedDelta delta, Load(version, VersionKind::kDelta, cost));
     INGOT_RETURN_IF_ERROR(Send(std::move(delta), retains(version), cost));
   }
-  // The newest must be retained since it went live: an update to the live version passes that on to the engine.
+  // The newest must be retained but was not when it went live. An update to the live version retains it.
   const HeldVersion newest = EndOf(route);
   if (!retains(newest) || retained_.contains(VersionFolder(options_.run, newest))) return absl::OkStatus();
   EncodedDelta same;
@@ -220,13 +220,13 @@ absl::Status Follower::ReleaseOthers(const v1::LiveVersions& live) {
     const std::string folder = VersionFolder(options_.run, version);
     if (wanted.contains(folder) || !retained_.contains(folder)) continue;
     INGOT_RETURN_IF_ERROR(engine_.Release(version.version));
-    rejected_.clear();  // memory is free again
+    rejected_.clear();  // memory is available again
   }
   std::erase_if(retained_, [&](const std::string& folder) { return !wanted.contains(folder); });
   return absl::OkStatus();
 }
 
-// --- the acknowledgement ---
+// --- The acknowledgement ---
 
 void Follower::Acknowledge(const v1::LiveVersions& live, const absl::Status& status, const Cost& cost) {
   const absl::StatusOr<HeldVersion> newest = Live();
@@ -255,7 +255,7 @@ void Follower::Beat() {
   WriteAck();
 }
 
-// The next beat makes up for a failed write.
+// The next heartbeat replaces a failed write.
 void Follower::WriteAck() {
   ack_.set_beat(ack_.beat() + 1);
   silence_.Note(store_->Put(AckKey(options_.run, options_.engine), PrintAck(ack_)));

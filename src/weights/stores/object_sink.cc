@@ -74,7 +74,8 @@ class ObjectSink final : public Sink {
     return response;
   }
 
-  // Whether the engine failed on the objects of the version, so that a new anchor may help. True once for each version.
+  // Returns whether the engine failed on the version's objects, so that a new anchor may help. True only once per
+  // version.
   bool TakesAnchorOf(const HeldVersion& version) {
     base::MutexLock lock(mu_);
     if (failed_ != version || healed_ == version) return false;
@@ -91,7 +92,7 @@ class ObjectSink final : public Sink {
     failed_ = version;
   }
 
-  // The engine's last acknowledgement, if the engine lives.
+  // Returns the engine's last acknowledgement, if the engine is alive.
   absl::StatusOr<v1::EngineAck> ReadAck() {
     const std::string key = AckKey(writer_->run(), engine_);
     const absl::StatusOr<StoredObject> object = writer_->store().Get(key, kMaxPointerBytes);
@@ -134,8 +135,8 @@ class ObjectSink final : public Sink {
   const ObjectSinkOptions options_;
   const base::Clock& clock_;
   base::Mutex mu_;
-  base::CondVar never_;  // to wait on the clock
-  // The last beat, and when it was first seen.
+  base::CondVar never_;  // used only to wait on the clock
+  // The last heartbeat, and when it was first seen.
   std::string start_ ABSL_GUARDED_BY(mu_);
   int64_t beat_ ABSL_GUARDED_BY(mu_) = -1;
   std::chrono::nanoseconds heard_ ABSL_GUARDED_BY(mu_){0};

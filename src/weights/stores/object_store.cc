@@ -19,7 +19,7 @@ bool IsObjectKey(std::string_view key) {
 
 namespace {
 
-// OK: the second writer of an object lost, as it must.
+// Returns OK if the second writer of an object failed, as it must.
 absl::Status CheckLost(const ObjectStore& store, const absl::StatusOr<std::string>& swapped, std::string_view request) {
   if (absl::IsAborted(swapped.status())) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(swapped.status());
@@ -28,7 +28,7 @@ absl::Status CheckLost(const ObjectStore& store, const absl::StatusOr<std::strin
       ": two trainers could both make a version live. Use a server with conditional PUT (docs/internals/weights.md)"));
 }
 
-// That a Swap fails where another one came first: without it, an older trainer is not fenced off.
+// Checks that a Swap fails after another one has succeeded. Otherwise, an older trainer would not be fenced.
 absl::Status CheckSwaps(ObjectStore& store, const std::string& key) {
   INGOT_ASSIGN_OR_RETURN(const std::string stale, store.Swap(key, "first", ""));
   INGOT_RETURN_IF_ERROR(CheckLost(store, store.Swap(key, "second", ""), "If-None-Match for an object that exists"));

@@ -1,17 +1,19 @@
-// An ObjectStore keeps whole objects under keys: the common interface of a directory and an S3 bucket, through which
+// An ObjectStore stores whole objects under keys. It is the common interface to a directory or S3 bucket through which
 // the trainer passes weights to engines.
 //
-// Keys are words of letters, digits, '.', '_' and '-', with '/' between them; no word begins with a dot (IsObjectKey).
-// An object exists whole or not at all, even if a process or machine dies while it is written. Once a write has
-// returned, every reader finds the object, also after a crash of the machine, as far as the store itself guarantees
-// this.
+// Keys are words of letters, digits, '.', '_', and '-', separated by '/'. A word must not begin with a dot
+// (IsObjectKey). An object exists completely or not at all, even if a process or machine crashes during a write. After
+// a write returns, every reader finds the object, even after a machine crash, to the extent that the store itself
+// guarantees this.
 //
-// Obligations of an implementation:
-//   1. Put and Swap replace the object at once: a reader gets the old content or the new one.
-//   2. Of several Swaps with one tag, at most one succeeds.
+// Every implementation must guarantee:
+//   1. Put and Swap replace the object atomically: a reader gets the old content or the new one.
+//   2. Of several Swaps with the same tag, at most one succeeds.
 //   3. Every call ends by itself, with DEADLINE_EXCEEDED or UNAVAILABLE if the store does not answer.
-//   4. An error names the store and the key. UNAVAILABLE may pass; PERMISSION_DENIED, FAILED_PRECONDITION and
-//      INVALID_ARGUMENT last until the configuration or the store is corrected. No error shows a credential.
+//   4. Error messages name the store and the key. UNAVAILABLE may be temporary. PERMISSION_DENIED, FAILED_PRECONDITION,
+//      and INVALID_ARGUMENT persist until the configuration or the store is corrected. Errors never contain
+//      credentials.
+//
 // Thread safe.
 #pragma once
 
@@ -27,7 +29,7 @@ namespace ingot::weights {
 
 struct StoredObject {
   std::string bytes;
-  std::string tag;  // names the content; not empty
+  std::string tag;  // identifies the content; not empty
 };
 
 class ObjectStore {
@@ -36,27 +38,27 @@ class ObjectStore {
 
   virtual absl::Status Put(const std::string& key, std::string_view bytes) = 0;
 
-  // NOT_FOUND: no such object. RESOURCE_EXHAUSTED: it has more than `max_bytes`.
+  // Returns NOT_FOUND if there is no such object, and RESOURCE_EXHAUSTED if it has more than `max_bytes`.
   virtual absl::StatusOr<StoredObject> Get(const std::string& key, int64_t max_bytes) = 0;
 
-  // Writes the object only if its tag is still `tag`; empty = only if no object exists. Returns the new tag. ABORTED:
-  // the object has changed. A Swap that timed out may still have succeeded.
+  // Writes the object only if its tag is still `tag`. Empty `tag` = only if there is no object. Returns the new tag, or
+  // ABORTED if the object has changed. A Swap that timed out may still have succeeded.
   virtual absl::StatusOr<std::string> Swap(const std::string& key, std::string_view bytes, const std::string& tag) = 0;
 
-  // The keys that begin with `prefix`, ordered.
+  // Returns the keys that begin with `prefix`, sorted.
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) = 0;
 
-  // OK also if the object does not exist.
+  // Returns OK even if the object does not exist.
   virtual absl::Status Delete(const std::string& key) = 0;
 
-  // For people: the place, without credentials.
+  // Returns a readable location without credentials.
   virtual std::string Describe() const = 0;
 };
 
 bool IsObjectKey(std::string_view key);
 
-// Whether the store can be used: writes, reads, swaps and deletes objects below `prefix`. FAILED_PRECONDITION: a Swap
-// succeeds whose tag is no longer the object's.
+// Checks whether the store can be used: writes, reads, swaps, and deletes objects below `prefix`. Returns
+// FAILED_PRECONDITION if a Swap with an outdated tag succeeds.
 absl::Status CheckStore(ObjectStore& store, const std::string& prefix);
 
 }  // namespace ingot::weights

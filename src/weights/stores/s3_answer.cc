@@ -21,7 +21,7 @@ constexpr std::array<const char*, 5> kOfCredentials = {"InvalidAccessKeyId", "Si
 constexpr std::array<const char*, 6> kOfTheMoment = {"RequestTimeout",     "SlowDown",   "InternalError",
                                                      "ServiceUnavailable", "Throttling", "ConditionalRequestConflict"};
 
-// An object may hold any bytes, even an error's XML.
+// An object may contain any bytes, even an error's XML.
 bool Succeeded(const S3Answer& answer) {
   const bool accepted = answer.http >= 200 && answer.http < 300;
   return accepted && (!answer.error_in_body || answer.body.find("<Error>") == std::string::npos);

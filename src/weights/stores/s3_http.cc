@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstWait{100}, kLongestWait{5000};
 constexpr milliseconds kConnect{5000};
-constexpr std::chrono::seconds kStalled{15};  // without a byte
+constexpr std::chrono::seconds kStalled{15};  // time without receiving a byte
 
 }  // namespace
 
@@ -63,12 +63,12 @@ absl::StatusOr<S3Answer> S3Http::SendOnce(const S3Request& request, TimePoint de
 }
 
 absl::StatusOr<S3Answer> S3Http::Send(const S3Request& request, TimePoint deadline) {
-  // Large objects take long on a slow line.
+  // Large objects take a long time on a slow connection.
   const base::Wait wait(absl::StrCat("S3 at ", options_.endpoint), base::WaitKind::kWork);
   for (milliseconds wait = kFirstWait;; wait = std::min(2 * wait, kLongestWait)) {
     absl::StatusOr<S3Answer> answer = SendOnce(request, deadline);
     const bool again = answer.ok() ? MayPass(*answer) : absl::IsUnavailable(answer.status());
-    // Half of the wait is random, so that clients that failed together do not retry together.
+    // Half of the delay is random, so that clients that failed together do not retry together.
     const milliseconds pause =
         wait / 2 + milliseconds(base::RandomSeed() % static_cast<uint64_t>(wait.count() / 2 + 1));
     if (!again || std::chrono::steady_clock::now() + pause >= deadline) return answer;

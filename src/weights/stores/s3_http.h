@@ -1,4 +1,4 @@
-// Signed HTTP requests to a bucket.
+// Sends signed HTTP requests to a bucket.
 #pragma once
 
 #include <chrono>
@@ -16,27 +16,27 @@ namespace ingot::weights {
 
 struct S3Request {
   std::string method;  // GET, PUT, POST, DELETE
-  std::string path;    // below the bucket, without a leading slash; empty = the bucket
-  std::string query;   // encoded, its parameters in alphabetical order, as they are signed
+  std::string path;    // relative to the bucket, without a leading slash; empty = the bucket
+  std::string query;   // encoded, with its parameters in alphabetical order, because they are signed
   std::string_view body = {};
   std::map<std::string, std::string> headers = {};
-  int64_t max_answer = 1 << 20;  // bytes
-  bool error_in_body = false;    // the server answers 200 before its work is done: an upload's completion
+  int64_t max_answer = 1 << 20;  // in bytes
+  bool error_in_body = false;    // the server may send 200 before it is done, as when completing an upload
 };
 
-// Thread safe: each thread's requests use a separate connection, which stays open.
+// Thread safe. Each thread uses its own connection, which stays open.
 class S3Http {
  public:
   S3Http(const S3Options& options, S3Credentials credentials)
       : options_(options), credentials_(std::move(credentials)) {}
 
   using TimePoint = std::chrono::steady_clock::time_point;
-  // The server's response, with any status. UNAVAILABLE and DEADLINE_EXCEEDED: no response by `deadline`.
-  // RESOURCE_EXHAUSTED: the response has more bytes than the request expects. PERMISSION_DENIED: the server's
-  // certificate is not trusted. Retries temporary errors.
+  // Returns the server's response, with any status. Returns UNAVAILABLE or DEADLINE_EXCEEDED if there is no response by
+  // `deadline`, RESOURCE_EXHAUSTED if the response is larger than the request allows, and PERMISSION_DENIED if the
+  // server's certificate is not trusted. Retries temporary errors.
   absl::StatusOr<S3Answer> Send(const S3Request& request, TimePoint deadline);
 
-  // A query value, encoded for a URL.
+  // Encodes a query value for a URL.
   static std::string Encode(std::string_view value);
 
  private:

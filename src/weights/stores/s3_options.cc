@@ -12,7 +12,7 @@
 namespace ingot::weights {
 namespace {
 
-constexpr double kLeastPart = 5 << 20;  // as S3 requires
+constexpr double kLeastPart = 5 << 20;  // S3's minimum
 constexpr double kMostPart = 1 << 30;
 
 bool IsLoopback(absl::string_view endpoint) {

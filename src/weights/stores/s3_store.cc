@@ -12,8 +12,8 @@
 namespace ingot::weights {
 namespace {
 
-constexpr int64_t kMaxParts = 9000;  // S3 takes 10,000 parts of one upload
-constexpr int kChanges = 5;          // changes of an object during a read before the reader gives up
+constexpr int64_t kMaxParts = 9000;  // S3 accepts 10,000 parts per upload
+constexpr int kChanges = 5;          // changes to an object during a read before the reader gives up
 
 class S3Store final : public ObjectStore {
  public:
@@ -45,7 +45,7 @@ class S3Store final : public ObjectStore {
     S3Request request{.method = "PUT", .path = PathOf(key), .query = "", .body = bytes};
     request.headers[tag.empty() ? "If-None-Match" : "If-Match"] = tag.empty() ? "*" : tag;
     const absl::StatusOr<S3Answer> answer = Ask(request, Deadline());
-    // With If-Match, a missing object is a mismatch too.
+    // With If-Match, a missing object is also a mismatch.
     if (absl::IsAborted(answer.status()) || absl::IsNotFound(answer.status())) {
       return At(key, absl::AbortedError("it was changed by another writer"));
     }
@@ -107,14 +107,14 @@ class S3Store final : public ObjectStore {
     return base::Annotate(status, absl::StrCat(Describe(), ": object '", key, "'"));
   }
 
-  // A response that is not an error.
+  // Returns a response that is not an error.
   absl::StatusOr<S3Answer> Ask(const S3Request& request, TimePoint deadline) {
     INGOT_ASSIGN_OR_RETURN(S3Answer answer, http_.Send(request, deadline));
     INGOT_RETURN_IF_ERROR(ErrorOf(answer, options_));
     return answer;
   }
 
-  // Runs `task` for 0 to count - 1, options_.parallel at a time. After an error no more tasks begin.
+  // Runs `task` for 0 to count - 1, options_.parallel at a time. Starts no more tasks after an error.
   absl::Status ForParts(int64_t count, const std::function<absl::Status(int64_t)>& task) const {
     std::atomic<int64_t> next = 0;
     std::atomic<bool> failed = false;
@@ -142,7 +142,7 @@ class S3Store final : public ObjectStore {
     const std::string upload = "uploadId=" + S3Http::Encode(id);
     const absl::Status put = PutParts(path, upload, bytes, deadline);
     if (put.ok()) return put;
-    // Remaining parts cost money. A lifecycle rule of the bucket should remove the parts of dead clients.
+    // Leftover parts cost money. A lifecycle rule on the bucket should delete parts left by crashed clients.
     const absl::Status aborted =
         Ask({.method = "DELETE", .path = path, .query = upload}, std::max(deadline, Deadline())).status();
     if (!aborted.ok()) INGOT_LOG(warn, "cannot remove the parts of a failed upload: {}", At(key, aborted).ToString());
@@ -174,7 +174,7 @@ class S3Store final : public ObjectStore {
         .status();
   }
 
-  // ABORTED: the object changed meanwhile.
+  // Returns ABORTED if the object changed in the meantime.
   absl::StatusOr<StoredObject> GetInRanges(const std::string& key, int64_t max_bytes, TimePoint deadline) {
     const auto range = [&](int64_t first) {
       S3Request request{.method = "GET", .path = PathOf(key), .query = ""};

@@ -1,9 +1,8 @@
-// An ObjectStore in an S3 bucket, or on a server that speaks its protocol with conditional PUT (If-Match,
-// If-None-Match).
+// An ObjectStore in an S3 bucket, or on a compatible server that supports conditional PUT (If-Match, If-None-Match).
 //
-// libcurl signs requests (AWS Signature 4). Objects of more than part_bytes are uploaded in parts and read in ranges,
-// `parallel` at a time. A request that failed at the server or in the network is retried until the deadline, with
-// increasing waits. A tag is the object's ETag.
+// libcurl signs requests (AWS Signature 4). Objects larger than part_bytes are uploaded in parts and read in ranges,
+// `parallel` at a time. Requests that fail because of the server or the network are retried with increasing delays
+// until the deadline. A tag is the object's ETag.
 #pragma once
 
 #include <memory>
@@ -13,7 +12,7 @@
 
 namespace ingot::weights {
 
-// Does not connect; CheckStore checks bucket and credentials.
+// Does not connect. CheckStore checks the bucket and the credentials.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenS3Store(S3Options options, S3Credentials credentials);
 
 }  // namespace ingot::weights

@@ -16,9 +16,9 @@
 namespace ingot::weights {
 namespace {
 
-constexpr base::Format kStoreFormat = {"weight store", 1};  // of manifests, shards and `live`
+constexpr base::Format kStoreFormat = {"weight store", 1};  // format of manifests, shards, and `live`
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
-// Payloads are hardly larger than their tensors (delta.h).
+// Payloads are at most slightly larger than their tensors (delta.h).
 constexpr int64_t kPayloadOverhead = 64;
 
 const char* FolderOf(VersionKind kind) { return kind == VersionKind::kAnchor ? "anchor" : "delta"; }
@@ -27,7 +27,7 @@ std::string ShardKey(const std::string& run, const HeldVersion& name, VersionKin
   return absl::StrCat(VersionFolder(run, name), "/", FolderOf(kind), "/shard-", shard);
 }
 
-// Runs `task` for 0 to count - 1, each on its own thread; returns the first error in that order.
+// Runs `task` for 0 to count - 1, each on its own thread. Returns the error with the lowest index.
 absl::Status ForAll(int count, const std::function<absl::Status(int)>& task) {
   if (count == 1) return task(0);
   std::vector<absl::Status> results(static_cast<size_t>(count));
@@ -40,7 +40,7 @@ absl::Status ForAll(int count, const std::function<absl::Status(int)>& task) {
   return absl::OkStatus();
 }
 
-// Divides the tensors into runs of about equal payload: a run ends where its share of all bytes is reached.
+// Divides the tensors into runs with about equal payload. A run ends where its share of all bytes is reached.
 std::vector<v1::WeightShard> Divide(const EncodedDelta& delta, int shards) {
   int64_t total = 0;
   for (const v1::TensorDelta& tensor : delta.tensors) total += std::ssize(tensor.payload());
@@ -75,7 +75,7 @@ absl::Status CheckStoreFormat(const std::string& where, int64_t found) {
       "removed from the store");
 }
 
-// A manifest to which the caller adds tensors and shards.
+// Returns a manifest to which the caller adds tensors and shards.
 v1::VersionManifest ManifestWith(const std::string& run, const v1::DeltaHeader& header) {
   v1::VersionManifest manifest;
   manifest.set_format(kStoreFormat.number);
@@ -87,7 +87,7 @@ v1::VersionManifest ManifestWith(const std::string& run, const v1::DeltaHeader& 
   return manifest;
 }
 
-// Of the rest of the object, in its first 8 bytes.
+// Puts the checksum of the object's bytes into its first 8 bytes.
 std::string WithChecksum(const std::string& bytes) {
   const uint64_t checksum = base::Checksum64(bytes);
   std::string all(sizeof(checksum), '\0');
@@ -118,14 +118,14 @@ absl::StatusOr<v1::VersionManifest> LoadManifest(ObjectStore& store, const std::
   return manifest;
 }
 
-// The place of a tensor's payload.
+// The location of a tensor's payload.
 struct PayloadPlace {
   int shard = -1;
   int64_t begin = 0;
 };
 
-// The place of each tensor's payload, if shards and parts add up within `max_bytes`. Checked before any payload is
-// read.
+// Returns the location of each tensor's payload, if shards and parts add up within `max_bytes`. Checked before any
+// payload is read.
 absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const v1::VersionManifest& manifest,
                                                    int64_t max_bytes) {
   if (manifest.shards_size() > kMaxShards) return NotOf(key, "it has too many shards");
@@ -161,7 +161,7 @@ std::string PrintJson(const google::protobuf::Message& message) {
   options.preserve_proto_field_names = true;
   options.add_whitespace = true;
   std::string text;
-  // Fails only for messages with Any or invalid UTF-8. These have neither: error texts are made printable.
+  // Fails only for messages with Any or invalid UTF-8. These have neither, because error messages are made printable.
   (void)google::protobuf::util::MessageToJsonString(message, &text, options);
   return text;
 }
@@ -292,7 +292,7 @@ absl::StatusOr<EncodedDelta> LoadVersion(ObjectStore& store, const std::string& 
   *chunk.mutable_header() = std::move(*manifest.mutable_header());
   INGOT_RETURN_IF_ERROR(assembler.Add(std::move(chunk)));
   for (const std::string& bytes : shards) *fetched_bytes += std::ssize(bytes);
-  std::vector<int> left;  // tensors of each shard that are still to be read
+  std::vector<int> left;  // tensors of each shard that are not read yet
   for (const v1::WeightShard& shard : manifest.shards()) left.push_back(shard.tensors());
   for (int t = 0; t < manifest.tensors_size(); ++t) {
     const PayloadPlace& place = places[static_cast<size_t>(t)];

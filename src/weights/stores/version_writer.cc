@@ -20,7 +20,7 @@ HeldVersion LastOf(const v1::VersionRoute& route) {
   return route.steps_size() == 0 ? HeldVersion() : FromName(route.steps(route.steps_size() - 1).name());
 }
 
-// Sets the anchor at `at`. Lagging engines begin at the previous anchor at the earliest.
+// Sets the anchor at `at`. Lagging engines start at the previous anchor or later.
 void SetAnchor(int at, v1::VersionRoute* route) {
   const int before = LastAnchor(*route);
   route->mutable_steps(at)->set_anchor(true);
@@ -89,8 +89,8 @@ absl::StatusOr<std::unique_ptr<VersionWriter>> VersionWriter::Open(std::shared_p
   return writer;
 }
 
-// Another trainer may have moved `live` while this process was paused. It does so before it stores anything, so none of
-// the objects listed before this check are its objects.
+// Another trainer may have moved `live` while this process was paused. It does that before storing anything, so objects
+// listed before this check cannot belong to it.
 absl::Status VersionWriter::CheckLiveIsOwn() const {
   const std::string key = LiveKey(options_.run);
   INGOT_ASSIGN_OR_RETURN(const StoredObject found, store_->Get(key, kMaxPointerBytes));
@@ -104,7 +104,7 @@ absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
   const std::string key = LiveKey(options_.run), text = PrintLive(next);
   absl::StatusOr<std::string> tag = store_->Swap(key, text, tag_);
   if (absl::IsAborted(tag.status())) {
-    // This move, or an earlier move that timed out, may have succeeded.
+    // This move, or an earlier one that timed out, may have succeeded.
     INGOT_ASSIGN_OR_RETURN(const StoredObject found, store_->Get(key, kMaxPointerBytes));
     if (found.bytes == text) {
       tag = found.tag;
@@ -157,7 +157,7 @@ absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOf(const EncodedDelta& delt
   return route;
 }
 
-// The same for shards that are already stored.
+// Same as RouteOf, but for shards that are already stored.
 absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOfShards(const EncodedDelta& delta, bool anchor) {
   const HeldVersion target = TargetOf(delta.header);
   v1::VersionRoute route;
@@ -259,7 +259,7 @@ absl::Status VersionWriter::MakeAnchor(const Snapshot& snapshot) {
   base::MutexLock lock(mu_);
   v1::LiveVersions next = live_;
   const int at = StepOf(next.newest(), TargetOf(full.header));
-  if (at < 0) return absl::OkStatus();  // a full copy has replaced the newest's route
+  if (at < 0) return absl::OkStatus();  // a full copy has replaced the newest version's route
   SetAnchor(at, next.mutable_newest());
   return MoveLive(std::move(next)).status();
 }
@@ -283,8 +283,8 @@ absl::Status VersionWriter::RemoveOld() {
   std::map<std::string, std::vector<std::string>> folders;
   for (const std::string& key : keys) folders[key.substr(0, key.rfind('/') + 1)].push_back(key);
   for (const auto& [folder, objects] : folders) {
-    // Versions are stored under the lock, except shards of the trainer's ranks, which are of a version after the
-    // newest. So any other folder without a route is unused. Other calls continue between two folders.
+    // Versions are stored under the lock, except the trainer ranks' shards, which belong to a version after the newest.
+    // So any other directory without a route is unused. Between directories, the lock is free for other calls.
     base::MutexLock lock(mu_);
     const bool next = folder >= VersionFolder(options_.run, {LastOf(live_.newest()).version + 1, 0});
     if (NeededFolders().contains(folder) || (options_.rank_shards && next)) continue;
