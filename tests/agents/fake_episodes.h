@@ -69,7 +69,7 @@ class FakeEpisodes final : public Episodes {
     return absl::OkStatus();
   }
 
-  std::vector<std::string> messages;  // of every episode
+  std::vector<std::string> messages;  // returned for every episode
   absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) override {
     base::MutexLock lock(mu_);
     if (owners_[request.episode_id()] != request.api_key()) return absl::PermissionDeniedError("the wrong key");

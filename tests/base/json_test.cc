@@ -58,7 +58,7 @@ TEST(JsonTest, IntegersOfAnySizeKeepTheirDigitsIfAsked) {
   EXPECT_EQ(BigInteger(value->at("b").at(2)), "");
   EXPECT_EQ(BigInteger(value->at("s")), "");
   EXPECT_EQ(PrintJson(*ParseJsonExactly(" 99999999999999999999\n")), "99999999999999999999");
-  const std::string many(5000, '7');  // in the parts of which the parser makes its numbers
+  const std::string many(5000, '7');  // so long that the parser reads it in several parts
   EXPECT_EQ(PrintJson(*ParseJsonExactly("[" + many + "]")), "[" + many + "]");
   EXPECT_EQ(BigInteger(*ParseJsonExactly(R"({"\u00ff": "1"})")), "") << "text from outside has no such key";
   EXPECT_FALSE(ParseJsonExactly("{\"\xff\": \"1\"}").ok());

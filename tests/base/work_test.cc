@@ -1,4 +1,4 @@
-// The work of a process, on a clock that is moved by hand.
+// Tests the work of a process with a manual clock.
 #include "base/work.h"
 
 #include <gtest/gtest.h>

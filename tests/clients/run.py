@@ -130,7 +130,7 @@ class Server:
         path.write_text("".join(json.dumps(line) + "\n" for line in script))
         self.record = folder / "record"
         self.metrics = folder / "metrics.sock"
-        self.process = subprocess.Popen(  # some agents name models of their vendors
+        self.process = subprocess.Popen(  # some agents send their vendors' model names
             [binary, "serve", str(model), "--port", "0", "--model", "ingot", "--any-model-name", "--script", str(path),
              "--record", str(self.record), "--metrics-socket", str(self.metrics)], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
@@ -283,7 +283,7 @@ library_case(node_client, "ai_sdk_anthropic_malformed", MALFORMED, completed=5, 
 # or (to_chat) over chat. A call streamed over Messages once ended an agent of theirs, or every later request.
 for _name in ("strands", "strands_chat", "inspect", "inspect_stream", "inspect_chat"):
     library_case(agent_client, _name, WEATHER, completed=3, spliced=2, could=2, forks={}, encoded=0.4)
-# Over Responses Inspect first asks for a greeting, to see whether the model summarizes thoughts: a session of its own.
+# Over Responses, Inspect first requests a greeting to test if the model summarizes thoughts. It has a separate session.
 for _name, _script, _malformed in (("inspect_responses", WEATHER, 0), ("inspect_responses_malformed", MALFORMED, 3)):
     library_case(agent_client, _name, [{"content": "Hello, world.", "tools": False}, *_script], completed=len(_script) + 1,
                  spliced=len(_script) - 1, could=len(_script) - 1, forks={}, encoded=0.4,

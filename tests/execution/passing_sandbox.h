@@ -1,4 +1,4 @@
-// A sandbox that passes every call to another one, for tests that change one of them.
+// A sandbox that forwards every call to another one, for tests that override a single call.
 #pragma once
 
 #include <map>

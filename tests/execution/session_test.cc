@@ -56,7 +56,7 @@ class CountingSubstrate final : public sandbox::Substrate {
 };
 
 TEST_F(SessionTest, AProgramThatLosesAProcessToTheMemoryLimitSaysSo) {
-  const auto kills = std::make_shared<std::atomic<int64_t>>(7);  // those of earlier programs
+  const auto kills = std::make_shared<std::atomic<int64_t>>(7);  // from earlier programs
   substrate_ = std::make_unique<CountingSubstrate>(sandbox::SharedUidSubstrate(folder_.path()), kills);
   const auto session = Open();
   const auto end_of = [](const Watched& watched) { return EndingOf(watched.end->ending, watched.end->memory_kills); };

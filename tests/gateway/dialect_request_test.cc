@@ -98,7 +98,7 @@ TEST(DialectRequests, ErrorsQuoteOnlyTheBeginningOfALongText) {
   EXPECT_GE(errors, 10) << "dialects leave out what they need not know";
 }
 
-// As Python's json, whose integers have no largest value.
+// Like Python's json module, whose integers are unbounded.
 TEST(DialectRequests, KeepTheDigitsOfIntegersBeyond64Bits) {
   const auto messages = Parse("messages", R"({"model":"m","max_tokens":4,"messages":[{"role":"user","content":"a"},
       {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"id":18446744073709551616}}]},

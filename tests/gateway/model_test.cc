@@ -62,7 +62,7 @@ TEST(Models, SampleWhereTheirWeightsAre) {
   EXPECT_EQ(theirs[0].min_version(), 0) << "an external server counts versions of its own";
 }
 
-// `ingot serve`: a mistyped name must not be answered by another model.
+// In `ingot serve`, another model must not answer a request with a mistyped name.
 TEST(Models, OfUnknownNamesAreRejectedInTheWordsOfTheDialect) {
   using ::testing::AllOf;
   using ::testing::HasSubstr;

@@ -80,13 +80,13 @@ TEST(Opening, ASessionWhoseEndThePoolRejectsForGoodMakesRoom) {
   EXPECT_EQ(world.gateway().Status().open_episodes(), 1);
 }
 
-// `ingot serve`, whose clients often have one key.
+// Like `ingot serve`, whose clients often share a key.
 struct Served : World {
   Served() : World(Say) {
     with_admission = false;
     options.session_per_conversation = true;
   }
-  // The session in which the call is recorded.
+  // Returns the session where the call is recorded.
   std::string Ask(array messages, Headers headers = {}, const char* dialect = "chat.completions") {
     const auto reply = World::Ask(dialect, "none", base::PrintJson(Body(std::move(messages))), std::move(headers));
     EXPECT_TRUE(reply.status.ok()) << reply.status;
@@ -146,7 +146,7 @@ TEST(Sessions, HoldTheTokensOfOneTogether) {
   }
   world.gateway().Tick();
   while (world.gateway().Status().open_episodes() > 2) std::this_thread::yield();
-  for (size_t i = 0; i < sessions.size(); ++i) {  // those that were idle longest are over
+  for (size_t i = 0; i < sessions.size(); ++i) {  // the longest idle ones have ended
     EXPECT_EQ(world.pool.episode(sessions[i]).state(), i < 2 ? v1::EPISODE_FINISHED : v1::EPISODE_OPEN) << i;
   }
   world.gateway().Tick();

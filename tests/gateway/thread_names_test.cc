@@ -100,7 +100,7 @@ TEST(ThreadNames, AreReadFromTheBody) {
   for (const auto& [body, branch] : cases) EXPECT_EQ(ThreadOf({}, body).first, branch) << body;
 }
 
-// All threads of one client have its session, by which `ingot serve` records them.
+// All threads of a client share its session, and `ingot serve` records by session.
 TEST(ThreadNames, SayWhichSessionTheyAreOf) {
   const auto session_of = [](const HeaderList& list, const char* body_json) {
     Headers headers;

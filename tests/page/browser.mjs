@@ -1,5 +1,6 @@
-// A headless browser on the page of a run: browser.mjs live|files|index|empty|texts LINK FOLDER [EPISODES]. Takes screenshots into FOLDER. EPISODES: JSON
-// with the episodes of `texts`. Ends with 1, and one line for the first check that fails.
+// Opens the page of a run in a headless browser: browser.mjs live|files|index|empty|texts LINK FOLDER [EPISODES].
+// Saves screenshots in FOLDER. EPISODES is JSON with the episodes for `texts`. Exits with 1 and one line for the first failed
+// check.
 import { Session, check } from "./session.mjs";
 import { keepsFocus, keyboard, narrow, plain, rules } from "./reading.mjs";
 import { hostileText, longEpisode } from "./texts.mjs";

@@ -108,7 +108,7 @@ def case_live(ingot, shots):
 
 
 def copy_of_run(run, name, learning_rate):
-    """A folder next to `run` with the first steps of its record, and another learning rate: to an index, another run."""
+    """Creates a second run for the index: the first steps of `run`'s record with a different learning rate."""
     copy = run.with_name(name)
     copy.mkdir()
     for file in run.iterdir():
@@ -123,7 +123,7 @@ def copy_of_run(run, name, learning_rate):
 
 
 def case_index(ingot, shots):
-    """The runs of a folder side by side."""
+    """Tests the index of the runs in a folder."""
     code, said = ingot.run("train", {**ingot_runs.SHORT, "run.root": f"{ingot.folder}/runs", "run.name": "first"})
     check(code == 0, said)
     copy_of_run(pathlib.Path(ingot.folder, "runs", "first"), "second", "0.25")

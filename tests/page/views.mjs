@@ -23,7 +23,7 @@ export async function overview(session, kind) {
     document.querySelector(".chart .u-legend").textContent !== curve, before, { timeout: 90000 });
 }
 
-// The reward is drawn at once and large; the other sections are closed, and each stays as it was left.
+// The reward chart is drawn immediately and large. The other sections are closed, and each keeps its state.
 async function folds(session) {
   const { page } = session;
   const state = () => page.locator("details.section").evaluateAll((all) =>
@@ -43,7 +43,7 @@ async function folds(session) {
   check((await again()).Trainer === 0, "a closed section is open again after a reload");
 }
 
-// Curves of one step: their values, and no axes.
+// Curves with a single step show their values without axes.
 export async function onePoint(session) {
   const { page } = session;
   await page.route("**/api/curves*", async (route) => {
@@ -256,8 +256,8 @@ export async function lost(session) {
   session.expected = null;
 }
 
-// A folder of runs: both are drawn on one chart, over steps, time and tokens; a run that is unchecked goes, and with it the keys
-// in which the two differ.
+// In a folder of runs, both are drawn on one chart over steps, time, and tokens. Unchecking a run removes it and the keys that
+// differ.
 export async function runs(session) {
   const { page } = session;
   await page.goto(session.link);

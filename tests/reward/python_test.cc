@@ -1,4 +1,4 @@
-// Reward functions in Python: of the verifier and of the term. They run in the sandbox that this machine allows.
+// Tests Python reward functions in the verifier and in the term. They run in the sandbox that this machine allows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class PythonTest : public testing::Test {
     input.episode_id = "ep7";
     return input;
   }
-  // Of the function whose body this is.
+  // Scores with a function that has this body.
   absl::StatusOr<Verdict> Score(const std::string& body, const std::string& arguments = "task, answer") {
     Write("def score(" + arguments + "):\n    " + body + "\n");
     return Score();
@@ -139,7 +139,7 @@ TEST_F(PythonTest, AnExceptionIsAnErrorWithTheUsersOwnStackTrace) {
   const std::string fault(Score().status().message());
   EXPECT_THAT(fault, AllOf(HasSubstr("ValueError"), HasSubstr(folder_.path() + "/rewards.py\", line 3, in check"),
                            HasSubstr("return int(answer + 'x')"), HasSubstr("it had printed: comparing")));
-  EXPECT_THAT(fault, Not(HasSubstr("<string>")));  // the frames of the worker itself
+  EXPECT_THAT(fault, Not(HasSubstr("<string>")));  // no frames of the worker itself
 }
 
 TEST_F(PythonTest, WhatItPrintsChangesNothing) {
@@ -188,7 +188,7 @@ TEST_F(PythonTest, ImportsItsNeighborsAndReadsThemAgainWhenTheyChange) {
 
 TEST_F(PythonTest, AModuleOfTheInterpreterNeedsNoFile) {
   options_.python.function = "math:fsum";
-  EXPECT_THAT(std::string(Score().status().message()), HasSubstr("math:fsum"));  // it has no argument of that name
+  EXPECT_THAT(std::string(Score().status().message()), HasSubstr("math:fsum"));  // it has no argument with that name
   options_.python.function = "no_such_package.rewards:score";
   verifier_ = nullptr;
   EXPECT_THAT(std::string(Score().status().message()), HasSubstr("No module named 'no_such_package'"));

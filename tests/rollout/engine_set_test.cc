@@ -61,8 +61,8 @@ class FakeEngine final : public Client {
 
   absl::Status rejection;
   int64_t version = 5;
-  v1::PrefillProgress prefill;  // requests 0 = none
-  v1::SwapTimes first_token;    // of no version = none yet
+  v1::PrefillProgress prefill;  // requests == 0: none
+  v1::SwapTimes first_token;    // without a version: none yet
   int asked = 0;
   std::vector<std::vector<int32_t>> prompts;  // of the requests, in order
   std::atomic<int> open{0};                   // live handles

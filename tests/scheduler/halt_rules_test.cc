@@ -76,7 +76,7 @@ TEST(HaltRules, EpisodesThatNeverStartedEndARunInWhichNoneFinished) {
   EXPECT_TRUE(rules.CheckUnstarted(true, seconds(0)).ok());
 }
 
-// A server that every set-up needs may restart, or stay away.
+// A server that every set-up needs may restart or stay down.
 TEST(HaltRules, AfterAFinishedEpisodeSetUpsMustFailForTheWholeTime) {
   HaltRules rules({.give_up_seconds = 100, .give_up_unstarted = 2}, 0);
   const auto fail = [&rules](int64_t at) { rules.EpisodeEnded(End(v1::EPISODE_INFRASTRUCTURE_FAILED), seconds(at)); };

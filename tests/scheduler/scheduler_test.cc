@@ -485,7 +485,7 @@ TEST_F(UnstartedTest, ARunIsNotGivenUpForStopsNorAfterAnEpisodeFinished) {
   EXPECT_EQ(Asked().code(), StatusCode::kDeadlineExceeded);
 }
 
-// An outside server that every set-up asks stays away.
+// An external server that every set-up needs stays down.
 TEST_F(UnstartedTest, ARunThatFinishedAnEpisodeIsGivenUpOnceSetUpsFailForTheWholeTime) {
   options_.give_up_unstarted = 2;
   options_.give_up_seconds = 100;

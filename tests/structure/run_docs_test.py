@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/run_docs.py on pages with and without faults: which blocks it runs, and which line it names."""
+"""Tests scripts/run_docs.py on valid and faulty pages: which blocks it runs, and which line it reports."""
 import importlib.util
 import pathlib
 import sys
@@ -20,7 +20,7 @@ def check(condition, message):
 
 
 def run(page):
-    """What run_docs says about a page, and what its blocks printed."""
+    """Returns the error that run_docs reports for a page, and the output of the blocks."""
     with tempfile.TemporaryDirectory(prefix="run-docs-") as name:
         folder = pathlib.Path(name)
         (folder / "home").mkdir()

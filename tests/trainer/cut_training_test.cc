@@ -176,8 +176,7 @@ TEST_P(CutTraining, RunningLayersAndPartsAgainChangesNoBit) {
 INSTANTIATE_TEST_SUITE_P(Types, CutTraining, ::testing::Values(at::kDouble, at::kFloat),
                          [](const auto& info) { return info.param == at::kDouble ? "fp64" : "fp32"; });
 
-// One step through the trainer itself: the weights after it agree, whatever the cut and the options for memory.
-// What a person sees of a pass, at the end of each part: its direction, the part, and the rows of the whole pass.
+// The progress shown at the end of each part: the direction, the part, and the rows of the whole pass.
 TEST(CutTraining, SaysWhichPartRunsAndHowManyRowsAreDone) {
   const model::ModelConfig config = TinyConfig();
   const model::Transformer model = TrainableModel(config, TinyParameters(config, 1, at::kFloat));
@@ -202,7 +201,7 @@ TEST(CutTraining, SaysWhichPartRunsAndHowManyRowsAreDone) {
   }
 }
 
-// The rows of the last part end at the rows of the pass, however layers divide them.
+// The rows of the last part add up to the rows of the pass, regardless of rounding by layer.
 TEST(CutTraining, CountsEveryRowOnceInEachDirection) {
   const model::ModelConfig config = TinyConfig();
   const model::Transformer model = TrainableModel(config, TinyParameters(config, 1, at::kFloat));
@@ -219,6 +218,7 @@ TEST(CutTraining, CountsEveryRowOnceInEachDirection) {
   EXPECT_EQ(backward.done(), static_cast<int64_t>(forest.size()));
 }
 
+// Runs one step through the trainer itself. The weights after it agree, regardless of the cut and the memory options.
 TEST(CutTrainStep, MovesTheWeightsAlike) {
   const model::ModelConfig config = TinyConfig();
   const model::Parameters parameters = TinyParameters(config, 3, at::kDouble);

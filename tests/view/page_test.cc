@@ -121,7 +121,7 @@ TEST_F(PageTest, AFaultIsOneClearError) {
   EXPECT_EQ(Ask("/api/run", kKey, "HEAD").status, 200);
 }
 
-// A page of a run with its own key, whose end of an episode is noted.
+// The page of a run with an admin key. Records the ends that are requested.
 class EndingPageTest : public PageTest {
  protected:
   EndingPageTest() {
@@ -149,7 +149,7 @@ class EndingPageTest : public PageTest {
     const std::string set = Ask(link.substr(link.find("/?")), "").headers.at("set-cookie");
     cookie_ = set.substr(0, set.find(';'));
   }
-  // As a browser sends it: with the page's cookie, and what its user entered as the key.
+  // Sends the request of a browser, with the page's cookie and the key that the user entered.
   http::Response End(const std::string& query, const std::string& key, const std::string& method = "POST") {
     http::Wire wire(page_->port());
     wire.Send(method + " /api/end_uncalled" + query + " HTTP/1.1\r\nHost: localhost\r\nCookie: " + cookie_ +

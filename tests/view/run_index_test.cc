@@ -1,4 +1,4 @@
-// The answers about a folder of runs.
+// Tests the answers for a folder of runs.
 #include "view/run_index.h"
 
 #include <gmock/gmock.h>

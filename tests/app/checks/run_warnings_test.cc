@@ -277,7 +277,7 @@ TEST(EndWarnings, EachNamesItsFigureAndAWayOn) {
   }
 }
 
-// A run that a teacher alone teaches, and that learns: its rewards are 0, and so is the spread of each group.
+// A successful run that trains only on a teacher, so its rewards and the spread of each group are 0.
 RunConfig Distillation() {
   RunConfig config = SoundRun();
   config.rewards.terms.resize(1);

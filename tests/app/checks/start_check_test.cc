@@ -96,7 +96,7 @@ TEST_F(StartChecked, ExamplesFitTheModel) {
                              HasSubstr("the context length is 64")));
   shape.max_position_embeddings = 512;
   EXPECT_EQ(error(), "");
-  shape.vocab_size = 40;  // the bytes of letters are outside
+  shape.vocab_size = 40;  // the bytes of letters are out of range
   EXPECT_THAT(error(), AllOf(StartsWith("data.sft: "), HasSubstr("outside the vocabulary of 40")));
   shape.vocab_size = text.tokenizer->vocab_size();
   config_.sft_data.clear();

@@ -79,7 +79,7 @@ TEST_F(KeptTokenizerTest, TheNextStartLeavesNothingOfTheOneBefore) {
   const TextParts text = Keep("auto");
   EXPECT_FALSE(fs::exists(run() + "/tokenizer/additional_chat_templates"));
   ExpectKept(run(), text);
-  EXPECT_EQ(std::distance(fs::directory_iterator(run()), fs::directory_iterator()), 1);  // no draft
+  EXPECT_EQ(std::distance(fs::directory_iterator(run()), fs::directory_iterator()), 1);  // no draft is left
 }
 
 TEST_F(KeptTokenizerTest, ADamagedCopyIsRejected) {
@@ -95,7 +95,7 @@ TEST_F(KeptTokenizerTest, ARunOfAnEarlierVersionKeepsNone) {
   EXPECT_EQ(KeptModelPath(run(), "models/a"), "models/a");
 }
 
-// `retrain` starts from the weights that the run started from.
+// `ingot retrain` needs the weights that the run started from.
 TEST_F(KeptTokenizerTest, TheModelIsFoundFromAnotherFolder) {
   const fs::path before = fs::current_path();
   fs::current_path(root_);
@@ -105,7 +105,7 @@ TEST_F(KeptTokenizerTest, TheModelIsFoundFromAnotherFolder) {
   fs::current_path(before);
   EXPECT_EQ(KeptModelPath(run(), "model"), model());
   fs::remove_all(model());
-  EXPECT_EQ(KeptModelPath(run(), "model"), "model");  // so that the error names what the user wrote
+  EXPECT_EQ(KeptModelPath(run(), "model"), "model");  // the error must name the path that the user wrote
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A run's answer to `ingot episodes`, over a real socket file.
+// Tests a run's responses to `ingot episodes` over a real socket file.
 #include "app/record/episodes_endpoint.h"
 
 #include <gmock/gmock.h>

@@ -57,7 +57,7 @@ TEST_F(StoredEpisodesTest, ListsTheNewestGroupsFirst) {
 
 TEST_F(StoredEpisodesTest, ListsTheSessionsThatWereOpenedLast) {
   int64_t opened = 100;
-  for (const char* id : {"b", "c", "a"}) {  // not in the order of their ids, which the pool's is
+  for (const char* id : {"b", "c", "a"}) {  // not in id order, which is the pool's order
     auto open = pools::Open(id, 0, 0, 0);
     open.mutable_episode()->set_purpose(v1::PURPOSE_SERVE);
     open.mutable_episode()->set_opened_unix_ns(++opened);

@@ -1,4 +1,4 @@
-// A gateway with episodes that have made no call.
+// A fake gateway with episodes that have made no call.
 #pragma once
 
 #include <algorithm>

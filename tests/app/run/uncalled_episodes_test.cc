@@ -70,7 +70,7 @@ TEST_F(UncalledEpisodesTest, NoGatewayGetsWhatIsNoId) {
   for (const std::string& hostile : base::HostileTexts()) {
     const absl::Status rejected = EndUncalled(gateways_, hostile, "").status();
     if (!absl::IsInvalidArgument(rejected)) {
-      EXPECT_TRUE(absl::IsNotFound(rejected)) << rejected;  // printable and short
+      EXPECT_TRUE(absl::IsNotFound(rejected)) << rejected;  // must be printable and short
     }
     EXPECT_LT(rejected.message().size(), 250u);
   }

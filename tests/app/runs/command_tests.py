@@ -98,7 +98,7 @@ TINY = ["sft.max_steps=3", "scheduler.groups_per_step=2", "scheduler.group_size=
 
 
 def run_next(said, place):
-    """Runs the commands that a run named at its end, as a shell in its folder runs them."""
+    """Runs the commands that a run printed at its end, in a shell in its folder."""
     commands = re.findall(r"^  (\S.+)$", said.rsplit("\nnext:\n", 1)[-1], re.M)
     if [shlex.split(command)[1] for command in commands] != ["view", "report", "serve"]:
         raise SystemExit(f"FAILED: a run ends with {said[-1500:]}")
@@ -354,7 +354,7 @@ def case_prepare(_, source, folder):
     stub.write_text("#!/bin/sh\npwd\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
     stub.chmod(0o755)
     mine = pathlib.Path(folder, "it's: mine")
-    for made in ("python/installed", "model/config.json", "eval.jsonl"):  # what is there is not fetched
+    for made in ("python/installed", "model/config.json", "eval.jsonl"):  # existing files are not downloaded
         (mine / made).parent.mkdir(parents=True, exist_ok=True)
         (mine / made).touch()
     said = run([source / "examples/smollm2/prepare.sh", "./in got", "it's: mine"], folder)

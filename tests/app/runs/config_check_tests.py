@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`ingot config check` and the start of a run judge alike: config_check_tests.py BINARY SOURCE_DIR agree.
+"""Tests that `ingot config check` and the start of a run agree: config_check_tests.py BINARY SOURCE_DIR agree.
 
-Every configuration under configs/, with the mutations of a table. What the check rejects, `ingot train` rejects with the same
-words, before it makes a folder. What it accepts starts here, down to the addresses of its gateway.
+Runs every configuration under configs/ with the mutations in a table. If the check rejects one, `ingot train` must reject it with
+the same words, before it creates a folder. If the check accepts one, it must start, up to the addresses of its gateway.
 """
 import concurrent.futures
 import json
@@ -12,15 +12,15 @@ import subprocess
 
 from ingot_runs import check, main, write_secret
 
-# Only for the test: no configuration takes a port, and configs/multi-node.yaml is started as one process.
+# Only for the test: no configuration uses a fixed port, and configs/multi-node.yaml runs as one process.
 ALL = {"http.port": 0, "run.if_exists": "replace"}
-NUMBER = r"[0-9.]+(e[+-]?[0-9]+)?"  # of the memory that is free now
+NUMBER = r"[0-9.]+(e[+-]?[0-9]+)?"  # matches the amount of free memory
 OF = {"configs/smoke.yaml": {}, "configs/multi-node.yaml": {"cluster.groups": "[]", "cluster.registry.kind": "local", "cluster.registry.endpoints": "[]"}}
-MORE = 2  # mutations of each configuration besides configs/smoke.yaml, which gets all
+MORE = 2  # mutations per configuration, except configs/smoke.yaml, which gets all of them
 
 
 def mutations(ingot):
-    """(name, settings, words of the error). Words None: this machine decides, and both must say the same."""
+    """Returns (name, settings, words in the error). None = depends on this machine, but both must agree."""
     folder = pathlib.Path(ingot.folder)
     long = folder / "long.jsonl"
     answer = {"role": "assistant", "content": "x" * 100000}
@@ -76,13 +76,13 @@ def last_line(text):
 
 
 def checked(ingot, config, settings):
-    """The error of `ingot config check`; "" = it accepts."""
+    """Returns the error of `ingot config check`; "" = accepted."""
     done = subprocess.run(argv(ingot, config, ("config", "check"), settings), cwd=ingot.source, capture_output=True, text=True, timeout=60)
     return "" if done.returncode == 0 else last_line(done.stderr)
 
 
 def started(ingot, config, settings):
-    """The error of `ingot train`; "" = it got to its gateway, and was ended."""
+    """Returns the error of `ingot train`; "" = it started its gateway and was then stopped."""
     words = argv(ingot, config, ("train",), settings)
     with subprocess.Popen(words, cwd=ingot.source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         lines = []
@@ -96,7 +96,7 @@ def started(ingot, config, settings):
 
 
 def judge(ingot, config, name, settings, words, start):
-    """What is wrong; "" = nothing."""
+    """Returns the problem; "" = none."""
     error = checked(ingot, config, settings)
     where = f"{config}, {name}"
     if config == "configs/smoke.yaml" and words is not None:
@@ -109,9 +109,9 @@ def judge(ingot, config, name, settings, words, start):
 
 
 def case_agree(ingot):
-    """What `ingot config check` rejects and accepts, and the start."""
+    """`ingot config check` and the start reject and accept the same configurations."""
     OF["configs/multi-node.yaml"]["cluster.token_file"] = write_secret(ingot, "token")
-    few = pathlib.Path(ingot.folder, "few.jsonl")  # quickly read
+    few = pathlib.Path(ingot.folder, "few.jsonl")  # fast to read
     with open(pathlib.Path(ingot.source, "examples/smoke/sft.jsonl"), encoding="utf-8") as conversations:
         few.write_text("".join(line for line, _ in zip(conversations, range(20))), encoding="utf-8")
     for config in ("configs/smoke.yaml", "configs/multi-node.yaml"):

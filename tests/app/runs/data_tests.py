@@ -424,7 +424,7 @@ def case_retrain(ingot):
 
 
 def case_tables(ingot):
-    """Tasks of tables: rows in order, columns by name, and errors that say which row of which file."""
+    """Tasks from tables: rows in order, columns by name, and errors that name the file and row."""
     folder = pathlib.Path(ingot.folder)
     out = folder / "tasks.jsonl"
 

@@ -79,7 +79,7 @@ def case_kept(ingot):
 
 
 def case_moved(ingot):
-    """A run whose model was given by a relative path is read from another folder, as a copy, and without the model."""
+    """A run with a relative model path can be read from another directory, as a copy, and without the model."""
     ingot.configure("base", settings(1))
     code, said = ingot.run("train", {})
     check(code == 0, said)

@@ -330,7 +330,7 @@ def log_softmax(logits, of):
 
 
 def check_calls(ingot, run, folder, other):
-    """The calls of an evaluation were sampled by the model of `folder`, and not by that of `other`."""
+    """The calls of an evaluation were sampled by the model in `folder` and not by the one in `other`."""
     trees = [StoredTree(line) for line in ingot.inspect(run, "--json").splitlines()]
     calls = [(tree, call) for tree in trees for call in tree.calls]
     check(len(calls) == 4 and all(tree.ids(call["sampledKeys"]) for tree, call in calls), f"{run} has {len(calls)} calls")
@@ -349,7 +349,7 @@ def check_calls(ingot, run, folder, other):
 
 
 def check_eval(ingot, base, trained, merged):
-    """ingot eval with the configuration of an adapter run: a folder with adapters has them, and a base none."""
+    """With an adapter run's configuration, `ingot eval` uses a folder's adapters, and none for a base."""
     before, folder = ingot.config, write_asking_config(ingot, agent_seconds=0)
     (folder / "eval.jsonl").write_text("{\"task_id\": \"a\"}\n{\"task_id\": \"b\"}\n")
     settings = {"run.name": "judged", "eval.tasks": folder / "eval.jsonl", "eval.avg_n": 2, "model.path": base, "trainer.lora.rank": 4,

@@ -60,7 +60,7 @@ def case_serve(ingot):
         recorded = {call["call_id"]: call["prompt_ids"] for call in map(json.loads, recorded)}
     check(len(asked) == 4 and asked == recorded, f"the engine was asked {asked}, but recorded is {recorded}")
     listed = ingot.call("inspect", f"{ingot.folder}/served")
-    # Of each session its state, calls and seconds; the newest comes first.
+    # Each session has its state, calls, and seconds. The newest comes first.
     sessions = [line.split() for line in listed.stdout.splitlines() if " serve " in line]
     check(listed.returncode == 0 and [(words[5], words[6]) for words in sessions] == [("finished", "1"), ("finished", "3")],
           f"the record's list: {listed}")
@@ -149,7 +149,7 @@ def case_visitors(ingot):
 
 
 class Owner:
-    """What the owner of a run without recipes does about episodes whose clients died, and what such a client sees."""
+    """Acts as the owner of a run without recipes, and as a client of that run."""
 
     def __init__(self, ingot, folder, address, key):
         self.ingot, self.folder, self.address, self.key = ingot, folder, address, key
@@ -166,7 +166,7 @@ class Owner:
             status, opened = self.post("/ingot/v1/episodes", {"scaffold": "visitor"})
             if status == 201:
                 return opened
-            time.sleep(0.1)  # no version is live yet
+            time.sleep(0.1)  # until the first version is live
         check(False, f"no episode was opened: {status} {opened}")
 
     def listed(self):
@@ -182,12 +182,12 @@ class Owner:
 
 
 def check_abandoned(ingot, command, settings, key_file):
-    """Four clients die after their openings; the run says so, and its owner ends the episodes one by one and at once."""
+    """Four clients die after opening episodes. The run reports it, and its owner ends one episode, then all."""
     folder = pathlib.Path(ingot.folder) / settings["run.name"]
     lines = []
     process = ingot.start(command, settings)
 
-    def said(pattern):  # the launcher and its gateway print in any order
+    def said(pattern):  # the output of launcher and gateway may be in any order
         found = [match.group(1) for match in (re.search(pattern, line) for line in lines) if match]
         return found[0] if found else line_with(process, pattern, lines)
 
@@ -223,7 +223,7 @@ def check_abandoned(ingot, command, settings, key_file):
     status, said, _ = page.ask(target, {**page.headers, "Authorization": "Bearer " + owner.key}, "POST")
     check((status, said) == (200, '{"ended":1}'), f"the page's end: {status} {said}")
 
-    alive = owner.open()  # its place is free again
+    alive = owner.open()  # its slot is free again
     ask = {"model": "policy", "messages": [{"role": "user", "content": "which?"}], "max_tokens": 4}
     status, said = owner.post(f"/s/{alive['episode_id']}/v1/chat/completions", ask, alive["api_key"])
     check(status == 200, f"a call: {said}")
@@ -236,7 +236,7 @@ def check_abandoned(ingot, command, settings, key_file):
 
 
 def case_abandoned(ingot):
-    """Episodes whose clients died before their first call are shown and can be ended, in one process and in several."""
+    """Episodes whose clients died before the first call are shown and can be ended, in one process and in several."""
     config = {key: value for key, value in GROUPS.items() if key != "agents"}
     ingot.configure("abandoned", config)
     key_file = write_secret(ingot, "admin.key")

@@ -1,4 +1,4 @@
-// Lines about long work, on a clock that is moved by hand.
+// Tests lines about long-running work with a manual clock.
 #include "app/terminal/work_lines.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class WorkLinesTest : public testing::Test {
     std::fclose(out_);
     std::free(text_);
   }
-  // The lines since the last call, after looks of `time`.
+  // Calls Look for `time` and returns the lines printed since the last call.
   std::string LookFor(std::chrono::nanoseconds time) {
     for (const auto end = clock_.Now() + time; clock_.Now() < end;) {
       clock_.Advance(WorkLines::kPause);

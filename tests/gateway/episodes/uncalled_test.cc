@@ -1,4 +1,4 @@
-// Episodes that were opened and never called: how they are counted, how they end, and what a late client is told.
+// Tests opened episodes without calls: how they are counted, how they end, and which error a late client gets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -86,7 +86,7 @@ TEST_F(Uncalled, EndAfterTheLimitAsLostAndTheLateClientIsTold) {
       EXPECT_THAT(said,
                   HasSubstr("no call within 300 s of the opening (gateway.episode_first_call_s); open a new one"));
     }
-    const absl::Status rewarded = world_.Reward(dead, 1);  // also of an end that only the pool remembers
+    const absl::Status rewarded = world_.Reward(dead, 1);  // also for an end that only the pool remembers
     EXPECT_EQ(HttpStatusOf(rewarded), 410);
     EXPECT_THAT(std::string(rewarded.message()), HasSubstr("gateway.episode_first_call_s"));
     if (restarted == 0) {
@@ -197,7 +197,7 @@ TEST_F(Uncalled, ThatTheOwnerCannotEndAreErrors) {
   EXPECT_EQ(HttpStatusOf(End(over.episode_id()).status()), 410);
   EXPECT_THAT(std::string(End(over.episode_id()).status().message()), HasSubstr("has already ended"));
   for (const std::string& hostile : base::HostileTexts()) {
-    if (hostile.empty()) continue;  // all
+    if (hostile.empty()) continue;  // empty = all
     const absl::Status unknown = End(hostile).status();
     EXPECT_EQ(HttpStatusOf(unknown), 404);
     EXPECT_LT(unknown.message().size(), 300u);
@@ -206,7 +206,7 @@ TEST_F(Uncalled, ThatTheOwnerCannotEndAreErrors) {
   EXPECT_EQ(world_.gateway().Status().open_episodes(), 2);
 }
 
-// The end was asked for while the episode had made no call, and its first call came before the end began.
+// The end was requested when the episode had no call, but its first call arrived before the end began.
 TEST_F(Uncalled, AnEpisodeWhoseCallComesFirstStays) {
   v1::Episode record;
   record.set_episode_id("e");

@@ -228,12 +228,12 @@ TEST_F(EgressProxyTest, AHeadThatIsTooLongClosesTheConnection) {
   const auto ask = [&] { return absl::StrCat("GET http://", server.host(), "/ HTTP/1.1\r\n", fields, "\r\n"); };
   for (int i = 0; i < 3; ++i) fields += field;
   EXPECT_THAT(Ask(ask()), StartsWith("HTTP/1.1 200")) << "12 KB";
-  // Much above the bound of 16 KiB, so that no single read holds its end and what is allowed. It has an end, and would be
-  // answered without the bound.
+  // Much larger than the limit of 16 KiB, so no single read contains both the allowed part and the end. The request is
+  // complete, so it would be answered if there were no limit.
   for (int i = 0; i < 40; ++i) fields += field;
   const std::string head = ask();
   const Fd fd = Connect();
-  send(fd.get(), head.data(), head.size(), MSG_NOSIGNAL);  // the proxy may close before it has all
+  send(fd.get(), head.data(), head.size(), MSG_NOSIGNAL);  // the proxy may close before it has read everything
   EXPECT_EQ(Receive(fd), "");
   EXPECT_EQ(server.connections(), 1);
 }
@@ -245,8 +245,8 @@ TEST_F(EgressProxyTest, MoreClientsThanConnectionsAreServedOneAfterAnother) {
   for (int i = 0; i < 64; ++i) silent.push_back(Connect());  // each takes a connection, and sends no head
   const Fd late = Connect();
   Send(late, absl::StrCat("GET http://", server.host(), "/ HTTP/1.1\r\n\r\n"));
-  // The second pause from here begins after the late client was there: the proxy left it in the queue. Without the bound
-  // there is none.
+  // The second pause after this point begins after the late client has connected, so the proxy left it in the queue.
+  // Without the limit there would be no pause.
   const int64_t before = proxy_->pauses();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (proxy_->pauses() < before + 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();

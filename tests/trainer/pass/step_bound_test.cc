@@ -59,7 +59,7 @@ model::ModelConfig Deepseek() {
   return c;
 }
 
-// Merging cannot gain more than its bound: "tree 10.3x of 8.0x (128%)" came from rates that were measured too slow.
+// Merging cannot gain more than its bound. "tree 10.3x of 8.0x (128%)" was caused by rates measured too slow.
 TEST(BoundMeter, AStepFasterThanEveryMeasurementIsItsOwnBound) {
   TrainerOptions options;
   const model::ModelConfig config = TinyConfig();

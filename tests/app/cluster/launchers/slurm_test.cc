@@ -71,10 +71,10 @@ TEST(SlurmScript, AsksForTheResourcesOfItsGroups) {
   script.groups[1].slurm = {"--cpus-per-task=4"};
   const std::string text = RenderSlurm(script);
   EXPECT_THAT(text, HasSubstr("#SBATCH --cpus-per-task=16\n#SBATCH --mem=64G\n#SBATCH --gres=gpu:8\n#SBATCH hetjob\n"));
-  // srun would give the step one CPU.
+  // Without this option, srun would give the step one CPU.
   EXPECT_THAT(text, HasSubstr("--het-group=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 "));
   EXPECT_THAT(text, HasSubstr("--het-group=1 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=4 "));
-  // Nodes of one kind: no heterogeneous job.
+  // Equal nodes do not need a heterogeneous job.
   script.groups[1].slurm.clear();
   script.groups[1].resources = script.groups[0].resources;
   const std::string alike = RenderSlurm(script);
