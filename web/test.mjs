@@ -1,5 +1,5 @@
-// Runs the unit tests of the page: bundles each tests/*.test.ts for Node.js and gives them to its test runner. `npm test` first
-// checks the types. Exits with 77 if the packages are not installed.
+// Runs the page's unit tests: bundles each tests/*.test.ts for Node.js and passes them to its test runner. `npm test` checks the
+// types first. Exits with 77 if the packages are not installed.
 import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";

@@ -1,4 +1,4 @@
-// The run's answers. All requests but one are GET and polling: no WebSocket, which proxies break.
+// The requests to the page's server. All but one are polled GETs. WebSockets are not used because some proxies break them.
 
 export class Rejected extends Error {}
 
@@ -11,7 +11,7 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
   return read<T>(await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" }));
 }
 
-// Ends an episode without a call ("id=E"), or all of them ("all=1"). Returns how many ended.
+// Ends an episode without calls ("id=E") or all of them ("all=1"). Returns the number of ended episodes.
 export async function end(wanted: string, key: string): Promise<number> {
   const headers = { Authorization: `Bearer ${key}` };
   return (await read<{ ended: number }>(await fetch(`/api/end_uncalled?${wanted}`, { method: "POST", credentials: "same-origin", headers }))).ended;
@@ -39,7 +39,7 @@ export interface Engine {
   prefill?: { requests: number; tokens: number; prefilled: number; oldest_seconds: number };
 }
 export interface Run {
-  index?: boolean;  // a folder of runs; the rest is only of a run
+  index?: boolean;  // true = a folder of runs; the other fields are only set for a run
   name: string; folder: string; live: boolean; rows: number; broken_rows: number; names: string[]; now: number;
   started?: number; batches?: number; live_version?: number; no_pool?: string; pool_error?: string;
   scheduler_error?: string; outdated?: string;

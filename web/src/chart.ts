@@ -1,5 +1,5 @@
-// One chart of several curves over the steps, by uPlot. A click on a point, or Enter on the focused chart, opens the groups of
-// that step; the arrow keys move between steps. A single step is shown as its values: it has no axes.
+// A chart of several curves over the steps, drawn with uPlot. A click on a point, or Enter on the focused chart, opens the groups
+// of that step. The arrow keys move between steps. A single step is shown as values without axes.
 import uPlot from "uplot";
 import { Curve } from "./api";
 import { ChartSpec, kColours } from "./chart_spec";
@@ -102,7 +102,7 @@ export class Chart {
     this.plot?.destroy();
   }
 
-  // The values of the only step, or that there is none yet.
+  // Shows the values of the only step, or that there is no step yet.
   private single(): void {
     const step = this.data[0][0];
     this.place.style.minHeight = "0";

@@ -1,5 +1,5 @@
-// A section of charts. The first one of the page is always open and large; the others fold, and a closed one neither asks for
-// its curves nor draws.
+// A section of charts. The first section of the page is always open and large. The others fold, and a closed one neither requests
+// curves nor draws them.
 import { Curve } from "./api";
 import { Chart } from "./chart";
 import { count, h, replace } from "./dom";
@@ -11,7 +11,7 @@ export class ChartSection {
   private readonly grid: HTMLElement;
   private charts: Chart[] = [];
 
-  // `opened`: called when the user opens the section, which then waits for `update`.
+  // `opened` is called when the user opens the section. The section then waits for `update`.
   constructor(private readonly section: Section, first: boolean, folds: Folds, opened: () => void) {
     this.grid = h("div", { class: first ? "charts large" : "charts" });
     const title = h("h2", {}, section.title);
@@ -23,7 +23,7 @@ export class ChartSection {
     const element = h("details", { class: "section", open: folds.isOpen(section.title) },
       h("summary", {}, title, h("span", { class: "soft" }, ` ${count(section.charts.length, "chart")}`)), this.grid) as HTMLDetailsElement;
     element.addEventListener("toggle", () => {
-      if (element.open === this.charts.length > 0) return;  // a section that was open when it was made
+      if (element.open === this.charts.length > 0) return;  // the section was created open
       folds.set(section.title, element.open);
       if (element.open) this.make(false);
       else this.close();
@@ -33,12 +33,12 @@ export class ChartSection {
     if (element.open) this.make(false);
   }
 
-  // The curves that `update` needs: none of a closed section.
+  // The curves that `update` needs. Empty for a closed section.
   names(): string[] {
     return this.charts.flatMap((chart) => chart.spec.names);
   }
 
-  // A chart whose curves were not asked for stays as it is.
+  // A chart whose curves were not requested does not change.
   update(curves: Record<string, Curve>): void {
     this.charts.filter((chart) => chart.spec.names.some((name) => name in curves)).forEach((chart) => chart.update(curves));
   }

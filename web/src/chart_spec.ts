@@ -1,10 +1,10 @@
-// What a chart shows.
+// The contents of a chart.
 export interface ChartSpec {
   title: string;
   names: string[];
-  labels?: string[];  // of the curves, shorter than their names
+  labels?: string[];  // short labels for the curves
   opens: "step" | "eval" | null;
-  x?: string;         // what the horizontal axis shows; default: steps
+  x?: string;         // title of the horizontal axis; default: steps
 }
 
 export const kColours = ["#c2571a", "#2f74b5", "#3a8a54", "#8a5ab5", "#b5852f", "#b53a5c", "#3a9aa0", "#7a7a7a"];

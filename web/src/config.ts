@@ -1,4 +1,4 @@
-// The run's configuration, with a filter for lines.
+// Shows the run's configuration with a line filter.
 import { Run, ask } from "./api";
 import { h, replace } from "./dom";
 import { raw } from "./message";

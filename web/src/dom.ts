@@ -96,10 +96,10 @@ export function percent(value: number | null | undefined): string {
   return value === null || value === undefined || !Number.isFinite(value) ? "–" : `${(Math.abs(value) < 5e-4 ? 0 : value * 100).toFixed(1)}%`;
 }
 
-// The order of a table's rows: by which column, and what a click on a column's title does.
+// The order of a table's rows. `choose` is called after a click on a column's title.
 export interface Sorting { column: number; descending: boolean; choose: (column: number) => void }
 
-// A table. A column of numbers has "#" before its title. `sorting`: the titles are buttons; the rows come in that order.
+// Creates a table. A "#" before a title marks a column of numbers. With `sorting`, titles are buttons, and `rows` are in that order.
 export function table(caption: string, columns: string[], rows: Child[][], sorting?: Sorting): HTMLElement {
   const numeric = columns.map((title) => title.startsWith("#"));
   const cell = (tag: string, child: Child, i: number) =>
@@ -116,7 +116,7 @@ export function table(caption: string, columns: string[], rows: Child[][], sorti
         rows.length ? null : h("tr", {}, h("td", { colspan: columns.length, class: "soft" }, "none")))));
 }
 
-// A color of a legend, and its meaning. `colour`: of CSS, or the name of one of the page's own.
+// Creates a legend entry. `colour` is a CSS color or one of the page's own color names.
 export function swatch(colour: string, meaning: string): HTMLElement {
   return h("span", {}, h("span", { class: "swatch", "style.background": colour.startsWith("--") ? `var(${colour})` : colour }), meaning);
 }

@@ -1,4 +1,4 @@
-// The columns of the list of episodes, and its order. Pure.
+// The columns and the order of the episode list. Pure.
 import { Episode } from "./api";
 
 export const kColumns: [string, (episode: Episode) => string | number][] = [
@@ -7,15 +7,15 @@ export const kColumns: [string, (episode: Episode) => string | number][] = [
   ["#time", (episode) => episode.seconds], ["task", (episode) => episode.task], ["domain", (episode) => episode.domain],
   ["scaffold", (episode) => episode.scaffold], ["cause", (episode) => episode.cause || episode.detail]];
 
-export interface Order { column: number; descending: boolean }  // column -1: as the server found them
+export interface Order { column: number; descending: boolean }  // column -1 = the order of the server
 
-// A click on a column: numbers begin with the greatest, texts with the first, and the next click reverses them.
+// Returns the order after a click on a column. Numbers start with the largest, and text with the first. Another click reverses it.
 export function clicked(order: Order, column: number): Order {
   if (order.column === column) return { column, descending: !order.descending };
   return { column, descending: kColumns[column][0].startsWith("#") };
 }
 
-// Episodes that are equal in the column stay in the order in which they were found.
+// Sorts stably: episodes with equal values keep the order of the server.
 export function inOrder(episodes: Episode[], { column, descending }: Order): Episode[] {
   if (column < 0) return episodes;
   const value = kColumns[column][1], sign = descending ? -1 : 1;

@@ -1,5 +1,5 @@
-// Which foldable sections are open, remembered by this browser for the page's address. Closed unless it was opened. Without a
-// store, as in a browser that keeps none for this page, what is open is forgotten with the page.
+// Stores which foldable sections are open, in this browser and for the page's address. Sections start closed. If the browser has
+// no store for this page, the state is lost when the page closes.
 const kKey = "ingot.open-sections";
 
 type Store = Pick<Storage, "getItem" | "setItem">;
@@ -10,7 +10,7 @@ export class Folds {
     try {
       const stored: unknown = JSON.parse(store?.getItem(kKey) ?? "[]");
       if (Array.isArray(stored)) for (const title of stored) if (typeof title === "string") this.open.add(title);
-    } catch { /* a damaged store: everything is closed */ }
+    } catch { /* the store is damaged, so all sections are closed */ }
   }
 
   isOpen(title: string): boolean {
@@ -22,11 +22,11 @@ export class Folds {
     else this.open.delete(title);
     try {
       this.store?.setItem(kKey, JSON.stringify([...this.open].sort()));
-    } catch { /* a full store: remembered until the page is closed */ }
+    } catch { /* the store is full, so the state lasts until the page closes */ }
   }
 }
 
-// The browser's store; null = it keeps none for this page.
+// Returns the browser's store, or null if there is none for this page.
 export function browserStore(): Store | null {
   try {
     return window.localStorage;

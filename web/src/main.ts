@@ -23,8 +23,8 @@ let trouble: HTMLElement = h("div");  // above the view: why it is not drawn, or
 let drawn = false;                    // the view has been drawn once
 let failures = 0;
 let timer = 0;
-let index = false;  // the page is of a folder of runs
-let round = 0;  // of the address; an answer for an earlier address is dropped
+let index = false;  // true = the page shows a folder of runs
+let round = 0;  // counts address changes; answers for an earlier address are dropped
 
 function make(name: string, wanted: URLSearchParams, place: HTMLElement): View {
   if (index) return new RunsView(place);

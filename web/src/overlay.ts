@@ -1,11 +1,11 @@
-// Several runs on one chart: their curves over steps, time or tokens, smoothed; and the keys in which they differ. Pure.
+// Computes charts of several runs: smoothed curves over steps, time, or tokens, and the keys that differ. Pure.
 import { Curve, IndexedRun, Progress, RunCurves } from "./api";
 
 export type Axis = "step" | "seconds" | "tokens";
 export const kAxes: [Axis, string][] = [["step", "step"], ["seconds", "time, s"], ["tokens", "trained tokens"]];
 
-// The place of `step` on the axis, between the places of the neighboring steps. A step outside the known ones has the place of
-// the nearest.
+// Returns the position of `step` on the axis, interpolated between neighboring steps. A step out of range gets the position of
+// the nearest one.
 export function placeOf(step: number, progress: Progress, axis: Axis): number {
   if (axis === "step") return step;
   const { steps } = progress, places = progress[axis];
@@ -17,7 +17,7 @@ export function placeOf(step: number, progress: Progress, axis: Axis): number {
   return places[next - 1] + share * (places[next] - places[next - 1]);
 }
 
-// An exponential moving average without the bias of its start; `weight` 0 changes nothing. A gap stays a gap.
+// Returns a bias-corrected exponential moving average. A `weight` of 0 changes nothing. Gaps remain gaps.
 export function smooth(values: (number | null)[], weight: number): (number | null)[] {
   let sum = 0, norm = 0;
   return values.map((value) => {
@@ -28,7 +28,7 @@ export function smooth(values: (number | null)[], weight: number): (number | nul
   });
 }
 
-// One metric of the chosen runs, by run.
+// Returns one metric of the chosen runs, by run.
 export function overlay(runs: Record<string, RunCurves>, metric: string, axis: Axis, weight: number): Record<string, Curve> {
   const curves: Record<string, Curve> = {};
   for (const [name, run] of Object.entries(runs)) {
@@ -39,8 +39,8 @@ export function overlay(runs: Record<string, RunCurves>, metric: string, axis: A
   return curves;
 }
 
-// The keys in which the runs' configurations differ from each other, with a value for each run. `all`: every run of the
-// folder. The server compares each with the first one, so a run without an entry has the first one's value.
+// Returns the keys whose values differ between the chosen runs, with a value for each run. `all` has every run in the folder. The
+// server compares each run with the first one, so a run without an entry has the first one's value.
 export function differingKeys(all: IndexedRun[], chosen: IndexedRun[]): { key: string; values: string[] }[] {
   const first = new Map(all.flatMap((run) => run.differences.map((one): [string, string] => [one.key, one.first])));
   return [...first.keys()].sort()

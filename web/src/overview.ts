@@ -125,7 +125,7 @@ export class Overview implements View {
     this.sections.forEach((section) => section.close());
   }
 
-  // The curves of the open sections. Where this fails after a click, the next poll tries again.
+  // Loads the curves of the open sections. If this fails after a click, the next poll retries it.
   private async fill(): Promise<void> {
     const curves = await curvesOf([...new Set(this.sections.flatMap((section) => section.names()))]);
     this.sections.forEach((section) => section.update(curves));

@@ -1,7 +1,7 @@
-// What the page says of a run as a whole. Pure.
+// The state of a run as shown on the page. Pure.
 import { Run } from "./api";
 
-// Whether the run has made all its steps.
+// Returns true if the run has completed all its steps.
 export function isFinished(run: Run): boolean {
   const { total_steps: total, supervised } = run.facts;
   return !supervised && total > 0 && run.last !== undefined && run.last.step + 1 >= total;

@@ -1,4 +1,4 @@
-// The runs of a folder: a list with checkboxes, their curves on common charts, and the keys in which they differ.
+// Shows the runs of a folder: a list with checkboxes, shared charts, and the keys that differ.
 import { IndexedRun, RunCurves, RunList, ask } from "./api";
 import { Chart } from "./chart";
 import { kColours } from "./chart_spec";
@@ -17,12 +17,12 @@ export class RunsView implements View {
   private readonly metric = h("select", { onchange: () => this.redraw() });
   private readonly smoothing = h("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: 0, oninput: () => this.show() });
   private readonly off = new Set<string>();  // runs that the user unchecked
-  private readonly on = new Set<string>();   // and checked
+  private readonly on = new Set<string>();   // runs that the user checked
   private shown: RunList = { runs: [], names: [] };
   private curves: Record<string, RunCurves> = {};
   private charts: Chart[] = [];
   private key = "";
-  private round = 0;  // of questions for curves
+  private round = 0;  // counts requests for curves
   private readonly dark = matchMedia("(prefers-color-scheme: dark)");
 
   constructor(place: HTMLElement) {
@@ -40,7 +40,7 @@ export class RunsView implements View {
     refresh(this.list, table(`${runs.length} runs. At most ${kColours.length} are drawn; \`ingot view RUN\` serves the page of one`, ["drawn", "run", "#steps", "#reward", "#held-out reward", "newest step"],
       runs.map((run) => [this.box(run, chosen.indexOf(run), full), run.name, run.total_steps ? `${run.steps} / ${run.total_steps}` : run.steps, number(run.reward), number(run.evaluated),
         run.error ? h("span", { class: "error" }, run.error) : run.newest ? new Date(run.newest * 1000).toLocaleString() : "none yet"])));
-    for (const box of this.list.querySelectorAll("input")) box.checked = box.hasAttribute("checked");  // also where the user clicked
+    for (const box of this.list.querySelectorAll("input")) box.checked = box.hasAttribute("checked");  // also after clicks
     const metric = this.metric as HTMLSelectElement, further = metric.value;
     refresh(metric, h("option", { value: "" }, "none"), this.shown.names.filter((name) => !kFirst.includes(name)).map((name) => h("option", { value: name }, name)));
     metric.value = further;
@@ -54,7 +54,7 @@ export class RunsView implements View {
     this.charts.forEach((chart) => chart.destroy());
   }
 
-  // The newest runs are drawn until the user chooses others.
+  // Returns the newest runs until the user chooses others.
   private chosen(): IndexedRun[] {
     const newest = [...this.shown.runs].sort((a, b) => (b.newest ?? 0) - (a.newest ?? 0)).filter((run) => !this.off.has(run.name));
     const wanted = new Set([...newest.filter((run) => this.on.has(run.name)), ...newest.filter((run) => !this.on.has(run.name))].slice(0, kColours.length));
@@ -71,7 +71,7 @@ export class RunsView implements View {
     if (name === undefined) return;
     (box.checked ? this.on : this.off).add(name);
     (box.checked ? this.off : this.on).delete(name);
-    void this.update().catch(() => undefined);  // the next poll says what is wrong
+    void this.update().catch(() => undefined);  // the next poll reports the error
   }
 
   private keys(chosen: IndexedRun[]): Child {
@@ -85,7 +85,7 @@ export class RunsView implements View {
     return [...kFirst.filter((name) => this.shown.names.includes(name)), ...(further ? [further] : [])];
   }
 
-  // Asks for the curves, and draws them, unless the user has chosen others meanwhile.
+  // Requests the curves and draws them, unless the user has chosen other runs in the meantime.
   private async fill(): Promise<void> {
     const mine = ++this.round;
     const metrics = this.metrics(), chosen = this.chosen().map((run) => run.name);
@@ -104,7 +104,7 @@ export class RunsView implements View {
   }
 
   private redraw(): void {
-    void this.fill().catch(() => undefined);  // the next poll says what is wrong
+    void this.fill().catch(() => undefined);  // the next poll reports the error
   }
 
   private show(): void {

@@ -1,11 +1,11 @@
-// Which charts a run's record gets, by subject. Pure.
+// Chooses the charts for a run's record, by subject. Pure.
 import { ChartSpec, kColours } from "./chart_spec";
 
-const kMostAlike = 64;  // curves of one kind that is not a reward term, such as domains
+const kMostAlike = 64;  // limit of similar curves, such as one per domain; reward terms have no limit
 
 export interface Section { title: string; charts: ChartSpec[] }
 
-// All curves whose names begin with `prefix`, in as many charts as needed to give each curve its own color.
+// Returns charts for all curves whose names start with `prefix`, as many as needed to give each curve its own color.
 function every(title: string, prefix: string, found: string[], opens: ChartSpec["opens"] = "step", most = Infinity): ChartSpec[] {
   const shown = found.slice(0, most), charts: ChartSpec[] = [];
   for (let i = 0; i < shown.length; i += kColours.length) {
@@ -16,10 +16,10 @@ function every(title: string, prefix: string, found: string[], opens: ChartSpec[
   return charts;
 }
 
-const whole = (rest: string) => !/[/@]/.test(rest);  // neither a measure of a term nor a part of the episodes
+const whole = (rest: string) => !/[/@]/.test(rest);  // not a measure of one term or of some episodes
 
-// The sections of charts for the metrics that the record has. The first one is what a run is for: its reward and evaluation,
-// or the loss of a run that has only supervised stages. A section without charts is left out.
+// Returns the chart sections for the metrics in the record. The first one shows the reward and the evaluation, or the loss if the
+// run has only supervised stages. Sections without charts are omitted.
 export function sectionsFor(names: string[]): Section[] {
   const has = new Set(names);
   const like = (prefix: string, wanted: (rest: string) => boolean = () => true) =>

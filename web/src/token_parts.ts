@@ -1,9 +1,9 @@
-// What became of the sampled tokens. Pure.
+// Computes what happened to the sampled tokens. Pure.
 import { Part } from "./api";
 import { count } from "./dom";
 
-// `tokens`: of /api/time. What is neither trained nor counted for a dropped group is the remainder, and its name says whose
-// tokens it still holds.
+// `tokens` is from /api/time. The remainder is neither trained nor counted for a dropped group, and its name says which tokens it
+// includes.
 export function tokenParts(tokens: Record<string, number>): Part[] {
   const rest = Math.max(0, tokens.sampled - tokens.trained - tokens.stale - tokens.dropped);
   const deleted = tokens.dropped_groups_deleted ?? 0;

@@ -1,17 +1,17 @@
-// The tokens of a call with its prompt, as columns. Pure.
+// The tokens of a call and its prompt, as columns. Pure.
 import { Tokens } from "./api";
 
 export interface Token { sampled: boolean; earlier: boolean; call: number; logprob: number | null; version: number; mixed: boolean }
 
-// Per token, from the runs of the answer.
+// Arrays with one entry per token, expanded from the runs in the answer.
 export class Path {
   readonly sampled: Uint8Array;
   readonly call: Int32Array;
-  readonly logprob: Float32Array;  // NaN: of the prompt
-  readonly version: Int32Array;    // -1: of the prompt
+  readonly logprob: Float32Array;  // NaN = prompt token
+  readonly version: Int32Array;    // -1 = prompt token
   readonly mixed: Uint8Array;
   readonly hasEarlier: boolean;
-  // `wanted`: the call whose tokens these are. Calls before it sampled parts of its prompt.
+  // `wanted` is the call of these tokens. Earlier calls sampled parts of its prompt.
   constructor(readonly tokens: Tokens, private readonly wanted: number) {
     const count = tokens.id.length;
     this.hasEarlier = tokens.runs.some((run) => run.sampled && run.call !== wanted);

@@ -1,4 +1,4 @@
-// The scale of log-probs: what is drawn as likely and as unlikely. Pure.
+// The color scale for log-probs, from likely to unlikely. Pure.
 export type ScaleName = "4" | "1" | "10" | "quantiles";
 export const kScales: [ScaleName, string][] = [["4", "0 to −4"], ["1", "0 to −1"], ["10", "0 to −10"], ["quantiles", "by quantile"]];
 
@@ -7,8 +7,8 @@ export interface Scale {
   legend: { share: number; text: string }[];
 }
 
-// `logprobs`: of all sampled tokens; a NaN is skipped. By quantile, a token's share is that of the tokens that are more likely
-// than it, so tokens that are all alike have the color of the most likely one.
+// `logprobs` are those of all sampled tokens. NaN is skipped. With quantiles, a token's share is the fraction of tokens that are
+// more likely, so equal tokens get the color of the most likely one.
 export function scaleOf(name: ScaleName, logprobs: Float32Array): Scale {
   if (name !== "quantiles") {
     const least = Number(name);
@@ -23,7 +23,7 @@ export function scaleOf(name: ScaleName, logprobs: Float32Array): Scale {
   return { share, legend };
 }
 
-// How many of the ascending values are at most `value`.
+// Returns how many of the ascending values are at most `value`.
 function after(sorted: Float32Array, value: number): number {
   let low = 0, high = sorted.length;
   while (low < high) {

@@ -186,7 +186,7 @@ export class TokensView implements View {
     }
   }
 
-  // A line. Neighbors of one color share an element: a prompt of bytes would have one for each letter.
+  // Creates a line. Neighbors with the same color share an element, because a byte prompt would need one per letter.
   private row(line: number): HTMLElement {
     const end = line + 1 < this.starts.length ? this.starts[line + 1] : this.path.tokens.id.length;
     const element = h("div", { class: "line", "style.top": `${line * kLine}px` }, h("span", { class: "n" }, this.starts[line]));

@@ -1,5 +1,5 @@
-// Open episodes whose clients have made no call, and the buttons that end them. A run without an admin key has no
-// buttons: then the command ends them.
+// Shows open episodes whose clients have made no call, with buttons to end them. A run without an admin key has no buttons, but
+// shows the command that ends them.
 import { Run, end } from "./api";
 import { Child, h, refresh, replace, table } from "./dom";
 
@@ -21,7 +21,7 @@ export class Uncalled {
   private readonly entry = h("p", {}, h("label", {}, "Admin key, from the file gateway.admin_key_file: ", this.key));
   private readonly said = h("p", { role: "status" });
 
-  // The key's field stays while the list changes: it keeps what was entered, and the focus.
+  // The key field is kept when the list changes, with its value and the focus.
   update(run: Run): void {
     if (!run.uncalled) {
       if (this.list.isConnected) replace(this.element, this.said);

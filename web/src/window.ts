@@ -1,4 +1,4 @@
-// The window as a picture: from the head on, one cell for each group, with what became of it.
+// Draws the window, starting at its head: one cell per group, with the state of the group.
 import { Run, WindowGroup, WindowState, ask } from "./api";
 import { Child, h, hash, link, refresh, seconds, swatch, table } from "./dom";
 import { isFinished } from "./run_state";

@@ -1,11 +1,11 @@
-// The cells of the window's picture, and their legend. Pure.
+// The cells of the window and their legend. Pure.
 import { WindowGroup, WindowState } from "./api";
 
 export type CellKind = "open" | "straggler" | "finished" | "held" | "trained" | "dropped" | "failed";
 
-interface KindRow { colour: string; mark: string; meaning: string; afterwards?: string }  // `afterwards`: in a finished run
+interface KindRow { colour: string; mark: string; meaning: string; afterwards?: string }  // `afterwards`: meaning in a finished run
 
-// Each kind of cell. The style sheet gives class `cell KIND` the same color.
+// All kinds of cells. The style sheet uses the same colors for class `cell KIND`.
 export const kCellKinds: Record<CellKind, KindRow> = {
   open: { colour: "--open", mark: "", meaning: "open", afterwards: "open when the run ended" },
   straggler: { colour: "--wait", mark: "", meaning: "straggler: open for twice the median age", afterwards: "open when the run ended" },
@@ -24,7 +24,7 @@ function kindOf(group: WindowGroup, held: Set<number>, over: boolean): CellKind 
   return group.state in kCellKinds ? group.state as CellKind : "open";
 }
 
-// In the order of admission. `over`: the run is finished, so no batch takes a group anymore.
+// Returns the cells in order of admission. `over` = the run is finished, so no more groups are batched.
 export function cellsOf(state: WindowState, over: boolean): Cell[] {
   const held = new Set(state.unreleased);
   const shown = new Set(state.groups.map((group) => group.group));
@@ -44,7 +44,7 @@ export function meaningOf(kind: CellKind, over: boolean): string {
   return over ? row.afterwards ?? row.meaning : row.meaning;
 }
 
-// The kinds that a picture has, in the legend's order.
+// Returns the kinds of these cells in the order of the legend.
 export function legendOf(cells: Cell[]): CellKind[] {
   const met = new Set(cells.map((cell) => cell.kind));
   return (Object.keys(kCellKinds) as CellKind[]).filter((kind) => met.has(kind));

@@ -1,9 +1,9 @@
-// The lines of a YAML text that have the wanted text, in any case, each below the keys that it belongs to. Pure.
+// Returns the YAML lines that contain `wanted`, ignoring case, each below its parent keys. Pure.
 export function linesWith(yaml: string, wanted: string): string {
   const needle = wanted.trim().toLowerCase();
   if (!needle) return yaml;
   const found: string[] = [];
-  let above: string[] = [];  // the keys of the line, from the outermost on, that are not in `found` yet
+  let above: string[] = [];  // parent keys of the line that are not in `found` yet, outermost first
   for (const line of yaml.split("\n")) {
     const depth = line.search(/\S/);
     if (depth < 0) continue;

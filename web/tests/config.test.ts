@@ -1,4 +1,4 @@
-// The filter of the configuration.
+// Tests the filter of the configuration.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { linesWith } from "../src/yaml_lines";

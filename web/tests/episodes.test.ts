@@ -1,4 +1,4 @@
-// The order of the list of episodes.
+// Tests the order of the episode list.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Episode } from "../src/api";

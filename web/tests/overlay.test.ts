@@ -1,4 +1,4 @@
-// Several runs on one chart.
+// Tests charts of several runs.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { IndexedRun, RunCurves } from "../src/api";

@@ -1,4 +1,4 @@
-// What the overview draws: sections of charts, which of them are open, and the words for a run's state.
+// Tests the overview: chart sections, which of them are open, and the words for a run's state.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Run } from "../src/api";

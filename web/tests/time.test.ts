@@ -1,4 +1,4 @@
-// Where the sampled tokens went.
+// Tests what happened to the sampled tokens.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { tokenParts } from "../src/token_parts";

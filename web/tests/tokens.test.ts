@@ -1,4 +1,4 @@
-// The colors of a call's tokens.
+// Tests the colors of a call's tokens.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Path } from "../src/token_path";

@@ -1,4 +1,4 @@
-// The window's cells: what each group's cell says, and that the legend names every color that is drawn.
+// Tests the window's cells: the text of each, and that the legend lists every color in use.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import test from "node:test";
