@@ -9,7 +9,7 @@
 set -euo pipefail
 wheels=$(cd "${1:-dist}" && pwd)
 folder=$(mktemp -d /tmp/ingot-wheel.XXXXXX)
-trap 'rm -rf "$folder"' EXIT
+trap '/usr/bin/rm -rf "$folder"' EXIT
 cd "$folder"
 "${PYTHON:-python3}" -m venv env
 torch=("torch==2.11.0" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
@@ -25,7 +25,7 @@ export PATH="$folder/env/bin:$folder/bin"
 ingot init demo
 cd demo
 start=$SECONDS
-/usr/bin/timeout 600 ingot train run.yaml http.page_port=0 | /usr/bin/tee log | while read -r line; do
+/usr/bin/timeout 600 ingot train run.yaml http.port=0 | /usr/bin/tee log | while read -r line; do
   case $line in *" 1/40 "*) echo "$((SECONDS - start))" >first ;; esac
 done
 /usr/bin/python3 - <<'PYTHON'
