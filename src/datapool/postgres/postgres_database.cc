@@ -284,7 +284,7 @@ class PostgresDatabase final : public Database {
   const PostgresCommits commits_;  // this process's commits, without an acknowledged number, which servers_ has
   const int64_t lock_;             // the advisory lock of the shard's writers
   bool opened_ = false;            // the tables exist and belong to this run; constant after Open
-  // Used by one thread at a time, the one that runs the commit queue.
+  // Used only by the thread that currently runs the commit queue.
   std::unique_ptr<PostgresConnection> writer_;
   int64_t last_commit_ = 0;  // number of the last commit sent
   std::chrono::nanoseconds next_attempt_{0};

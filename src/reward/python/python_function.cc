@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -28,7 +27,6 @@ constexpr size_t kLongestError = 4096;  // bytes of a stack trace
 // Returns "rewards.py" or "package.module".
 std::string PlaceOf(const PythonOptions& options) { return options.function.substr(0, options.function.rfind(':')); }
 std::string NameOf(const PythonOptions& options) { return options.function.substr(options.function.rfind(':') + 1); }
-bool IsFile(const std::string& place) { return place.ends_with(".py"); }
 
 // The function's file and the other files in its folder.
 struct Sources {
@@ -89,12 +87,12 @@ PythonFunction::PythonFunction(PythonOptions options, std::string key)
 
 absl::StatusOr<LineWorkers::Program> PythonFunction::ProgramIn(const std::string& cwd) const {
   LineWorkers::Program program;
-  const std::string place = PlaceOf(options_);
+  const std::string file = options_.File();
   program.command.argv = {options_.interpreter.empty() ? UserPython() : options_.interpreter, "-c", kPythonWorker,
-                          IsFile(place) ? FileIn(cwd, place).string() : place, NameOf(options_)};
+                          file.empty() ? PlaceOf(options_) : FileIn(cwd, file).string(), NameOf(options_)};
   program.command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH"});
-  if (!IsFile(place)) return program;
-  const auto sources = FindSources(FileIn(cwd, place));
+  if (file.empty()) return program;
+  const auto sources = FindSources(FileIn(cwd, file));
   if (!sources.ok()) return base::Annotate(sources.status(), key_ + ".function");
   for (const fs::path& path : sources->paths) {
     INGOT_ASSIGN_OR_RETURN(program.files[path.filename().string()], base::ReadFile(path.string()));
@@ -106,8 +104,8 @@ absl::StatusOr<std::string> PythonFunction::Ask(sandbox::Substrate& substrate, c
                                                 const std::string& question, double seconds,
                                                 const sandbox::Cancellation* cancel) const {
   LineWorkers::Source source{.key = options_.function, .make = [&] { return ProgramIn(cwd); }};
-  if (const std::string place = PlaceOf(options_); IsFile(place)) {
-    const auto sources = FindSources(FileIn(cwd, place));
+  if (const std::string file = options_.File(); !file.empty()) {
+    const auto sources = FindSources(FileIn(cwd, file));
     if (!sources.ok()) return base::Annotate(sources.status(), key_ + ".function");
     source.key = sources->stamp;
   }
