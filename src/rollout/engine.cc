@@ -223,8 +223,8 @@ absl::StatusOr<LoadedVersion> Engine::LoadVersion(std::shared_ptr<const weights:
   return LoadedVersion{std::move(version), std::move(snapshot)};
 }
 
-absl::StatusOr<v1::UpdateWeightsResponse> Engine::Update(const weights::EncodedDelta& delta,
-                                                         const std::function<bool()>& cancelled) {
+absl::StatusOr<v1::UpdateWeightsResponse> Engine::UpdateUnless(const weights::EncodedDelta& delta,
+                                                               const std::function<bool()>& cancelled) {
   const auto make = [&](const std::shared_ptr<const weights::Snapshot>& live) {
     return weights::Apply(live, delta, codec_);
   };

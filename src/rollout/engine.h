@@ -29,17 +29,16 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "rollout/client.h"
 #include "rollout/engine_core.h"
 #include "rollout/engine_options.h"
 #include "rollout/loaded_versions.h"
 #include "rollout/sequence_maker.h"
+#include "rollout/served_engine.h"
 #include "text/tokenizer/tokenizer.h"
-#include "weights/sink.h"
 
 namespace ingot::rollout {
 
-class Engine final : public Client, public weights::Sink {
+class Engine final : public ServedEngine {
  public:
   // The objects that an engine uses. `runner` must not be null.
   struct Parts {
@@ -54,12 +53,8 @@ class Engine final : public Client, public weights::Sink {
                                                         std::shared_ptr<const weights::Snapshot> initial);
   ~Engine() override;  // calls Shutdown()
 
-  // Drains the engine before shutdown. New requests get UNAVAILABLE and move to other engines. Returns true when all
-  // running requests have ended, or false if some are still running after `timeout`.
-  bool Drain(std::chrono::nanoseconds timeout);
-  // Ends every request with UNAVAILABLE and stops the step thread. Later calls return UNAVAILABLE. Must not be called
-  // from an OnChunk.
-  void Shutdown();
+  bool Drain(std::chrono::nanoseconds timeout) override;
+  void Shutdown() override;  // also stops the step thread
 
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
@@ -70,13 +65,10 @@ class Engine final : public Client, public weights::Sink {
   // retained, a version to retain still becomes live, and the response reports that it is not retained. In that case, a
   // version for Place::kBeside returns RESOURCE_EXHAUSTED.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
-    return Update(delta, [] { return false; });
+    return UpdateUnless(delta, [] { return false; });
   }
-  // Same as above, but for a sender that may cancel. The engine calls `cancelled` when it is this update's turn and
-  // once more before the swap. If it returns true, the update returns CANCELLED and changes nothing. An abandoned
-  // update that had to wait can therefore never replace a later one.
-  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta,
-                                                   const std::function<bool()>& cancelled);
+  absl::StatusOr<v1::UpdateWeightsResponse> UpdateUnless(const weights::EncodedDelta& delta,
+                                                         const std::function<bool()>& cancelled) override;
   // Same as Update, but uses the tensors of a snapshot in this process, which are not verified.
   bool SharesMemory() const override { return true; }
   absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
@@ -91,9 +83,8 @@ class Engine final : public Client, public weights::Sink {
 
   // Returns the newest live weights, or null before the first update.
   std::shared_ptr<const weights::Snapshot> newest() const;
-  const EngineOptions& options() const { return options_; }
-  // Limits a decoded update to the model's size, even if fewer bytes are sent.
-  const weights::CodecOptions& codec() const { return codec_; }
+  const EngineOptions& options() const override { return options_; }
+  const weights::CodecOptions& codec() const override { return codec_; }
 
  private:
   class Handle;

@@ -21,6 +21,8 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->mutable_logprobs()->MergeFrom(from.logprobs());
   to->mutable_routes()->append(from.routes());
   to->mutable_versions()->MergeFrom(from.versions());
+  to->set_provisional(to->provisional() || from.provisional());
+  *to->mutable_answer_versions() = std::move(*from.mutable_answer_versions());
   to->mutable_top_logprobs()->MergeFrom(from.top_logprobs());
   to->set_finish(from.finish());
   to->set_stop_string(from.stop_string());
@@ -36,7 +38,7 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
 // action because OnDone may delete the object.
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
  public:
-  GenerateCall(Engine& engine, v1::GenerateRequest request) {
+  GenerateCall(Client& engine, v1::GenerateRequest request) {
     // Chunks may arrive immediately. gRPC delays operations and reactions until the method handler has returned this
     // object.
     auto handle = engine.Generate(std::move(request),
@@ -125,7 +127,8 @@ using BaseService =
 
 class RolloutService final : public BaseService {
  public:
-  RolloutService(Engine& engine, bool takes_weights) : engine_(engine), takes_weights_(takes_weights) {}
+  RolloutService(Client& engine, std::optional<WeightReceiver> receiver)
+      : engine_(engine), receiver_(std::move(receiver)) {}
 
   grpc::ServerWriteReactor<v1::GenerateChunk>* Generate(grpc::CallbackServerContext*,
                                                         const v1::GenerateRequest* request) override {
@@ -144,18 +147,18 @@ class RolloutService final : public BaseService {
 
   grpc::Status UpdateWeights(grpc::ServerContext* context, grpc::ServerReader<v1::WeightChunk>* reader,
                              v1::UpdateWeightsResponse* response) override {
-    if (!takes_weights_) return Rejected();
-    weights::ChunkAssembler assembler(engine_.codec());
+    if (!receiver_.has_value()) return Rejected();
+    weights::ChunkAssembler assembler(receiver_->codec);
     v1::WeightChunk chunk;
     int64_t bytes = 0;
     std::optional<std::chrono::steady_clock::time_point> begun;  // the first message has arrived
     while (reader->Read(&chunk)) {
       if (!begun.has_value()) begun = std::chrono::steady_clock::now();
       bytes += static_cast<int64_t>(chunk.ByteSizeLong());
-      if (bytes > engine_.options().max_update_bytes) {
+      if (bytes > receiver_->max_update_bytes) {
         return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                             absl::StrCat("the update is larger than rollout.max_update_bytes (",
-                                         engine_.options().max_update_bytes, "); raise it if the model is that large"));
+                                         receiver_->max_update_bytes, "); raise it if the model is that large"));
       }
       if (const absl::Status added = assembler.Add(std::move(chunk)); !added.ok()) return v1::ToGrpc(added);
       chunk = v1::WeightChunk();
@@ -164,15 +167,15 @@ class RolloutService final : public BaseService {
     if (!delta.ok()) return v1::ToGrpc(delta.status());
     delta->fetch = std::chrono::steady_clock::now() - *begun;
     absl::StatusOr<v1::UpdateWeightsResponse> updated =
-        engine_.Update(*delta, [context] { return context->IsCancelled(); });
+        receiver_->sink.UpdateUnless(*delta, [context] { return context->IsCancelled(); });
     if (updated.ok()) *response = *std::move(updated);
     return v1::ToGrpc(updated.status());
   }
 
   grpc::Status ReleaseVersion(grpc::ServerContext*, const v1::ReleaseVersionRequest* request,
                               v1::ReleaseVersionResponse*) override {
-    if (!takes_weights_) return Rejected();
-    return v1::ToGrpc(engine_.Release(request->version()));
+    if (!receiver_.has_value()) return Rejected();
+    return v1::ToGrpc(receiver_->sink.Release(request->version()));
   }
 
  private:
@@ -180,14 +183,14 @@ class RolloutService final : public BaseService {
     return {grpc::StatusCode::PERMISSION_DENIED, "this server's weights are fixed: it does not accept updates"};
   }
 
-  Engine& engine_;
-  const bool takes_weights_;
+  Client& engine_;
+  const std::optional<WeightReceiver> receiver_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> NewRolloutService(Engine& engine, bool takes_weights) {
-  return std::make_unique<RolloutService>(engine, takes_weights);
+std::unique_ptr<grpc::Service> NewRolloutService(Client& engine, std::optional<WeightReceiver> receiver) {
+  return std::make_unique<RolloutService>(engine, std::move(receiver));
 }
 
 }  // namespace ingot::rollout

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,15 @@ class Sink {
   // delta's base, and DATA_LOSS if a checksum differs. After either error, nothing has changed, and sending a full copy
   // fixes the problem.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
+
+  // Same as Update, but for a sender that may cancel. An engine calls `cancelled` when it is this update's turn and once
+  // more before the version becomes live. If it returns true, the update returns CANCELLED and changes nothing. An
+  // abandoned update that had to wait can therefore never replace a later one.
+  virtual absl::StatusOr<v1::UpdateWeightsResponse> UpdateUnless(const EncodedDelta& delta,
+                                                                 const std::function<bool()>& cancelled) {
+    if (cancelled()) return absl::CancelledError("the sender gave up the update");
+    return Update(delta);
+  }
 
   // True = the engine reads this process's memory. It gets each version through Share, and nothing is encoded for it.
   virtual bool SharesMemory() const { return false; }

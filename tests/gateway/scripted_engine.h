@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,6 +36,8 @@ struct Script {
   absl::Status error;         // instead of the final chunk
   bool hold = false;          // everything but the final chunk: Release sends it
   bool bad_logprobs = false;  // the second chunk lacks a log-prob
+  // The versions of the chunks are provisional. The final chunk has this version for the whole answer; -1 = for none.
+  std::optional<int64_t> answer_version = {};
 };
 
 // Answers from a thread per request, or, with `inline_chunks`, from inside Generate. Log-probs are -(1 + id % 7) / 8;
@@ -178,6 +181,7 @@ class ScriptedEngine final : public rollout::Client {
         run->set_version(at / 4);
         run->set_count(1);
       }
+      chunk.set_provisional(script.answer_version.has_value());
       if (script.bad_logprobs && at > static_cast<size_t>(script.chunk)) chunk.mutable_logprobs()->RemoveLast();
       if (!state.Send(std::move(chunk), false)) return;
     }
@@ -195,6 +199,11 @@ class ScriptedEngine final : public rollout::Client {
     last.set_finish(script.finish);
     last.set_stop_string(script.stop_string);
     last.set_cached_tokens(2);
+    if (script.answer_version.value_or(-1) >= 0) {
+      v1::VersionRun* run = last.add_answer_versions();
+      run->set_version(*script.answer_version);
+      run->set_count(static_cast<int32_t>(ids.size()));
+    }
     state.Send(std::move(last), true);
   }
 

@@ -590,13 +590,14 @@ TEST(EngineTest, ACancelledUpdateChangesNothing) {
   const weights::EncodedDelta beside = *weights::EncodeBeside(*FakeSnapshot(3, 1003));
   for (const weights::EncodedDelta* delta : {&update, &beside}) {
     // Before its turn, and during the load.
-    EXPECT_EQ(rig.engine->Update(*delta, [] { return true; }).status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(rig.engine->UpdateUnless(*delta, [] { return true; }).status().code(), absl::StatusCode::kCancelled);
     EXPECT_EQ(loads, 0);
-    EXPECT_EQ(rig.engine->Update(*delta, [&] { return loads > 0; }).status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(rig.engine->UpdateUnless(*delta, [&] { return loads > 0; }).status().code(),
+              absl::StatusCode::kCancelled);
     EXPECT_EQ(std::exchange(loads, 0), 1);
     EXPECT_THAT(rig.engine->Status()->held_versions(), testing::ElementsAre(4));
   }
-  EXPECT_EQ(rig.engine->Update(update, [] { return false; }).status(), absl::OkStatus());
+  EXPECT_EQ(rig.engine->UpdateUnless(update, [] { return false; }).status(), absl::OkStatus());
   EXPECT_EQ(*rig.engine->LiveVersion(), 5);
 }
 

@@ -29,7 +29,7 @@ struct Remote {
     Engine::Parts parts;
     parts.runner = std::move(owned);
     engine = *Engine::Create(options, std::move(parts), FakeSnapshot(1, 1001));
-    service = NewRolloutService(*engine, takes_weights);
+    service = takes_weights ? NewRolloutService(*engine) : NewRolloutService(*engine, std::nullopt);
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);

@@ -60,13 +60,22 @@ tree::CallPath ToCall(const std::vector<int32_t>& context, float temperature,
   tree::CallPath call;
   call.temperature = temperature;
   call.context = tree::TokenPath(context);
+  const auto add_versions = [&call](const auto& runs) {
+    for (const v1::VersionRun& run : runs) {
+      call.versions.insert(call.versions.end(), run.count(), run.version());
+      call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed());
+    }
+  };
   for (const v1::GenerateChunk& chunk : chunks) {
     call.sampled.insert(call.sampled.end(), chunk.token_ids().begin(), chunk.token_ids().end());
     call.logprobs.insert(call.logprobs.end(), chunk.logprobs().begin(), chunk.logprobs().end());
     tree::AppendRoutes(chunk.routes(), call.routes);
-    for (const v1::VersionRun& run : chunk.versions()) {
-      call.versions.insert(call.versions.end(), run.count(), run.version());
-      call.kv_mixed.insert(call.kv_mixed.end(), run.count(), run.kv_mixed());
+    if (!chunk.answer_versions().empty()) {  // they replace those of the chunks
+      call.versions.clear();
+      call.kv_mixed.clear();
+      add_versions(chunk.answer_versions());
+    } else {
+      add_versions(chunk.versions());
     }
   }
   return call;

@@ -91,7 +91,9 @@ void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
       const auto ends = delivery_->EndsAfter(generation_);
       // The one id after the tool call is the end of the turn. (Complete drops the handle, which stops the engine.)
       const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
-      if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
+      // An answer with provisional versions ends early only after the engine has confirmed them.
+      const bool early = ends.has_value() && !whole && !generation_.provisional;
+      if (engine_error_.ok() && early) generation_.StopAfter(*ends);
     } else {
       engine_error_ = chunk.status();
     }
@@ -145,7 +147,7 @@ void ChatCall::Complete() {
       generation_.finish = v1::FINISH_ERROR;
     }
     finish = generation_.finish;
-    segment = generation_.segment;
+    if (!generation_.provisional) segment = generation_.segment;
   }
   std::vector<SegmentRef> sampled;
   if (segment.token_ids_size() > 0) sampled.push_back(MakeSegmentRef(std::move(segment)));

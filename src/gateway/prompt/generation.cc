@@ -16,6 +16,18 @@ bool Generation::RoutesFit(const v1::GenerateChunk& chunk) const {
   return before == 0 || chunk.routes().size() / ids == segment.routes().size() / before;
 }
 
+// Checks that the versions of the whole answer are given exactly if a chunk was provisional, and cover it.
+bool Generation::AnswerVersionsFit(const v1::GenerateChunk& chunk) const {
+  if (chunk.finish() == v1::FINISH_UNSPECIFIED) return chunk.answer_versions().empty();
+  if (chunk.answer_versions().empty()) return !provisional && !chunk.provisional();
+  int64_t covered = 0;
+  for (const v1::VersionRun& run : chunk.answer_versions()) {
+    if (run.count() <= 0) return false;
+    covered += run.count();
+  }
+  return covered == size() + chunk.token_ids_size();
+}
+
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
   const int count = chunk.token_ids_size();
   int64_t covered = 0;
@@ -29,6 +41,10 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
     return absl::InternalError(absl::StrCat(
         "the engine sent ", count, " ids with ", chunk.logprobs_size(), " log-probs, versions for ", covered,
         " and routes of ", chunk.routes().size(), " bytes", ": the call is neither recorded nor delivered"));
+  }
+  if (!AnswerVersionsFit(chunk)) {
+    return absl::InternalError(absl::StrCat("the engine's last chunk does not have the versions of all ",
+                                            size() + count, " ids: the call is neither recorded nor delivered"));
   }
   if (count > 0) {
     segment.set_source(v1::SOURCE_SAMPLED);
@@ -48,7 +64,10 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
     }
   }
   top_logprobs.insert(top_logprobs.end(), chunk.top_logprobs().begin(), chunk.top_logprobs().end());
+  provisional = provisional || chunk.provisional();
   if (chunk.finish() == v1::FINISH_UNSPECIFIED) return absl::OkStatus();
+  if (!chunk.answer_versions().empty()) *segment.mutable_versions() = chunk.answer_versions();
+  provisional = false;
   finish = chunk.finish();
   stop_string = chunk.stop_string();
   cached_tokens = chunk.cached_tokens();

@@ -137,7 +137,7 @@ absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeTokens(const ServeArgs& args, const RpcAccess& access,
                                                         rollout::Engine& engine) {
   std::vector<std::unique_ptr<grpc::Service>> services;
-  services.push_back(rollout::NewRolloutService(engine, /*takes_weights=*/false));
+  services.push_back(rollout::NewRolloutService(engine, std::nullopt));
   return GrpcServer::Start(absl::StrCat(args.host, ":", args.rollout_port), std::move(services), access);
 }
 

@@ -1,0 +1,27 @@
+// The engine that a role serves: a client that samples, a sink that receives weights, and their common end. Implemented
+// by Ingot's own engine (rollout/engine.h) and by engines::ExternalEngine for another project's server.
+#pragma once
+
+#include <chrono>
+
+#include "rollout/client.h"
+#include "rollout/engine_options.h"
+#include "weights/delta.h"
+#include "weights/sink.h"
+
+namespace ingot::rollout {
+
+class ServedEngine : public Client, public weights::Sink {
+ public:
+  // Drains the engine before shutdown. New requests get UNAVAILABLE and move to other engines. Returns true when all
+  // running requests have ended, or false if some are still running after `timeout`.
+  virtual bool Drain(std::chrono::nanoseconds timeout) = 0;
+  // Ends every request with UNAVAILABLE. Later calls return UNAVAILABLE. Must not be called from an OnChunk.
+  virtual void Shutdown() = 0;
+
+  virtual const EngineOptions& options() const = 0;
+  // Limits a decoded update to the model's size, even if fewer bytes are sent.
+  virtual const weights::CodecOptions& codec() const = 0;
+};
+
+}  // namespace ingot::rollout
