@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/fault.h"
-#include "base/placeholders.h"
 
 namespace ingot::rollout {
 namespace {
@@ -15,12 +14,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr int32_t kMaxTopLogprobs = 20;
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::GenerateRequest& request) {
-  INGOT_RETURN_IF_ERROR(Check(request));
+  INGOT_RETURN_IF_ERROR(CheckRequest(request, Limits()));
   auto sequence = std::make_unique<Sequence>();
   sequence->request_id = request.request_id();
   sequence->contents = Contents(request.placeholders());
@@ -57,6 +54,13 @@ absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::Generate
   sequence->times.set_arrival_unix_ns(clock_.UnixNanos());
   sequence->times.set_queued_unix_ns(sequence->times.arrival_unix_ns());
   return sequence;
+}
+
+RequestLimits SequenceMaker::Limits() const {
+  return {.vocab_size = runner_.vocab_size(),
+          .context_length = options_.context_length,
+          .kv_tokens = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens,
+          .has_tokenizer = tokenizer_ != nullptr};
 }
 
 absl::Status SequenceMaker::AddGuards(const v1::GenerateRequest& request, Sequence* sequence) {
@@ -104,92 +108,6 @@ absl::Status SequenceMaker::AddConstraint(const v1::Grammar& grammar, Sequence* 
   INGOT_RETURN_IF_ERROR(program.status());
   sequence->constraint.emplace(*std::move(program), sequence->stop_ids);
   return absl::OkStatus();
-}
-
-absl::Status SequenceMaker::Check(const v1::GenerateRequest& request) const {
-  if (request.prompt_ids_size() == 0)
-    return absl::InvalidArgumentError("prompt_ids is empty; it needs at least one id");
-  for (const int32_t id : request.prompt_ids()) {
-    if (id >= 0 && id < runner_.vocab_size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt_ids has ", id, ", outside the vocabulary of ", runner_.vocab_size()));
-  }
-  for (const int32_t id : request.forced_ids()) {
-    if (id >= 0 && id < runner_.vocab_size()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("forced_ids has ", id, ", outside the vocabulary of ", runner_.vocab_size()));
-  }
-  if (const std::string fault = base::PlaceholdersFault(request.placeholders(), request.prompt_ids_size());
-      !fault.empty()) {
-    return absl::InvalidArgumentError(fault);
-  }
-  INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
-  INGOT_RETURN_IF_ERROR(ValidateShaping(request.sampling(), runner_.vocab_size()));
-  INGOT_RETURN_IF_ERROR(CheckStops(request.sampling()));
-  INGOT_RETURN_IF_ERROR(CheckSize(request));
-  if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("top_logprobs is ", request.top_logprobs(), "; it must be 0 to ", kMaxTopLogprobs));
-  }
-  if (request.pinned_version() < -1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
-  }
-  return CheckScored(request);
-}
-
-absl::Status SequenceMaker::CheckStops(const v1::SamplingParams& sampling) const {
-  if (sampling.stop_size() == 0) return absl::OkStatus();
-  if (tokenizer_ == nullptr) {
-    return absl::InvalidArgumentError("sampling.stop needs a tokenizer, but this engine started without a tokenizer");
-  }
-  if (sampling.stop_size() > kMaxStopStrings) {
-    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(), " strings; at most ",
-                                                   kMaxStopStrings, " are allowed"));
-  }
-  for (const std::string& stop : sampling.stop()) {
-    if (!stop.empty() && stop.size() <= static_cast<size_t>(kMaxStopBytes)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("sampling.stop has a string of ", stop.size(), " bytes; it must have 1 to ", kMaxStopBytes));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SequenceMaker::CheckSize(const v1::GenerateRequest& request) const {
-  const int64_t prompt = request.prompt_ids_size();
-  if (request.score_ids() > 0 ? prompt > options_.context_length : prompt >= options_.context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", prompt,
-                                                   " tokens; sampling does not fit into the context length of ",
-                                                   options_.context_length));
-  }
-  // The last sampled token is never computed.
-  const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), options_.context_length) - 1;
-  const int64_t room = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens;
-  if (most > room) {
-    return absl::InvalidArgumentError(absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (",
-                                                   request.sampling().max_new_tokens(), ") need ", most,
-                                                   " tokens of KV cache, but the engine has only ", room,
-                                                   ": lower max_new_tokens or raise rollout.kv_cache_tokens"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SequenceMaker::CheckScored(const v1::GenerateRequest& request) {
-  if (request.score_ids() == 0) return absl::OkStatus();
-  if (request.score_ids() < 0 || request.score_ids() >= request.prompt_ids_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("score_ids is ", request.score_ids(), " of ",
-                                                   request.prompt_ids_size(),
-                                                   " prompt_ids; it must be less than the number of prompt_ids"));
-  }
-  if (request.pinned_version() < 0) return absl::InvalidArgumentError("score_ids needs a pinned version");
-  if (!(request.sampling().temperature() > 0)) {
-    return absl::InvalidArgumentError("score_ids needs a temperature above 0");
-  }
-  if (request.forced_ids_size() == 0 && request.top_logprobs() == 0 && !request.sampling().has_grammar() &&
-      request.sampling().stop_size() == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("score_ids excludes forced_ids, top_logprobs, a grammar and stop strings");
 }
 
 }  // namespace ingot::rollout

@@ -11,6 +11,7 @@
 #include "proto/rollout.pb.h"
 #include "rollout/engine_options.h"
 #include "rollout/model_runner.h"
+#include "rollout/request_check.h"
 #include "rollout/sequence.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -28,10 +29,7 @@ class SequenceMaker {
   absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
 
  private:
-  absl::Status Check(const v1::GenerateRequest& request) const;
-  absl::Status CheckStops(const v1::SamplingParams& sampling) const;
-  static absl::Status CheckScored(const v1::GenerateRequest& request);
-  absl::Status CheckSize(const v1::GenerateRequest& request) const;
+  RequestLimits Limits() const;
   // Adds the parts that watch or change sampling.
   absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);

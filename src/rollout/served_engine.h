@@ -19,6 +19,9 @@ class ServedEngine : public Client, public weights::Sink {
   // Ends every request with UNAVAILABLE. Later calls return UNAVAILABLE. Must not be called from an OnChunk.
   virtual void Shutdown() = 0;
 
+  // Returns why the engine can never serve, such as a server that is another model's. OK = it can, or may still.
+  virtual absl::Status fault() const { return absl::OkStatus(); }
+
   virtual const EngineOptions& options() const = 0;
   // Limits a decoded update to the model's size, even if fewer bytes are sent.
   virtual const weights::CodecOptions& codec() const = 0;

@@ -196,10 +196,7 @@ class TorchRunner final : public ModelRunner {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t context_length() const override { return config_.max_position_embeddings; }
   const std::vector<int32_t>& eos_ids() const override { return eos_ids_; }
-  int64_t max_weight_bytes() const override {
-    const int64_t tied_head = config_.tie_word_embeddings ? config_.vocab_size * config_.hidden_size : 0;
-    return (config_.ParameterCount() + tied_head) * static_cast<int64_t>(sizeof(float));
-  }
+  int64_t max_weight_bytes() const override { return MaxWeightBytes(config_); }
   void BindThread() override { kernels::UseThreads(threads_); }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
@@ -321,6 +318,11 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
       "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB, but only %.3g GB is free: %d tokens would "
       "fit%s",
       options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token), states));
+}
+
+int64_t MaxWeightBytes(const model::ModelConfig& config) {
+  const int64_t tied_head = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
+  return (config.ParameterCount() + tied_head) * static_cast<int64_t>(sizeof(float));
 }
 
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options) {

@@ -21,6 +21,9 @@ int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& option
 // other than the CPU, because their allocation reports the error itself.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device);
 
+// Returns ModelRunner::max_weight_bytes for this model.
+int64_t MaxWeightBytes(const model::ModelConfig& config);
+
 // Creates the runner and allocates the KV cache. `device` is a torch device name, such as "cpu" or "cuda:0".
 //   INVALID_ARGUMENT    the configuration does not describe a model
 //   UNIMPLEMENTED       the device has no kernels for the model's family

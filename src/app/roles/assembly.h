@@ -37,6 +37,14 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const rollout::EngineOptions& options, const ModelSetup& model,
     const std::shared_ptr<const weights::Snapshot>& initial = nullptr);
 
+// Creates the engine that samples for the run: Ingot's own, or a client of another project's server (rollout.engine),
+// which starts in the background. `owner` names the run and its role in file names, and `log_path` is the log of a
+// server that the role starts. Returns errors of MakeEngine, of the model's weights, and of ExternalEngine::Create.
+absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(const RunConfig& config,
+                                                                        const ModelSetup& model,
+                                                                        const std::string& owner,
+                                                                        const std::string& log_path);
+
 // Creates the models, servers, and sandboxes that reward terms call. If AsksModels(rewards), this uses the engine and
 // external model clients, and calls `text` for the run's text parts. Loads each Python function once, so a function
 // that cannot run fails at startup. Returns the errors of `text`, CheckTeachers, MakeSubstrate, and

@@ -32,7 +32,7 @@ class HttpDoor final : public agents::Door {
 // Constructed in this order and destroyed in reverse order.
 struct EmbeddedRun::Parts {
   RoleClients clients;  // own what they call: the pool, the engine, and the scheduler
-  std::shared_ptr<rollout::Engine> engine;
+  std::shared_ptr<rollout::ServedEngine> engine;
   std::unique_ptr<RewardGrading> rewards;
   std::shared_ptr<const EvalGrades> eval_grades;
   std::shared_ptr<scheduler::Scheduler> scheduler;
@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (dir.existed()) store.postgres.replace = false;
   INGOT_ASSIGN_OR_RETURN(clients.pool, datapool::OpenPool(store));
 
-  INGOT_ASSIGN_OR_RETURN(parts->engine, MakeEngine(config.rollout, model));
+  INGOT_ASSIGN_OR_RETURN(parts->engine, MakeServedEngine(config, model, absl::StrCat(config.name, "-train"),
+                                                         absl::StrCat(dir.logs(), "/engine-server.log")));
   clients.engine = parts->engine;
   clients.engines = {{"engine", parts->engine}};
   INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));

@@ -18,10 +18,12 @@ namespace ingot::app {
 
 absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
-  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Engine> engine, MakeEngine(context.config.rollout, model));
+  const std::string name = RoleName("rollout", context.index);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::ServedEngine> engine,
+                         MakeServedEngine(context.config, model, absl::StrCat(context.config.name, "-", name),
+                                          absl::StrCat(context.dir.logs(), "/", name, "-server.log")));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
-  const std::string name = RoleName("rollout", context.index);
   INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(context.config.weights.ways, name));
   if (transport == WeightTransport::kBroadcast) {
     services.push_back(NewWeightGroupService(*engine, engine->codec(), SeatOf(context)));
@@ -29,7 +31,8 @@ absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const auto server, ServeRole(context, "rollout", std::move(services)));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<weights::Follower> follower,
                          FollowWeights(context.config, context.dir, name, *engine, engine->codec()));
-  WaitForStop();
+  WaitForStop([&] { return !engine->fault().ok(); });
+  INGOT_RETURN_IF_ERROR(engine->fault());
   // Running calls finish, and new ones go to other engines.
   if (!engine->Drain(base::FromSeconds(context.config.cluster.drain_s))) {
     INGOT_LOG(warn, "calls still run after {} s (cluster.drain_s): they are asked again elsewhere",

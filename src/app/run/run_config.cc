@@ -110,6 +110,31 @@ absl::Status CheckStages(const RunConfig& config) {
       "data.tasks names no file of training tasks");
 }
 
+// Returns why another project's server cannot sample for this run.
+absl::Status CheckExternalEngine(const RunConfig& config) {
+  INGOT_RETURN_IF_ERROR(config.external.Validate(config.engine));
+  if (!config.has_external_engine()) return absl::OkStatus();
+  const auto refused = [](std::string_view key, std::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rollout.engine is not ingot, and ", base::View(key), ": ", base::View(why)));
+  };
+  if (config.numerics == kernels::Numerics::kExact) {
+    return refused("numerics is exact", "another engine's kernels round differently; use fast");
+  }
+  if (config.model.lora.rank > 0) {
+    return refused("trainer.lora.rank is set", "adapters reach Ingot's own engine alone");
+  }
+  if (config.rollout.record_routes) {
+    return refused("rollout.record_routes is true", "Ingot does not read another engine's experts");
+  }
+  if (config.eval.has_tasks() && config.eval.of_earlier_versions()) {
+    return refused("eval.at_start or eval.every_versions is set",
+                   "an evaluation pins its version, and the server holds the newest alone; set eval.at_start to false "
+                   "and eval.every_versions to 0");
+  }
+  return absl::OkStatus();
+}
+
 // Masks exclude tokens from the policy loss, which supervised stages do not have.
 absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
   if (!options.off_policy_mask.on() && options.truncated == "train") return absl::OkStatus();
@@ -121,6 +146,7 @@ absl::Status CheckNoMasks(const trainer::TrainerOptions& options) {
 absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(config.model.Validate());
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
+  INGOT_RETURN_IF_ERROR(CheckExternalEngine(config));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.datapool.Validate(), "datapool"));
@@ -245,6 +271,9 @@ void Bind(base::Schema& schema, RunConfig& config) {
   schema.Section("sft", config.trainer.sft);
   schema.Section("dpo", config.trainer.dpo);
   schema.Section("rollout", config.rollout);
+  schema.Choice("rollout.engine", &config.engine, {"ingot", "vllm"},
+                "who samples: Ingot's own engine, or a server of vLLM next to each rollout role");
+  schema.Section("rollout.external", config.external);
   schema.Section("gateway", config.gateway);
   schema.Section("gateway.tls", config.http, http::BindTls);
   schema.Section("http", config.http);

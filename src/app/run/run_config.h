@@ -17,6 +17,7 @@
 #include "app/run/weights_options.h"
 #include "base/config.h"
 #include "datapool/store.h"
+#include "engines/external_options.h"
 #include "gateway/options.h"
 #include "http/options.h"
 #include "kernels/numerics.h"
@@ -46,6 +47,8 @@ struct RunConfig {
   std::vector<std::string> more_tasks;  // more files or folders in data.tasks, read after `tasks`
   ModelOptions model;
   rollout::EngineOptions rollout{.halt = {.repetition = "auto"}};
+  engines::EngineKind engine = engines::EngineKind::kIngot;
+  engines::ExternalOptions external;  // for other kinds of engines
   gateway::GatewayOptions gateway;
   http::Options http;
   PageOptions page;
@@ -66,6 +69,7 @@ struct RunConfig {
   std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }
   // Returns whether a reward stage judges groups. This is true if the reward is more than the outcome, or if returns by
   // role need a group's trees.
+  bool has_external_engine() const { return engine != engines::EngineKind::kIngot; }
   bool has_reward_stage() const { return !rewards.outcome_alone() || trainer.by_role(); }
 };
 

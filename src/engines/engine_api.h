@@ -1,0 +1,114 @@
+// The words of one kind of rollout server: request bodies, the meaning of its events and errors, and the calls that
+// change its weights. Has no threads and no connections, and does not remember anything. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "http/client.h"
+#include "proto/rollout.pb.h"
+
+namespace ingot::engines {
+
+// What a request does when new weights arrive (rollout.external.swap).
+enum class SwapMode : uint8_t {
+  kKeep,       // it goes on with its KV cache; later tokens count as kv_mixed
+  kRecompute,  // its KV cache is computed again with the new weights
+  kDrain,      // the update waits until it has ended
+  kAbort,      // it ends, and its caller asks again
+};
+
+// A request to the server, relative to its URL.
+struct ServerRequest {
+  std::string method = "POST";
+  std::string path = {};
+  std::string body = {};  // JSON; empty = none
+};
+
+// The model that the server runs, as Ingot knows it.
+struct ServedModel {
+  int32_t vocab_size = 0;
+  int32_t context_length = 0;    // tokens of prompt and answer together
+  std::vector<int32_t> eos_ids;  // ids that end a turn
+};
+
+// Tokens [begin, end) of an answer, and the server's label of the weights that sampled them.
+struct LabelSpan {
+  std::string label;
+  int64_t begin = 0, end = 0;
+};
+
+enum class ServerFinish : uint8_t { kNone, kStop, kLength, kAborted, kFailed };
+
+// A part of an answer, as the server sent it. Not checked against the model.
+struct AnswerEvent {
+  std::string request_id;  // the server's name of the request
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;                // one per id
+  std::vector<v1::TopLogprobs> top_logprobs;  // one per id if the request asked for them
+  ServerFinish finish = ServerFinish::kNone;
+  std::vector<LabelSpan> spans;  // for the whole answer, with the finish
+};
+
+// How the server's log-probs relate to the sampling parameters. Found out at startup.
+enum class LogprobKind : uint8_t {
+  kRaw,        // log_softmax(raw logits), whatever the parameters
+  kProcessed,  // after temperature, penalties, and truncation
+};
+
+struct GenerateContext {
+  const ServedModel& model;
+  std::string salt = {};  // separates the prefix caches of versions; empty = the server's common cache
+  LogprobKind logprobs = LogprobKind::kRaw;
+  bool seeds = false;  // the server gets the request's seed
+};
+
+class EngineApi {
+ public:
+  virtual ~EngineApi() = default;
+
+  // The server's name for messages.
+  virtual std::string name() const = 0;
+
+  // Returns the request that samples or scores. Returns INVALID_ARGUMENT, with a base::Fault that names the parameter,
+  // if the server does not support a part, or would report log-probs other than log_softmax(raw logits / temperature).
+  virtual absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
+                                                 const GenerateContext& context) const = 0;
+  // Reads the data of one server-sent event. Returns nullopt if it has no part of an answer. Returns DATA_LOSS if it is
+  // not an event, and UNAVAILABLE if it reports that the server failed.
+  virtual absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const = 0;
+  // Reads the response to a request with score_ids. Its ids are the scored ones.
+  virtual absl::StatusOr<AnswerEvent> ReadScores(const v1::GenerateRequest& request, std::string_view body) const = 0;
+  // Ends a request. Its stream still gets a last event, with finish kAborted and spans.
+  virtual ServerRequest Abort(const std::string& server_request_id) const = 0;
+
+  // The calls of a swap, in this order.
+  virtual ServerRequest Pause(SwapMode mode) const = 0;
+  virtual ServerRequest Load(const std::string& model_dir) const = 0;
+  virtual ServerRequest SetLabel(const std::string& label) const = 0;
+  virtual ServerRequest Resume() const = 0;
+
+  virtual ServerRequest Health() const = 0;
+  virtual ServerRequest GetLabel() const = 0;
+  virtual absl::StatusOr<std::string> ReadLabel(std::string_view body) const = 0;
+  virtual ServerRequest Models() const = 0;
+  // Returns the context length that the server runs with; 0 = it does not report one.
+  virtual absl::StatusOr<int64_t> ReadContextLength(std::string_view body) const = 0;
+
+  // Returns OK for success, or the error of a response with another status. The error contains the server's own words.
+  //   INVALID_ARGUMENT     the server refuses the request
+  //   FAILED_PRECONDITION  the server runs without a route that Ingot needs; the error names the flag
+  //   RESOURCE_EXHAUSTED   the server is full
+  //   UNAVAILABLE          the server failed
+  virtual absl::Status StatusOf(int http_status, std::string_view body) const = 0;
+};
+
+// vLLM's /inference/v1/generate and its development routes, as of 0.32.
+std::unique_ptr<EngineApi> NewVllmApi();
+
+}  // namespace ingot::engines

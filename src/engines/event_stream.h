@@ -1,0 +1,28 @@
+// Splits a response into server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the
+// data of events is kept. Not thread safe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace ingot::engines {
+
+class EventStream {
+ public:
+  static constexpr size_t kMostBytes = 4 << 20;  // size limit for one event
+
+  // Calls `on_event` with the data of each event that `bytes` completes, until it returns an error, which Push returns.
+  // Returns DATA_LOSS if an event is larger than kMostBytes.
+  absl::Status Push(std::string_view bytes, const std::function<absl::Status(std::string_view data)>& on_event);
+
+ private:
+  absl::Status OnLine(std::string_view line, const std::function<absl::Status(std::string_view data)>& on_event);
+
+  std::string line_;  // the beginning of a line that has not ended
+  std::string data_;  // of the event so far
+};
+
+}  // namespace ingot::engines

@@ -1,0 +1,102 @@
+#include "engines/exchange_folder.h"
+
+#include <absl/strings/str_format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot::engines {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kStart[] = "start";
+
+absl::Status FolderError(const std::string& path, const std::error_code& error) {
+  return absl::UnavailableError(
+      absl::StrCat(path, ": ", error.message(), " (rollout.external.exchange names the folder for weights)"));
+}
+
+// Returns whether `name` is OWNER-PID of a process that has ended.
+bool IsLeftOver(const std::string& name, const std::string& owner) {
+  if (!name.starts_with(owner + "-")) return false;
+  const char* const begin = name.data() + owner.size() + 1;
+  const char* const end = name.data() + name.size();
+  pid_t pid = 0;
+  const auto [last, fault] = std::from_chars(begin, end, pid);
+  if (fault != std::errc() || last != end || pid <= 0) return false;
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+void RemoveLeftOvers(const std::string& root, const std::string& owner) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root, ignored)) {
+    if (IsLeftOver(entry.path().filename().string(), owner)) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+std::string VersionLabel(int64_t version, uint64_t checksum) { return absl::StrFormat("%d-%016x", version, checksum); }
+
+absl::StatusOr<std::unique_ptr<ExchangeFolder>> ExchangeFolder::Open(const std::string& root, const std::string& owner,
+                                                                     WriteModel write_model) {
+  std::error_code error;
+  fs::create_directories(root, error);
+  if (error) return FolderError(root, error);
+  RemoveLeftOvers(root, owner);
+  const std::string dir = absl::StrCat(root, "/", owner, "-", ::getpid());
+  fs::remove_all(dir, error);
+  fs::create_directory(dir, error);
+  if (error) return FolderError(dir, error);
+  return std::unique_ptr<ExchangeFolder>(new ExchangeFolder(dir, std::move(write_model)));
+}
+
+ExchangeFolder::~ExchangeFolder() {
+  std::error_code ignored;
+  fs::remove_all(dir_, ignored);
+}
+
+absl::StatusOr<std::string> ExchangeFolder::Write(const std::shared_ptr<const weights::Snapshot>& snapshot) {
+  return WriteAs(VersionLabel(snapshot->version(), snapshot->checksum()), snapshot);
+}
+
+absl::StatusOr<std::string> ExchangeFolder::WriteStart(const std::shared_ptr<const weights::Snapshot>& snapshot) {
+  return WriteAs(kStart, snapshot);
+}
+
+absl::StatusOr<std::string> ExchangeFolder::WriteAs(const std::string& name,
+                                                    const std::shared_ptr<const weights::Snapshot>& snapshot) {
+  const std::string dir = absl::StrCat(dir_, "/", name);
+  std::error_code error;
+  if (fs::exists(dir, error)) return dir;
+  const std::string draft = dir + ".new";
+  fs::remove_all(draft, error);
+  fs::create_directory(draft, error);
+  if (error) return FolderError(draft, error);
+  const absl::Status written = write_model_(draft, snapshot);
+  if (written.ok()) fs::rename(draft, dir, error);
+  if (written.ok() && !error) return dir;
+  std::error_code ignored;
+  fs::remove_all(draft, ignored);
+  return written.ok() ? FolderError(dir, error) : written;
+}
+
+void ExchangeFolder::KeepOnly(const std::string& newest, const std::string& previous) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir_, error)) {
+    if (entry.path() == newest || entry.path() == previous || entry.path().filename() == kStart) continue;
+    std::error_code fault;
+    fs::remove_all(entry.path(), fault);
+    if (fault) INGOT_LOG(warn, "cannot remove old weights: {}: {}", entry.path().string(), fault.message());
+  }
+}
+
+}  // namespace ingot::engines

@@ -1,0 +1,137 @@
+#include "engines/external_call.h"
+
+#include <utility>
+
+#include "base/printable.h"
+
+namespace ingot::engines {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr size_t kMostBody = 16 << 20;  // of a response that is not a stream
+
+}  // namespace
+
+ExternalCall::ExternalCall(const Engine& engine, v1::GenerateRequest request, AnswerReader reader,
+                           std::shared_ptr<rollout::ChunkGate> gate, nanoseconds deadline)
+    : engine_(engine),
+      request_(std::move(request)),
+      gate_(std::move(gate)),
+      deadline_(deadline),
+      arrived_(engine.clock.Now()),
+      reader_(std::move(reader)) {
+  times_.set_arrival_unix_ns(engine_.clock.UnixNanos());
+  times_.set_queued_unix_ns(times_.arrival_unix_ns());
+}
+
+http::Streams::Request ExternalCall::Send(const ServerRequest& sent, const std::string& url, const std::string& key,
+                                          const AnswerReader::VersionRules& rules) {
+  rules_ = rules;
+  http::Streams::Request stream;
+  stream.head = {.url = url + sent.path, .method = sent.method, .key = key};
+  stream.head.headers["Content-Type"] = "application/json";
+  if (deadline_ != nanoseconds::max()) {
+    stream.head.timeout =
+        std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(deadline_ - engine_.clock.Now()));
+  }
+  stream.head.on_head = [self = shared_from_this()](const http::Answer& head) { self->status_ = head.status; };
+  stream.head.on_bytes = [self = shared_from_this()](std::string_view bytes) { return self->OnBytes(bytes); };
+  stream.on_end = [self = shared_from_this()](absl::StatusOr<http::Answer> answer) { self->OnEnd(std::move(answer)); };
+  stream.body = sent.body;
+  return stream;
+}
+
+uint64_t ExternalCall::Fail(absl::Status why) {
+  base::MutexLock lock(mu_);
+  if (fail_.ok()) fail_ = std::move(why);
+  return stream_;
+}
+
+absl::Status ExternalCall::failed() const {
+  base::MutexLock lock(mu_);
+  return fail_;
+}
+
+void ExternalCall::Reject(const absl::Status& why) {
+  engine_.on_end(*this, false);
+  gate_->Deliver(why);
+}
+
+bool ExternalCall::OnBytes(std::string_view bytes) {
+  if (done_ || gate_->closed() || !failed().ok()) return false;
+  if (status_ != 200 || request_.score_ids() > 0) {
+    if (body_.size() + bytes.size() > kMostBody) return false;
+    body_ += bytes;
+    return true;
+  }
+  const absl::Status taken = events_.Push(bytes, [this](std::string_view data) { return OnEvent(data); });
+  if (!taken.ok()) Deliver(taken, /*last=*/true);
+  return taken.ok();
+}
+
+absl::Status ExternalCall::OnEvent(std::string_view data) {
+  if (done_) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const std::optional<AnswerEvent> event, engine_.api.ReadEvent(data));
+  return event.has_value() ? TakeEvent(*event) : absl::OkStatus();
+}
+
+absl::Status ExternalCall::TakeEvent(const AnswerEvent& event) {
+  const int64_t before = reader_.size();
+  INGOT_ASSIGN_OR_RETURN(v1::GenerateChunk chunk,
+                         reader_.Take(event, engine_.live_version(), rules_, engine_.version_of));
+  const int64_t now = times_.arrival_unix_ns() + (engine_.clock.Now() - arrived_).count();
+  if (reader_.size() > before) {
+    if (times_.first_token_unix_ns() == 0) times_.set_first_token_unix_ns(now);
+    times_.set_end_unix_ns(now);
+    engine_.on_tokens(reader_.size() - before);
+  }
+  if (chunk.finish() != v1::FINISH_UNSPECIFIED) {
+    *chunk.mutable_times() = times_;
+    Deliver(std::move(chunk), /*last=*/true);
+    return absl::OkStatus();
+  }
+  if (reader_.ended() && !std::exchange(abort_sent_, true)) engine_.abort(event.request_id);
+  if (chunk.token_ids_size() > 0) Deliver(std::move(chunk), /*last=*/false);
+  return absl::OkStatus();
+}
+
+void ExternalCall::OnEnd(absl::StatusOr<http::Answer> answer) {
+  if (done_) return;
+  const absl::Status end = EndOf(answer);
+  if (!done_) Deliver(end, /*last=*/true);
+}
+
+absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
+  INGOT_RETURN_IF_ERROR(failed());
+  if (!answer.ok() && absl::IsDeadlineExceeded(answer.status())) {
+    return absl::DeadlineExceededError(absl::StrCat("request ", request_.request_id(),
+                                                    ": rollout.request_deadline_ms passed before the server ended it"));
+  }
+  if (!answer.ok()) {
+    return absl::UnavailableError(absl::StrCat("the connection to the rollout server: ", answer.status().message()));
+  }
+  if (status_ != 200) return engine_.api.StatusOf(status_ == 0 ? answer->status : status_, body_);
+  if (request_.score_ids() == 0) {
+    return absl::UnavailableError("the rollout server's stream ended without a finish: ask again");
+  }
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent scores, engine_.api.ReadScores(request_, body_));
+  INGOT_RETURN_IF_ERROR(TakeEvent(scores));
+  return done_ ? absl::OkStatus() : absl::UnavailableError("the server did not finish the scores");
+}
+
+void ExternalCall::Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last) {
+  // After Fail has returned, nothing of the answer is delivered.
+  if (const absl::Status why = failed(); !why.ok()) {
+    chunk = why;
+    last = true;
+  }
+  if (last) {
+    done_ = true;
+    engine_.on_end(*this, reader_.saw_foreign_label());
+  }
+  gate_->Deliver(std::move(chunk));
+}
+
+}  // namespace ingot::engines

@@ -1,0 +1,86 @@
+// One request to a server: its stream, its answer, and the chunks that its caller gets. Thread safe. Chunks are delivered
+// on the thread of http::Streams.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "engines/answer_reader.h"
+#include "engines/engine_api.h"
+#include "engines/event_stream.h"
+#include "http/streams.h"
+#include "rollout/chunk_gate.h"
+
+namespace ingot::engines {
+
+class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
+ public:
+  // What a call needs from its engine. Functions are called on the streams' thread, without this object's lock.
+  struct Engine {
+    const EngineApi& api;
+    const base::Clock& clock;
+    std::function<int64_t()> live_version;
+    AnswerReader::VersionOf version_of;
+    std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
+    std::function<void(int64_t tokens)> on_tokens;
+    // Called once, before the caller gets the last chunk or the error.
+    std::function<void(ExternalCall& call, bool foreign_label)> on_end;
+  };
+
+  // REQUIRES: `engine` outlives the call's stream.
+  ExternalCall(const Engine& engine, v1::GenerateRequest request, AnswerReader reader,
+               std::shared_ptr<rollout::ChunkGate> gate, std::chrono::nanoseconds deadline);
+
+  const v1::GenerateRequest& request() const { return request_; }
+  std::chrono::nanoseconds deadline() const { return deadline_; }
+  const std::shared_ptr<rollout::ChunkGate>& gate() const { return gate_; }
+
+  // Returns the stream that sends the request. REQUIRES: called once. Follows `rules` for the versions of the answer.
+  http::Streams::Request Send(const ServerRequest& sent, const std::string& url, const std::string& key,
+                              const AnswerReader::VersionRules& rules);
+  // Makes later events fail with this error. The caller then closes the stream, whose end delivers the error. Returns
+  // the stream's id; 0 = not sent.
+  uint64_t Fail(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends a call that was not sent.
+  void Reject(const absl::Status& why);
+
+  void set_stream(uint64_t id) { stream_ = id; }
+  uint64_t stream() const { return stream_; }
+
+ private:
+  bool OnBytes(std::string_view bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OnEvent(std::string_view data);
+  absl::Status TakeEvent(const AnswerEvent& event);
+  void OnEnd(absl::StatusOr<http::Answer> answer);
+  absl::Status EndOf(const absl::StatusOr<http::Answer>& answer);
+  void Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last);
+  absl::Status failed() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Engine& engine_;
+  const v1::GenerateRequest request_;
+  const std::shared_ptr<rollout::ChunkGate> gate_;
+  const std::chrono::nanoseconds deadline_, arrived_;
+  std::atomic<uint64_t> stream_{0};
+
+  // Used by the streams' thread.
+  AnswerReader reader_;
+  AnswerReader::VersionRules rules_;
+  EventStream events_;
+  v1::CallTimes times_;
+  int status_ = 0;           // HTTP status; 0 = no head yet
+  std::string body_;         // of a response that is not a stream
+  bool abort_sent_ = false;  // a rule ended the answer
+  bool done_ = false;        // the last chunk or the error was delivered
+
+  mutable base::Mutex mu_;
+  absl::Status fail_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::engines

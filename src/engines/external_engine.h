@@ -1,0 +1,208 @@
+// A rollout engine that another project wrote and that runs as a server on this machine. Samples ids for calls (as a
+// Client) through the server's HTTP API, and gives the server new weights (as a Sink) through a folder in memory.
+//
+//   Generate --> waits for weights --> http::Streams --> server --> chunks, with provisional versions until the last one
+//   Update, Share --> decode, verify --> ExchangeFolder --> pause, load, label, resume (on the caller's thread)
+//   keeper thread --> starts the server, checks its health and label, loads the weights again after a restart
+//
+// What keeps wrong tokens from being recorded:
+//   1. Between `pause` and the end of `load`, no request is sent, and the server does not sample.
+//   2. If a load fails, the server stays paused. All its requests end with UNAVAILABLE, and it gets a full copy before it
+//      is resumed.
+//   3. The version of each token is the one that the server's label names (AnswerReader). A label that Ingot did not give
+//      ends the call with UNAVAILABLE, and the weights are loaded again.
+//   4. The weights in the server are the newest accepted ones. After a restart of the server, they are loaded before its
+//      first request.
+//
+// Versions are not retained: an answer to an update with `retain` reports it, and one with Place::kBeside fails. A pinned
+// version is served only while it is live. Thread safe. Generate and Status never block.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "engines/engine_api.h"
+#include "engines/exchange_folder.h"
+#include "engines/external_call.h"
+#include "engines/external_options.h"
+#include "engines/server_control.h"
+#include "engines/server_process.h"
+#include "http/streams.h"
+#include "rollout/served_engine.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace ingot::engines {
+
+class ExternalEngine final : public rollout::ServedEngine {
+ public:
+  struct Parts {
+    std::unique_ptr<EngineApi> api;
+    ServedModel model;
+    int64_t max_weight_bytes = 0;                      // ModelRunner::max_weight_bytes
+    std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings fail
+    std::unique_ptr<ExchangeFolder> exchange;
+    // The weights that the server starts with, if `command` starts it; requests never use them.
+    std::shared_ptr<const weights::Snapshot> start_model;
+    std::string key;                                  // the server's bearer token; empty = none
+    std::string log_path;                             // the log of a server that `command` starts
+    const base::Clock* clock = &base::Clock::Real();  // must outlive the engine
+  };
+
+  // Returns at once; the server may take minutes to start. Requests and updates wait for it. If it cannot be used,
+  // fault() says why. Returns INVALID_ARGUMENT if an option is invalid, and errors of the exchange folder.
+  static absl::StatusOr<std::unique_ptr<ExternalEngine>> Create(const rollout::EngineOptions& options,
+                                                                const ExternalOptions& external, Parts parts);
+  ~ExternalEngine() override;  // calls Shutdown()
+
+  bool Drain(std::chrono::nanoseconds timeout) override;
+  void Shutdown() override;  // also ends a server that `command` started
+
+  std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
+  absl::StatusOr<v1::EngineStatusResponse> Status() override;
+
+  // See weights::Sink. Updates are applied one at a time. Returns UNAVAILABLE if the server does not take the weights.
+  // It then has no version until the next update, or until the keeper has loaded the last accepted one again.
+  absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
+    return UpdateUnless(delta, [] { return false; });
+  }
+  absl::StatusOr<v1::UpdateWeightsResponse> UpdateUnless(const weights::EncodedDelta& delta,
+                                                         const std::function<bool()>& cancelled) override;
+  bool SharesMemory() const override { return true; }
+  absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                  weights::Place place) override;
+  absl::Status Release(int64_t) override { return absl::OkStatus(); }  // no version is retained
+  absl::StatusOr<int64_t> LiveVersion() override;
+  absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
+
+  const rollout::EngineOptions& options() const override { return options_; }
+  const weights::CodecOptions& codec() const override { return codec_; }
+  absl::Status fault() const override;
+
+ private:
+  class Handle;
+  // Lets a request's handle reach the engine; may outlive it.
+  struct Link {
+    explicit Link(ExternalEngine* owner) : engine(owner) {}
+    base::Mutex mu;                              // acquired before mu_
+    ExternalEngine* engine ABSL_GUARDED_BY(mu);  // null = it is gone
+  };
+  struct Live {
+    int64_t version = -1;
+    uint64_t checksum = 0;
+    std::string label;
+    int64_t loaded_unix_ns = 0;
+  };
+  // A version that a sender wants to make live.
+  struct Wanted {
+    const v1::Manifest& target;
+    weights::Place place;
+    // Creates the snapshot from the newest accepted one, which may be null.
+    std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>(
+        const std::shared_ptr<const weights::Snapshot>& base)>
+        make;
+    const std::function<bool()>& cancelled;
+    std::chrono::nanoseconds fetch;
+  };
+
+  ExternalEngine(const rollout::EngineOptions& options, const ExternalOptions& external, Parts parts);
+
+  // --- requests (external_requests.cc) ---
+  ExternalCall::Engine CallsEngine();
+  absl::Status Check(const v1::GenerateRequest& request) const;
+  absl::StatusOr<std::shared_ptr<ExternalCall>> Admit(v1::GenerateRequest request,
+                                                      std::shared_ptr<rollout::ChunkGate> gate);
+  // Sends the call if the server has weights. Otherwise, keeps it until it has.
+  absl::Status Route(const std::shared_ptr<ExternalCall>& call);
+  absl::Status SendCall(const std::shared_ptr<ExternalCall>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendWaiting();
+  void OnCallEnd(ExternalCall& call, bool foreign_label);
+  void CountTokens(int64_t tokens);
+  void Cancel(const std::shared_ptr<ExternalCall>& call);
+  void EndAll(const absl::Status& why);
+  void AbortAtServer(const std::string& server_request_id);
+
+  // --- weights ---
+  absl::Status AwaitReady(const std::function<bool()>& cancelled);
+  absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const Wanted& wanted);
+  bool IsLive(const v1::Manifest& target) const;
+  absl::Status Install(const std::shared_ptr<const weights::Snapshot>& snapshot, const std::string& dir,
+                       const std::function<bool()>& cancelled, v1::SwapTimes& times)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status LoadWithRetries(const std::string& dir, const std::string& label)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Ends all requests. The server has no version until one is loaded.
+  void Lose(const absl::Status& why, bool server_gone);
+
+  // --- the keeper's thread (external_keeper.cc) ---
+  void Tick();
+  void ExpireWaiting();
+  void StartServer();
+  void AwaitServer();
+  void WatchServer();
+  void CheckLabel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  void Restore();
+  void SetFault(const absl::Status& why);
+
+  // Constant after construction.
+  const rollout::EngineOptions options_;
+  const ExternalOptions external_;
+  const std::unique_ptr<EngineApi> api_;
+  const ServedModel model_;
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const std::shared_ptr<const weights::Snapshot> start_model_;
+  const std::string key_, log_path_;
+  const base::Clock& clock_;
+  const std::chrono::nanoseconds started_;
+  const weights::CodecOptions codec_;
+  const std::shared_ptr<Link> link_;
+  const ExternalCall::Engine calls_engine_;
+
+  ServerControl control_;  // has its own synchronization
+
+  base::Mutex update_mu_;  // one change of weights at a time; acquired before mu_
+  const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
+  // The newest accepted version, from which deltas start and which the keeper restores. Null = none yet.
+  std::shared_ptr<const weights::Snapshot> accepted_ ABSL_GUARDED_BY(update_mu_);
+  std::string accepted_dir_ ABSL_GUARDED_BY(update_mu_);
+
+  mutable base::Mutex mu_;
+  base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends
+  bool ready_ ABSL_GUARDED_BY(mu_) = false;    // the server answers and passed the start check
+  bool sending_ ABSL_GUARDED_BY(mu_) = false;  // requests are sent: the server runs `live_` and is not paused
+  bool lost_ ABSL_GUARDED_BY(mu_) = false;     // it had weights, and lost them: requests are rejected
+  bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that is not Ingot's
+  std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, of every version loaded so far
+  LogprobKind logprobs_ ABSL_GUARDED_BY(mu_) = LogprobKind::kRaw;
+  std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<ExternalCall>> waiting_ ABSL_GUARDED_BY(mu_);
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status fault_ ABSL_GUARDED_BY(mu_);
+  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // counters
+  int64_t restarts_ ABSL_GUARDED_BY(mu_) = 0, foreign_labels_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
+  std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
+
+  // Used by the keeper's thread.
+  std::optional<ServerProcess> process_;
+  std::chrono::nanoseconds server_since_{0};  // when the server was started, or the engine for a server at `url`
+  int missed_checks_ = 0;
+  int failed_starts_ = 0;  // in a row
+
+  const std::unique_ptr<http::Streams> streams_;
+  base::Executor keeper_;  // declared last: its thread uses the other members
+  base::Timer tick_;
+};
+
+}  // namespace ingot::engines

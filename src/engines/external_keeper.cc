@@ -1,0 +1,182 @@
+// Implements the thread of ExternalEngine that starts the server, watches it, and restores its weights.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/waits.h"
+#include "engines/external_engine.h"
+
+namespace ingot::engines {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr int kMissedChecks = 3;  // in a row, until the server counts as gone
+constexpr int kFailedStarts = 5;  // in a row, until the engine gives up
+
+}  // namespace
+
+void ExternalEngine::Tick() {
+  ExpireWaiting();
+  bool ready = false;
+  {
+    base::MutexLock lock(mu_);
+    if (stopping_ || !fault_.ok()) return;
+    ready = ready_;
+  }
+  if (!external_.command.empty() && !(process_.has_value() && process_->IsRunning())) {
+    if (ready) Lose(absl::UnavailableError("the server's process has ended"), /*server_gone=*/true);
+    StartServer();
+    return;
+  }
+  if (ready) {
+    WatchServer();
+  } else {
+    AwaitServer();
+  }
+}
+
+void ExternalEngine::ExpireWaiting() {
+  std::vector<std::shared_ptr<ExternalCall>> late;
+  {
+    base::MutexLock lock(mu_);
+    const nanoseconds now = clock_.Now();
+    std::erase_if(waiting_, [&](const std::shared_ptr<ExternalCall>& call) {
+      if (now < call->deadline()) return false;
+      late.push_back(call);
+      return true;
+    });
+  }
+  for (const std::shared_ptr<ExternalCall>& call : late) {
+    call->Reject(absl::DeadlineExceededError(
+        absl::StrCat("request ", call->request().request_id(), ": rollout.request_deadline_ms (",
+                     options_.request_deadline_ms, ") passed while the rollout server had no weights")));
+  }
+}
+
+void ExternalEngine::StartServer() {
+  if (failed_starts_ >= kFailedStarts) {
+    return SetFault(absl::FailedPreconditionError(absl::StrCat(
+        "the server of rollout.external.command ended ", failed_starts_, " times while it started: see ", log_path_)));
+  }
+  if (process_.has_value()) {
+    base::MutexLock lock(mu_);
+    ++restarts_;
+  }
+  ++failed_starts_;  // until it is ready
+  absl::StatusOr<std::string> dir;
+  {
+    base::MutexLock update_lock(update_mu_);
+    dir = exchange_->WriteStart(start_model_);
+  }
+  if (!dir.ok()) return SetFault(dir.status());
+  process_.emplace(external_.command, *dir, log_path_);
+  if (const absl::Status started = process_->Start(); !started.ok()) return SetFault(started);
+  if (external_.url.empty()) control_.set_url(process_->url());
+  server_since_ = clock_.Now();
+  INGOT_LOG(info, "rollout: starts {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
+}
+
+void ExternalEngine::AwaitServer() {
+  if (const absl::Status healthy = control_.Health(); !healthy.ok()) {
+    if (clock_.Now() - server_since_ < seconds(external_.start_s)) return;
+    if (external_.command.empty()) {
+      return SetFault(absl::FailedPreconditionError(
+          absl::StrCat("no server for rollout.external.url within rollout.external.start_s (", external_.start_s,
+                       "): ", healthy.message())));
+    }
+    process_->Stop();
+    return;
+  }
+  const absl::StatusOr<LogprobKind> kind = control_.CheckStart(model_);
+  if (!kind.ok()) {
+    const bool final = absl::IsFailedPrecondition(kind.status()) || absl::IsInvalidArgument(kind.status());
+    if (final) return SetFault(kind.status());
+    INGOT_LOG(warn, "rollout: {}", std::string(kind.status().message()));
+    if (clock_.Now() - server_since_ > seconds(external_.start_s)) SetFault(kind.status());
+    return;
+  }
+  failed_starts_ = missed_checks_ = 0;
+  {
+    base::MutexLock lock(mu_);
+    ready_ = true;
+    logprobs_ = *kind;
+    changed_.SignalAll();
+  }
+  INGOT_LOG(info, "rollout: {} at {} is ready ({} log-probs)", api_->name(), control_.url(),
+            *kind == LogprobKind::kRaw ? "raw" : "processed");
+  Restore();
+}
+
+void ExternalEngine::WatchServer() {
+  if (const absl::Status healthy = control_.Health(); !healthy.ok()) {
+    if (++missed_checks_ < kMissedChecks) return;
+    missed_checks_ = 0;
+    Lose(healthy, /*server_gone=*/true);
+    server_since_ = clock_.Now();
+    if (process_.has_value()) process_->Stop();
+    return;
+  }
+  missed_checks_ = 0;
+  {
+    base::MutexLock update_lock(update_mu_);
+    CheckLabel();
+  }
+  Restore();
+}
+
+// A server that someone else updated or restarted has other weights than its requests assume.
+void ExternalEngine::CheckLabel() {
+  std::string expected;
+  {
+    base::MutexLock lock(mu_);
+    if (!live_.has_value()) return;
+    expected = live_->label;
+  }
+  const absl::StatusOr<std::string> label = control_.Label();
+  if (!label.ok()) return;  // the next check of its health decides
+  bool suspect = false;
+  {
+    base::MutexLock lock(mu_);
+    suspect = std::exchange(suspect_, false);
+    if (*label != expected || suspect) ++foreign_labels_;
+  }
+  if (*label == expected && !suspect) return;
+  Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", *label, "', and Ingot loaded '",
+                                           expected, "': someone else changed or restarted it")),
+       /*server_gone=*/false);
+}
+
+void ExternalEngine::Restore() {
+  base::MutexLock update_lock(update_mu_);
+  {
+    base::MutexLock lock(mu_);
+    if (stopping_ || !ready_ || live_.has_value()) return;
+  }
+  if (accepted_ == nullptr) return;  // the trainer sends the first version
+  const base::Wait wait(absl::StrCat(api_->name(), " at ", control_.url(), ": its weights are loaded again"));
+  absl::StatusOr<std::string> dir = exchange_->Write(accepted_);
+  v1::SwapTimes times;
+  times.set_version(accepted_->version());
+  times.set_checksum(accepted_->checksum());
+  const absl::Status restored = dir.ok() ? Install(accepted_, *dir, [] { return false; }, times) : dir.status();
+  if (!restored.ok()) {
+    INGOT_LOG(warn, "rollout: {}", std::string(restored.message()));
+  } else {
+    INGOT_LOG(info, "rollout: {} runs version {} again", api_->name(), accepted_->version());
+  }
+}
+
+void ExternalEngine::SetFault(const absl::Status& why) {
+  INGOT_LOG(error, "rollout: {}", std::string(why.message()));
+  {
+    base::MutexLock lock(mu_);
+    fault_ = why;
+    sending_ = false;
+    changed_.SignalAll();
+  }
+  EndAll(why);
+}
+
+}  // namespace ingot::engines

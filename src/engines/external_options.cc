@@ -1,0 +1,41 @@
+#include "engines/external_options.h"
+
+#include "base/config.h"
+
+namespace ingot::engines {
+
+void Bind(base::Schema& schema, ExternalOptions& o) {
+  schema.Field("url", &o.url,
+               "URL of the server that samples, such as http://127.0.0.1:8000; empty: that of `command`");
+  schema.Field("api_key_file", &o.api_key_file, "file with the server's key; empty: none");
+  schema.Field(
+      "command", &o.command,
+      "program and arguments that start the server; ${model} is a model folder and ${port} a free port; empty: "
+      "the server at `url` runs already");
+  schema.Field("exchange", &o.exchange, "folder on this machine through which the server gets weights, in memory");
+  schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
+                "what running requests do when weights arrive: keep their KV cache (later tokens count as kv_mixed); "
+                "recompute it; drain: end first; abort: end and be asked again");
+  schema.Field("salt", &o.salt, "separate the server's prefix caches of versions");
+  schema.Field("seeds", &o.seeds, "send each request's seed; some releases for CPUs stop at a seeded long prompt");
+  schema.Field("start_s", &o.start_s, "seconds for the server to start", base::Positive());
+  schema.Field("load_s", &o.load_s, "seconds for one call that pauses the server or loads weights", base::Positive());
+  schema.Field("idle_health_s", &o.idle_health_s, "seconds between two checks of the server and of its weights",
+               base::Positive());
+}
+
+absl::Status ExternalOptions::Validate(EngineKind kind) const {
+  INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
+  if (kind == EngineKind::kIngot) return absl::OkStatus();
+  if (url.empty() && command.empty()) {
+    return absl::InvalidArgumentError(
+        "rollout.engine is not ingot, but rollout.external names no server: set rollout.external.url to a running one, "
+        "or rollout.external.command to start one");
+  }
+  if (exchange.empty() || !exchange.starts_with('/')) {
+    return absl::InvalidArgumentError("rollout.external.exchange must be an absolute path: the server opens it too");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::engines

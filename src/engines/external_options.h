@@ -1,0 +1,42 @@
+// Options for rollout engines of other projects. Bind declares each key with its meaning and bounds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/engine_api.h"
+
+namespace ingot::base {
+class Schema;
+}
+
+namespace ingot::engines {
+
+// Who samples for a rollout role (rollout.engine).
+enum class EngineKind : uint8_t { kIngot, kVllm };
+
+// Starts vLLM on the loopback interface with what Ingot needs.
+std::vector<std::string> DefaultVllmCommand();
+
+// rollout.external
+struct ExternalOptions {
+  std::string url;  // of a running server; empty = the role starts `command`
+  std::string api_key_file;
+  std::vector<std::string> command = DefaultVllmCommand();
+  std::string exchange = "/dev/shm/ingot";
+  SwapMode swap = SwapMode::kKeep;
+  bool salt = true;
+  bool seeds = false;
+  int32_t start_s = 900;
+  int32_t load_s = 600;
+  double idle_health_s = 1;
+
+  // Returns INVALID_ARGUMENT with the keys that contradict each other. `kind` is that of the run's engines.
+  absl::Status Validate(EngineKind kind) const;
+};
+
+void Bind(base::Schema& schema, ExternalOptions& options);
+
+}  // namespace ingot::engines

@@ -1,0 +1,211 @@
+// Implements ExternalEngine's requests.
+#include <algorithm>
+#include <utility>
+
+#include "engines/external_engine.h"
+#include "rollout/request_check.h"
+
+namespace ingot::engines {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr nanoseconds kAbortTimeout = seconds(30);
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the rollout engine is shutting down"); }
+
+}  // namespace
+
+class ExternalEngine::Handle final : public Client::Request {
+ public:
+  Handle(std::shared_ptr<Link> link, std::shared_ptr<ExternalCall> call, std::shared_ptr<rollout::ChunkGate> gate)
+      : link_(std::move(link)), call_(std::move(call)), gate_(std::move(gate)) {}
+  ~Handle() override {
+    gate_->Close();
+    if (call_ == nullptr) return;
+    base::MutexLock lock(link_->mu);
+    if (link_->engine != nullptr) link_->engine->Cancel(call_);
+  }
+
+ private:
+  const std::shared_ptr<Link> link_;
+  const std::shared_ptr<ExternalCall> call_;  // null = it was rejected
+  const std::shared_ptr<rollout::ChunkGate> gate_;
+};
+
+ExternalCall::Engine ExternalEngine::CallsEngine() {
+  return {.api = *api_,
+          .clock = clock_,
+          .live_version =
+              [this] {
+                base::MutexLock lock(mu_);
+                return live_.has_value() ? live_->version : -1;
+              },
+          .version_of = [this](const std::string& label) -> std::optional<int64_t> {
+            base::MutexLock lock(mu_);
+            const auto found = labels_.find(label);
+            return found == labels_.end() ? std::nullopt : std::optional(found->second);
+          },
+          .abort = [this](const std::string& id) { AbortAtServer(id); },
+          .on_tokens = [this](int64_t tokens) { CountTokens(tokens); },
+          .on_end = [this](ExternalCall& call, bool foreign_label) { OnCallEnd(call, foreign_label); }};
+}
+
+std::unique_ptr<rollout::Client::Request> ExternalEngine::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
+  auto gate = std::make_shared<rollout::ChunkGate>(std::move(on_chunk));
+  absl::StatusOr<std::shared_ptr<ExternalCall>> call = Admit(std::move(request), gate);
+  if (!call.ok()) {
+    gate->Deliver(call.status());
+    return std::make_unique<Handle>(link_, nullptr, gate);
+  }
+  auto handle = std::make_unique<Handle>(link_, *call, gate);
+  if (const absl::Status routed = Route(*call); !routed.ok()) (*call)->Reject(routed);
+  return handle;
+}
+
+absl::Status ExternalEngine::Check(const v1::GenerateRequest& request) const {
+  INGOT_RETURN_IF_ERROR(rollout::CheckRequest(request, {.vocab_size = model_.vocab_size,
+                                                        .context_length = model_.context_length,
+                                                        .has_tokenizer = tokenizer_ != nullptr}));
+  // Finds an unsupported part before the request waits. The kind of log-probs may not be known yet.
+  base::MutexLock lock(mu_);
+  return api_->Generate(request, {.model = model_, .logprobs = logprobs_}).status();
+}
+
+absl::StatusOr<std::shared_ptr<ExternalCall>> ExternalEngine::Admit(v1::GenerateRequest request,
+                                                                    std::shared_ptr<rollout::ChunkGate> gate) {
+  INGOT_RETURN_IF_ERROR(Check(request));
+  const nanoseconds deadline = options_.request_deadline_ms == 0
+                                   ? nanoseconds::max()
+                                   : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
+  AnswerReader reader(request, model_, tokenizer_, options_.halt);
+  return std::make_shared<ExternalCall>(calls_engine_, std::move(request), std::move(reader), std::move(gate),
+                                        deadline);
+}
+
+absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
+  base::MutexLock lock(mu_);
+  if (stopping_ || draining_) return ShuttingDown();
+  INGOT_RETURN_IF_ERROR(fault_);
+  if (lost_) return absl::UnavailableError("the rollout server has lost its weights: they are loaded again");
+  const size_t most = static_cast<size_t>(options_.max_running) + static_cast<size_t>(options_.max_waiting);
+  if (running_.size() + waiting_.size() >= most) {
+    return absl::ResourceExhaustedError(absl::StrCat("the rollout engine is full: it has ", most,
+                                                     " requests, the limit of rollout.max_running + max_waiting; "
+                                                     "retry later or on another engine"));
+  }
+  if (sending_) return SendCall(call);
+  waiting_.push_back(call);
+  return absl::OkStatus();
+}
+
+absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call) {
+  const v1::GenerateRequest& request = call->request();
+  if (request.pinned_version() >= 0 && request.pinned_version() != live_->version) {
+    return absl::NotFoundError(absl::StrCat("the server has version ", live_->version, " alone, and the request pins ",
+                                            request.pinned_version()));
+  }
+  if (request.pinned_version() < 0 && live_->version < request.min_version()) {
+    return absl::UnavailableError(absl::StrCat("the server's version is ", live_->version,
+                                               ", and the request needs at least ", request.min_version()));
+  }
+  INGOT_ASSIGN_OR_RETURN(const ServerRequest sent, api_->Generate(request, {.model = model_,
+                                                                            .salt = external_.salt ? live_->label : "",
+                                                                            .logprobs = logprobs_,
+                                                                            .seeds = external_.seeds}));
+  running_.insert(call);
+  status_.set_prompt_tokens(status_.prompt_tokens() + request.prompt_ids_size());
+  const AnswerReader::VersionRules rules{.pinned = request.pinned_version(),
+                                         .at_least = request.min_version(),
+                                         .sent_at = live_->version,
+                                         .keeps_cache = external_.swap == SwapMode::kKeep};
+  call->set_stream(streams_->Start(call->Send(sent, control_.url(), key_, rules)));
+  return absl::OkStatus();
+}
+
+void ExternalEngine::SendWaiting() {
+  std::vector<std::pair<std::shared_ptr<ExternalCall>, absl::Status>> rejected;
+  {
+    base::MutexLock lock(mu_);
+    while (sending_ && !waiting_.empty()) {
+      const std::shared_ptr<ExternalCall> call = waiting_.front();
+      waiting_.pop_front();
+      if (const absl::Status sent = SendCall(call); !sent.ok()) rejected.emplace_back(call, sent);
+    }
+  }
+  for (const auto& [call, why] : rejected) call->Reject(why);
+}
+
+void ExternalEngine::OnCallEnd(ExternalCall& call, bool foreign_label) {
+  base::MutexLock lock(mu_);
+  running_.erase(call.shared_from_this());
+  suspect_ = suspect_ || foreign_label;
+  changed_.SignalAll();
+}
+
+void ExternalEngine::CountTokens(int64_t tokens) {
+  base::MutexLock lock(mu_);
+  status_.set_sampled_tokens(status_.sampled_tokens() + tokens);
+  if (!swapped_in_.has_value() || !sending_) return;
+  swapped_in_->set_first_token_ms(std::chrono::duration<double, std::milli>(clock_.Now() - swapped_at_).count());
+  *status_.mutable_first_token() = *std::exchange(swapped_in_, std::nullopt);
+}
+
+void ExternalEngine::Cancel(const std::shared_ptr<ExternalCall>& call) {
+  base::MutexLock lock(mu_);
+  std::erase(waiting_, call);
+  if (running_.contains(call)) streams_->Close(call->stream());
+  changed_.SignalAll();
+}
+
+void ExternalEngine::EndAll(const absl::Status& why) {
+  std::deque<std::shared_ptr<ExternalCall>> waiting;
+  {
+    base::MutexLock lock(mu_);
+    waiting.swap(waiting_);
+    for (const std::shared_ptr<ExternalCall>& call : running_) streams_->Close(call->Fail(why));
+  }
+  for (const std::shared_ptr<ExternalCall>& call : waiting) call->Reject(why);
+}
+
+void ExternalEngine::AbortAtServer(const std::string& server_request_id) {
+  const ServerRequest abort = api_->Abort(server_request_id);
+  http::Streams::Request request;
+  request.head = {.url = control_.url() + abort.path, .method = abort.method, .key = key_};
+  request.head.headers["Content-Type"] = "application/json";
+  request.head.timeout = std::chrono::duration_cast<milliseconds>(kAbortTimeout);
+  request.body = abort.body;
+  streams_->Start(std::move(request));  // if it fails, the server samples in vain until the request's own end
+}
+
+bool ExternalEngine::Drain(nanoseconds timeout) {
+  const nanoseconds deadline = clock_.Now() + timeout;
+  base::MutexLock lock(mu_);
+  draining_ = true;
+  while (!(running_.empty() && waiting_.empty()) && !stopping_) {
+    if (!clock_.WaitUntil(changed_, mu_, deadline) && clock_.Now() >= deadline) break;
+  }
+  return running_.empty() && waiting_.empty();
+}
+
+absl::StatusOr<v1::EngineStatusResponse> ExternalEngine::Status() {
+  base::MutexLock lock(mu_);
+  if (stopping_) return ShuttingDown();
+  v1::EngineStatusResponse status = status_;
+  status.set_running(static_cast<int32_t>(running_.size()));
+  status.set_waiting(static_cast<int32_t>(waiting_.size()));
+  status.set_context_length(model_.context_length);
+  status.set_alive_seconds(std::chrono::duration<double>(clock_.Now() - started_).count());
+  if (tokenizer_ != nullptr) status.set_tokenizer_fingerprint(tokenizer_->fingerprint());
+  status.set_version(-1);
+  if (!live_.has_value()) return status;
+  status.set_version(live_->version);
+  status.add_held_versions(live_->version);
+  status.add_held_checksums(live_->checksum);
+  status.add_held_loaded_unix_ns(live_->loaded_unix_ns);
+  return status;
+}
+
+}  // namespace ingot::engines

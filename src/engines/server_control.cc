@@ -1,0 +1,123 @@
+#include "engines/server_control.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/printable.h"
+#include "engines/event_stream.h"
+
+namespace ingot::engines {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kHealthTimeout = seconds(5);
+constexpr milliseconds kCheckTimeout = seconds(120);  // the first request of a server may compile kernels
+constexpr float kSameLogprob = 1e-3F;
+
+// Returns the greatest difference between log-probs of ids that both lists have.
+float GreatestDifference(const v1::TopLogprobs& a, const v1::TopLogprobs& b) {
+  float greatest = 0;
+  for (const v1::TopLogprob& x : a.entries()) {
+    for (const v1::TopLogprob& y : b.entries()) {
+      if (x.token_id() == y.token_id()) greatest = std::max(greatest, std::abs(x.logprob() - y.logprob()));
+    }
+  }
+  return greatest;
+}
+
+}  // namespace
+
+void ServerControl::set_url(std::string url) {
+  while (url.ends_with('/')) url.pop_back();
+  base::MutexLock lock(mu_);
+  url_ = std::move(url);
+}
+
+std::string ServerControl::url() const {
+  base::MutexLock lock(mu_);
+  return url_;
+}
+
+absl::StatusOr<std::string> ServerControl::Call(const ServerRequest& request, milliseconds timeout) {
+  http::ClientRequest asked{.url = url() + request.path, .method = request.method, .body = request.body, .key = key_};
+  if (!request.body.empty()) asked.headers["Content-Type"] = "application/json";
+  asked.timeout = timeout;
+  asked.cancelled = [this] { return stopped_.load(); };
+  absl::StatusOr<http::Answer> answer = client_.Send(asked);
+  const std::string where = absl::StrCat(api_.name(), " at ", url(), request.path.substr(0, request.path.find('?')));
+  if (!answer.ok()) return base::Annotate(answer.status(), where);
+  INGOT_RETURN_IF_ERROR(base::Annotate(api_.StatusOf(answer->status, answer->body), where));
+  return std::move(answer->body);
+}
+
+absl::Status ServerControl::Health() { return Call(api_.Health(), kHealthTimeout).status(); }
+
+absl::StatusOr<std::string> ServerControl::Label() {
+  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(api_.GetLabel(), kHealthTimeout));
+  return api_.ReadLabel(body);
+}
+
+absl::Status ServerControl::LoadAndLabel(const std::string& model_dir, const std::string& label, milliseconds timeout) {
+  INGOT_RETURN_IF_ERROR(Call(api_.Load(model_dir), timeout).status());
+  INGOT_RETURN_IF_ERROR(Call(api_.SetLabel(label), timeout).status());
+  INGOT_ASSIGN_OR_RETURN(const std::string reported, Label());
+  if (reported == label) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(api_.name(), " at ", url(), " reports the weights '",
+                                             base::Shown(reported), "' after '", label, "' was loaded"));
+}
+
+absl::StatusOr<AnswerEvent> ServerControl::SampleOne(const ServedModel& model, float temperature) {
+  v1::GenerateRequest request;
+  request.add_prompt_ids(0);
+  request.add_prompt_ids(std::min(1, model.vocab_size - 1));
+  request.set_top_logprobs(5);
+  request.mutable_sampling()->set_temperature(temperature);
+  request.mutable_sampling()->set_max_new_tokens(1);
+  request.mutable_sampling()->set_ignore_eos(true);
+  // With this kind, no temperature is refused.
+  const GenerateContext context{.model = model, .salt = "ingot-check", .logprobs = LogprobKind::kProcessed};
+  INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, context));
+  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, kCheckTimeout));
+  AnswerEvent all;
+  EventStream stream;
+  INGOT_RETURN_IF_ERROR(stream.Push(body + "\n\n", [&](std::string_view data) -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(std::optional<AnswerEvent> event, api_.ReadEvent(data));
+    if (!event.has_value()) return absl::OkStatus();
+    if (!event->ids.empty()) {
+      all.ids = event->ids;
+      all.logprobs = event->logprobs;
+      all.top_logprobs = event->top_logprobs;
+    }
+    if (event->finish != ServerFinish::kNone) all.spans = event->spans;
+    return absl::OkStatus();
+  }));
+  if (all.ids.size() == 1 && all.top_logprobs.size() == 1) return all;
+  return absl::FailedPreconditionError(
+      absl::StrCat(api_.name(), " at ", url(), " answered a request for one token with ", all.ids.size()));
+}
+
+absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model) {
+  INGOT_ASSIGN_OR_RETURN(const std::string models, Call(api_.Models(), kHealthTimeout));
+  INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(models));
+  if (length != 0 && length < model.context_length) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        api_.name(), " at ", url(), " has a context of ", length, " tokens, and the run's is ", model.context_length,
+        ": start it with --max-model-len ", model.context_length, ", or lower rollout.context_length"));
+  }
+  INGOT_RETURN_IF_ERROR(Label().status());
+  INGOT_RETURN_IF_ERROR(Call(api_.Resume(), kHealthTimeout).status());
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, SampleOne(model, 1));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, SampleOne(model, 4));
+  if (plain.spans.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        api_.name(), " at ", url(), " does not report which weights sampled a token: it needs a newer release"));
+  }
+  const bool same = GreatestDifference(plain.top_logprobs[0], hot.top_logprobs[0]) < kSameLogprob;
+  return same ? LogprobKind::kRaw : LogprobKind::kProcessed;
+}
+
+}  // namespace ingot::engines

@@ -1,0 +1,49 @@
+// Blocking calls to one server: whether it is there, what it can do, and the calls that change its weights. Thread safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "engines/engine_api.h"
+#include "http/client.h"
+
+namespace ingot::engines {
+
+class ServerControl {
+ public:
+  // `key` is the server's bearer token; empty = none. REQUIRES: `api` outlives this object.
+  ServerControl(const EngineApi& api, std::string key) : api_(api), key_(std::move(key)) {}
+
+  // Makes current and later calls fail with CANCELLED.
+  void Stop() { stopped_ = true; }
+  void set_url(std::string url) ABSL_LOCKS_EXCLUDED(mu_);
+  std::string url() const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns the server's body. Returns EngineApi::StatusOf for another status, DEADLINE_EXCEEDED after the timeout, and
+  // UNAVAILABLE if the server does not answer.
+  absl::StatusOr<std::string> Call(const ServerRequest& request, std::chrono::milliseconds timeout);
+  // Returns OK if the server answers and is healthy.
+  absl::Status Health();
+  absl::StatusOr<std::string> Label();
+  // Makes the server run these weights. They are loaded and labeled. REQUIRES: the server is paused.
+  absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
+
+  // Checks a server before its first weights, and finds out what its log-probs mean. Returns FAILED_PRECONDITION if it
+  // lacks what Ingot needs, or has another context length or vocabulary. Resumes it.
+  absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model);
+
+ private:
+  absl::StatusOr<AnswerEvent> SampleOne(const ServedModel& model, float temperature);
+
+  const EngineApi& api_;
+  const std::string key_;
+  http::Client client_;
+  std::atomic<bool> stopped_{false};
+  mutable base::Mutex mu_;
+  std::string url_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ingot::engines

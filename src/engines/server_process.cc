@@ -1,0 +1,91 @@
+#include "engines/server_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_replace.h"
+#include "base/fd.h"
+#include "sandbox/spawn.h"
+
+namespace ingot::engines {
+namespace {
+
+// Returns a port of the loopback interface that no process listens on now.
+absl::StatusOr<int> FreePort() {
+  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (!socket.valid() || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return absl::ErrnoToStatus(errno, "no free port for the server of rollout.external.command");
+  }
+  return ntohs(address.sin_port);
+}
+
+// The server needs the user's own variables, such as those of its accelerator.
+std::map<std::string, std::string> WholeEnvironment() {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+}  // namespace
+
+ServerProcess::ServerProcess(std::vector<std::string> command, std::string model_dir, std::string log_path)
+    : command_(std::move(command)), model_dir_(std::move(model_dir)), log_path_(std::move(log_path)) {}
+
+ServerProcess::~ServerProcess() { Stop(); }
+
+std::string ServerProcess::url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+
+absl::Status ServerProcess::Start() {
+  INGOT_ASSIGN_OR_RETURN(port_, FreePort());
+  sandbox::Command command;
+  command.env = WholeEnvironment();
+  for (const std::string& word : command_) {
+    command.argv.push_back(absl::StrReplaceAll(word, {{"${model}", model_dir_}, {"${port}", absl::StrCat(port_)}}));
+  }
+  const base::Fd log(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.valid()) return absl::ErrnoToStatus(errno, log_path_);
+  const absl::StatusOr<pid_t> started = sandbox::Spawn(command, {.out = log.get(), .err = log.get()},
+                                                       {.own_session = true, .dies_with_its_thread = true});
+  if (!started.ok()) return base::Annotate(started.status(), "rollout.external.command");
+  pid_ = *started;
+  return absl::OkStatus();
+}
+
+void ServerProcess::Stop() {
+  if (pid_ < 0) return;
+  ::kill(-pid_, SIGKILL);  // the session's leader leads its group too
+  ::kill(pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+bool ServerProcess::IsRunning() {
+  if (pid_ < 0) return false;
+  const pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
+  if (ended == 0 || (ended < 0 && errno == EINTR)) return true;
+  ::kill(-pid_, SIGKILL);  // what it started
+  pid_ = -1;
+  return false;
+}
+
+}  // namespace ingot::engines

@@ -1,0 +1,38 @@
+// The server's process, if the role starts it. Not thread safe: one thread starts, watches, and ends it. The kernel ends
+// the process with that thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::engines {
+
+class ServerProcess {
+ public:
+  // ${model} and ${port} in `command` become `model_dir` and a free port. Output is appended to `log_path`.
+  ServerProcess(std::vector<std::string> command, std::string model_dir, std::string log_path);
+  ~ServerProcess();  // calls Stop()
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  // Starts the server on another free port. REQUIRES: it does not run.
+  absl::Status Start();
+  // Kills the server and all processes of its session.
+  void Stop();
+  // Returns whether the server runs. A server that has ended is reaped.
+  bool IsRunning();
+  // Returns the URL of the server on this machine. REQUIRES: Start.
+  std::string url() const;
+
+ private:
+  const std::vector<std::string> command_;
+  const std::string model_dir_, log_path_;
+  pid_t pid_ = -1;
+  int port_ = 0;
+};
+
+}  // namespace ingot::engines

@@ -1,0 +1,348 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/fault.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "engines/engine_api.h"
+
+namespace ingot::engines {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+
+// The server's stand-in for a log-prob that is NaN, missing, or below -9999.
+constexpr double kNoLogprob = -9999.0;
+
+absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
+
+absl::Status Broken(std::string_view what) {
+  return absl::DataLossError(absl::StrCat("the server's event is broken: ", base::View(what)));
+}
+
+// Returns a number that is not an integer or does not fit as nullopt.
+std::optional<int64_t> Integer(const value* field) {
+  if (field == nullptr) return std::nullopt;
+  if (field->is_int64()) return field->get_int64();
+  if (field->is_uint64() && field->get_uint64() <= std::numeric_limits<int64_t>::max()) {
+    return static_cast<int64_t>(field->get_uint64());
+  }
+  return std::nullopt;
+}
+
+std::optional<double> Number(const value* field) {
+  if (field == nullptr || !field->is_number()) return std::nullopt;
+  return field->to_number<double>();
+}
+
+// The float that Ingot records. Not a number and the stand-in become NaN, which is never recorded.
+float RecordedLogprob(double logprob) {
+  return logprob <= kNoLogprob ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(logprob);
+}
+
+absl::StatusOr<int32_t> ReadId(const value* field) {
+  const std::optional<int64_t> id = Integer(field);
+  if (!id.has_value() || *id < 0 || *id > std::numeric_limits<int32_t>::max()) return Broken("a token id is not one");
+  return static_cast<int32_t>(*id);
+}
+
+absl::StatusOr<v1::TopLogprobs> ReadTop(const value& content) {
+  v1::TopLogprobs top;
+  const value* list = base::Find(content, "top_logprobs");
+  if (list == nullptr || !list->is_array()) return top;
+  for (const value& entry : list->get_array()) {
+    INGOT_ASSIGN_OR_RETURN(const int32_t id, ReadId(base::Find(entry, "token_id")));
+    const std::optional<double> logprob = Number(base::Find(entry, "logprob"));
+    if (!logprob.has_value()) return Broken("an alternative has no log-prob");
+    v1::TopLogprob& added = *top.add_entries();
+    added.set_token_id(id);
+    added.set_logprob(static_cast<float>(*logprob));
+  }
+  // The server puts the sampled id first.
+  std::stable_sort(top.mutable_entries()->begin(), top.mutable_entries()->end(),
+                   [](const auto& a, const auto& b) { return a.logprob() > b.logprob(); });
+  return top;
+}
+
+absl::Status ReadLogprobs(const value& choice, AnswerEvent& event) {
+  const value* logprobs = base::Find(choice, "logprobs");
+  const value* content = logprobs == nullptr ? nullptr : base::Find(*logprobs, "content");
+  if (content == nullptr || !content->is_array()) {
+    return event.ids.empty() ? absl::OkStatus() : Broken("ids without log-probs");
+  }
+  if (content->get_array().size() != event.ids.size()) return Broken("the numbers of ids and log-probs differ");
+  for (size_t i = 0; i < event.ids.size(); ++i) {
+    const value& entry = content->get_array()[i];
+    const std::optional<double> logprob = Number(base::Find(entry, "logprob"));
+    if (!logprob.has_value()) return Broken("a token has no log-prob");
+    if (Integer(base::Find(entry, "token_id")) != event.ids[i]) return Broken("a log-prob is for another id");
+    event.logprobs.push_back(RecordedLogprob(*logprob));
+    INGOT_ASSIGN_OR_RETURN(v1::TopLogprobs top, ReadTop(entry));
+    event.top_logprobs.push_back(std::move(top));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSpans(const value& choice, AnswerEvent& event) {
+  const value* spans = base::Find(choice, "weight_versions");
+  if (spans == nullptr || !spans->is_array()) return absl::OkStatus();
+  for (const value& span : spans->get_array()) {
+    const value* label = base::Find(span, "version");
+    const std::optional<int64_t> begin = Integer(base::Find(span, "start")), end = Integer(base::Find(span, "end"));
+    if (label == nullptr || !label->is_string() || !begin.has_value() || !end.has_value()) {
+      return Broken("weight_versions");
+    }
+    event.spans.push_back({std::string(label->get_string()), *begin, *end});
+  }
+  return absl::OkStatus();
+}
+
+ServerFinish FinishOf(const value* reason) {
+  if (reason == nullptr || reason->is_null()) return ServerFinish::kNone;
+  if (!reason->is_string()) return ServerFinish::kFailed;
+  const std::string_view word = reason->get_string();
+  if (word == "stop") return ServerFinish::kStop;
+  if (word == "length") return ServerFinish::kLength;
+  return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
+}
+
+bool Truncates(const v1::SamplingParams& sampling) {
+  return (sampling.top_p() > 0 && sampling.top_p() < 1) || sampling.top_k() > 0 || sampling.min_p() > 0;
+}
+bool Shapes(const v1::SamplingParams& sampling) {
+  return sampling.frequency_penalty() != 0 || sampling.presence_penalty() != 0 ||
+         (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1) || sampling.logit_bias_size() > 0 ||
+         sampling.min_new_tokens() > 0 || sampling.has_grammar();
+}
+
+// Recorded is log_softmax(raw logits / temperature).
+absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind) {
+  const v1::SamplingParams& sampling = request.sampling();
+  if (kind == LogprobKind::kRaw || request.score_ids() > 0) {
+    if (sampling.temperature() == 1 || sampling.temperature() == 0) return absl::OkStatus();
+    return Unsupported("sampling.temperature",
+                       "the server reports raw log-probs, which are those of temperature 1: set it to 1, or start the "
+                       "server with --logprobs-mode processed_logprobs");
+  }
+  if (sampling.temperature() > 0 && !Truncates(sampling) && !Shapes(sampling)) return absl::OkStatus();
+  return Unsupported("sampling",
+                     "the server reports processed log-probs, which are those of the truncated and penalized "
+                     "distribution: leave top_p, top_k, min_p, penalties, biases and grammars off, or start the "
+                     "server with --logprobs-mode raw_logprobs and sample at temperature 1");
+}
+
+absl::Status CheckSupported(const v1::GenerateRequest& request) {
+  if (request.forced_ids_size() > 0) return Unsupported("forced_ids", "the server cannot force ids");
+  if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server text alone");
+  if (request.record_routes()) return Unsupported("record_routes", "Ingot does not read the server's experts yet");
+  return absl::OkStatus();
+}
+
+// One schema, one regular expression, or literals.
+absl::StatusOr<object> ConstraintOf(const v1::Grammar& grammar) {
+  if (!grammar.begins_after().empty()) return Unsupported("sampling.grammar", "free text may not come before it");
+  array choices;
+  for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
+    if (sequence.parts_size() != 1) return Unsupported("sampling.grammar", "the server takes one part, not a sequence");
+    const v1::GrammarPart& part = sequence.parts(0);
+    if (part.has_literal()) {
+      choices.emplace_back(part.literal());
+    } else if (grammar.alternatives_size() == 1 && part.has_json_schema()) {
+      INGOT_ASSIGN_OR_RETURN(value schema, base::ParseJson(part.json_schema()));
+      return object{{"json", std::move(schema)}};
+    } else if (grammar.alternatives_size() == 1 && part.has_regex()) {
+      return object{{"regex", part.regex()}};
+    } else {
+      return Unsupported("sampling.grammar", "the server takes one JSON schema, one regex, or literals");
+    }
+  }
+  return object{{"choice", std::move(choices)}};
+}
+
+absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
+  if (sampling.frequency_penalty() != 0) params["frequency_penalty"] = sampling.frequency_penalty();
+  if (sampling.presence_penalty() != 0) params["presence_penalty"] = sampling.presence_penalty();
+  if (sampling.repetition_penalty() != 0) params["repetition_penalty"] = sampling.repetition_penalty();
+  if (sampling.min_new_tokens() > 0) params["min_tokens"] = sampling.min_new_tokens();
+  if (sampling.logit_bias_size() > 0) {
+    object bias;
+    for (const auto& [id, added] : sampling.logit_bias()) bias[absl::StrCat(id)] = added;
+    params["logit_bias"] = std::move(bias);
+  }
+  if (!sampling.has_grammar()) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(params["structured_outputs"], ConstraintOf(sampling.grammar()));
+  params["ignore_eos"] = false;  // with true, the answer continues after the grammar's end
+  return absl::OkStatus();
+}
+
+// A key that vLLM does not know is ignored without an error, so each one is spelled as in its SamplingParams.
+absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const GenerateContext& context) {
+  const v1::SamplingParams& sampling = request.sampling();
+  const int64_t room = context.model.context_length - request.prompt_ids_size();
+  array stop_ids;
+  for (const int32_t id : sampling.stop_token_ids()) stop_ids.emplace_back(id);
+  if (!sampling.ignore_eos()) {
+    for (const int32_t id : context.model.eos_ids) stop_ids.emplace_back(id);
+  }
+  object params = {{"temperature", sampling.temperature()},
+                   {"max_tokens", std::min<int64_t>(sampling.max_new_tokens(), room)},
+                   {"logprobs", request.top_logprobs() == 0 ? 0 : request.top_logprobs() + 1},
+                   {"ignore_eos", true},
+                   {"stop_token_ids", std::move(stop_ids)},
+                   {"detokenize", false}};
+  if (sampling.top_p() > 0) params["top_p"] = sampling.top_p();
+  if (sampling.top_k() > 0) params["top_k"] = sampling.top_k();
+  if (sampling.min_p() > 0) params["min_p"] = sampling.min_p();
+  if (context.seeds) params["seed"] = static_cast<int64_t>(sampling.seed() >> 1);  // signed there
+  INGOT_RETURN_IF_ERROR(AddShaping(sampling, params));
+  return params;
+}
+
+class VllmApi final : public EngineApi {
+ public:
+  std::string name() const override { return "vllm"; }
+
+  absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
+                                         const GenerateContext& context) const override {
+    INGOT_RETURN_IF_ERROR(CheckSupported(request));
+    INGOT_RETURN_IF_ERROR(CheckLogprobs(request, context.logprobs));
+    object params;
+    if (request.score_ids() > 0) {
+      params = {{"temperature", 1}, {"max_tokens", 1}, {"logprobs", 0}, {"prompt_logprobs", 0}, {"detokenize", false}};
+    } else {
+      INGOT_ASSIGN_OR_RETURN(params, SamplingOf(request, context));
+    }
+    object body = {{"token_ids", array(request.prompt_ids().begin(), request.prompt_ids().end())},
+                   {"sampling_params", std::move(params)},
+                   {"stream", request.score_ids() == 0}};
+    if (!context.salt.empty()) body["cache_salt"] = context.salt;
+    return ServerRequest{.path = "/inference/v1/generate", .body = base::PrintJson(body)};
+  }
+
+  absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const override {
+    if (data == "[DONE]") return std::nullopt;
+    absl::StatusOr<value> json = base::ParseJson(data);
+    if (!json.ok()) return Broken(std::string(json.status().message()));
+    if (const value* error = base::Find(*json, "error")) {
+      return absl::UnavailableError(absl::StrCat("the server reports: ", base::Shown(base::PrintJson(*error))));
+    }
+    const value* choices = base::Find(*json, "choices");
+    if (choices == nullptr || !choices->is_array()) return Broken("it has no choices");
+    if (choices->get_array().empty()) return std::nullopt;  // the usage
+    AnswerEvent event;
+    INGOT_RETURN_IF_ERROR(ReadChoice(choices->get_array()[0], event));
+    if (const value* id = base::Find(*json, "request_id"); id != nullptr && id->is_string()) {
+      event.request_id = std::string(id->get_string());
+    }
+    return event;
+  }
+
+  absl::StatusOr<AnswerEvent> ReadScores(const v1::GenerateRequest& request, std::string_view body) const override {
+    absl::StatusOr<value> json = base::ParseJson(body);
+    if (!json.ok()) return Broken(std::string(json.status().message()));
+    const value* scores = base::Find(*json, "prompt_logprobs");
+    const value* choices = base::Find(*json, "choices");
+    if (scores == nullptr || !scores->is_array() || std::ssize(scores->get_array()) != request.prompt_ids_size() ||
+        choices == nullptr || !choices->is_array() || choices->get_array().empty()) {
+      return Broken("it does not score the prompt");
+    }
+    AnswerEvent whole, event;
+    INGOT_RETURN_IF_ERROR(ReadChoice(choices->get_array()[0], whole));
+    for (int i = request.prompt_ids_size() - request.score_ids(); i < request.prompt_ids_size(); ++i) {
+      const int32_t id = request.prompt_ids(i);
+      const value* scored = base::Find(scores->get_array()[static_cast<size_t>(i)], absl::StrCat(id));
+      const std::optional<double> logprob = scored == nullptr ? std::nullopt : Number(base::Find(*scored, "logprob"));
+      if (!logprob.has_value()) return Broken("a prompt id has no log-prob");
+      event.ids.push_back(id);
+      event.logprobs.push_back(RecordedLogprob(*logprob));
+      event.top_logprobs.emplace_back();
+    }
+    event.finish = ServerFinish::kStop;
+    // The scored rows and the new token come from one request, which no swap may cross: its span is theirs.
+    if (whole.spans.size() == 1) event.spans = {{whole.spans[0].label, 0, request.score_ids()}};
+    return event;
+  }
+
+  ServerRequest Abort(const std::string& server_request_id) const override {
+    return {.path = "/inference/v1/abort_requests",
+            .body = base::PrintJson(object{{"request_ids", array{server_request_id}}})};
+  }
+
+  ServerRequest Pause(SwapMode mode) const override {
+    switch (mode) {
+      case SwapMode::kKeep:
+        return {.path = "/pause?mode=keep&clear_cache=false"};
+      case SwapMode::kRecompute:
+        return {.path = "/pause?mode=keep&clear_cache=true"};
+      case SwapMode::kDrain:
+        return {.path = "/pause?mode=wait&clear_cache=true"};
+      case SwapMode::kAbort:
+        break;
+    }
+    return {.path = "/pause?mode=abort&clear_cache=true"};
+  }
+  ServerRequest Load(const std::string& model_dir) const override {
+    return {
+        .path = "/collective_rpc",
+        .body = base::PrintJson(object{{"method", "reload_weights"}, {"kwargs", object{{"weights_path", model_dir}}}})};
+  }
+  ServerRequest SetLabel(const std::string& label) const override {
+    return {.path = "/update_weight_version", .body = base::PrintJson(object{{"new_version", label}})};
+  }
+  ServerRequest Resume() const override { return {.path = "/resume"}; }
+  ServerRequest Health() const override { return {.method = "GET", .path = "/health"}; }
+  ServerRequest GetLabel() const override { return {.method = "GET", .path = "/weight_info"}; }
+  absl::StatusOr<std::string> ReadLabel(std::string_view body) const override {
+    const absl::StatusOr<value> json = base::ParseJson(body);
+    const value* label = json.ok() ? base::Find(*json, "weight_version") : nullptr;
+    if (label == nullptr || !label->is_string()) return Broken("/weight_info names no weight_version");
+    return std::string(label->get_string());
+  }
+  ServerRequest Models() const override { return {.method = "GET", .path = "/v1/models"}; }
+  absl::StatusOr<int64_t> ReadContextLength(std::string_view body) const override {
+    const absl::StatusOr<value> json = base::ParseJson(body);
+    const value* data = json.ok() ? base::Find(*json, "data") : nullptr;
+    if (data == nullptr || !data->is_array() || data->get_array().empty()) return Broken("/v1/models lists no model");
+    return Integer(base::Find(data->get_array()[0], "max_model_len")).value_or(0);
+  }
+
+  absl::Status StatusOf(int http_status, std::string_view body) const override {
+    if (http_status >= 200 && http_status < 300) return absl::OkStatus();
+    const std::string said = absl::StrCat("vllm answered ", http_status, ": ", base::Shown(std::string(body)));
+    if (http_status == 403) {
+      return absl::FailedPreconditionError(absl::StrCat(said, "; start it with --enable-scale-out"));
+    }
+    if (http_status == 404 || http_status == 405) {
+      return absl::FailedPreconditionError(absl::StrCat(said, "; start it with VLLM_SERVER_DEV_MODE=1"));
+    }
+    if (http_status == 401)
+      return absl::FailedPreconditionError(absl::StrCat(said, "; set rollout.external.api_key_file"));
+    if (http_status == 400 || http_status == 422) return absl::InvalidArgumentError(said);
+    if (http_status == 429) return absl::ResourceExhaustedError(said);
+    return absl::UnavailableError(said);
+  }
+
+ private:
+  static absl::Status ReadChoice(const value& choice, AnswerEvent& event) {
+    const value* ids = base::Find(choice, "token_ids");
+    if (ids != nullptr && ids->is_array()) {
+      for (const value& id : ids->get_array()) {
+        INGOT_ASSIGN_OR_RETURN(const int32_t read, ReadId(&id));
+        event.ids.push_back(read);
+      }
+    }
+    event.finish = FinishOf(base::Find(choice, "finish_reason"));
+    INGOT_RETURN_IF_ERROR(ReadLogprobs(choice, event));
+    return ReadSpans(choice, event);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<EngineApi> NewVllmApi() { return std::make_unique<VllmApi>(); }
+
+}  // namespace ingot::engines

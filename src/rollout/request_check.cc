@@ -1,0 +1,103 @@
+#include "rollout/request_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/placeholders.h"
+#include "rollout/engine_options.h"
+#include "rollout/logit_shaping.h"
+#include "rollout/sampling.h"
+
+namespace ingot::rollout {
+namespace {
+
+constexpr int32_t kMaxTopLogprobs = 20;
+
+absl::Status CheckStops(const v1::SamplingParams& sampling, bool has_tokenizer) {
+  if (sampling.stop_size() == 0) return absl::OkStatus();
+  if (!has_tokenizer) {
+    return absl::InvalidArgumentError("sampling.stop needs a tokenizer, but this engine started without a tokenizer");
+  }
+  if (sampling.stop_size() > kMaxStopStrings) {
+    return absl::InvalidArgumentError(absl::StrCat("sampling.stop has ", sampling.stop_size(), " strings; at most ",
+                                                   kMaxStopStrings, " are allowed"));
+  }
+  for (const std::string& stop : sampling.stop()) {
+    if (!stop.empty() && stop.size() <= static_cast<size_t>(kMaxStopBytes)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("sampling.stop has a string of ", stop.size(), " bytes; it must have 1 to ", kMaxStopBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSize(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  const int64_t prompt = request.prompt_ids_size();
+  if (request.score_ids() > 0 ? prompt > limits.context_length : prompt >= limits.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", prompt,
+                                                   " tokens; sampling does not fit into the context length of ",
+                                                   limits.context_length));
+  }
+  // The last sampled token is never computed.
+  const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), limits.context_length) - 1;
+  if (most > limits.kv_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (",
+                                                   request.sampling().max_new_tokens(), ") need ", most,
+                                                   " tokens of KV cache, but the engine has only ", limits.kv_tokens,
+                                                   ": lower max_new_tokens or raise rollout.kv_cache_tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckScored(const v1::GenerateRequest& request) {
+  if (request.score_ids() == 0) return absl::OkStatus();
+  if (request.score_ids() < 0 || request.score_ids() >= request.prompt_ids_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("score_ids is ", request.score_ids(), " of ",
+                                                   request.prompt_ids_size(),
+                                                   " prompt_ids; it must be less than the number of prompt_ids"));
+  }
+  if (request.pinned_version() < 0) return absl::InvalidArgumentError("score_ids needs a pinned version");
+  if (!(request.sampling().temperature() > 0)) {
+    return absl::InvalidArgumentError("score_ids needs a temperature above 0");
+  }
+  if (request.forced_ids_size() == 0 && request.top_logprobs() == 0 && !request.sampling().has_grammar() &&
+      request.sampling().stop_size() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("score_ids excludes forced_ids, top_logprobs, a grammar and stop strings");
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimits& limits) {
+  if (request.prompt_ids_size() == 0)
+    return absl::InvalidArgumentError("prompt_ids is empty; it needs at least one id");
+  for (const int32_t id : request.prompt_ids()) {
+    if (id >= 0 && id < limits.vocab_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("prompt_ids has ", id, ", outside the vocabulary of ", limits.vocab_size));
+  }
+  for (const int32_t id : request.forced_ids()) {
+    if (id >= 0 && id < limits.vocab_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("forced_ids has ", id, ", outside the vocabulary of ", limits.vocab_size));
+  }
+  if (const std::string fault = base::PlaceholdersFault(request.placeholders(), request.prompt_ids_size());
+      !fault.empty()) {
+    return absl::InvalidArgumentError(fault);
+  }
+  INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
+  INGOT_RETURN_IF_ERROR(ValidateShaping(request.sampling(), limits.vocab_size));
+  INGOT_RETURN_IF_ERROR(CheckStops(request.sampling(), limits.has_tokenizer));
+  INGOT_RETURN_IF_ERROR(CheckSize(request, limits));
+  if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_logprobs is ", request.top_logprobs(), "; it must be 0 to ", kMaxTopLogprobs));
+  }
+  if (request.pinned_version() < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
+  }
+  return CheckScored(request);
+}
+
+}  // namespace ingot::rollout
