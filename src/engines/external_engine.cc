@@ -48,6 +48,7 @@ ExternalEngine::ExternalEngine(const rollout::EngineOptions& options, const Exte
       model_(std::move(parts.model)),
       tokenizer_(std::move(parts.tokenizer)),
       start_model_(std::move(parts.start_model)),
+      command_words_(std::move(parts.command_words)),
       key_(std::move(parts.key)),
       log_path_(std::move(parts.log_path)),
       clock_(*parts.clock),

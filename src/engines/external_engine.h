@@ -52,9 +52,10 @@ class ExternalEngine final : public rollout::ServedEngine {
     std::unique_ptr<ExchangeFolder> exchange;
     // The weights that the server starts with, if `command` starts it; requests never use them.
     std::shared_ptr<const weights::Snapshot> start_model;
-    std::string key;                                  // the server's bearer token; empty = none
-    std::string log_path;                             // the log of a server that `command` starts
-    const base::Clock* clock = &base::Clock::Real();  // must outlive the engine
+    std::map<std::string, std::string> command_words;  // more values for ServerProcess; the engine adds `model`
+    std::string key;                                   // the server's bearer token; empty = none
+    std::string log_path;                              // the log of a server that `command` starts
+    const base::Clock* clock = &base::Clock::Real();   // must outlive the engine
   };
 
   // Returns at once; the server may take minutes to start. Requests and updates wait for it. If it cannot be used,
@@ -146,6 +147,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   // --- the keeper's thread (external_keeper.cc) ---
   void Tick();
   void ExpireWaiting();
+  bool starts_server() const { return external_.url.empty(); }
   void StartServer();
   void AwaitServer();
   void WatchServer();
@@ -160,6 +162,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   const ServedModel model_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   const std::shared_ptr<const weights::Snapshot> start_model_;
+  const std::map<std::string, std::string> command_words_;
   const std::string key_, log_path_;
   const base::Clock& clock_;
   const std::chrono::nanoseconds started_;

@@ -25,7 +25,7 @@ void ExternalEngine::Tick() {
     if (stopping_ || !fault_.ok()) return;
     ready = ready_;
   }
-  if (!external_.command.empty() && !(process_.has_value() && process_->IsRunning())) {
+  if (starts_server() && !(process_.has_value() && process_->IsRunning())) {
     if (ready) Lose(absl::UnavailableError("the server's process has ended"), /*server_gone=*/true);
     StartServer();
     return;
@@ -71,9 +71,11 @@ void ExternalEngine::StartServer() {
     dir = exchange_->WriteStart(start_model_);
   }
   if (!dir.ok()) return SetFault(dir.status());
-  process_.emplace(external_.command, *dir, log_path_);
+  std::map<std::string, std::string> words = command_words_;
+  words["model"] = *dir;
+  process_.emplace(external_.command, std::move(words), log_path_);
   if (const absl::Status started = process_->Start(); !started.ok()) return SetFault(started);
-  if (external_.url.empty()) control_.set_url(process_->url());
+  control_.set_url(process_->url());
   server_since_ = clock_.Now();
   INGOT_LOG(info, "rollout: starts {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
 }
@@ -81,7 +83,7 @@ void ExternalEngine::StartServer() {
 void ExternalEngine::AwaitServer() {
   if (const absl::Status healthy = control_.Health(); !healthy.ok()) {
     if (clock_.Now() - server_since_ < seconds(external_.start_s)) return;
-    if (external_.command.empty()) {
+    if (!starts_server()) {
       return SetFault(absl::FailedPreconditionError(
           absl::StrCat("no server for rollout.external.url within rollout.external.start_s (", external_.start_s,
                        "): ", healthy.message())));

@@ -4,20 +4,43 @@
 
 namespace ingot::engines {
 
+std::vector<std::string> DefaultVllmCommand() {
+  return {"env",
+          "VLLM_SERVER_DEV_MODE=1",
+          "vllm",
+          "serve",
+          "${model}",
+          "--host",
+          "127.0.0.1",
+          "--port",
+          "${port}",
+          "--enable-scale-out",
+          "--skip-tokenizer-init",
+          "--max-model-len",
+          "${context}",
+          "--dtype",
+          "${dtype}",
+          "--max-num-seqs",
+          "${max_running}"};
+}
+
 void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("url", &o.url,
-               "URL of the server that samples, such as http://127.0.0.1:8000; empty: that of `command`");
+               "URL of a running server on this machine, such as http://127.0.0.1:8000; empty: the role starts "
+               "`command`");
   schema.Field("api_key_file", &o.api_key_file, "file with the server's key; empty: none");
-  schema.Field(
-      "command", &o.command,
-      "program and arguments that start the server; ${model} is a model folder and ${port} a free port; empty: "
-      "the server at `url` runs already");
-  schema.Field("exchange", &o.exchange, "folder on this machine through which the server gets weights, in memory");
+  schema.Field("command", &o.command,
+               "program and arguments that start the server if `url` is empty; ${model} is a model folder, ${port} a "
+               "free port, ${context} the context length, ${dtype} the weights' type, ${max_running} "
+               "rollout.max_running");
+  schema.Field("exchange", &o.exchange,
+               "folder on this machine through which the server gets weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
                 "what running requests do when weights arrive: keep their KV cache (later tokens count as kv_mixed); "
                 "recompute it; drain: end first; abort: end and be asked again");
   schema.Field("salt", &o.salt, "separate the server's prefix caches of versions");
-  schema.Field("seeds", &o.seeds, "send each request's seed; some releases for CPUs stop at a seeded long prompt");
+  schema.Field("seeds", &o.seeds,
+               "send each request's seed; vLLM 0.32 on a CPU ends when a seeded prompt is computed in pieces");
   schema.Field("start_s", &o.start_s, "seconds for the server to start", base::Positive());
   schema.Field("load_s", &o.load_s, "seconds for one call that pauses the server or loads weights", base::Positive());
   schema.Field("idle_health_s", &o.idle_health_s, "seconds between two checks of the server and of its weights",
@@ -29,10 +52,10 @@ absl::Status ExternalOptions::Validate(EngineKind kind) const {
   if (kind == EngineKind::kIngot) return absl::OkStatus();
   if (url.empty() && command.empty()) {
     return absl::InvalidArgumentError(
-        "rollout.engine is not ingot, but rollout.external names no server: set rollout.external.url to a running one, "
-        "or rollout.external.command to start one");
+        "rollout.engine is not ingot, but rollout.external.url and rollout.external.command are empty: name a running "
+        "server, or a command that starts one");
   }
-  if (exchange.empty() || !exchange.starts_with('/')) {
+  if (!exchange.starts_with('/')) {
     return absl::InvalidArgumentError("rollout.external.exchange must be an absolute path: the server opens it too");
   }
   return absl::OkStatus();

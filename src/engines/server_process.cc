@@ -47,8 +47,9 @@ std::map<std::string, std::string> WholeEnvironment() {
 
 }  // namespace
 
-ServerProcess::ServerProcess(std::vector<std::string> command, std::string model_dir, std::string log_path)
-    : command_(std::move(command)), model_dir_(std::move(model_dir)), log_path_(std::move(log_path)) {}
+ServerProcess::ServerProcess(std::vector<std::string> command, std::map<std::string, std::string> words,
+                             std::string log_path)
+    : command_(std::move(command)), words_(std::move(words)), log_path_(std::move(log_path)) {}
 
 ServerProcess::~ServerProcess() { Stop(); }
 
@@ -58,9 +59,9 @@ absl::Status ServerProcess::Start() {
   INGOT_ASSIGN_OR_RETURN(port_, FreePort());
   sandbox::Command command;
   command.env = WholeEnvironment();
-  for (const std::string& word : command_) {
-    command.argv.push_back(absl::StrReplaceAll(word, {{"${model}", model_dir_}, {"${port}", absl::StrCat(port_)}}));
-  }
+  std::vector<std::pair<std::string, std::string>> values = {{"${port}", absl::StrCat(port_)}};
+  for (const auto& [name, value] : words_) values.emplace_back(absl::StrCat("${", name, "}"), value);
+  for (const std::string& word : command_) command.argv.push_back(absl::StrReplaceAll(word, values));
   const base::Fd log(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) return absl::ErrnoToStatus(errno, log_path_);
   const absl::StatusOr<pid_t> started = sandbox::Spawn(command, {.out = log.get(), .err = log.get()},

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace ingot::engines {
 
 class ServerProcess {
  public:
-  // ${model} and ${port} in `command` become `model_dir` and a free port. Output is appended to `log_path`.
-  ServerProcess(std::vector<std::string> command, std::string model_dir, std::string log_path);
+  // In `command`, each ${NAME} becomes its value in `words`, and ${port} a free port. Output is appended to `log_path`.
+  ServerProcess(std::vector<std::string> command, std::map<std::string, std::string> words, std::string log_path);
   ~ServerProcess();  // calls Stop()
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
@@ -30,7 +31,8 @@ class ServerProcess {
 
  private:
   const std::vector<std::string> command_;
-  const std::string model_dir_, log_path_;
+  const std::map<std::string, std::string> words_;
+  const std::string log_path_;
   pid_t pid_ = -1;
   int port_ = 0;
 };

@@ -37,7 +37,7 @@ engines::ExchangeFolder::WriteModel WriterOf(const model::ModelConfig& shape) {
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StartModel(const RunConfig& config, const ModelSetup& model) {
-  if (config.external.command.empty()) return nullptr;
+  if (!config.external.url.empty()) return nullptr;
   return config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0);
 }
 
@@ -58,6 +58,9 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
   parts.api = engines::NewVllmApi();
   parts.model = ServedModelOf(model.shape, config.rollout);
   parts.max_weight_bytes = rollout::MaxWeightBytes(model.shape);
+  parts.command_words = {{"context", absl::StrCat(parts.model.context_length)},
+                         {"dtype", model.shape.torch_dtype},
+                         {"max_running", absl::StrCat(config.rollout.max_running)}};
   parts.tokenizer = model.text.tokenizer;
   parts.log_path = log_path;
   if (!config.external.api_key_file.empty()) {
