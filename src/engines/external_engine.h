@@ -18,6 +18,7 @@
 // version is served only while it is live. Thread safe. Generate and Status never block.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -87,6 +88,10 @@ class ExternalEngine final : public rollout::ServedEngine {
   const rollout::EngineOptions& options() const override { return options_; }
   const weights::CodecOptions& codec() const override { return codec_; }
   absl::Status fault() const override;
+
+  // The server, for messages and tests. -1 = the engine did not start it, or it does not run.
+  std::string server_url() const { return control_.url(); }
+  pid_t server_pid() const { return server_pid_; }
 
  private:
   class Handle;
@@ -196,6 +201,8 @@ class ExternalEngine final : public rollout::ServedEngine {
   int64_t restarts_ ABSL_GUARDED_BY(mu_) = 0, foreign_labels_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
+
+  std::atomic<pid_t> server_pid_{-1};
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;

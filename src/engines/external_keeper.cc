@@ -76,6 +76,7 @@ void ExternalEngine::StartServer() {
   process_.emplace(external_.command, std::move(words), log_path_);
   if (const absl::Status started = process_->Start(); !started.ok()) return SetFault(started);
   control_.set_url(process_->url());
+  server_pid_ = process_->pid();
   server_since_ = clock_.Now();
   INGOT_LOG(info, "rollout: starts {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
 }

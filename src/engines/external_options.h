@@ -22,8 +22,8 @@ std::vector<std::string> DefaultVllmCommand();
 
 // rollout.external
 struct ExternalOptions {
-  std::string url;  // of a running server; empty = the role starts `command`
-  std::string api_key_file;
+  std::string url = {};  // of a running server; empty = the role starts `command`
+  std::string api_key_file = {};
   std::vector<std::string> command = DefaultVllmCommand();
   std::string exchange = "/dev/shm/ingot";
   SwapMode swap = SwapMode::kKeep;

@@ -26,6 +26,7 @@ class ServerProcess {
   void Stop();
   // Returns whether the server runs. A server that has ended is reaped.
   bool IsRunning();
+  pid_t pid() const { return pid_; }  // -1 = it does not run
   // Returns the URL of the server on this machine. REQUIRES: Start.
   std::string url() const;
 

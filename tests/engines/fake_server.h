@@ -1,0 +1,106 @@
+// tests/engines/fake_vllm.py as a process of the test, and the weights that it understands.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/json.h"
+#include "engines/exchange_folder.h"
+#include "http/client.h"
+#include "test_paths.h"
+#include "weights/snapshot.h"
+
+namespace ingot::engines::testing {
+
+inline constexpr int32_t kVocab = 24;
+
+// Waits until `holds`. Returns false after a time that only a broken engine reaches.
+inline bool Await(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// A version's only tensor holds its seed.
+inline std::shared_ptr<const weights::Snapshot> Seeded(int64_t version, uint32_t seed) {
+  const auto bytes = std::as_bytes(std::span(&seed, 1));
+  return *weights::Snapshot::Copy(version, {{"w", "F32", {1}, bytes}});
+}
+inline absl::Status WriteSeed(const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot) {
+  uint32_t seed = 0;
+  std::memcpy(&seed, snapshot->bytes(0).data(), sizeof(seed));
+  std::ofstream(dir + "/model.safetensors") << seed;
+  return absl::OkStatus();
+}
+// The fake model's log-prob of any id at a position of prompt and answer.
+inline float LogprobOf(uint64_t seed, int64_t position) {
+  return static_cast<float>(-0.1 - static_cast<double>((seed * 1000003 + position * 7919) % 2000000) / 1e6);
+}
+
+inline std::string FakeProgram() { return std::string(INGOT_SOURCE_DIR) + "/tests/engines/fake_vllm.py"; }
+
+class FakeServer {
+ public:
+  FakeServer() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::dup2(ends[1], 1);
+      const std::string program = FakeProgram();
+      ::execlp("python3", "python3", program.c_str(), static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    std::string line;
+    for (char c = 0; ::read(ends[0], &c, 1) == 1 && c != '\n';) line += c;
+    ::close(ends[0]);
+    url_ = line.substr(line.find("http"));
+  }
+  ~FakeServer() { Kill(); }
+
+  const std::string& url() const { return url_; }
+  void Kill() {
+    if (pid_ < 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+  void Post(const std::string& path, const base::json::value& body) const { PostTo(url_, path, body); }
+  void Fault(const std::string& name, const base::json::value& value) const {
+    Post("/fake/faults", base::json::object{{name, value}});
+  }
+  base::json::value State() const { return StateOf(url_); }
+  int64_t State(const char* name) const { return State().at(name).to_number<int64_t>(); }
+
+  static void PostTo(const std::string& url, const std::string& path, const base::json::value& body) {
+    const std::string text = base::PrintJson(body);
+    http::Client client;
+    (void)client.Send({.url = url + path, .method = "POST", .body = text});
+  }
+  static base::json::value StateOf(const std::string& url) {
+    http::Client client;
+    return *base::ParseJson(client.Send({.url = url + "/fake/state"})->body);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::string url_;
+};
+
+}  // namespace ingot::engines::testing
