@@ -37,6 +37,10 @@ BASE = ("base", "absl")
 # Plain values that gateway/api and gateway/prompt share.
 GATEWAY_VALUES = ("gateway/echoed_ids.h", "gateway/json_limit.h", "gateway/part_kind.h")
 
+# What every rollout engine implements and obeys, whoever wrote it.
+ROLLOUT_VALUES = tuple(f"rollout/{name}.h" for name in (
+    "chunk_gate", "client", "engine_options", "repetition_watch", "request_check", "served_engine", "stop_matcher"))
+
 # The rows of docs/internals/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
 TABLE = {
     "base": ("absl", "spdlog", "yaml", "prometheus", "xxhash", "json"),
@@ -55,6 +59,7 @@ TABLE = {
     "dataset": BASE + ("tree", "text", "proto", "toml"),
     "datapool": BASE + ("tree", "proto", "rocksdb", "libpq"),
     "rollout": BASE + ("model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
+    "engines": BASE + ("weights", "text", "sandbox", "proto", "http/client.h", "http/streams.h") + ROLLOUT_VALUES,
     "reward": BASE + ("tree", "text", "sandbox", "proto", "datapool/client.h", "re2", "multiprecision"),
     "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
     "gateway": BASE + ("gateway/api", "gateway/prompt", "tree", "text", "proto", "rollout/client.h", "datapool/client.h", "http", "openssl"),
@@ -73,7 +78,7 @@ FLOORS = {
 }
 HTTP_FILES = re.compile(r"^gateway/http/\w+\.(h|cc)$")  # of the gateway, only these know HTTP
 POSTGRES_FILES = re.compile(r"^datapool/postgres/\w+\.(h|cc)$")  # of the pool, only these know libpq
-CURL_FILES = re.compile(r"^http/client\.cc$")  # only it knows libcurl
+CURL_FILES = re.compile(r"^http/(client\.cc|curl_parts\.(h|cc)|streams\.cc)$")  # only these know libcurl
 GRPC_FILES = re.compile(r"(^|_|/)(service|grpc\w*|\w+_grpc)\.(h|cc)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 SYSTEM = re.compile(r"^[a-z0-9_]+(\.h)?$|^(sys|linux|arpa|netinet|bits)/")
@@ -125,7 +130,7 @@ def allowed(relative, include):
             if name == "libpq" and not POSTGRES_FILES.search(relative):
                 return "in datapool only files of postgres/ include libpq"
             if name == "libcurl" and not CURL_FILES.search(relative):
-                return "libcurl only behind http/client.h"
+                return "libcurl only behind http/client.h and http/streams.h"
             if name == "protobuf" and "proto" in row:
                 return None
             return None if name in row else f"third-party '{name}' is not in the row of {folder}"
@@ -181,6 +186,9 @@ def self_test():
     assert allowed("weights/stores/s3_http.cc", "http/server.h")
     assert allowed("http/client.cc", "curl/curl.h") is None
     assert allowed("http/client.h", "curl/curl.h")
+    assert allowed("engines/vllm_api.cc", "rollout/client.h") is None
+    assert allowed("engines/vllm_api.cc", "rollout/engine.h")
+    assert allowed("engines/external_call.cc", "curl/curl.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
     assert allowed("gateway/http/http_api.h", "http/handler.h") is None
