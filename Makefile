@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel cuda gpu-check clean
+.PHONY: smoke test tidy test-agents test-engines test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel cuda gpu-check clean
 
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -101,6 +101,13 @@ test-loggers: build
 	[ -x build/peers-loggers/bin/python ] || python3 -m venv build/peers-loggers
 	build/peers-loggers/bin/pip install --quiet mlflow trackio wandb
 	build/peers-loggers/bin/python tests/loggers/servers.py $(BUILD)/ingot . $(OTELCOL)
+
+# A real vLLM for CPUs as the rollout engine (5.7 GB from PyPI): its log-probs against Ingot's engine, weights that change under
+# running requests, and a short smoke run. STEPS=N sets the run's length.
+test-engines: build
+	tests/engines/install_vllm.sh build/peers-vllm
+	cmake --build --preset release --target engines_compare
+	python3 tests/engines/vllm_runs.py $(BUILD)/ingot . $(BUILD)/tests/engines/engines_compare build/peers-vllm/bin/vllm $(STEPS)
 
 format:
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 -i

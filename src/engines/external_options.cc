@@ -5,8 +5,7 @@
 namespace ingot::engines {
 
 std::vector<std::string> DefaultVllmCommand() {
-  return {"env",
-          "VLLM_SERVER_DEV_MODE=1",
+  return {"VLLM_SERVER_DEV_MODE=1",
           "vllm",
           "serve",
           "${model}",
@@ -30,9 +29,9 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
                "`command`");
   schema.Field("api_key_file", &o.api_key_file, "file with the server's key; empty: none");
   schema.Field("command", &o.command,
-               "program and arguments that start the server if `url` is empty; ${model} is a model folder, ${port} a "
-               "free port, ${context} the context length, ${dtype} the weights' type, ${max_running} "
-               "rollout.max_running");
+               "program and arguments that start the server if `url` is empty, after any environment variables as "
+               "NAME=VALUE; ${model} is a model folder, ${port} a free port, ${context} the context length, ${dtype} "
+               "the weights' type, ${max_running} rollout.max_running");
   schema.Field("exchange", &o.exchange,
                "folder on this machine through which the server gets weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},

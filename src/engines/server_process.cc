@@ -45,7 +45,33 @@ std::map<std::string, std::string> WholeEnvironment() {
   return all;
 }
 
+// Returns whether the word is NAME=VALUE.
+bool IsVariable(const std::string& word) {
+  const size_t equals = word.find('=');
+  return equals != std::string::npos && equals > 0 && word.find('/') > equals;
+}
+
+sandbox::Command CommandOf(const std::vector<std::string>& words) {
+  sandbox::Command command;
+  command.env = WholeEnvironment();
+  for (const std::string& word : words) {
+    if (command.argv.empty() && IsVariable(word)) {
+      const size_t equals = word.find('=');
+      command.env[word.substr(0, equals)] = word.substr(equals + 1);
+    } else {
+      command.argv.push_back(word);
+    }
+  }
+  return command;
+}
+
 }  // namespace
+
+absl::Status CheckServerCommand(const std::vector<std::string>& command) {
+  const sandbox::Command words = CommandOf(command);
+  if (words.argv.empty()) return absl::InvalidArgumentError("rollout.external.command names no program");
+  return base::Annotate(sandbox::FindProgram(words).status(), "rollout.external.command");
+}
 
 ServerProcess::ServerProcess(std::vector<std::string> command, std::map<std::string, std::string> words,
                              std::string log_path)
@@ -57,11 +83,11 @@ std::string ServerProcess::url() const { return absl::StrCat("http://127.0.0.1:"
 
 absl::Status ServerProcess::Start() {
   INGOT_ASSIGN_OR_RETURN(port_, FreePort());
-  sandbox::Command command;
-  command.env = WholeEnvironment();
   std::vector<std::pair<std::string, std::string>> values = {{"${port}", absl::StrCat(port_)}};
   for (const auto& [name, value] : words_) values.emplace_back(absl::StrCat("${", name, "}"), value);
-  for (const std::string& word : command_) command.argv.push_back(absl::StrReplaceAll(word, values));
+  std::vector<std::string> words;
+  for (const std::string& word : command_) words.push_back(absl::StrReplaceAll(word, values));
+  const sandbox::Command command = CommandOf(words);
   const base::Fd log(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) return absl::ErrnoToStatus(errno, log_path_);
   const absl::StatusOr<pid_t> started = sandbox::Spawn(command, {.out = log.get(), .err = log.get()},

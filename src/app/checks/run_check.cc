@@ -8,6 +8,7 @@
 #include "app/checks/nodes_check.h"
 #include "app/checks/supervised_examples.h"
 #include "app/run/threads.h"
+#include "engines/server_process.h"
 #include "rollout/torch_runner.h"
 #include "trainer/run_memory.h"
 
@@ -24,11 +25,18 @@ bool RunsAllHere(const ClusterOptions& cluster) {
   return cluster.launcher == LauncherKind::kLocal && NodesOf(cluster) < 2;
 }
 
+// Returns OK if the rollout roles could start their server here. Other machines have programs of their own.
+absl::Status CheckExternalServer(const RunConfig& config) {
+  if (!config.has_external_engine() || !config.external.url.empty()) return absl::OkStatus();
+  return engines::CheckServerCommand(config.external.command);
+}
+
 // Checks what this machine needs. A launcher that submits jobs needs little, but its keys are checked.
 absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
   RunConfig here = config;
   if (train) here.cluster.groups.clear();
   INGOT_ASSIGN_OR_RETURN(check.notes, CheckMachine(here));
+  if (train || RunsAllHere(config.cluster)) INGOT_RETURN_IF_ERROR(CheckExternalServer(config));
   if (train) {
     INGOT_ASSIGN_OR_RETURN(check.device, OpenDevice(config.device));
     return absl::OkStatus();
